@@ -1,0 +1,62 @@
+"""Errors that reach the user, each with the exit code that ``docs/cli.md`` promises for it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every command and app."""
+
+    CLEAN = 0
+    FINDINGS = 1
+    USAGE = 2
+    DAMAGED_INPUT = 3
+    APPLY_FAILED = 4
+    INTERNAL = 5
+
+
+class RegroupError(Exception):
+    """Base of all errors that are reported as one line instead of a traceback."""
+
+    exit_code: ExitCode = ExitCode.INTERNAL
+
+
+class UsageError(RegroupError):
+    """The request itself cannot be carried out: unknown path, option, group or release."""
+
+    exit_code = ExitCode.USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One place in the input that is not what Kafka writes.
+
+    ``byte_position`` is the position in the file at which the broken entry begins; ``record_offset``
+    is the offset in the offsets log (of the entry, or of the first one that is missing), when known.
+    """
+
+    path: str
+    byte_position: int
+    record_offset: int | None
+    kind: str
+    detail: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        offset = "" if self.record_offset is None else f", record offset {self.record_offset}"
+        return f"{self.path}: byte {self.byte_position}{offset}: {self.kind}: {self.detail}"
+
+
+class DamagedInputError(RegroupError):
+    """The input is damaged at ``damage`` and the operator did not ask to go on past it."""
+
+    exit_code = ExitCode.DAMAGED_INPUT
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(str(damage))
+        self.damage = damage

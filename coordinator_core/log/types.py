@@ -1,0 +1,167 @@
+"""What the log package hands out: records, batches, segment files, partition logs, snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+from coordinator_core.errors import Damage
+
+OFFSETS_TOPIC = "__consumer_offsets"
+NO_PRODUCER_ID = -1
+
+
+class Codec(IntEnum):
+    """Compression codec, the low three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class ControlType(IntEnum):
+    """Type of a control record (``org.apache.kafka.common.record.ControlRecordType``)."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+    UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record. ``timestamp_ms`` is -1 in message format 0; ``sequence`` is -1 when the batch has none.
+
+    ``crc`` and ``crc_valid`` are those of the message itself in formats 0 and 1, else ``None``.
+    """
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    sequence: int = -1
+    crc: int | None = None
+    crc_valid: bool | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One top-level log entry: a v2 record batch, or a message (plain or wrapper) of format 0 or 1.
+
+    For formats 0 and 1 ``base_offset`` is the first inner offset when that is known without
+    decompressing (a plain message), else equal to ``last_offset``; ``record_count`` is 1 for a plain
+    message and ``None`` for a wrapper.  ``data`` is the whole entry, from the int64 offset on.
+    """
+
+    position: int
+    data: memoryview
+    base_offset: int
+    last_offset: int
+    magic: int
+    attributes: int
+    crc: int
+    crc_valid: bool
+    partition_leader_epoch: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int | None
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    @property
+    def codec_id(self) -> int:
+        """The three codec bits; 5 to 7 are illegal and have no :class:`Codec`."""
+        return self.attributes & 0x07
+
+    @property
+    def timestamp_type(self) -> str:
+        """``CreateTime``, ``LogAppendTime`` or (format 0) ``NoTimestampType``."""
+        if self.magic == 0:
+            return "NoTimestampType"
+        return "LogAppendTime" if self.attributes & 0x08 else "CreateTime"
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.magic >= 2 and bool(self.attributes & 0x10)
+
+    @property
+    def is_control(self) -> bool:
+        return self.magic >= 2 and bool(self.attributes & 0x20)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """Delete horizon (KIP-534), in epoch milliseconds, when the cleaner set one."""
+        if self.magic >= 2 and self.attributes & 0x40:
+            return self.base_timestamp_ms
+        return None
+
+    @property
+    def last_sequence(self) -> int:
+        if self.base_sequence < 0:
+            return -1
+        last = self.base_sequence + (self.last_offset - self.base_offset)
+        return last if last <= 0x7FFFFFFF else last - 0x80000000
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A pinned ``.log`` file. ``path`` is a local path or a URI; ``size`` in bytes."""
+
+    path: str
+    offsets_partition: int
+    base_offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class PartitionLog:
+    """The segments of one offsets partition, sorted by base offset, from one replica.
+
+    ``log_start_offset`` comes from the log dir's checkpoint when there is one (``None`` otherwise).
+    ``clean_shutdown`` tells whether the broker left its marker, which decides what a broker that
+    starts on this directory would do about damage.
+    """
+
+    offsets_partition: int
+    directory: str
+    segments: tuple[SegmentFile, ...]
+    log_start_offset: int | None
+    clean_shutdown: bool
+    broker_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything found under the paths the operator named.
+
+    ``ignored`` lists files that a broker would not read, with the reason; ``damage`` what is wrong
+    with the directory structure itself (missing segments, overlaps, names that lie);
+    ``topic_names`` maps topic ids (22-character text) to names, as far as the directories tell.
+    """
+
+    sources: tuple[str, ...]
+    partitions: tuple[PartitionLog, ...]
+    ignored: tuple[tuple[str, str], ...]
+    damage: tuple[Damage, ...]
+    topic_names: dict[str, str]
+
+    @cached_property
+    def segments(self) -> tuple[SegmentFile, ...]:
+        return tuple(segment for log in self.partitions for segment in log.segments)
