@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Installs what Regroup needs, step by step. Safe to repeat; quick when nothing changed.
+#
+#   .ci/setup.sh [STEP…]      every step, in this order, when none is named
+#
+#   java      Java 17 or newer (Spark, and the brokers of the tests)
+#   maven     Maven (fetches the brokers of the tests)
+#   python    Python 3.11 to 3.13 with venv, and the virtual environment .venv/
+#   packages  the locked packages, each checked against its hash
+#   project   Regroup itself, editable
+#
+# java, maven and python use the system's package manager when something is missing and this user may; else
+# they end with one line that says what to install. PYTHON=… names the interpreter for a new .venv/.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+VENV=.venv
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+# as_root COMMAND…: false when this user may not become root without being asked.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"
+    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo -n "$@"
+    else return 1; fi
+}
+
+APT_UPDATED=
+# system_install NAME "APT…" "DNF…" "BREW…": installs the first candidate that the package manager has.
+system_install() {
+    local what=$1 candidates package
+    if command -v apt-get >/dev/null; then
+        if [ -z "$APT_UPDATED" ]; then
+            as_root apt-get update -q >&2 || return 1
+            APT_UPDATED=yes
+        fi
+        candidates=$2
+        for package in $candidates; do
+            if [ -n "$(apt-cache madison "$package" 2>/dev/null)" ]; then
+                say "installing $what: apt-get install $package"
+                as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$package" >&2
+                return
+            fi
+        done
+    elif command -v dnf >/dev/null; then
+        candidates=$3
+        for package in $candidates; do
+            say "installing $what: dnf install $package"
+            if as_root dnf install -q -y "$package" >&2; then return 0; fi
+        done
+    elif command -v brew >/dev/null; then
+        candidates=$4
+        for package in $candidates; do
+            say "installing $what: brew install $package"
+            if brew install -q "$package" >&2; then return 0; fi
+        done
+    fi
+    return 1
+}
+
+java_release() {  # prints the major release of the java that would run, or nothing
+    local java=java
+    [ -z "${JAVA_HOME:-}" ] || java=$JAVA_HOME/bin/java
+    "$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1
+}
+
+step_java() {
+    local release
+    release=$(java_release || true)
+    if [ "${release:-0}" -lt 17 ]; then
+        system_install Java "openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless" \
+            "java-17-openjdk-headless java-21-openjdk-headless" "openjdk@17 openjdk@21" || true
+        release=$(java_release || true)
+    fi
+    [ "${release:-0}" -ge 17 ] || fail "Java 17 or newer is missing and cannot be installed by this user:" \
+        "install a JRE (Debian: openjdk-17-jre-headless), or point JAVA_HOME at one"
+}
+
+step_maven() {
+    command -v mvn >/dev/null || system_install Maven maven maven maven || true
+    command -v mvn >/dev/null || fail "Maven is missing and cannot be installed by this user: install it (Debian: maven)"
+}
+
+usable_python() {  # whether $1 runs, has a release the locked packages have wheels for, and can make environments
+    "$1" -c 'import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
+}
+
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
+        if usable_python "$candidate"; then
+            printf '%s\n' "$candidate"
+            return 0
+        fi
+    done
+    return 1
+}
+
+step_python() {
+    local python
+    if [ -x $VENV/bin/python ] && usable_python $VENV/bin/python; then return; fi
+    if ! python=$(find_python); then
+        system_install Python "python3-venv" "python3.12 python3.11" "python@3.12 python@3.11" || true
+        python=$(find_python) || fail "Python 3.11 to 3.13 with its venv module is missing and cannot be installed" \
+            "by this user: install it (Debian: python3 and python3-venv), or name it with PYTHON=…"
+    fi
+    say "creating $VENV with $("$python" --version)"
+    rm -rf $VENV
+    "$python" -m venv $VENV
+}
+
+# done_before STEP FILE…: whether STEP was completed with these very files; complete STEP FILE… notes that it was.
+digest() { $VENV/bin/python -c 'import hashlib, sys; print(sys.version, *(hashlib.sha256(open(f, "rb").read()).hexdigest() for f in sys.argv[1:]))' "$@"; }
+done_before() { [ -f "$VENV/.$1" ] && [ "$(cat "$VENV/.$1")" = "$(digest "${@:2}")" ]; }
+complete() { digest "${@:2}" >"$VENV/.$1"; }
+
+step_packages() {
+    local inputs=(requirements.lock .ci/bootstrap.txt .ci/setup.sh)
+    if done_before packages "${inputs[@]}"; then return; fi
+    say "installing the locked packages"
+    rm -f $VENV/.packages $VENV/.project
+    $VENV/bin/python -m pip install --quiet --require-hashes -r .ci/bootstrap.txt
+    # The mirror that pip was told to use, if any, serves uv too.
+    if [ -n "${PIP_INDEX_URL:-}" ]; then export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}; fi
+    # pyspark comes as source; building it with the pinned setuptools keeps the whole installation under hashes.
+    VIRTUAL_ENV=$PWD/$VENV $VENV/bin/uv pip sync --quiet --require-hashes --no-build-isolation \
+        .ci/bootstrap.txt requirements.lock
+    complete packages "${inputs[@]}"
+}
+
+step_project() {
+    local inputs=(pyproject.toml coordinator_core/__init__.py .ci/setup.sh)
+    if done_before project "${inputs[@]}" && [ -x $VENV/bin/regroup ]; then return; fi
+    say "installing regroup"
+    $VENV/bin/uv pip install --quiet --python $VENV/bin/python --no-deps --no-build-isolation --editable .
+    complete project "${inputs[@]}"
+}
+
+if [ $# -eq 0 ]; then set -- java maven python packages project; fi
+for step in "$@"; do
+    case $step in
+        java | maven | python | packages | project) "step_$step" ;;
+        *) fail "unknown step '$step'; the steps are java, maven, python, packages, project" ;;
+    esac
+done

@@ -1,0 +1,38 @@
+# Everything a newcomer runs. Each target installs what it needs (into .venv/ and, when permitted, Java and Maven).
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+# Two workers: the tests that share a broker, a Spark session or an Airflow home stay together (tests/conftest.py).
+PYTEST := $(BIN)/python -m pytest
+PYTEST_WORKERS ?= 2
+
+.PHONY: help setup demo test lint bench lock clean
+
+help: ## This list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: ## Install everything; afterwards .venv/bin/regroup runs
+	@.ci/setup.sh
+
+demo: setup ## Run the main job, through its DAG, on a real broker's log that comes with the tests
+	@.ci/demo.sh
+
+test: lint ## Lint, then every test
+	$(PYTEST) -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+lint: setup ## ruff, mypy --strict on coordinator_core and spark_apps, the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict coordinator_core spark_apps
+	$(PYTEST) -q tests/test_architecture.py
+
+bench: setup ## Measure; ratios against Kafka's own tools on the same bytes
+	$(BIN)/python -m tests.bench
+
+lock: setup ## Lock the newest versions that pyproject.toml allows
+	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
+		--custom-compile-command "make lock" .ci/bootstrap.in --output-file .ci/bootstrap.txt
+	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
+		--custom-compile-command "make lock" --all-extras pyproject.toml --output-file requirements.lock
+
+clean: ## Remove what the other targets made, except .venv/
+	rm -rf build dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output spark-warehouse metastore_db derby.log

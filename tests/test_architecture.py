@@ -1,0 +1,153 @@
+"""The direction of imports, and what may be imported where."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A package imports itself and those before it.
+LAYERS = ("errors", "storage", "log", "records", "groups", "replay", "columnar", "runs", "reports", "cli")
+OUTER = {"spark_apps", "dags", "expectations", "tests"}
+ENGINES = {"pyspark", "airflow", "great_expectations"}
+HEAVY = {"pyspark", "great_expectations", "pandas", "numba", "matplotlib"}
+
+# What each package must not import, anywhere in its files.
+FORBIDDEN = {
+    "coordinator_core": ENGINES | OUTER,
+    "spark_apps": {"airflow", "dags", "tests"},
+    "dags": {"tests"},
+    "expectations": {"airflow", "dags", "tests"},
+}
+
+
+def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything that ``source``, the text of ``module``, imports."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module.split(".") if is_package else module.split(".")[:-1]
+                parents = package[: len(package) - node.level + 1]
+                base = ".".join([*parents, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield node.lineno, f"{base}.{alias.name}"
+
+
+def layer(name: str) -> int | None:
+    """Position of a module in ``LAYERS``; -1 for ``coordinator_core`` itself, ``None`` outside it."""
+    package, _, rest = name.partition(".")
+    if package != "coordinator_core":
+        return None
+    part = rest.partition(".")[0]
+    if part == "__main__":
+        return len(LAYERS)
+    return LAYERS.index(part) if part in LAYERS else -1
+
+
+def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    own = layer(module)
+    found = []
+    for line, name in imports(source, module, is_package=is_package):
+        package = name.partition(".")[0]
+        if package in FORBIDDEN.get(module.partition(".")[0], set()):
+            found.append(f"{module}:{line} imports {name}")
+        target = layer(name)
+        if own is not None and target is not None and target > own:
+            found.append(f"{module}:{line} imports {name}, which is above it")
+    return found
+
+
+def modules(package: str) -> list[tuple[str, Path]]:
+    found = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found.append((".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
+    return found
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_imports_point_downwards(package: str) -> None:
+    found = [
+        violation
+        for module, path in modules(package)
+        for violation in violations(path.read_text(), module, is_package=path.name == "__init__.py")
+    ]
+    assert found == []
+
+
+def test_every_part_of_the_core_has_a_layer() -> None:
+    parts = {path.stem for path in (ROOT / "coordinator_core").iterdir() if path.suffix == ".py"}
+    parts |= {path.parent.name for path in (ROOT / "coordinator_core").glob("*/__init__.py")}
+    assert parts - {"__init__", "__main__"} <= set(LAYERS)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from coordinator_core.cli import main",
+        "from coordinator_core import replay",
+        "import coordinator_core.runs.publish",
+        "from ..groups import model",
+        "from .. import cli",
+        "def late():\n    import pyspark.sql",
+        "import airflow",
+        "from great_expectations.core import suite",
+        "import spark_apps.replay",
+    ],
+)
+def test_the_rule_finds(source: str) -> None:
+    assert len(violations(source, "coordinator_core.records.codec")) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from coordinator_core.log.types import Record",
+        "from coordinator_core import __version__, errors",
+        "from . import schema",
+        "from .schema import SCHEMAS",
+        "import json",
+    ],
+)
+def test_the_rule_accepts(source: str) -> None:
+    assert violations(source, "coordinator_core.records.codec") == []
+
+
+def loaded_by(names: list[str], **environment: str) -> set[str]:
+    """Top-level packages that a new interpreter has loaded after importing the modules ``names``."""
+    report = "import json, sys\nprint(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    done = subprocess.run(
+        [sys.executable, "-c", "".join(f"import {name}\n" for name in names) + report],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_the_core_loads_no_engine() -> None:
+    loaded = loaded_by(
+        [module for module, _ in modules("coordinator_core") if not module.endswith("__main__")]
+    )
+    assert "coordinator_core" in loaded
+    assert loaded & ENGINES == set()
+
+
+def test_parsing_the_dags_loads_nothing_heavy(tmp_path: Path) -> None:
+    names = [module for module, _ in modules("dags") if not module.endswith("__main__")]
+    assert loaded_by(names, AIRFLOW_HOME=str(tmp_path)) & HEAVY == set()
