@@ -1,0 +1,266 @@
+"""The project's frame: its layout, its set-up steps, its lock, and what must not be in the repository."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+DIRECTORIES = {"dags", "coordinator_core", "spark_apps", "expectations", "tests", "docs", ".ci"}
+FILES = {
+    ".dockerignore",
+    ".gitignore",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Dockerfile",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "pyproject.toml",
+    "requirements.lock",
+}
+CODE = ("coordinator_core", "spark_apps", "dags", "expectations", "tests")
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def tracked_texts() -> list[tuple[str, str]]:
+    """Name and text of every tracked file that git would call text."""
+    blobs = [(name, (ROOT / name).read_bytes()) for name in tracked()]
+    return [(name, blob.decode("utf-8", "replace")) for name, blob in blobs if b"\0" not in blob[:8000]]
+
+
+def project() -> dict[str, object]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return tomllib.load(file)["project"]
+
+
+def declared() -> set[str]:
+    """Canonical names of the packages that pyproject.toml asks for, extras included."""
+    about = project()
+    lines = [
+        *about["dependencies"],
+        *(line for extra in about["optional-dependencies"].values() for line in extra),
+    ]
+    return {canonicalize_name(Requirement(line).name) for line in lines}
+
+
+def locked(path: Path) -> dict[str, int]:
+    """Hashes per package of a lock file."""
+    hashes: dict[str, int] = {}
+    name = ""
+    for line in path.read_text().splitlines():
+        if line.startswith("    --hash="):
+            hashes[name] += 1
+        elif not line.startswith((" ", "#")):
+            name = canonicalize_name(Requirement(line.removesuffix(" \\")).name)
+            assert "==" in line
+            hashes.setdefault(name, 0)
+    return hashes
+
+
+def test_top_level() -> None:
+    names = tracked()
+    assert {name.partition("/")[0] for name in names if "/" in name} <= DIRECTORIES
+    assert {name for name in names if "/" not in name} == FILES
+
+
+def test_the_licence_is_apache_2() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert project()["license"] == "Apache-2.0"
+
+
+def test_the_changelog_knows_this_version() -> None:
+    assert f"## [{importlib.metadata.version('regroup')}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_import_is_declared() -> None:
+    roots: dict[str, str] = {}
+    for name in tracked():
+        if name.endswith(".py") and name.partition("/")[0] in CODE:
+            for node in ast.walk(ast.parse((ROOT / name).read_text())):
+                if isinstance(node, ast.Import):
+                    found = [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                    found = [node.module]
+                else:
+                    continue
+                roots.update({module.partition(".")[0]: f"{name}:{node.lineno}" for module in found})
+    distributions = importlib.metadata.packages_distributions()
+    undeclared = {
+        root: (place, distributions.get(root))
+        for root, place in roots.items()
+        if root not in sys.stdlib_module_names
+        and root not in CODE
+        and not {canonicalize_name(d) for d in distributions.get(root, ())} & declared()
+    }
+    assert undeclared == {}
+
+
+def test_the_lock_holds_every_declared_package_with_hashes() -> None:
+    lock = locked(ROOT / "requirements.lock")
+    assert declared() <= set(lock)
+    assert [name for name, hashes in lock.items() if not hashes] == []
+    bootstrap = locked(ROOT / ".ci/bootstrap.txt")
+    assert {"uv", "setuptools", "wheel"} <= set(bootstrap)
+    assert [name for name, hashes in bootstrap.items() if not hashes] == []
+
+
+def test_the_environment_is_the_locked_one() -> None:
+    """What is tested is what the lock names: a package installed by hand must not carry the tests."""
+    names = (
+        set(locked(ROOT / "requirements.lock")) | set(locked(ROOT / ".ci/bootstrap.txt")) | {"regroup", "pip"}
+    )
+    installed = {canonicalize_name(d.metadata["Name"]) for d in importlib.metadata.distributions()}
+    assert installed <= names
+
+
+def steps_of(text: str) -> list[str]:
+    return re.findall(r"^RUN .*?\.ci/setup\.sh ([a-z ]+?)(?: &&.*)?$", text, re.MULTILINE)
+
+
+def test_the_image_is_built_by_the_steps_of_make_setup() -> None:
+    script = (ROOT / ".ci/setup.sh").read_text()
+    default = re.search(r"^if \[ \$# -eq 0 \]; then set -- ([a-z ]+); fi$", script, re.MULTILINE)
+    assert default is not None
+    steps = default[1].split()
+    assert set(re.findall(r"^step_([a-z]+)\(\)", script, re.MULTILINE)) == set(steps)
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    # The image runs no tests, so it needs no Maven.
+    assert steps_of(dockerfile) == [step for step in steps if step != "maven"]
+    assert "pip install" not in dockerfile
+    assert "apt-get" not in dockerfile
+
+
+def test_the_image_has_a_slim_base_a_plain_user_and_every_package() -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith("FROM ")] == ["FROM python:3.11-slim-bookworm"]
+    users = [line.split()[1] for line in lines if line.startswith("USER ")]
+    assert users
+    assert users[-1] not in ("root", "0")
+    copied = [word for line in lines if line.startswith("COPY ") for word in line.split()[2:-1]]
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    assert {"coordinator_core", "spark_apps", "expectations", "dags"} <= set(copied)
+
+
+def run_setup(tools: Path, *steps: str) -> subprocess.CompletedProcess[str]:
+    """The set-up script on a machine that has only basic tools, and no package manager."""
+    bash = shutil.which("bash")
+    assert bash is not None
+    for name in ("dirname", "sed", "head", "id"):
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+    environment = {"PATH": str(tools), "HOME": str(tools)}
+    command = [bash, str(ROOT / ".ci/setup.sh"), *steps]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("step, missing", [("java", "Java 17"), ("maven", "Maven")])
+def test_setup_says_in_one_line_what_is_missing(tmp_path: Path, step: str, missing: str) -> None:
+    done = run_setup(tmp_path, step)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert f"setup: {missing}" in done.stderr
+
+
+def test_setup_refuses_an_old_java(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.22\" 2024-01-16' >&2\n")
+    java.chmod(0o755)
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    done = run_setup(tmp_path, "java")
+    assert done.returncode == 1
+    assert "Java 17 or newer is missing" in done.stderr
+
+
+def test_setup_refuses_an_unknown_step(tmp_path: Path) -> None:
+    done = run_setup(tmp_path, "javva")
+    assert done.returncode == 1
+    assert "unknown step 'javva'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "printed, status, expected",
+    [
+        ("===== 3 passed in 0.10s =====", 0, 0),
+        ("===== 1 failed, 3 passed in 61.10s (0:01:01) =====", 2, 2),
+        ("===== no tests ran in 0.01s =====", 0, 1),
+        ("nothing at all", 0, 1),
+        ("setup: Maven is missing", 2, 2),
+    ],
+)
+def test_ci_fails_when_make_test_fails_or_tests_nothing(
+    tmp_path: Path, printed: str, status: int, expected: int
+) -> None:
+    make = tmp_path / "make"
+    make.write_text(f"#!/bin/sh\n[ \"$*\" = test ] || exit 9\necho '{printed}'\nexit {status}\n")
+    make.chmod(0o755)
+    done = subprocess.run(
+        [ROOT / ".ci/run"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == expected
+    if "passed" in printed:
+        assert done.stdout.splitlines()[-1] == printed
+
+
+def test_make_has_the_promised_targets() -> None:
+    for target in ("setup", "demo", "test", "lint", "bench"):
+        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert ".ci/setup.sh" in done.stdout
+
+
+# Written so that this file does not match itself.
+INDEX_ADDRESS = re.compile(r"index[-]url|registry = \"http|https?://[^ \"]*/(?:simple|maven2|packages)/")
+MACHINE_PATH = re.compile(r"(?:^|[^A-Za-z0-9_./])/(?:work|root|farm)/", re.MULTILINE)
+UNFINISHED = re.compile(
+    r"raise Not[I]mplementedError|TO[D]O|FIX[M]E|XX[X]|pytest\.ski[p]\(|mark\.ski[p]|mark\.xfai[l]"
+)
+
+
+@pytest.mark.parametrize("pattern", [INDEX_ADDRESS, MACHINE_PATH], ids=["index address", "machine path"])
+def test_the_repository_names_no(pattern: re.Pattern[str]) -> None:
+    found = [f"{name}: {match[0]!r}" for name, text in tracked_texts() for match in pattern.finditer(text)]
+    assert found == []
+
+
+def test_no_code_is_unfinished_or_skipped() -> None:
+    texts = [(name, text) for name, text in tracked_texts() if name.endswith(".py")]
+    assert texts
+    assert [f"{name}: {match[0]}" for name, text in texts for match in UNFINISHED.finditer(text)] == []
+
+
+def test_no_tracked_file_is_large() -> None:
+    assert [name for name in tracked() if (ROOT / name).stat().st_size > 4 << 20] == []
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    missing = []
+    for name in tracked():
+        if name.endswith(".md") and not name.startswith("tests/corpus/"):
+            for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", (ROOT / name).read_text()):
+                if "://" not in target and not ((ROOT / name).parent / target).exists():
+                    missing.append(f"{name}: {target}")
+    assert missing == []
