@@ -1,0 +1,68 @@
+"""Classic groups from GroupMetadata records (key type 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator_core.groups.model import ClassicGroup, ClassicMember, GroupState
+
+
+def classic_group_from_record(
+    group_id: str,
+    value_version: int,
+    value: dict[str, Any],
+    record_offset: int,
+    *,
+    state_timestamp_versions: frozenset[int],
+    empty_group_keeps_protocol_type: bool,
+) -> ClassicGroup:
+    """The group that a coordinator builds from a GroupMetadata value.
+
+    Only the selected protocol's metadata is stored, so every member supports exactly that protocol. A group
+    with members is Stable however long ago they were seen; the rest of its life is not in the log.
+    """
+    members: dict[str, ClassicMember] = {}
+    for member in value["members"]:
+        session_timeout = member["sessionTimeout"]
+        rebalance_timeout = member.get("rebalanceTimeout", -1)
+        members[member["memberId"]] = ClassicMember(
+            member_id=member["memberId"],
+            instance_id=member.get("groupInstanceId"),
+            client_id=member["clientId"],
+            client_host=member["clientHost"],
+            session_timeout_ms=session_timeout,
+            rebalance_timeout_ms=session_timeout if rebalance_timeout == -1 else rebalance_timeout,
+            subscription=member["subscription"],
+            assignment=member["assignment"],
+        )
+    protocol_type: str | None = value["protocolType"] or None
+    if not members and not empty_group_keeps_protocol_type:
+        protocol_type = None
+    leader = value["leader"]
+    if leader is None and members:
+        leader = next(iter(members))
+    timestamp = value.get("currentStateTimestamp", -1)
+    if value_version not in state_timestamp_versions or timestamp == -1:
+        timestamp = None
+    return ClassicGroup(
+        group_id=group_id,
+        state=GroupState.STABLE if members else GroupState.EMPTY,
+        protocol_type=protocol_type,
+        generation=value["generation"],
+        protocol=value["protocol"],
+        leader=leader,
+        state_timestamp_ms=timestamp,
+        members=tuple(members.values()),
+        record_offset=record_offset,
+    )
+
+
+def duplicate_instance_id(group: ClassicGroup) -> str | None:
+    """A group instance id that two members share, which the Java loader refuses."""
+    seen: set[str] = set()
+    for member in group.members:
+        if member.instance_id is not None:
+            if member.instance_id in seen:
+                return member.instance_id
+            seen.add(member.instance_id)
+    return None

@@ -1,0 +1,382 @@
+"""The state a coordinator holds in memory, as values: groups, members, committed offsets, transactions.
+
+Names follow Kafka's. Every value carries the record offset (position in the offsets log) of the record that
+last set it, so that each number leads back to its bytes. ``None`` stands for what Kafka calls absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+LEAVE_GROUP_MEMBER_EPOCH = -1
+"""Member epoch of a member whose current assignment was tombstoned (``ConsumerGroupHeartbeatRequest``)."""
+
+
+class GroupType(StrEnum):
+    """``org.apache.kafka.common.GroupType``, in the lower case of the command-line tools."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+class GroupState(StrEnum):
+    """Group states as the tools print them (``org.apache.kafka.common.GroupState``)."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+    DEAD = "Dead"
+
+
+class MemberState(StrEnum):
+    """State of a KIP-848 or streams member (``MemberState`` of the group coordinator)."""
+
+    STABLE = "stable"
+    UNREVOKED_PARTITIONS = "unrevoked_partitions"
+    UNRELEASED_PARTITIONS = "unreleased_partitions"
+    UNREVOKED_TASKS = "unrevoked_tasks"
+    UNRELEASED_TASKS = "unreleased_tasks"
+    UNKNOWN = "unknown"
+
+
+class Slot(NamedTuple):
+    """What an offset is committed for (``GroupTopicPartition``)."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """One committed offset (``OffsetAndMetadata``).
+
+    ``producer_id`` and ``producer_epoch`` are set when the commit came in a transaction.
+    ``merge_offset`` is the offset that the loader compares when a transaction commits: the record's own
+    (Java), or that of its batch (Scala).
+    """
+
+    committed_offset: int
+    leader_epoch: int | None
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None
+    topic_id: str | None
+    record_offset: int
+    value_version: int
+    producer_id: int | None
+    producer_epoch: int | None
+    merge_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """A member of a classic group. ``subscription`` and ``assignment`` are the client's own blobs."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicGroup:
+    """A classic group, also a *simple* one: offsets only, no metadata record (``record_offset`` None).
+
+    ``state`` is ``None`` for releases whose coordinator kept no group object for such offsets.
+    """
+
+    group_id: str
+    state: GroupState | None
+    protocol_type: str | None = None
+    generation: int = 0
+    protocol: str | None = None
+    leader: str | None = None
+    state_timestamp_ms: int | None = None
+    members: tuple[ClassicMember, ...] = ()
+    record_offset: int | None = None
+
+    @property
+    def type(self) -> GroupType:
+        return GroupType.CLASSIC
+
+    @property
+    def is_simple(self) -> bool:
+        """No protocol type and no member (``ClassicGroup.isSimpleGroup``)."""
+        return not self.protocol_type and not self.members
+
+
+Assignment = dict[str, tuple[int, ...]]
+"""Topic id (22-character text) to partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """A KIP-848 member: its metadata record (type 5) and its current assignment (type 8).
+
+    ``classic_protocols`` is set while the member still speaks the classic protocol: its session timeout in
+    milliseconds and the (name, metadata) pairs it supports. ``record_offset`` is -1 until a record of
+    type 5 was seen, ``assignment_record_offset`` until one of type 8 was.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topics: tuple[str, ...] = ()
+    subscribed_regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    classic_session_timeout_ms: int | None = None
+    classic_protocols: tuple[tuple[str, bytes], ...] | None = None
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = field(default_factory=dict)
+    pending_revocation: Assignment = field(default_factory=dict)
+    record_offset: int = -1
+    assignment_record_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """A resolved subscription regex (type 16): topics, metadata image version, time of resolution."""
+
+    topics: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+    record_offset: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """A KIP-848 consumer group. ``assignment_epoch`` is -1 after its record was tombstoned."""
+
+    group_id: str
+    group_epoch: int = 0
+    metadata_hash: int = 0
+    assignment_epoch: int = 0
+    assignment_timestamp_ms: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    target_assignment: dict[str, Assignment] = field(default_factory=dict)
+    regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+    has_partition_metadata_record: bool = False
+    partition_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
+    record_offset: int | None = None
+
+    @property
+    def type(self) -> GroupType:
+        return GroupType.CONSUMER
+
+    @property
+    def state(self) -> GroupState:
+        """Derived, never stored (``ConsumerGroup.maybeUpdateGroupState``)."""
+        if not self.members:
+            return GroupState.EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        for member in self.members.values():
+            if member.state is not MemberState.STABLE or member.member_epoch != self.assignment_epoch:
+                return GroupState.RECONCILING
+        return GroupState.STABLE
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    """A share group member: records of type 10 and 14."""
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topics: tuple[str, ...] = ()
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = field(default_factory=dict)
+    record_offset: int = -1
+    assignment_record_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTopic:
+    """A topic in a share group's state metadata (type 15). ``partitions`` is None for a deleting topic."""
+
+    topic_id: str
+    topic: str
+    status: str
+    partitions: tuple[int, ...] | None
+
+
+@dataclass(slots=True)
+class ShareGroup:
+    """A share group (KIP-932)."""
+
+    group_id: str
+    group_epoch: int = 0
+    metadata_hash: int = 0
+    assignment_epoch: int = 0
+    assignment_timestamp_ms: int = 0
+    members: dict[str, ShareMember] = field(default_factory=dict)
+    target_assignment: dict[str, Assignment] = field(default_factory=dict)
+    topics: tuple[ShareTopic, ...] = ()
+    record_offset: int | None = None
+
+    @property
+    def type(self) -> GroupType:
+        return GroupType.SHARE
+
+    @property
+    def state(self) -> GroupState:
+        return GroupState.STABLE if self.members else GroupState.EMPTY
+
+
+Tasks = dict[str, tuple[int, ...]]
+"""Subtopology id to partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAssignment:
+    """Active, standby and warm-up tasks of a streams member."""
+
+    active: Tasks = field(default_factory=dict)
+    standby: Tasks = field(default_factory=dict)
+    warmup: Tasks = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMember:
+    """A streams group member: records of type 19 and 22."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = 0
+    process_id: str = ""
+    user_endpoint: tuple[str, int] | None = None
+    client_tags: tuple[tuple[str, str], ...] = ()
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: TaskAssignment = field(default_factory=TaskAssignment)
+    pending_revocation: TaskAssignment = field(default_factory=TaskAssignment)
+    record_offset: int = -1
+    assignment_record_offset: int = -1
+
+
+@dataclass(slots=True)
+class StreamsGroup:
+    """A streams group (KIP-1071). ``topology`` is the decoded value of its type-23 record."""
+
+    group_id: str
+    group_epoch: int = 0
+    metadata_hash: int = 0
+    validated_topology_epoch: int = -1
+    assignment_epoch: int = 0
+    assignment_timestamp_ms: int = 0
+    last_assignment_configs: dict[str, str] = field(default_factory=dict)
+    members: dict[str, StreamsMember] = field(default_factory=dict)
+    target_assignment: dict[str, TaskAssignment] = field(default_factory=dict)
+    topology: dict[str, object] | None = None
+    record_offset: int | None = None
+
+    @property
+    def type(self) -> GroupType:
+        return GroupType.STREAMS
+
+    @property
+    def state(self) -> GroupState:
+        """Derived, never stored (``StreamsGroup.maybeUpdateGroupState``)."""
+        if not self.members:
+            return GroupState.EMPTY
+        if self.topology is None or self.topology["epoch"] != self.validated_topology_epoch:
+            return GroupState.NOT_READY
+        if self.group_epoch > self.assignment_epoch:
+            return GroupState.ASSIGNING
+        for member in self.members.values():
+            if member.state is not MemberState.STABLE or member.member_epoch != self.assignment_epoch:
+                return GroupState.RECONCILING
+        return GroupState.STABLE
+
+
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
+
+
+class TransactionOutcome(StrEnum):
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A run of one producer's transactional records, up to its end marker.
+
+    ``first_record_offset`` and ``last_record_offset`` are those of its data records; ``keys`` counts its
+    distinct slots, ``timestamp_ms`` is that of its last data record.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_record_offset: int
+    last_record_offset: int
+    outcome: TransactionOutcome
+    end_marker_offset: int | None
+    groups: tuple[str, ...]
+    keys: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailure:
+    """A record at which the coordinator of this profile stops loading the partition."""
+
+    record_offset: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedRecord:
+    """A record this replay keeps but does not interpret: unknown type or version, undecodable body."""
+
+    record_offset: int
+    key_type: int | None
+    value_version: int | None
+    detail: str
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """What a coordinator holds after loading one offsets partition.
+
+    ``offsets`` also holds offsets no group owns any more (see :meth:`orphaned`). ``pending`` maps producer
+    ids to the commits of their open transactions.
+    """
+
+    offsets_partition: int
+    groups: dict[str, Group] = field(default_factory=dict)
+    offsets: dict[Slot, CommittedOffset] = field(default_factory=dict)
+    pending: dict[int, dict[Slot, CommittedOffset]] = field(default_factory=dict)
+    transactions: list[Transaction] = field(default_factory=list)
+    load_failures: list[LoadFailure] = field(default_factory=list)
+    carried: list[CarriedRecord] = field(default_factory=list)
+    record_counts: dict[tuple[int, int | None], int] = field(default_factory=dict)
+    """Records by (key type, value version; None for a tombstone). Control records are not among them."""
+
+    def orphaned(self) -> dict[Slot, CommittedOffset]:
+        """Committed offsets whose group a broker would not list: no request can reach them."""
+        return {slot: offset for slot, offset in self.offsets.items() if slot.group_id not in self.groups}

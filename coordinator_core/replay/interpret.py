@@ -1,0 +1,125 @@
+"""One record as the loader of a profile understands it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator_core.groups.model import CarriedRecord, CommittedOffset, Slot
+from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
+from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, Profile
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """A commit (``value`` set) or the tombstone of a committed offset."""
+
+    key_type: int
+    version: int | None
+    slot: Slot
+    value: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A record of key type 2 or above; ``value`` is None for a tombstone."""
+
+    key_type: int
+    version: int | None
+    key: dict[str, Any]
+    value: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class UninterpretedRecord:
+    """A record that is carried as it is; ``failure`` says that the real loader would stop at it."""
+
+    carried: CarriedRecord
+    failure: bool
+
+
+Interpreted = OffsetRecord | GroupRecord | UninterpretedRecord
+
+
+def interpret(record_offset: int, key: bytes | None, value: bytes | None, profile: Profile) -> Interpreted:
+    """What the record at ``record_offset`` means; never raises for its content."""
+    if key is None:
+        return _carry(record_offset, None, None, "null key", failure=True)
+    try:
+        decoded_key = decode_key(key)
+    except RecordDecodeError as error:
+        return _carry(record_offset, None, None, f"key: {error}", failure=True)
+    key_type = decoded_key.type
+    if decoded_key.data is None or key_type not in profile.known_key_types:
+        detail = f"key type {key_type} is unknown to Kafka {profile.release}"
+        return _carry(record_offset, key_type, None, detail, failure=profile.unknown_key_aborts)
+    version: int | None = None
+    data: dict[str, Any] | None = None
+    if value is not None:
+        if len(value) < 2:
+            return _carry(record_offset, key_type, None, f"value of {len(value)} bytes", failure=True)
+        version = int.from_bytes(value[:2], "big", signed=True)
+        if not 0 <= version <= max_value_version(key_type, profile):
+            detail = f"value version {version} of key type {key_type} is unknown to Kafka {profile.release}"
+            return _carry(record_offset, key_type, version, detail, failure=True)
+        try:
+            data = decode_value(key_type, value).data
+        except RecordDecodeError as error:
+            return _carry(record_offset, key_type, version, f"value: {error}", failure=True)
+    if key_type in OFFSET_KEY_TYPES:
+        names = decoded_key.data
+        slot = Slot(names["group"], names["topic"], names["partition"])
+        return OffsetRecord(key_type, version, slot, data)
+    return GroupRecord(key_type, version, decoded_key.data, data)
+
+
+def _carry(
+    record_offset: int, key_type: int | None, version: int | None, detail: str, *, failure: bool
+) -> UninterpretedRecord:
+    return UninterpretedRecord(CarriedRecord(record_offset, key_type, version, detail), failure)
+
+
+def max_value_version(key_type: int, profile: Profile) -> int:
+    """Newest value version of ``key_type`` that the profile's loader reads."""
+    if key_type == 0:
+        return profile.max_legacy_offset_value_version
+    if key_type == 1:
+        return profile.max_offset_value_version
+    if key_type == 2:
+        return profile.max_group_value_version
+    return 0
+
+
+def committed_offset(
+    value: dict[str, Any],
+    version: int,
+    profile: Profile,
+    *,
+    record_offset: int,
+    merge_offset: int,
+    producer_id: int | None,
+    producer_epoch: int | None,
+) -> CommittedOffset:
+    """An OffsetCommitValue as the coordinator keeps it (``OffsetAndMetadata.fromRecord``)."""
+    leader_epoch = value.get("leaderEpoch", -1)
+    expire_timestamp = value.get("expireTimestamp")
+    if expire_timestamp == -1 and not profile.minus_one_expires:
+        expire_timestamp = None
+    topic_id = value.get("topicId")
+    return CommittedOffset(
+        committed_offset=value["offset"],
+        leader_epoch=leader_epoch if leader_epoch >= 0 else None,
+        metadata=value["metadata"],
+        commit_timestamp_ms=value["commitTimestamp"],
+        expire_timestamp_ms=expire_timestamp,
+        topic_id=None if topic_id == ZERO_UUID else topic_id,
+        record_offset=record_offset,
+        value_version=version,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        merge_offset=merge_offset,
+    )
+
+
+ZERO_UUID = "A" * 22
+"""Kafka's text of the all-zero topic id, which stands for "no topic id"."""

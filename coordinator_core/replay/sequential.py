@@ -1,0 +1,212 @@
+"""The reference replay: one record after the other, as the loader of a coordinator does it.
+
+It is written to be compared with the facts, line by line; the partitioned replay (``replay.fold``,
+``replay.merge``) must give the same :class:`PartitionState` for every log and every cut into batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from coordinator_core.errors import Damage
+from coordinator_core.groups.loaders import GroupLoader, JavaGroups, LoadError, ScalaGroups
+from coordinator_core.groups.model import (
+    CommittedOffset,
+    LoadFailure,
+    PartitionState,
+    Slot,
+    Transaction,
+    TransactionOutcome,
+)
+from coordinator_core.log.batch import batch_records, control_type
+from coordinator_core.log.reader import OnDamage, read_partition
+from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record
+from coordinator_core.replay.interpret import (
+    GroupRecord,
+    OffsetRecord,
+    UninterpretedRecord,
+    committed_offset,
+    interpret,
+)
+from coordinator_core.replay.profiles import Loader, MergeOffsetRule, Profile
+
+
+def replay_partition(
+    log: PartitionLog, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage]
+) -> PartitionState:
+    """State of one offsets partition; raises :class:`DamagedInputError` as ``read_partition`` does."""
+    replayer = SequentialReplayer(profile, log.offsets_partition)
+    for segment, batch in read_partition(log, on_damage=on_damage, damage=damage):
+        replayer.replay_batch(batch, batch_records(batch, path=segment.path))
+    return replayer.finish()
+
+
+def group_loader(profile: Profile) -> GroupLoader:
+    """The group side of the profile's coordinator."""
+    return JavaGroups(profile) if profile.loader is Loader.JAVA else ScalaGroups(profile)
+
+
+def is_pending(batch: Batch, profile: Profile) -> bool:
+    """Whether the batch's commits wait for an end marker: Scala asks the bit, Java the producer id."""
+    if profile.loader is Loader.JAVA:
+        return batch.producer_id != NO_PRODUCER_ID
+    return batch.is_transactional
+
+
+def merge_offset(batch: Batch, records: Sequence[Record], record: Record, profile: Profile) -> int:
+    """The offset of ``record`` that decides age when a transaction commits."""
+    rule = profile.merge_offset_rule
+    if rule is MergeOffsetRule.BATCH_HEADER and batch.magic >= 2:
+        return batch.base_offset
+    if rule in (MergeOffsetRule.BATCH_HEADER, MergeOffsetRule.BATCH_FIRST_RECORD):
+        return records[0].offset
+    return record.offset
+
+
+@dataclass(slots=True)
+class _OpenTransaction:
+    producer_epoch: int
+    first_record_offset: int
+    last_record_offset: int
+    timestamp_ms: int
+    slots: set[Slot] = field(default_factory=set)
+
+    def ended(
+        self, producer_id: int, outcome: TransactionOutcome, end_marker_offset: int | None
+    ) -> Transaction:
+        return Transaction(
+            producer_id=producer_id,
+            producer_epoch=self.producer_epoch,
+            first_record_offset=self.first_record_offset,
+            last_record_offset=self.last_record_offset,
+            outcome=outcome,
+            end_marker_offset=end_marker_offset,
+            groups=tuple(sorted({slot.group_id for slot in self.slots})),
+            keys=len(self.slots),
+            timestamp_ms=self.timestamp_ms,
+        )
+
+
+class SequentialReplayer:
+    """Replays the batches of one offsets partition under one profile."""
+
+    def __init__(self, profile: Profile, offsets_partition: int) -> None:
+        self._profile = profile
+        self._state = PartitionState(offsets_partition)
+        self._groups = group_loader(profile)
+        self._open: dict[int, _OpenTransaction] = {}
+
+    def replay_batch(self, batch: Batch, records: Sequence[Record]) -> None:
+        """Apply one batch; batches must come in log order."""
+        if batch.is_control:
+            self._replay_control(batch, records)
+            return
+        for record in records:
+            interpreted = interpret(record.offset, record.key, record.value, self._profile)
+            match interpreted:
+                case OffsetRecord():
+                    self._count(interpreted.key_type, interpreted.version)
+                    self._replay_offset(batch, records, record, interpreted)
+                case GroupRecord():
+                    self._count(interpreted.key_type, interpreted.version)
+                    self._replay_group(record.offset, interpreted)
+                case UninterpretedRecord(carried, failure):
+                    self._state.carried.append(carried)
+                    if failure:
+                        self._fail(carried.record_offset, carried.detail)
+
+    def finish(self) -> PartitionState:
+        """The state after the last batch."""
+        state = self._state
+        state.pending = {producer_id: slots for producer_id, slots in state.pending.items() if slots}
+        state.groups = self._groups.finish(_group_ids(state.offsets, *state.pending.values()))
+        for producer_id, transaction in self._open.items():
+            state.transactions.append(transaction.ended(producer_id, TransactionOutcome.OPEN, None))
+        state.transactions.sort(key=lambda transaction: transaction.first_record_offset)
+        return state
+
+    def _count(self, key_type: int, version: int | None) -> None:
+        counts = self._state.record_counts
+        counts[key_type, version] = counts.get((key_type, version), 0) + 1
+
+    def _fail(self, record_offset: int, detail: str) -> None:
+        self._state.load_failures.append(LoadFailure(record_offset, detail))
+
+    def _replay_group(self, record_offset: int, record: GroupRecord) -> None:
+        try:
+            self._groups.apply(record_offset, record.key_type, record.key, record.version or 0, record.value)
+        except LoadError as error:
+            self._fail(record_offset, str(error))
+
+    def _replay_offset(
+        self, batch: Batch, records: Sequence[Record], record: Record, commit: OffsetRecord
+    ) -> None:
+        state, profile, slot = self._state, self._profile, commit.slot
+        pending = is_pending(batch, profile)
+        if pending:
+            self._note_transaction(batch, record, slot)
+        if commit.value is None:
+            if not pending or profile.loader is Loader.JAVA:
+                state.offsets.pop(slot, None)
+            if profile.tombstone_drops_pending:
+                for slots in state.pending.values():
+                    slots.pop(slot, None)
+            elif pending and profile.loader is Loader.SCALA:
+                state.pending.get(batch.producer_id, {}).pop(slot, None)
+            return
+        self._groups.touch(slot.group_id)
+        offset = committed_offset(
+            commit.value,
+            commit.version or 0,
+            profile,
+            record_offset=record.offset,
+            merge_offset=merge_offset(batch, records, record, profile),
+            producer_id=batch.producer_id if pending else None,
+            producer_epoch=batch.producer_epoch if pending else None,
+        )
+        if pending:
+            state.pending.setdefault(batch.producer_id, {})[slot] = offset
+        else:
+            state.offsets[slot] = offset
+
+    def _note_transaction(self, batch: Batch, record: Record, slot: Slot) -> None:
+        transaction = self._open.get(batch.producer_id)
+        if transaction is None:
+            transaction = self._open[batch.producer_id] = _OpenTransaction(
+                batch.producer_epoch, record.offset, record.offset, record.timestamp_ms
+            )
+        transaction.producer_epoch = batch.producer_epoch
+        transaction.last_record_offset = record.offset
+        transaction.timestamp_ms = record.timestamp_ms
+        transaction.slots.add(slot)
+
+    def _replay_control(self, batch: Batch, records: Sequence[Record]) -> None:
+        """End markers. A control batch without records was cleaned and means nothing (KAFKA-7467)."""
+        scala = self._profile.loader is Loader.SCALA
+        for record in records[:1] if scala else records:
+            kind = control_type(record)
+            if kind is ControlType.COMMIT or kind is ControlType.ABORT or scala:
+                self._end_transaction(batch.producer_id, record.offset, commit=kind is ControlType.COMMIT)
+
+    def _end_transaction(self, producer_id: int, marker_offset: int, *, commit: bool) -> None:
+        pending = self._state.pending.pop(producer_id, {})
+        if commit:
+            for slot, offset in pending.items():
+                if wins_over(offset, self._state.offsets.get(slot), self._profile):
+                    self._state.offsets[slot] = offset
+        transaction = self._open.pop(producer_id, None)
+        if transaction is not None:
+            outcome = TransactionOutcome.COMMITTED if commit else TransactionOutcome.ABORTED
+            self._state.transactions.append(transaction.ended(producer_id, outcome, marker_offset))
+
+
+def wins_over(pending: CommittedOffset, existing: CommittedOffset | None, profile: Profile) -> bool:
+    """Whether a commit whose transaction ends now replaces what the slot holds."""
+    if existing is None or profile.merge_offset_rule is MergeOffsetRule.NONE:
+        return True
+    return existing.merge_offset < pending.merge_offset
+
+
+def _group_ids(*slot_maps: Iterable[Slot]) -> list[str]:
+    return sorted({slot.group_id for slots in slot_maps for slot in slots})

@@ -1,0 +1,418 @@
+"""The JSON of ``regroup describe`` and ``regroup list`` (``docs/cli.md`` gives its shape).
+
+Works on :class:`PartitionState` values, wherever they come from (a replay in memory, or a published run).
+Lists are sorted, absent values are ``None``, times are epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator_core.groups.model import (
+    Assignment,
+    ClassicGroup,
+    ClassicMember,
+    CommittedOffset,
+    ConsumerGroup,
+    ConsumerMember,
+    Group,
+    PartitionState,
+    ShareGroup,
+    ShareMember,
+    Slot,
+    StreamsGroup,
+    StreamsMember,
+    TaskAssignment,
+    Tasks,
+)
+from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
+from coordinator_core.records.codec import RecordDecodeError
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+DEFAULT_CONSUMER_ASSIGNOR = "uniform"
+"""First of the broker's default ``group.consumer.assignors``, used when no member names one."""
+SHARE_ASSIGNOR = "simple"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which groups and topics to show; ``None`` stands for all."""
+
+    groups: Collection[str] | None = None
+    topics: Collection[str] | None = None
+
+    def has_group(self, group_id: str) -> bool:
+        return self.groups is None or group_id in self.groups
+
+    def has_topic(self, topic: str) -> bool:
+        return self.topics is None or topic in self.topics
+
+
+def topic_names(states: Iterable[PartitionState], known: Mapping[str, str]) -> dict[str, str]:
+    """Topic id to name: what the snapshot's directories told, and what the records themselves tell."""
+    names: dict[str, str] = {}
+    for state in states:
+        for slot, offset in state.offsets.items():
+            if offset.topic_id is not None:
+                names[offset.topic_id] = slot.topic
+        for group in state.groups.values():
+            if isinstance(group, ShareGroup):
+                names.update((topic.topic_id, topic.topic) for topic in group.topics)
+    names.update(known)
+    return names
+
+
+def describe(
+    states: Sequence[PartitionState],
+    *,
+    profile: str,
+    now_ms: int,
+    partial: bool,
+    known_topic_names: Mapping[str, str],
+    selection: Selection,
+) -> Json:
+    """The whole document of ``describe --format json``."""
+    names = topic_names(states, known_topic_names)
+    groups = []
+    for state in states:
+        offsets = _offsets_by_group(state, selection)
+        groups += [
+            _group(state, group, offsets.get(group_id, []), names)
+            for group_id, group in state.groups.items()
+            if selection.has_group(group_id)
+        ]
+    orphaned = [
+        {"group_id": slot.group_id, "offsets_partition": state.offsets_partition, **_offset(slot, offset, False)}
+        for state in states
+        for slot, offset in state.orphaned().items()
+        if selection.has_group(slot.group_id) and selection.has_topic(slot.topic)
+    ]
+    return {
+        "profile": profile,
+        "now_ms": now_ms,
+        "partial": partial,
+        "groups": sorted(groups, key=lambda group: (group["group_id"], group["offsets_partition"])),
+        "orphaned_offsets": sorted(
+            orphaned, key=lambda row: (row["group_id"], row["topic"], row["partition"], row["offsets_partition"])
+        ),
+        "transactions": _transactions(states, selection),
+        "load_failures": [
+            {
+                "offsets_partition": state.offsets_partition,
+                "record_offset": failure.record_offset,
+                "detail": failure.detail,
+            }
+            for state in states
+            for failure in state.load_failures
+        ],
+        "carried_records": _carried(states),
+    }
+
+
+def listing(states: Sequence[PartitionState], selection: Selection) -> list[Json]:
+    """One object a group: id, offsets partition, type, protocol type, state."""
+    rows = [
+        {
+            "group_id": group_id,
+            "offsets_partition": state.offsets_partition,
+            "type": group.type.value,
+            "protocol_type": protocol_type(group),
+            "state": group.state.value if group.state else None,
+        }
+        for state in states
+        for group_id, group in state.groups.items()
+        if selection.has_group(group_id)
+    ]
+    return sorted(rows, key=lambda row: (row["group_id"], row["offsets_partition"]))
+
+
+def protocol_type(group: Group) -> str | None:
+    """Protocol type as ListGroups answers it; ``None`` where that is the empty string."""
+    match group:
+        case ClassicGroup():
+            return group.protocol_type
+        case ConsumerGroup():
+            return CONSUMER_PROTOCOL_TYPE
+        case ShareGroup():
+            return "share"
+        case StreamsGroup():
+            return "streams"
+
+
+def protocol(group: Group) -> str | None:
+    """Selected protocol of a classic group, assignor of a modern one (``preferredServerAssignor``)."""
+    match group:
+        case ClassicGroup():
+            return group.protocol
+        case ConsumerGroup():
+            votes = Counter(
+                member.server_assignor for member in group.members.values() if member.server_assignor
+            )
+            return votes.most_common(1)[0][0] if votes else DEFAULT_CONSUMER_ASSIGNOR
+        case ShareGroup():
+            return SHARE_ASSIGNOR
+        case StreamsGroup():
+            return None
+
+
+def _group(state: PartitionState, group: Group, offsets: list[Json], names: Mapping[str, str]) -> Json:
+    classic = group if isinstance(group, ClassicGroup) else None
+    modern = None if isinstance(group, ClassicGroup) else group
+    described: Json = {
+        "group_id": group.group_id,
+        "offsets_partition": state.offsets_partition,
+        "type": group.type.value,
+        "simple": classic is not None and classic.is_simple,
+        "state": group.state.value if group.state else None,
+        "protocol_type": protocol_type(group),
+        "protocol": protocol(group),
+        "generation": classic.generation if classic else None,
+        "group_epoch": modern.group_epoch if modern else None,
+        "assignment_epoch": modern.assignment_epoch if modern else None,
+        "leader": classic.leader if classic else None,
+        "state_timestamp_ms": classic.state_timestamp_ms if classic else None,
+        "record_offset": group.record_offset,
+        "members": sorted(_members(group, names), key=lambda member: member["member_id"]),
+        "offsets": sorted(offsets, key=lambda row: (row["topic"], row["partition"])),
+    }
+    if isinstance(group, StreamsGroup):
+        described["topology"] = group.topology
+    if isinstance(group, ShareGroup):
+        described["share_partitions"] = sorted(
+            (
+                {
+                    "topic": topic.topic,
+                    "topic_id": topic.topic_id,
+                    "status": topic.status,
+                    "partitions": None if topic.partitions is None else sorted(topic.partitions),
+                }
+                for topic in group.topics
+            ),
+            key=lambda topic: (topic["status"], topic["topic"]),
+        )
+    return described
+
+
+def _members(group: Group, names: Mapping[str, str]) -> list[Json]:
+    match group:
+        case ClassicGroup():
+            return [_classic_member(member, group.protocol_type) for member in group.members]
+        case ConsumerGroup():
+            return [
+                _consumer_member(member, group.target_assignment.get(member.member_id, {}), names)
+                for member in group.members.values()
+            ]
+        case ShareGroup():
+            return [
+                _share_member(member, group.target_assignment.get(member.member_id, {}), names)
+                for member in group.members.values()
+            ]
+        case StreamsGroup():
+            return [
+                _streams_member(member, group.target_assignment.get(member.member_id, TaskAssignment()))
+                for member in group.members.values()
+            ]
+
+
+def _member(member: ClassicMember | ConsumerMember | ShareMember | StreamsMember) -> Json:
+    """Fields in contract order, with the values that every kind of member has."""
+    return {
+        "member_id": member.member_id,
+        "instance_id": None,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rack_id": None,
+        "session_timeout_ms": None,
+        "rebalance_timeout_ms": None,
+        "subscribed_topics": [],
+        "subscribed_regex": None,
+        "member_epoch": None,
+        "previous_member_epoch": None,
+        "state": None,
+        "assignment": [],
+        "target_assignment": [],
+        "is_classic": False,
+    }
+
+
+def _classic_member(member: ClassicMember, group_protocol_type: str | None) -> Json:
+    described = _member(member) | {
+        "instance_id": member.instance_id,
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "is_classic": True,
+    }
+    if group_protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return described
+    try:
+        subscription = decode_consumer_subscription(member.subscription)
+        described["subscribed_topics"] = sorted(subscription["topics"])
+        described["rack_id"] = subscription.get("rackId")
+    except RecordDecodeError:
+        described["subscribed_topics"] = None
+    # A member that the leader gave nothing has an assignment of no bytes.
+    if member.assignment:
+        try:
+            assignment = decode_consumer_assignment(member.assignment)
+        except RecordDecodeError:
+            described["assignment"] = None
+        else:
+            described["assignment"] = sorted(
+                (
+                    {"topic": entry["topic"], "topic_id": None, "partitions": sorted(entry["partitions"])}
+                    for entry in assignment["assignedPartitions"]
+                ),
+                key=lambda entry: entry["topic"],
+            )
+    return described
+
+
+def _consumer_member(member: ConsumerMember, target: Assignment, names: Mapping[str, str]) -> Json:
+    return _member(member) | {
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "session_timeout_ms": member.classic_session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "subscribed_topics": sorted(member.subscribed_topics),
+        "subscribed_regex": member.subscribed_regex,
+        "member_epoch": member.member_epoch,
+        "previous_member_epoch": member.previous_member_epoch,
+        "state": member.state.value,
+        "assignment": _assignment(member.assigned, names),
+        "target_assignment": _assignment(target, names),
+        "is_classic": member.classic_protocols is not None,
+    }
+
+
+def _share_member(member: ShareMember, target: Assignment, names: Mapping[str, str]) -> Json:
+    return _member(member) | {
+        "rack_id": member.rack_id,
+        "subscribed_topics": sorted(member.subscribed_topics),
+        "member_epoch": member.member_epoch,
+        "previous_member_epoch": member.previous_member_epoch,
+        "state": member.state.value,
+        "assignment": _assignment(member.assigned, names),
+        "target_assignment": _assignment(target, names),
+    }
+
+
+def _streams_member(member: StreamsMember, target: TaskAssignment) -> Json:
+    return _member(member) | {
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "member_epoch": member.member_epoch,
+        "previous_member_epoch": member.previous_member_epoch,
+        "state": member.state.value,
+        "assignment": _task_assignment(member.assigned),
+        "target_assignment": _task_assignment(target),
+        "topology_epoch": member.topology_epoch,
+        "process_id": member.process_id,
+        "user_endpoint": (
+            {"host": member.user_endpoint[0], "port": member.user_endpoint[1]}
+            if member.user_endpoint
+            else None
+        ),
+        "client_tags": [{"key": key, "value": value} for key, value in member.client_tags],
+    }
+
+
+def _assignment(assignment: Assignment, names: Mapping[str, str]) -> list[Json]:
+    rows = [
+        {"topic": names.get(topic_id), "topic_id": topic_id, "partitions": sorted(partitions)}
+        for topic_id, partitions in assignment.items()
+    ]
+    return sorted(rows, key=lambda row: (row["topic"] or "", row["topic_id"]))
+
+
+def _task_assignment(assignment: TaskAssignment) -> Json:
+    return {
+        "active_tasks": _tasks(assignment.active),
+        "standby_tasks": _tasks(assignment.standby),
+        "warmup_tasks": _tasks(assignment.warmup),
+    }
+
+
+def _tasks(tasks: Tasks) -> list[Json]:
+    return [
+        {"subtopology_id": subtopology_id, "partitions": sorted(tasks[subtopology_id])}
+        for subtopology_id in sorted(tasks)
+    ]
+
+
+def _offsets_by_group(state: PartitionState, selection: Selection) -> dict[str, list[Json]]:
+    pending: dict[Slot, CommittedOffset] = {}
+    for slots in state.pending.values():
+        for slot, offset in slots.items():
+            pending.setdefault(slot, offset)
+    rows: dict[str, list[Json]] = {}
+    for slot, offset in state.offsets.items():
+        if selection.has_group(slot.group_id) and selection.has_topic(slot.topic):
+            rows.setdefault(slot.group_id, []).append(_offset(slot, offset, slot in pending))
+    for slot, offset in pending.items():
+        if slot not in state.offsets and selection.has_group(slot.group_id) and selection.has_topic(slot.topic):
+            rows.setdefault(slot.group_id, []).append(_pending_offset(slot, offset))
+    return rows
+
+
+def _offset(slot: Slot, offset: CommittedOffset, pending: bool) -> Json:
+    return {
+        "topic": slot.topic,
+        "partition": slot.partition,
+        "topic_id": offset.topic_id,
+        "committed_offset": offset.committed_offset,
+        "leader_epoch": offset.leader_epoch,
+        "metadata": offset.metadata,
+        "commit_timestamp_ms": offset.commit_timestamp_ms,
+        "expire_timestamp_ms": offset.expire_timestamp_ms,
+        "record_offset": offset.record_offset,
+        "value_version": offset.value_version,
+        "producer_id": offset.producer_id,
+        "pending": pending,
+    }
+
+
+def _pending_offset(slot: Slot, offset: CommittedOffset) -> Json:
+    """A slot with nothing but an open transaction's commit: the coordinates are those of that commit."""
+    return _offset(slot, offset, True) | {
+        "committed_offset": None,
+        "leader_epoch": None,
+        "metadata": None,
+        "commit_timestamp_ms": None,
+        "expire_timestamp_ms": None,
+    }
+
+
+def _transactions(states: Iterable[PartitionState], selection: Selection) -> list[Json]:
+    return [
+        {
+            "offsets_partition": state.offsets_partition,
+            "producer_id": transaction.producer_id,
+            "producer_epoch": transaction.producer_epoch,
+            "first_record_offset": transaction.first_record_offset,
+            "last_record_offset": transaction.last_record_offset,
+            "outcome": transaction.outcome.value,
+            "end_marker_offset": transaction.end_marker_offset,
+            "groups": list(transaction.groups),
+        }
+        for state in states
+        for transaction in state.transactions
+        if selection.groups is None or any(selection.has_group(group) for group in transaction.groups)
+    ]
+
+
+def _carried(states: Iterable[PartitionState]) -> list[Json]:
+    counts = Counter(
+        (record.key_type, record.value_version, record.detail) for state in states for record in state.carried
+    )
+    return [
+        {"key_type": key_type, "value_version": version, "detail": detail, "records": count}
+        for (key_type, version, detail), count in sorted(
+            counts.items(), key=lambda item: (str(item[0][0]), str(item[0][1]), item[0][2])
+        )
+    ]
