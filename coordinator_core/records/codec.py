@@ -1,0 +1,222 @@
+"""Keys and values of ``__consumer_offsets`` records: bytes to typed data and back.
+
+Data dicts have Kafka's own camelCase field names in schema order; bytes fields are ``bytes``, uuids the
+22-character text Kafka prints, nulls ``None``; unknown tagged fields are kept under
+``_unknownTaggedFields``.  What one decodes, one encodes to the same bytes, except where the writer used
+another spelling than Kafka's (:func:`reencodes_exactly` tells).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from coordinator_core.records.compiled import StructDecode, StructEncode, struct_decoder, struct_encoder
+from coordinator_core.records.schemas import (
+    CURRENT_LAYOUT,
+    PREVIEW_3_7_LAYOUT,
+    RECORD_TYPES,
+    SHARE_3_9_LAYOUT,
+    SHARE_4_0_LAYOUT,
+)
+from coordinator_core.records.types import Schema
+from coordinator_core.records.wire import Reader, RecordDecodeError
+
+__all__ = [
+    "AUTO",
+    "CURRENT",
+    "PREVIEW_3_7",
+    "SHARE_3_9",
+    "SHARE_4_0",
+    "Key",
+    "Layouts",
+    "RecordDecodeError",
+    "Value",
+    "decode_key",
+    "decode_value",
+    "encode_key",
+    "encode_value",
+    "key_reencodes_exactly",
+    "reencodes_exactly",
+]
+
+_INT16 = struct.Struct(">h")
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts:
+    """Which layouts to try for the record types that had several under one version.
+
+    ``names`` are tried in order; a layout that a type does not have means its current one.  With ``trial``
+    the first layout that consumes the value exactly is taken; when none does, the first that can be read
+    at all, and its leftover bytes are kept.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    trial: bool = False
+
+
+CURRENT: Final = Layouts("current", (CURRENT_LAYOUT,))
+PREVIEW_3_7: Final = Layouts("preview-3.7", (PREVIEW_3_7_LAYOUT,))
+SHARE_3_9: Final = Layouts("share-3.9", (SHARE_3_9_LAYOUT, SHARE_4_0_LAYOUT))
+SHARE_4_0: Final = Layouts("share-4.0", (SHARE_4_0_LAYOUT,))
+AUTO: Final = Layouts(
+    "auto", (CURRENT_LAYOUT, SHARE_4_0_LAYOUT, SHARE_3_9_LAYOUT, PREVIEW_3_7_LAYOUT), trial=True
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A decoded key. ``name`` and ``data`` are ``None`` for an unknown record type.
+
+    ``trailing`` holds bytes after the last field, which Kafka ignores; for an unknown type, the whole body.
+    """
+
+    type: int
+    name: str | None
+    data: dict[str, Any] | None
+    trailing: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A decoded value. ``data`` is ``None`` when the type or the version is unknown.
+
+    ``layout`` names the layout that was read; ``trailing`` as in :class:`Key`.
+    """
+
+    version: int
+    data: dict[str, Any] | None
+    layout: str = CURRENT_LAYOUT
+    trailing: bytes = b""
+
+
+def decode_key(data: bytes) -> Key:
+    """Decode a record key: int16 record type, then the key's fields.
+
+    Raises :class:`RecordDecodeError` for fewer than two bytes and for a malformed body of a known type.
+    """
+    if len(data) < 2:
+        raise _no_version("key")
+    number: int = _INT16.unpack_from(data)[0]
+    record_type = RECORD_TYPES.get(number)
+    if record_type is None:
+        return Key(number, None, None, data[2:])
+    reader = Reader(data, 2)
+    fields = _key_decoder(number)(reader)
+    return Key(number, record_type.name, fields, data[reader.position :])
+
+
+def decode_value(key_type: int, data: bytes, layouts: Layouts = AUTO) -> Value:
+    """Decode the value of a record of ``key_type``: int16 version, then the fields.
+
+    A tombstone has no value and must not be passed.  Raises :class:`RecordDecodeError` for fewer than two
+    bytes and for a malformed body of a known version.
+    """
+    if len(data) < 2:
+        raise _no_version("value")
+    version: int = _INT16.unpack_from(data)[0]
+    candidates = _value_decoders(key_type, version, layouts)
+    if not candidates:
+        return Value(version, None, CURRENT_LAYOUT, data[2:])
+    first_error: RecordDecodeError | None = None
+    readable: Value | None = None
+    for layout, decode in candidates:
+        reader = Reader(data, 2)
+        try:
+            fields = decode(reader)
+        except RecordDecodeError as error:
+            first_error = first_error or error
+            continue
+        if reader.position == len(data):
+            return Value(version, fields, layout)
+        readable = readable or Value(version, fields, layout, data[reader.position :])
+    if readable is not None:
+        return readable
+    assert first_error is not None
+    raise first_error
+
+
+def encode_key(key_type: int, data: dict[str, Any], trailing: bytes = b"") -> bytes:
+    """Bytes of a key; ``ValueError`` for an unknown type or values it cannot hold."""
+    record_type = RECORD_TYPES.get(key_type)
+    if record_type is None:
+        raise ValueError(f"unknown record type {key_type}")
+    out = bytearray(_INT16.pack(key_type))
+    struct_encoder(record_type.key.struct, 0, False)(out, data)
+    out += trailing
+    return bytes(out)
+
+
+def encode_value(
+    key_type: int,
+    version: int,
+    data: dict[str, Any],
+    layout: str = CURRENT_LAYOUT,
+    trailing: bytes = b"",
+) -> bytes:
+    """Bytes of a value; ``ValueError`` for an unknown type, version or layout, or values it cannot hold."""
+    encode = _value_encoder(key_type, version, layout)
+    if encode is None:
+        raise ValueError(f"record type {key_type} has no value version {version} in layout {layout}")
+    out = bytearray(_INT16.pack(version))
+    encode(out, data)
+    out += trailing
+    return bytes(out)
+
+
+def key_reencodes_exactly(key: Key, original: bytes) -> bool:
+    """Whether encoding ``key``, decoded from ``original``, gives the same bytes again."""
+    if key.data is None:
+        return original == _INT16.pack(key.type) + key.trailing
+    return encode_key(key.type, key.data, key.trailing) == original
+
+
+def reencodes_exactly(key_type: int, value: Value, original: bytes) -> bool:
+    """Whether encoding ``value``, decoded from ``original``, gives the same bytes again.
+
+    It does not when the writer used over-long varints, malformed UTF-8, tags out of order or twice, tags
+    holding their default, or sizes that do not match their payload.
+    """
+    if value.data is None:
+        return original == _INT16.pack(value.version) + value.trailing
+    return encode_value(key_type, value.version, value.data, value.layout, value.trailing) == original
+
+
+def _no_version(what: str) -> RecordDecodeError:
+    text = f"Could not read version from {what}'s buffer."
+    return RecordDecodeError(0, text, text)
+
+
+@cache
+def _key_decoder(key_type: int) -> StructDecode:
+    return struct_decoder(RECORD_TYPES[key_type].key.struct, 0, False)
+
+
+def _value_schema(key_type: int, layout: str) -> Schema | None:
+    record_type = RECORD_TYPES.get(key_type)
+    if record_type is None:
+        return None
+    return record_type.value if layout == CURRENT_LAYOUT else record_type.other_layouts.get(layout)
+
+
+@cache
+def _value_decoders(key_type: int, version: int, layouts: Layouts) -> tuple[tuple[str, StructDecode], ...]:
+    found: list[tuple[str, StructDecode]] = []
+    names = layouts.names if layouts.trial else (*layouts.names, CURRENT_LAYOUT)
+    for name in names:
+        schema = _value_schema(key_type, name)
+        if schema is not None and version in schema.versions:
+            found.append((name, struct_decoder(schema.struct, version, schema.is_flexible(version))))
+    return tuple(found if layouts.trial else found[:1])
+
+
+@cache
+def _value_encoder(key_type: int, version: int, layout: str) -> StructEncode | None:
+    schema = _value_schema(key_type, layout)
+    if schema is None or version not in schema.versions:
+        return None
+    return struct_encoder(schema.struct, version, schema.is_flexible(version))
