@@ -1,0 +1,267 @@
+"""Decompression of record batches and legacy wrappers, as Kafka frames each codec.
+
+The codecs themselves come from packages; the framing is done here where the packages do not know it
+(snappy-java's stream, Kafka's LZ4 frame subset).  No function allocates on the word of a size that the
+input declares: output grows with what was really decompressed, up to ``max_bytes``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Protocol
+
+import cramjam
+import lz4.block
+import lz4.frame
+import zstandard
+
+from coordinator_core.log.types import Codec
+
+_GZIP_PIECE = 1 << 14
+"""zlib copies what it did not use, so many tiny members must not each see the whole input."""
+
+SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+_SNAPPY_HEADER_BYTES = 16
+_SNAPPY_CONCATENATED = 0x82534E41
+_SNAPPY_MAX_EXPANSION = 64
+"""A snappy copy element of two bytes yields at most 64 bytes, so a larger declared length is a lie."""
+
+LZ4_MAGIC = 0x184D2204
+_LZ4_BLOCK_MAX = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
+_LZ4_STORED = 0x80000000
+
+_ZSTD_BLOCK_MAX = 1 << 17
+_ZSTD_MIN_BLOCK = 4
+"""An RLE block of four bytes yields 128 KiB: the most that input of a given size can become."""
+
+
+class CompressionError(Exception):
+    """The compressed bytes are not what the codec's framing allows."""
+
+
+class DecompressedTooLargeError(CompressionError):
+    """The output would exceed the limit."""
+
+    def __init__(self, codec: Codec, max_bytes: int) -> None:
+        super().__init__(
+            f"{codec.name.lower()} data decompresses to more than the limit of {max_bytes} bytes"
+        )
+
+
+class Decompressor(Protocol):
+    def __call__(self, data: memoryview, *, magic: int, max_bytes: int) -> bytes | bytearray: ...
+
+
+def decompress(codec_id: int, data: memoryview, *, magic: int, max_bytes: int) -> bytes | bytearray:
+    """Decompress the records section of a v2 batch or the value of a legacy wrapper.
+
+    ``magic`` is that of the batch or wrapper: in format 0 the LZ4 header checksum is not verified, since
+    clients of that time computed it over the wrong bytes, and zstd is illegal below format 2.  Raises
+    :class:`CompressionError`.
+    """
+    try:
+        codec = Codec(codec_id)
+    except ValueError:
+        raise CompressionError(f"unknown compression codec {codec_id}") from None
+    if codec is Codec.ZSTD and magic < 2:
+        raise CompressionError(f"codec zstd is illegal in message format {magic}")
+    return _DECOMPRESSORS[codec](data, magic=magic, max_bytes=max_bytes)
+
+
+def _none(data: memoryview, *, magic: int, max_bytes: int) -> bytes:
+    return bytes(data)
+
+
+def _gzip(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
+    """Concatenated gzip members; bytes after the last member that start no further member are ignored,
+    as ``java.util.zip.GZIPInputStream`` does."""
+    out = bytearray()
+    position = 0
+    while True:
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            if position == len(data):
+                raise CompressionError("gzip: stream ends in the middle of a member")
+            piece = data[position : position + _GZIP_PIECE]
+            try:
+                out += member.decompress(piece, max_bytes + 1 - len(out))
+            except zlib.error as error:
+                raise CompressionError(f"gzip: {error}") from None
+            if len(out) > max_bytes:
+                raise DecompressedTooLargeError(Codec.GZIP, max_bytes)
+            position += len(piece)
+        position -= len(member.unused_data)
+        if data[position : position + 2] != b"\x1f\x8b":
+            return out
+
+
+def _snappy(data: memoryview, *, magic: int, max_bytes: int) -> bytes | bytearray:
+    """snappy-java's ``SnappyInputStream``: header, then length-prefixed raw blocks; further headers may
+    follow (concatenated streams); data without the header is one raw block."""
+    if not len(data):
+        raise CompressionError("snappy: empty input")
+    if len(data) < _SNAPPY_HEADER_BYTES or data[:8] != SNAPPY_MAGIC:
+        return _snappy_block(data, max_bytes)
+    _check_snappy_version(data, 0)
+    out = bytearray()
+    position = _SNAPPY_HEADER_BYTES
+    # Fewer than four bytes at the end are the end of the stream for snappy-java.
+    while position + 4 <= len(data):
+        size = int.from_bytes(data[position : position + 4], "big")
+        if size == _SNAPPY_CONCATENATED:
+            if position + _SNAPPY_HEADER_BYTES > len(data):
+                raise CompressionError(f"snappy: header at {position} runs past the end")
+            if data[position : position + 8] != SNAPPY_MAGIC:
+                return out
+            _check_snappy_version(data, position)
+            position += _SNAPPY_HEADER_BYTES
+            continue
+        position += 4
+        if size >= 1 << 31 or position + size > len(data):
+            raise CompressionError(f"snappy: block of {size} bytes at {position} runs past the end")
+        out += _snappy_block(data[position : position + size], max_bytes - len(out), max_bytes)
+        position += size
+    return out
+
+
+def _check_snappy_version(data: memoryview, position: int) -> None:
+    version = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+    if version < 1:
+        raise CompressionError(f"snappy: unsupported stream version {version}")
+
+
+def _snappy_block(block: memoryview, max_bytes: int, limit: int | None = None) -> bytearray:
+    declared = shift = 0
+    for byte in block[:5]:
+        declared |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    else:
+        raise CompressionError("snappy: block without a length")
+    if declared > len(block) * _SNAPPY_MAX_EXPANSION:
+        raise CompressionError(f"snappy: {len(block)} bytes cannot become the declared {declared}")
+    if declared > max_bytes:
+        raise DecompressedTooLargeError(Codec.SNAPPY, max_bytes if limit is None else limit)
+    out = bytearray(declared)
+    try:
+        written = cramjam.snappy.decompress_raw_into(bytes(block), out)
+    except cramjam.DecompressionError as error:
+        raise CompressionError(f"snappy: {error}") from None
+    if written != declared:
+        raise CompressionError(f"snappy: block holds {written} bytes instead of the declared {declared}")
+    return out
+
+
+def _lz4(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
+    """Kafka's ``Lz4BlockInputStream``: one frame of independent blocks; what follows it is ignored.
+
+    Block checksums are verified, the content checksum is skipped.
+    """
+    if len(data) < 7:
+        raise CompressionError("lz4: stream ends in the header")
+    if int.from_bytes(data[:4], "little") != LZ4_MAGIC:
+        raise CompressionError("lz4: not a frame")
+    flags, block_descriptor = data[4], data[5]
+    if flags >> 6 != 1 or flags & 0x03 or not flags & 0x20:
+        raise CompressionError(f"lz4: unsupported frame flags 0x{flags:02x}")
+    block_max = _LZ4_BLOCK_MAX.get(block_descriptor >> 4)
+    if block_max is None or block_descriptor & 0x0F:
+        raise CompressionError(f"lz4: unsupported block descriptor 0x{block_descriptor:02x}")
+    position = 14 if flags & 0x08 else 6
+    if position >= len(data):
+        raise CompressionError("lz4: stream ends in the header")
+    if magic > 0 and data[position] != lz4_header_checksum(data[4:position]):
+        raise CompressionError("lz4: header checksum does not match")
+    position += 1
+
+    block_checksums = bool(flags & 0x10)
+    out = bytearray()
+    while True:
+        if position + 4 > len(data):
+            raise CompressionError("lz4: stream ends without an end mark")
+        word = int.from_bytes(data[position : position + 4], "little")
+        position += 4
+        size = word & ~_LZ4_STORED
+        if size == 0:
+            return out
+        if size > block_max:
+            raise CompressionError(f"lz4: block of {size} bytes exceeds the maximum of {block_max}")
+        end = position + size + (4 if block_checksums else 0)
+        if end > len(data):
+            raise CompressionError("lz4: stream ends in a block")
+        block = data[position : position + size]
+        if block_checksums:
+            out += _lz4_checked_block(block_descriptor, data[position - 4 : end])
+        elif word & _LZ4_STORED:
+            out += block
+        else:
+            try:
+                out += lz4.block.decompress(block, uncompressed_size=min(block_max, 255 * size))
+            except lz4.block.LZ4BlockError as error:
+                raise CompressionError(f"lz4: {error}") from None
+        if len(out) > max_bytes:
+            raise DecompressedTooLargeError(Codec.LZ4, max_bytes)
+        position = end
+
+
+def _lz4_checked_block(block_descriptor: int, sized_block: memoryview) -> bytes:
+    """One block with its size and checksum, verified by the package as a frame of its own."""
+    descriptor = bytes((0x70, block_descriptor))
+    header = LZ4_MAGIC.to_bytes(4, "little") + descriptor + bytes((lz4_header_checksum(descriptor),))
+    try:
+        plain: bytes = lz4.frame.LZ4FrameDecompressor().decompress(header + sized_block + bytes(4))
+    except RuntimeError as error:
+        raise CompressionError(f"lz4: {error}") from None
+    return plain
+
+
+def lz4_header_checksum(descriptor: bytes | memoryview) -> int:
+    """HC byte of an LZ4 frame: the second byte of XXH32 (seed 0) of the descriptor, 2 to 15 bytes."""
+    mask = 0xFFFFFFFF
+    value = (374761393 + len(descriptor)) & mask
+    whole = len(descriptor) & ~3
+    for start in range(0, whole, 4):
+        lane = int.from_bytes(descriptor[start : start + 4], "little")
+        value = (value + lane * 3266489917) & mask
+        value = (((value << 17) | (value >> 15)) & mask) * 668265263 & mask
+    for byte in descriptor[whole:]:
+        value = (value + byte * 374761393) & mask
+        value = (((value << 11) | (value >> 21)) & mask) * 2654435761 & mask
+    value = (value ^ (value >> 15)) * 2246822519 & mask
+    value = (value ^ (value >> 13)) * 3266489917 & mask
+    value ^= value >> 16
+    return (value >> 8) & 0xFF
+
+
+def _zstd(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
+    """Concatenated frames, with or without a content size."""
+    out = bytearray()
+    rest: memoryview = data
+    while len(rest):
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        position = 0
+        while not frame.eof:
+            if position == len(rest):
+                raise CompressionError("zstd: stream ends in the middle of a frame")
+            # Input is handed over in pieces that cannot become much more than what is still allowed.
+            room = max_bytes + 1 - len(out)
+            piece = max(64, room // (_ZSTD_BLOCK_MAX // _ZSTD_MIN_BLOCK))
+            try:
+                out += frame.decompress(rest[position : position + piece])
+            except zstandard.ZstdError as error:
+                raise CompressionError(f"zstd: {error}") from None
+            if len(out) > max_bytes:
+                raise DecompressedTooLargeError(Codec.ZSTD, max_bytes)
+            position = min(position + piece, len(rest))
+        rest = rest[position - len(frame.unused_data) :]
+    return out
+
+
+_DECOMPRESSORS: dict[Codec, Decompressor] = {
+    Codec.NONE: _none,
+    Codec.GZIP: _gzip,
+    Codec.SNAPPY: _snappy,
+    Codec.LZ4: _lz4,
+    Codec.ZSTD: _zstd,
+}
