@@ -7,6 +7,7 @@ from typing import Any
 
 from coordinator_core.groups.model import CarriedRecord, CommittedOffset, Slot
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
+from coordinator_core.records.types import ZERO_UUID
 from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, Profile
 
 
@@ -119,7 +120,3 @@ def committed_offset(
         producer_epoch=producer_epoch,
         merge_offset=merge_offset,
     )
-
-
-ZERO_UUID = "A" * 22
-"""Kafka's text of the all-zero topic id, which stands for "no topic id"."""

@@ -99,22 +99,51 @@ class SequentialReplayer:
 
     def replay_batch(self, batch: Batch, records: Sequence[Record]) -> None:
         """Apply one batch; batches must come in log order."""
+        for record in self.loaded_records(batch, records):
+            self.replay_record(batch, records, record)
+
+    def loaded_records(self, batch: Batch, records: Sequence[Record]) -> Sequence[Record]:
+        """The records of a batch that the loader looks at: Scala takes only the first end marker.
+
+        A control batch without records was cleaned and means nothing (KAFKA-7467).
+        """
+        return records[:1] if batch.is_control and self._profile.loader is Loader.SCALA else records
+
+    def replay_record(self, batch: Batch, records: Sequence[Record], record: Record) -> None:
+        """Apply one of the ``records`` of ``batch``."""
         if batch.is_control:
-            self._replay_control(batch, records)
+            self._replay_marker(batch.producer_id, record)
             return
-        for record in records:
-            interpreted = interpret(record.offset, record.key, record.value, self._profile)
-            match interpreted:
-                case OffsetRecord():
-                    self._count(interpreted.key_type, interpreted.version)
-                    self._replay_offset(batch, records, record, interpreted)
-                case GroupRecord():
-                    self._count(interpreted.key_type, interpreted.version)
-                    self._replay_group(record.offset, interpreted)
-                case UninterpretedRecord(carried, failure):
-                    self._state.carried.append(carried)
-                    if failure:
-                        self._fail(carried.record_offset, carried.detail)
+        interpreted = interpret(record.offset, record.key, record.value, self._profile)
+        match interpreted:
+            case OffsetRecord():
+                self._count(interpreted.key_type, interpreted.version)
+                self._replay_offset(batch, records, record, interpreted)
+            case GroupRecord():
+                self._count(interpreted.key_type, interpreted.version)
+                self._replay_group(record.offset, interpreted)
+            case UninterpretedRecord(carried, failure):
+                self._state.carried.append(carried)
+                if failure:
+                    self._fail(carried.record_offset, carried.detail)
+
+    def committed(self, slot: Slot) -> CommittedOffset | None:
+        """What the slot holds at this point of the log."""
+        return self._state.offsets.get(slot)
+
+    def pending(self, slot: Slot) -> dict[int, CommittedOffset]:
+        """Commits of the slot in transactions open at this point, by producer id."""
+        return {
+            producer_id: slots[slot] for producer_id, slots in self._state.pending.items() if slot in slots
+        }
+
+    def pending_slots(self, producer_id: int) -> list[Slot]:
+        """Slots that the open transaction of ``producer_id`` holds."""
+        return list(self._state.pending.get(producer_id, ()))
+
+    def load_failures(self) -> Sequence[LoadFailure]:
+        """Records so far at which the real loader would have stopped."""
+        return self._state.load_failures
 
     def finish(self) -> PartitionState:
         """The state after the last batch."""
@@ -181,13 +210,11 @@ class SequentialReplayer:
         transaction.timestamp_ms = record.timestamp_ms
         transaction.slots.add(slot)
 
-    def _replay_control(self, batch: Batch, records: Sequence[Record]) -> None:
-        """End markers. A control batch without records was cleaned and means nothing (KAFKA-7467)."""
-        scala = self._profile.loader is Loader.SCALA
-        for record in records[:1] if scala else records:
-            kind = control_type(record)
-            if kind is ControlType.COMMIT or kind is ControlType.ABORT or scala:
-                self._end_transaction(batch.producer_id, record.offset, commit=kind is ControlType.COMMIT)
+    def _replay_marker(self, producer_id: int, record: Record) -> None:
+        kind = control_type(record)
+        commit = kind is ControlType.COMMIT
+        if commit or kind is ControlType.ABORT or self._profile.loader is Loader.SCALA:
+            self._end_transaction(producer_id, record.offset, commit=commit)
 
     def _end_transaction(self, producer_id: int, marker_offset: int, *, commit: bool) -> None:
         pending = self._state.pending.pop(producer_id, {})

@@ -1,0 +1,80 @@
+"""The command group and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from coordinator_core import __version__
+from coordinator_core.errors import ExitCode, RegroupError
+
+_COMMANDS = {
+    "describe": "coordinator_core.cli.describe:describe_command",
+    "dump": "coordinator_core.cli.dump:dump_command",
+    "explain": "coordinator_core.cli.explain:explain_command",
+    "find-coordinator": "coordinator_core.cli.find_coordinator:find_coordinator_command",
+    "list": "coordinator_core.cli.describe:list_command",
+    "replay": "coordinator_core.cli.replay:replay_command",
+    "verify": "coordinator_core.cli.verify:verify_command",
+}
+
+
+class _LazyGroup(click.Group):
+    """Imports a command when it is run, so that ``regroup --help`` does not load kernels or Arrow."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute = _COMMANDS[cmd_name].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="regroup")
+def cli() -> None:
+    """Rebuild the state of Kafka consumer groups from copies of the __consumer_offsets log."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line and leave the process with the documented exit code."""
+    sys.exit(run(args))
+
+
+def run(args: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code instead of leaving."""
+    try:
+        result: Any = cli.main(args=args, prog_name="regroup", standalone_mode=False)
+    except click.exceptions.Abort:
+        return _fail("interrupted", ExitCode.INTERNAL)
+    except click.ClickException as error:
+        error.show(sys.stderr)
+        return ExitCode.USAGE
+    except RegroupError as error:
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output went away (head, less): that is its right, not an error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.CLEAN
+    except MemoryError:
+        return _fail("not enough memory", ExitCode.INTERNAL)
+    except Exception as error:
+        if os.environ.get("REGROUP_DEBUG"):
+            raise
+        return _fail(
+            f"internal error: {type(error).__name__}: {error} (set REGROUP_DEBUG=1 for the trace)",
+            ExitCode.INTERNAL,
+        )
+    return int(result) if isinstance(result, int) else ExitCode.CLEAN
+
+
+def _fail(message: str, code: ExitCode) -> int:
+    click.echo(f"regroup: error: {message}", err=True)
+    return code

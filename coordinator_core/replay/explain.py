@@ -1,0 +1,187 @@
+"""How a group, or one of its committed offsets, came to be: the records that made it, in log order.
+
+Nothing is deduced a second time here: each record is given to the reference replay, and the effect that is
+told is the difference it made there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from coordinator_core.errors import Damage
+from coordinator_core.groups.model import CommittedOffset, Slot
+from coordinator_core.log.batch import batch_records, control_type
+from coordinator_core.log.reader import OnDamage, read_partition
+from coordinator_core.log.types import Batch, PartitionLog, Record
+from coordinator_core.records.schemas import RECORD_TYPES
+from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, interpret
+from coordinator_core.replay.profiles import Profile
+from coordinator_core.replay.sequential import SequentialReplayer, is_pending
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One record (or end marker) that concerns the group. ``topic`` and ``partition`` are set for commits."""
+
+    offsets_partition: int
+    record_offset: int
+    timestamp_ms: int
+    record: str
+    topic: str | None
+    partition: int | None
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What to explain: a whole group, or the slots of one topic (partition ``None``: all of them)."""
+
+    group_id: str
+    topic: str | None = None
+    partition: int | None = None
+
+    def includes(self, slot: Slot) -> bool:
+        if slot.group_id != self.group_id:
+            return False
+        if self.topic is None:
+            return True
+        return slot.topic == self.topic and self.partition in (None, slot.partition)
+
+
+def explain_partition(
+    log: PartitionLog,
+    profile: Profile,
+    subject: Subject,
+    *,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage],
+) -> Iterator[Event]:
+    """The events of ``subject`` in one offsets partition, in log order."""
+    replayer = SequentialReplayer(profile, log.offsets_partition)
+    for segment, batch in read_partition(log, on_damage=on_damage, damage=damage):
+        records = batch_records(batch, path=segment.path)
+        for record in replayer.loaded_records(batch, records):
+            if batch.is_control:
+                yield from _marker(replayer, log.offsets_partition, batch, records, record, subject)
+            else:
+                yield from _data(replayer, log.offsets_partition, batch, records, record, subject, profile)
+
+
+def _marker(
+    replayer: SequentialReplayer,
+    offsets_partition: int,
+    batch: Batch,
+    records: Sequence[Record],
+    record: Record,
+    subject: Subject,
+) -> Iterator[Event]:
+    before = {
+        slot: (replayer.committed(slot), replayer.pending(slot)[batch.producer_id])
+        for slot in replayer.pending_slots(batch.producer_id)
+        if subject.includes(slot)
+    }
+    replayer.replay_record(batch, records, record)
+    kind = control_type(record).name
+    for slot, (committed, pending) in sorted(before.items()):
+        after = replayer.committed(slot)
+        if batch.producer_id in replayer.pending(slot):
+            effect = "ignored: this coordinator knows only COMMIT and ABORT"
+        elif after is pending:
+            effect = f"committed offset becomes {pending.committed_offset} (record {pending.record_offset})"
+        elif kind == "COMMIT" and committed is not None:
+            effect = (
+                f"committed offset stays {committed.committed_offset}: record {committed.record_offset} is newer "
+                f"than the transaction's record {pending.record_offset}, and age is decided by the commit, "
+                "not by the marker"
+            )
+        else:
+            effect = f"pending commit of {pending.committed_offset} (record {pending.record_offset}) is dropped"
+        yield Event(
+            offsets_partition,
+            record.offset,
+            record.timestamp_ms,
+            f"{kind} marker of producer {batch.producer_id}",
+            slot.topic,
+            slot.partition,
+            effect,
+        )
+
+
+def _data(
+    replayer: SequentialReplayer,
+    offsets_partition: int,
+    batch: Batch,
+    records: Sequence[Record],
+    record: Record,
+    subject: Subject,
+    profile: Profile,
+) -> Iterator[Event]:
+    meaning = interpret(record.offset, record.key, record.value, profile)
+    if isinstance(meaning, OffsetRecord) and subject.includes(meaning.slot):
+        slot = meaning.slot
+        committed, pending = replayer.committed(slot), replayer.pending(slot)
+        replayer.replay_record(batch, records, record)
+        name = "tombstone" if meaning.value is None else f"commit of {meaning.value['offset']}"
+        effect = _commit_effect(replayer, slot, meaning, committed, pending, is_pending(batch, profile), batch)
+        yield Event(
+            offsets_partition, record.offset, record.timestamp_ms, name, slot.topic, slot.partition, effect
+        )
+        return
+    failures = len(replayer.load_failures())
+    replayer.replay_record(batch, records, record)
+    if isinstance(meaning, GroupRecord) and subject.group_id in (
+        meaning.key.get("group"),
+        meaning.key.get("groupId"),
+    ):
+        failed = replayer.load_failures()[failures:]
+        effect = f"the load fails here: {failed[0].detail}" if failed else _group_effect(meaning)
+        yield Event(
+            offsets_partition,
+            record.offset,
+            record.timestamp_ms,
+            f"{RECORD_TYPES[meaning.key_type].name} {'tombstone' if meaning.value is None else 'value'}",
+            None,
+            None,
+            effect,
+        )
+
+
+def _commit_effect(
+    replayer: SequentialReplayer,
+    slot: Slot,
+    commit: OffsetRecord,
+    committed: CommittedOffset | None,
+    pending: dict[int, CommittedOffset],
+    transactional: bool,
+    batch: Batch,
+) -> str:
+    if commit.value is not None:
+        if transactional:
+            return f"pending in the transaction of producer {batch.producer_id}"
+        return "committed offset set" if committed is None else f"replaces {committed.committed_offset}"
+    effects = []
+    if committed is not None and replayer.committed(slot) is None:
+        effects.append(f"committed offset {committed.committed_offset} removed")
+    dropped = sorted(set(pending) - set(replayer.pending(slot)))
+    if dropped:
+        effects.append(f"pending commits of producers {', '.join(map(str, dropped))} removed")
+    kept = sorted(replayer.pending(slot))
+    if kept:
+        effects.append(f"pending commits of producers {', '.join(map(str, kept))} stay")
+    return "; ".join(effects) or "nothing to remove"
+
+
+def _group_effect(record: GroupRecord) -> str:
+    value = record.value
+    member = record.key.get("memberId")
+    where = f"member {member}: " if member is not None else ""
+    if value is None:
+        return f"{where}removed"
+    if record.key_type == 2:
+        members = ", ".join(entry["memberId"] for entry in value["members"]) or "none"
+        return f"generation {value['generation']}, protocol {value['protocol']}, members: {members}"
+    told = [
+        f"{name} {value[name]}" for name in ("epoch", "assignmentEpoch", "memberEpoch") if name in value
+    ]
+    return where + (", ".join(told) or "set")

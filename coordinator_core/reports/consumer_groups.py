@@ -1,0 +1,175 @@
+"""Text with the columns and words of ``kafka-consumer-groups`` (4.x, ``ConsumerGroupCommand``).
+
+The input is the document of :func:`coordinator_core.reports.describe.describe`. What only a running cluster
+knows (log end offset, lag, coordinator address) is shown as the tool shows a missing value: ``-``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+MISSING = "-"
+_NARROW, _NUMBER, _WIDE = 10, 15, 25
+
+Json = dict[str, Any]
+
+
+def notice(group: Json) -> str | None:
+    """The line the tool prints about a group's state, on standard error; ``None`` for a Stable group."""
+    group_id = group["group_id"]
+    match group["state"]:
+        case "Empty":
+            return f"Consumer group '{group_id}' has no active members."
+        case "Assigning" | "Reconciling" | "NotReady":
+            return f"Warning: Consumer group '{group_id}' is rebalancing."
+        case _:
+            return None
+
+
+def offsets_text(group: Json, *, verbose: bool) -> str:
+    """``--describe``: one line per assigned partition and per committed offset without an owner."""
+    header = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
+    header += ["CONSUMER-ID", "HOST", "CLIENT-ID"]
+    rows = _offset_rows(group)
+    widths = [_column(0, rows), _column(1, rows), _NARROW, _NUMBER, _NUMBER, _NUMBER]
+    widths += [_column(7, rows), _column(8, rows), 0]
+    if verbose:
+        header.insert(3, "LEADER-EPOCH")
+        widths.insert(3, _NUMBER)
+    else:
+        rows = [row[:3] + row[4:] for row in rows]
+    return _table(header, rows, widths)
+
+
+def _offset_rows(group: Json) -> list[list[str]]:
+    """Cells: group, topic, partition, leader epoch, current offset, end, lag, consumer, host, client."""
+    committed = {(row["topic"], row["partition"]): row for row in group["offsets"]}
+    rows: list[list[str]] = []
+
+    def add(topic: str | None, partition: int | None, owner: Sequence[str]) -> None:
+        # Kafka's tool asks for stable offsets only by topic; a slot with nothing but a pending commit is absent.
+        row = committed.pop((topic, partition), None)
+        known = row is not None and row["committed_offset"] is not None
+        rows.append(
+            [
+                group["group_id"],
+                MISSING if topic is None else topic,
+                MISSING if partition is None else str(partition),
+                _text(row["leader_epoch"]) if row and known else MISSING,
+                _text(row["committed_offset"]) if row and known else MISSING,
+                MISSING,
+                MISSING,
+                *owner,
+            ]
+        )
+
+    for member in group["members"]:
+        owner = [member["member_id"], member["client_host"], member["client_id"]]
+        partitions = _assigned_partitions(member)
+        for topic, partition in partitions:
+            add(topic, partition, owner)
+        if not partitions:
+            add(None, None, owner)
+    for topic, partition in sorted(committed):
+        if committed[topic, partition]["committed_offset"] is not None:
+            add(topic, partition, [MISSING] * 3)
+    return rows
+
+
+def _assigned_partitions(member: Json) -> list[tuple[str, int]]:
+    if not isinstance(member["assignment"], list):
+        return []
+    return [
+        (entry["topic"] or entry["topic_id"], partition)
+        for entry in member["assignment"]
+        for partition in entry["partitions"]
+    ]
+
+
+def members_text(group: Json, *, verbose: bool) -> str:
+    """``--describe --members``."""
+    static = any(member["instance_id"] is not None for member in group["members"])
+    modern = group["type"] != "classic"
+    mixed = modern and any(member["is_classic"] for member in group["members"])
+    header = ["GROUP", "CONSUMER-ID"] + ["GROUP-INSTANCE-ID"] * static + ["HOST", "CLIENT-ID", "#PARTITIONS"]
+    if verbose:
+        header += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+        header += ["UPGRADED"] * mixed
+    rows = []
+    for member in group["members"]:
+        row = [group["group_id"], member["member_id"]]
+        row += [member["instance_id"] or ""] * static
+        row += [member["client_host"], member["client_id"], str(len(_assigned_partitions(member)))]
+        if verbose:
+            row += [_text(member["member_epoch"]), _assignment_text(member["assignment"])]
+            row += [_text(group["assignment_epoch"]), _assignment_text(member["target_assignment"])]
+            row += ["false" if member["is_classic"] else "true"] * mixed
+        rows.append(row)
+    fixed = {"#PARTITIONS": _NUMBER, "CURRENT-EPOCH": _NUMBER, "TARGET-EPOCH": _NUMBER, "UPGRADED": 0}
+    widths = []
+    for index, title in enumerate(header):
+        minimum = max(_NUMBER, len(title)) if title not in fixed else fixed[title]
+        widths.append(minimum if title in fixed else _column(index, rows, minimum))
+    if not verbose:
+        widths[-1] = 0
+    return _table(header, rows, widths)
+
+
+def _assignment_text(assignment: list[Json] | Json | None) -> str:
+    """``topicA:0,1;topicB:3``; of streams tasks ``active:…;standby:…``."""
+    if not assignment:
+        return MISSING
+    if isinstance(assignment, dict):
+        parts = [
+            f"{kind.removesuffix('_tasks')} {task['subtopology_id']}:{','.join(map(str, task['partitions']))}"
+            for kind, tasks in assignment.items()
+            for task in tasks
+        ]
+        return ";".join(parts) or MISSING
+    return ";".join(
+        f"{entry['topic'] or entry['topic_id']}:{','.join(map(str, entry['partitions']))}"
+        for entry in assignment
+    )
+
+
+def state_text(group: Json, *, verbose: bool) -> str:
+    """``--describe --state``."""
+    header = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
+    row = [group["group_id"], MISSING, group["protocol"] or MISSING, group["state"] or MISSING]
+    widths = [_column(0, [row]), _WIDE, 20, 20]
+    if verbose:
+        header += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
+        row += [_text(group["group_epoch"]), _text(group["assignment_epoch"])]
+        widths += [_NUMBER, _WIDE]
+    return _table([*header, "#MEMBERS"], [[*row, str(len(group["members"]))]], [*widths, 0])
+
+
+def list_text(listing: Sequence[Json], *, with_type: bool, with_state: bool) -> str:
+    """``--list``: ids alone, or with the columns TYPE and STATE."""
+    if not (with_type or with_state):
+        return "\n".join(row["group_id"] for row in listing)
+    header = ["GROUP"] + ["TYPE"] * with_type + ["STATE"] * with_state
+    rows = [
+        [row["group_id"]]
+        + [row["type"].capitalize()] * with_type
+        + [row["state"] or MISSING] * with_state
+        for row in listing
+    ]
+    widths = [_column(0, rows)] + [20] * (len(header) - 1)
+    return _table(header, rows, widths)
+
+
+def _text(value: object) -> str:
+    return MISSING if value is None else str(value)
+
+
+def _column(index: int, rows: Iterable[Sequence[str]], minimum: int = _NUMBER) -> int:
+    return max([minimum, *(len(row[index]) for row in rows)])
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int]) -> str:
+    return "\n".join(
+        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        for line in [header, *rows]
+    )
