@@ -1,0 +1,163 @@
+"""Records as the JSON text that Kafka's generated converters and Jackson print.
+
+Fields stand in schema order, nulls are explicit, bytes are base64 with padding, uuids the 22-character
+text, tagged fields are left out at their default and unknown ones always.  Non-ASCII text is printed raw;
+control characters without a short escape as ``\\u00XX`` in upper-case hexadecimal.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from coordinator_core.records.blobs import CONSUMER_ASSIGNMENT, CONSUMER_PROTOCOL_TYPE, CONSUMER_SUBSCRIPTION
+from coordinator_core.records.codec import Key, Value
+from coordinator_core.records.compiled import struct_decoder
+from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES
+from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Schema, Struct
+from coordinator_core.records.wire import Reader, RecordDecodeError
+
+ToText = Callable[[Any], str]
+
+GROUP_METADATA_TYPE: Final = 2
+
+_ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+    ord("\b"): "\\b",
+    ord("\f"): "\\f",
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+_NEEDS_ESCAPE: Final = re.compile(r'["\\\x00-\x1f]')
+
+
+def quote(text: str) -> str:
+    """``text`` as a JSON string, escaped as Jackson does by default."""
+    if _NEEDS_ESCAPE.search(text):
+        text = text.translate(_ESCAPES)
+    return f'"{text}"'
+
+
+def key_json(key: Key) -> str:
+    """``{"type":"1","data":{…}}`` of a key of a known type, as kafka-dump-log prints it from 3.8 on."""
+    if key.data is None:
+        raise ValueError(f"unknown record type {key.type}")
+    return f'{{"type":"{key.type}","data":{_struct_text(RECORD_TYPES[key.type].key.struct, 0)(key.data)}}}'
+
+
+def value_json(key_type: int, value: Value) -> str:
+    """``{"version":"3","data":{…}}`` of a value of a known version, as kafka-dump-log prints it from 3.8 on.
+
+    Subscriptions and assignments of groups with protocol type ``consumer`` are printed as objects when
+    they can be decoded, else as base64 like all other blobs.
+    """
+    if value.data is None:
+        raise ValueError(f"unknown version {value.version} of record type {key_type}")
+    return f'{{"version":"{value.version}","data":{value_data_json(key_type, value)}}}'
+
+
+def value_data_json(key_type: int, value: Value) -> str:
+    """The ``data`` object of :func:`value_json`."""
+    assert value.data is not None
+    if key_type == GROUP_METADATA_TYPE and value.data["protocolType"] == CONSUMER_PROTOCOL_TYPE:
+        to_text = _consumer_group_text(value.version)
+    else:
+        record_type = RECORD_TYPES[key_type]
+        schema = (
+            record_type.value if value.layout == CURRENT_LAYOUT else record_type.other_layouts[value.layout]
+        )
+        to_text = _struct_text(schema.struct, value.version)
+    return to_text(value.data)
+
+
+@cache
+def _struct_text(struct: Struct, version: int) -> ToText:
+    fields = [
+        (field, f'"{field.name}":', _text(field.type, version)) for field in struct.fields_in_version(version)
+    ]
+    return _object_text(fields, version)
+
+
+def _object_text(fields: list[tuple[Field, str, ToText]], version: int) -> ToText:
+    compiled = [
+        (field.name, label, to_text, field.tag is not None, field.default_value(version))
+        for field, label, to_text in fields
+    ]
+
+    def object_text(data: dict[str, Any]) -> str:
+        parts = []
+        for name, label, to_text, tagged, default in compiled:
+            value = data[name]
+            if tagged and value == default:
+                continue
+            parts.append(label + ("null" if value is None else to_text(value)))
+        return "{" + ",".join(parts) + "}"
+
+    return object_text
+
+
+def _text(type_: FieldType, version: int) -> ToText:
+    if isinstance(type_, Struct):
+        return _struct_text(type_, version)
+    if isinstance(type_, ArrayOf):
+        element = _text(type_.element, version)
+        return lambda items: "[" + ",".join([element(item) for item in items]) + "]"
+    if type_ in (Primitive.STRING, Primitive.UUID):
+        return quote
+    if type_ is Primitive.BYTES:
+        return _base64_text
+    return str
+
+
+def _base64_text(data: bytes) -> str:
+    return f'"{b64encode(data).decode("ascii")}"'
+
+
+@cache
+def _consumer_group_text(version: int) -> ToText:
+    """Like the plain text of a GroupMetadataValue, with the members' blobs decoded."""
+    blobs: dict[str, ToText] = {
+        "subscription": lambda data: _blob_text(CONSUMER_SUBSCRIPTION, data),
+        "assignment": lambda data: _blob_text(CONSUMER_ASSIGNMENT, data),
+    }
+    group = RECORD_TYPES[GROUP_METADATA_TYPE].value.struct
+    fields: list[tuple[Field, str, ToText]] = []
+    for field in group.fields_in_version(version):
+        to_text = _text(field.type, version)
+        if field.name == "members":
+            assert isinstance(field.type, ArrayOf) and isinstance(field.type.element, Struct)
+            member = [
+                (inner, f'"{inner.name}":', blobs.get(inner.name) or _text(inner.type, version))
+                for inner in field.type.element.fields_in_version(version)
+            ]
+            to_text = _array_of(_object_text(member, version))
+        fields.append((field, f'"{field.name}":', to_text))
+    return _object_text(fields, version)
+
+
+def _array_of(element: ToText) -> ToText:
+    return lambda items: "[" + ",".join([element(item) for item in items]) + "]"
+
+
+def _blob_text(schema: Schema, data: bytes) -> str:
+    """A member's blob as an object, or as base64 where Kafka's generated reader fails.
+
+    The tool hands the reader the blob's own version.  Above the newest one the reader goes on as with the
+    newest until it meets a topic, which it refuses; below zero it reads version 0.
+    """
+    reader = Reader(data)
+    try:
+        blob_version = reader.int16()
+        version = min(max(blob_version, 0), schema.last_version)
+        fields = struct_decoder(schema.struct, version, False)(reader)
+    except RecordDecodeError:
+        return _base64_text(data)
+    topics = fields.get("ownedPartitions") or fields.get("assignedPartitions")
+    if blob_version > schema.last_version and topics:
+        return _base64_text(data)
+    return _struct_text(schema.struct, version)(fields)
