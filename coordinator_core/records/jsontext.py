@@ -105,8 +105,7 @@ def _text(type_: FieldType, version: int) -> ToText:
     if isinstance(type_, Struct):
         return _struct_text(type_, version)
     if isinstance(type_, ArrayOf):
-        element = _text(type_.element, version)
-        return lambda items: "[" + ",".join([element(item) for item in items]) + "]"
+        return _array_of(_text(type_.element, version))
     if type_ in (Primitive.STRING, Primitive.UUID):
         return quote
     if type_ is Primitive.BYTES:
@@ -130,7 +129,8 @@ def _consumer_group_text(version: int) -> ToText:
     for field in group.fields_in_version(version):
         to_text = _text(field.type, version)
         if field.name == "members":
-            assert isinstance(field.type, ArrayOf) and isinstance(field.type.element, Struct)
+            assert isinstance(field.type, ArrayOf)
+            assert isinstance(field.type.element, Struct)
             member = [
                 (inner, f'"{inner.name}":', blobs.get(inner.name) or _text(inner.type, version))
                 for inner in field.type.element.fields_in_version(version)
