@@ -1,0 +1,278 @@
+"""A real Kafka for tests: fetched with Maven, run in KRaft mode on loopback, killed by process id.
+
+A missing Java or Maven is an error: these tests are the proof against a real broker, so they do not skip.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TypeVar
+
+from tests.live import wire
+
+HERE = Path(__file__).resolve().parent
+POM = HERE / "pom.xml"
+CACHE = HERE.parent.parent / ".cache"
+KAFKA_VERSION = re.search(r"<kafka\.version>(.+)</kafka\.version>", POM.read_text())[1]  # type: ignore[index]
+
+START_SECONDS = 120
+"""How long a broker may take to start or to load its partitions on a loaded machine."""
+
+SESSION_TIMEOUT_MS = 600_000
+"""Long enough that members outlive the restart of their broker, so that the reloaded groups keep them."""
+
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "BROKER",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "3",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.max.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.share.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.share.max.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    # The sweep for expired offsets writes tombstones; it must not run between the kill and the answers.
+    "offsets.retention.check.interval.ms": "600000",
+    # Index files are preallocated, one pair for each of the offsets partitions.
+    "log.index.size.max.bytes": "65536",
+    "log.cleaner.dedupe.buffer.size": "10485760",
+    "auto.create.topics.enable": "false",
+}
+
+T = TypeVar("T")
+
+
+def wait_for(what: str, probe: Callable[[], T | None], seconds: float = START_SECONDS) -> T:
+    """The first result of ``probe`` that is neither ``None`` nor ``False``."""
+    deadline = time.monotonic() + seconds
+    while True:
+        result = probe()
+        if result is not None and result is not False:
+            return result
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.1)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if found is None:
+        raise RuntimeError("Java is missing; `make setup` installs it or says how")
+    return found
+
+
+class Kafka:
+    """One release of Kafka: the jars that ``pom.xml`` names."""
+
+    def __init__(self, jars: Path) -> None:
+        self.jars = jars
+        self.version = KAFKA_VERSION
+
+    @classmethod
+    def fetch(cls) -> Kafka:
+        """The jars, from ``.cache/`` when they were fetched before. Safe in several processes at once."""
+        jars = CACHE / f"kafka-{KAFKA_VERSION}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+        CACHE.mkdir(exist_ok=True)
+        with (CACHE / "kafka.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not jars.is_dir():
+                if shutil.which("mvn") is None:
+                    raise RuntimeError("Maven is missing; `make setup` installs it or says how")
+                with tempfile.TemporaryDirectory(dir=CACHE) as fetched:
+                    goal = [
+                        "dependency:copy-dependencies",
+                        "-DincludeScope=runtime",
+                        f"-DoutputDirectory={fetched}/jars",
+                    ]
+                    command = ["mvn", "--quiet", "--batch-mode", "--file", str(POM), *goal]
+                    done = subprocess.run(command, capture_output=True, text=True, check=False)
+                    if done.returncode != 0:
+                        raise RuntimeError(
+                            f"Maven could not fetch Kafka {KAFKA_VERSION}:\n{done.stdout}{done.stderr}"
+                        )
+                    os.replace(f"{fetched}/jars", jars)
+        return cls(jars)
+
+    def command(
+        self, main_class: str, *arguments: str, heap: str = "128m", log_level: str = "WARN"
+    ) -> list[str]:
+        return [
+            java(),
+            f"-Xmx{heap}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
+            f"-Dregroup.log.level={log_level}",
+            "-cp",
+            f"{self.jars}/*",
+            main_class,
+            *arguments,
+        ]
+
+    def tool(self, main_class: str, *arguments: str, heap: str = "256m") -> str:
+        """Standard output of one of Kafka's own command-line tools."""
+        command = self.command(main_class, *arguments, heap=heap)
+        done = subprocess.run(
+            command, capture_output=True, text=True, encoding="utf-8", check=False, timeout=START_SECONDS
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{main_class} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def dump_log(self, *segments: Path) -> str:
+        """What Kafka's dump tool prints of segments of the offsets log."""
+        files = ",".join(str(segment) for segment in segments)
+        return self.tool(
+            "kafka.tools.DumpLogSegments", "--offsets-decoder", "--print-data-log", "--files", files
+        )
+
+
+class Broker:
+    """A combined broker and controller on two loopback ports. Its directory survives kills and restarts."""
+
+    def __init__(self, kafka: Kafka, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.kafka = kafka
+        self.directory = directory
+        self.log_dir = directory / "log"
+        self.log_file = directory / "broker.log"
+        self.port, self.controller_port = free_ports(2)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stderr: IO[bytes] | None = None
+        self._log_position = 0
+        directory.mkdir(parents=True, exist_ok=True)
+        self._config = directory / "server.properties"
+        values = {
+            **SETTINGS,
+            "log.dirs": str(self.log_dir),
+            "listeners": f"BROKER://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            **(settings or {}),
+        }
+        self._config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start, and return when clients can use the broker and it has loaded every offsets partition."""
+        if not (self.log_dir / "meta.properties").exists():
+            cluster_id = self.kafka.tool("kafka.tools.StorageTool", "random-uuid").strip()
+            self.kafka.tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._config))
+        self._stderr = self.log_file.open("ab")
+        self._log_position = self._stderr.tell()
+        command = self.kafka.command("kafka.Kafka", str(self._config), heap="512m", log_level="INFO")
+        # In a session of its own, a Ctrl-C on the tests reaches it only through their clean-up.
+        self._process = subprocess.Popen(
+            command, stdout=self._stderr, stderr=self._stderr, start_new_session=True
+        )
+        try:
+            wait_for("Kafka to start", self._is_up)
+            wait_for("Kafka to load the offsets partitions", self._has_loaded)
+        except BaseException:
+            self.kill()
+            raise
+
+    def log_since_start(self) -> str:
+        with self.log_file.open("rb") as file:
+            file.seek(self._log_position)
+            return file.read().decode("utf-8", "replace")
+
+    def _check_alive(self) -> None:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError(
+                f"Kafka ended with {self._process.returncode}:\n{self.log_since_start()[-4000:]}"
+            )
+
+    def _is_up(self) -> bool:
+        self._check_alive()
+        try:
+            with self.connect() as connection:
+                return bool(connection.brokers())
+        except OSError:
+            return False
+
+    def _has_loaded(self) -> bool:
+        """Whether every offsets partition was loaded under its current leader epoch.
+
+        After a SIGKILL a partition is loaded twice: for the old leader epoch while the broker is still
+        fenced, and again for a newer one, so that the first load says nothing.
+        """
+        self._check_alive()
+        with self.connect() as connection:
+            epochs = connection.leader_epochs("__consumer_offsets")
+            if epochs == {}:
+                # The first question for a coordinator creates the topic.
+                connection.find_coordinator("")
+        if not epochs:
+            return False
+        loaded = re.findall(
+            r"\[GroupCoordinator .*Finished loading .* from __consumer_offsets-(\d+) with epoch (\d+)",
+            self.log_since_start(),
+        )
+        return set(epochs.items()) <= {(int(partition), int(epoch)) for partition, epoch in loaded}
+
+    def connect(self) -> wire.Connection:
+        return wire.Connection("127.0.0.1", self.port)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, no clean-shutdown marker is written."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM: a clean shutdown."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(START_SECONDS)
+            self._process = None
+        if self._stderr is not None:
+            self._stderr.close()
+            self._stderr = None
+
+    def copy_log(self, target: Path) -> Path:
+        """A copy of the log directory, as an operator would take it."""
+        return Path(shutil.copytree(self.log_dir, target))
+
+    def offsets_segments(self, log_dir: Path | None = None) -> list[Path]:
+        """Segments of the offsets topic that are not empty, by partition and base offset."""
+        found = [
+            path
+            for path in (log_dir or self.log_dir).glob("__consumer_offsets-*/*.log")
+            if path.stat().st_size
+        ]
+        return sorted(found, key=lambda path: (int(path.parent.name.rpartition("-")[2]), path.name))
