@@ -1,0 +1,136 @@
+"""The state hash: one number that is equal exactly when two replays found the same state.
+
+It depends on nothing but the rows of the state tables: not on files, row order, engine, machine, snapshot
+paths, the time of the run, or how the log was cut into segments.  Scheme (version 1):
+
+1. For each state table and each offsets partition that has rows in it: the rows in the order of the table's
+   key, in blocks of ``BLOCK_ROWS``; of each block, column by column in schema order (columns in ``not_state``
+   left out), the canonical bytes of :func:`_feed`; SHA-256 of all that is the *digest* of (table, partition).
+2. The SHA-256 of the lines ``<table> <offsets partition> <digest>`` in sorted order is the state hash.
+
+The unit is an offsets partition, so that whoever merges one can hash it; a later run that finds a partition
+unchanged can reuse its digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.runs.schemas import TABLES, TableSchema
+
+STATE_HASH_VERSION = 1
+BLOCK_ROWS = 1 << 20
+
+TableDigests = dict[tuple[str, int], str]
+"""Digest of (table name, offsets partition); tables without rows in a partition have none."""
+
+
+class _Hash(Protocol):
+    def update(self, data: Any, /) -> None: ...
+
+
+def canonical_order(table: TableSchema, rows: pa.Table) -> pa.Table:
+    """``rows`` sorted by the key of ``table``; nulls last, text by its UTF-8 bytes."""
+    keys = [(name, "ascending") for name in table.key]
+    return rows.take(pc.sort_indices(rows, sort_keys=keys)) if rows.num_rows > 1 else rows
+
+
+def table_digests(name: str, rows: pa.Table) -> TableDigests:
+    """Digests of one table, whose rows may come in any order and of any number of partitions."""
+    table = TABLES[name]
+    ordered = canonical_order(table, rows.select(table.arrow.names).cast(table.arrow))
+    partitions, starts = np.unique(
+        ordered.column("offsets_partition").to_numpy(zero_copy_only=False), return_index=True
+    )
+    ends = [*starts[1:], ordered.num_rows]
+    return {
+        (name, int(partition)): _digest(table, ordered.slice(start, end - start))
+        for partition, start, end in zip(partitions, starts, ends, strict=True)
+    }
+
+
+def all_digests(tables: Mapping[str, pa.Table]) -> TableDigests:
+    """Digests of every table in ``tables`` that ``TABLES`` knows."""
+    digests: TableDigests = {}
+    for name, rows in tables.items():
+        if name in TABLES:
+            digests |= table_digests(name, rows)
+    return digests
+
+
+def combined_hash(digests: TableDigests, names: Iterable[str]) -> str:
+    """Hash over the digests of the tables ``names``: what the manifest holds for a table."""
+    chosen = set(names)
+    lines = sorted(f"{name} {part} {digest}\n" for (name, part), digest in digests.items() if name in chosen)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def state_hash(digests: TableDigests) -> str:
+    """The state hash, of the digests of all offsets partitions."""
+    return combined_hash(digests, (name for name, table in TABLES.items() if table.is_state))
+
+
+def _digest(table: TableSchema, rows: pa.Table) -> str:
+    digest = hashlib.sha256(f"{STATE_HASH_VERSION} {table.name} {rows.num_rows}\n".encode())
+    names = [name for name in table.arrow.names if name not in table.not_state]
+    for start in range(0, rows.num_rows, BLOCK_ROWS):
+        block = rows.slice(start, BLOCK_ROWS)
+        for name in names:
+            digest.update(f"{name}\n".encode())
+            _feed(digest, block.column(name).combine_chunks())
+    return digest.hexdigest()
+
+
+def _feed(digest: _Hash, values: pa.Array) -> None:
+    """Canonical bytes of an array: one byte 0 (no nulls) or 1 (a validity byte per value follows), then
+    numbers as little-endian of their width; text and bytes as int64 lengths and the joined data; lists as
+    int64 lengths and the canonical bytes of the joined elements; structs as those of their fields.  Nulls are
+    zero or empty."""
+    if values.null_count:
+        digest.update(b"\x01")
+        digest.update(_uint8(values.is_valid()))
+    else:
+        digest.update(b"\x00")
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for index in range(kind.num_fields):
+            _feed(digest, pc.struct_field(values, [index]))
+    elif pa.types.is_list(kind):
+        digest.update(_int64(pc.list_value_length(values)))
+        _feed(digest, pc.list_flatten(values))
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        digest.update(_int64(pc.binary_length(values)))
+        digest.update(_joined(values))
+    elif pa.types.is_boolean(kind):
+        digest.update(_uint8(values))
+    else:
+        numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+        digest.update(np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)))
+
+
+def _uint8(values: pa.Array) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(values.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False))
+
+
+def _int64(values: pa.Array) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(
+        values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), dtype="<i8"
+    )
+
+
+def _joined(values: pa.Array) -> memoryview:
+    """The bytes of all values, one after the other."""
+    values = values.cast(pa.binary())
+    if values.null_count:
+        values = values.fill_null(b"")
+    _, offsets_buffer, data = values.buffers()
+    if data is None or len(values) == 0:
+        return memoryview(b"")
+    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)
+    return memoryview(data)[offsets[values.offset] : offsets[values.offset + len(values)]]

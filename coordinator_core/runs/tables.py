@@ -1,0 +1,424 @@
+"""Replayed state to the tables of a run; :mod:`coordinator_core.runs.states` is the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from coordinator_core.groups.model import (
+    Assignment,
+    ClassicGroup,
+    ClassicMember,
+    CommittedOffset,
+    ConsumerGroup,
+    ConsumerMember,
+    Group,
+    PartitionState,
+    ShareGroup,
+    ShareMember,
+    Slot,
+    StreamsGroup,
+    StreamsMember,
+    TaskAssignment,
+    Tasks,
+    TransactionOutcome,
+)
+from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
+from coordinator_core.records.codec import RecordDecodeError, encode_value
+from coordinator_core.runs import schemas
+
+Row = dict[str, Any]
+
+_CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+def state_tables(states: Iterable[PartitionState], *, now_ms: int) -> dict[str, pa.Table]:
+    """All tables of ``schemas.TABLES`` for ``states``, rows in the order of the states."""
+    rows: dict[str, list[Row]] = {name: [] for name in schemas.TABLES}
+    offsets: list[pa.Table] = []
+    for state in states:
+        offsets.append(_offsets_table(state))
+        for name, make_rows in _ROWS.items():
+            rows[name] += make_rows(state)
+        rows["pending_offsets"] += _pending_rows(state, now_ms)
+        rows["transactions"] += _transaction_rows(state, now_ms)
+    tables = {
+        name: pa.Table.from_pylist(rows[name], schema=table.arrow) for name, table in schemas.TABLES.items()
+    }
+    tables["offsets"] = pa.concat_tables([schemas.empty_table(schemas.OFFSETS), *offsets])
+    return tables
+
+
+def _offsets_table(state: PartitionState) -> pa.Table:
+    slots, offsets = list(state.offsets), list(state.offsets.values())
+    columns: dict[str, list[Any]] = {
+        "offsets_partition": [state.offsets_partition] * len(slots),
+        "group_id": [slot.group_id for slot in slots],
+        "topic": [slot.topic for slot in slots],
+        "partition": [slot.partition for slot in slots],
+    }
+    for name in schemas.OFFSETS.arrow.names:
+        if name not in columns:
+            columns[name] = [getattr(offset, name) for offset in offsets]
+    return pa.table([columns[name] for name in schemas.OFFSETS.arrow.names], schema=schemas.OFFSETS.arrow)
+
+
+def _offset_row(state: PartitionState, slot: Slot, offset: CommittedOffset) -> Row:
+    row = {
+        "offsets_partition": state.offsets_partition,
+        "group_id": slot.group_id,
+        "topic": slot.topic,
+        "partition": slot.partition,
+    }
+    return row | {name: getattr(offset, name) for name in schemas.OFFSETS.arrow.names if name not in row}
+
+
+def _pending_rows(state: PartitionState, now_ms: int) -> list[Row]:
+    return [
+        _offset_row(state, slot, offset)
+        | {"producer_id": producer_id, "age_ms": now_ms - offset.commit_timestamp_ms}
+        for producer_id, slots in state.pending.items()
+        for slot, offset in slots.items()
+    ]
+
+
+def _transaction_rows(state: PartitionState, now_ms: int) -> list[Row]:
+    return [
+        {
+            "offsets_partition": state.offsets_partition,
+            "record_offset": transaction.first_record_offset,
+            "last_record_offset": transaction.last_record_offset,
+            "end_marker_offset": transaction.end_marker_offset,
+            "producer_id": transaction.producer_id,
+            "producer_epoch": transaction.producer_epoch,
+            "outcome": transaction.outcome.value,
+            "groups": transaction.groups,
+            "keys": transaction.keys,
+            "timestamp_ms": transaction.timestamp_ms,
+            "age_ms": now_ms - transaction.timestamp_ms
+            if transaction.outcome is TransactionOutcome.OPEN
+            else None,
+        }
+        for transaction in state.transactions
+    ]
+
+
+def _group_rows(state: PartitionState) -> list[Row]:
+    return [_group_row(state.offsets_partition, group) for group in state.groups.values()]
+
+
+def _group_row(offsets_partition: int, group: Group) -> Row:
+    row: Row = {
+        "offsets_partition": offsets_partition,
+        "record_offset": group.record_offset,
+        "group_id": group.group_id,
+        "type": group.type.value,
+        "simple": isinstance(group, ClassicGroup) and group.is_simple,
+        "state": group.state.value if group.state is not None else None,
+        "member_count": len(group.members),
+    }
+    if isinstance(group, ClassicGroup):
+        return row | {
+            "protocol_type": group.protocol_type,
+            "protocol": group.protocol,
+            "generation": group.generation,
+            "leader": group.leader,
+            "state_timestamp_ms": group.state_timestamp_ms,
+        }
+    row |= {
+        "group_epoch": group.group_epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "assignment_timestamp_ms": group.assignment_timestamp_ms,
+        "metadata_hash": group.metadata_hash,
+    }
+    if isinstance(group, ConsumerGroup):
+        row["has_partition_metadata_record"] = group.has_partition_metadata_record
+    if isinstance(group, StreamsGroup):
+        row["validated_topology_epoch"] = group.validated_topology_epoch
+        row["last_assignment_configs"] = [
+            {"key": key, "value": value} for key, value in sorted(group.last_assignment_configs.items())
+        ]
+    return row
+
+
+def _member_rows(state: PartitionState) -> list[Row]:
+    rows = []
+    for group in state.groups.values():
+        common = {
+            "offsets_partition": state.offsets_partition,
+            "group_id": group.group_id,
+            "group_type": group.type.value,
+        }
+        match group:
+            case ClassicGroup():
+                rows += [
+                    common
+                    | {"record_offset": group.record_offset, "position": position}
+                    | _classic_member_row(member, group.protocol_type)
+                    for position, member in enumerate(group.members)
+                ]
+            case ConsumerGroup():
+                rows += [common | _consumer_member_row(member) for member in group.members.values()]
+            case ShareGroup():
+                rows += [common | _share_member_row(member) for member in group.members.values()]
+            case StreamsGroup():
+                rows += [common | _streams_member_row(member) for member in group.members.values()]
+    return rows
+
+
+def _classic_member_row(member: ClassicMember, protocol_type: str | None) -> Row:
+    row: Row = {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "subscription": member.subscription,
+        "assignment_data": member.assignment,
+    }
+    if protocol_type == _CONSUMER_PROTOCOL_TYPE:
+        row["subscribed_topics"], row["rack_id"] = _classic_subscription(member.subscription)
+        row["assignment"] = _classic_assignment(member.assignment)
+    return row
+
+
+def _classic_subscription(data: bytes) -> tuple[list[str] | None, str | None]:
+    try:
+        subscription = decode_consumer_subscription(data)
+    except RecordDecodeError:
+        return None, None
+    return sorted(subscription["topics"]), subscription.get("rackId")
+
+
+def _classic_assignment(data: bytes) -> list[Row] | None:
+    if not data:  # what a leader left out of its assignment
+        return []
+    try:
+        assignment = decode_consumer_assignment(data)
+    except RecordDecodeError:
+        return None
+    return sorted(
+        (
+            {"topic_id": None, "topic": entry["topic"], "partitions": sorted(entry["partitions"])}
+            for entry in assignment["assignedPartitions"]
+        ),
+        key=lambda entry: (entry["topic"], entry["partitions"]),
+    )
+
+
+def _modern_member_row(member: ConsumerMember | ShareMember | StreamsMember) -> Row:
+    return {
+        "record_offset": member.record_offset,
+        "assignment_record_offset": member.assignment_record_offset,
+        "member_id": member.member_id,
+        "rack_id": member.rack_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "member_epoch": member.member_epoch,
+        "previous_member_epoch": member.previous_member_epoch,
+        "state": member.state.value,
+    }
+
+
+def _consumer_member_row(member: ConsumerMember) -> Row:
+    protocols = member.classic_protocols
+    return _modern_member_row(member) | {
+        "instance_id": member.instance_id,
+        "session_timeout_ms": member.classic_session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "subscribed_topics": member.subscribed_topics,
+        "subscribed_regex": member.subscribed_regex,
+        "server_assignor": member.server_assignor,
+        "classic_protocols": None
+        if protocols is None
+        else [{"name": name, "metadata": metadata} for name, metadata in protocols],
+        "assignment": _assignment_value(member.assigned),
+        "pending_revocation": _assignment_value(member.pending_revocation),
+    }
+
+
+def _share_member_row(member: ShareMember) -> Row:
+    return _modern_member_row(member) | {
+        "subscribed_topics": member.subscribed_topics,
+        "assignment": _assignment_value(member.assigned),
+    }
+
+
+def _streams_member_row(member: StreamsMember) -> Row:
+    endpoint = member.user_endpoint
+    return _modern_member_row(member) | {
+        "instance_id": member.instance_id,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "tasks": _task_assignment_value(member.assigned),
+        "tasks_pending_revocation": _task_assignment_value(member.pending_revocation),
+        "topology_epoch": member.topology_epoch,
+        "process_id": member.process_id,
+        "user_endpoint": None if endpoint is None else {"host": endpoint[0], "port": endpoint[1]},
+        "client_tags": [{"key": key, "value": value} for key, value in member.client_tags],
+    }
+
+
+def _assignment_value(assignment: Assignment) -> list[Row]:
+    return [
+        {"topic_id": topic_id, "topic": None, "partitions": assignment[topic_id]}
+        for topic_id in sorted(assignment)
+    ]
+
+
+def _tasks_value(tasks: Tasks) -> list[Row]:
+    return [{"subtopology_id": name, "partitions": tasks[name]} for name in sorted(tasks)]
+
+
+def _task_assignment_value(assignment: TaskAssignment) -> Row:
+    return {
+        "active_tasks": _tasks_value(assignment.active),
+        "standby_tasks": _tasks_value(assignment.standby),
+        "warmup_tasks": _tasks_value(assignment.warmup),
+    }
+
+
+def _target_rows(state: PartitionState) -> list[Row]:
+    rows: list[Row] = []
+    for group in state.groups.values():
+        if isinstance(group, ClassicGroup):
+            continue
+        common = {
+            "offsets_partition": state.offsets_partition,
+            "group_id": group.group_id,
+            "group_type": group.type.value,
+        }
+        if isinstance(group, StreamsGroup):
+            rows += [
+                common | {"member_id": member_id, "tasks": _task_assignment_value(tasks)}
+                for member_id, tasks in group.target_assignment.items()
+            ]
+        else:
+            rows += [
+                common | {"member_id": member_id, "assignment": _assignment_value(assignment)}
+                for member_id, assignment in group.target_assignment.items()
+            ]
+    return rows
+
+
+def _regex_rows(state: PartitionState) -> list[Row]:
+    return [
+        {
+            "offsets_partition": state.offsets_partition,
+            "record_offset": resolved.record_offset,
+            "group_id": group.group_id,
+            "regex": regex,
+            "topics": resolved.topics,
+            "version": resolved.version,
+            "timestamp_ms": resolved.timestamp_ms,
+        }
+        for group in state.groups.values()
+        if isinstance(group, ConsumerGroup)
+        for regex, resolved in group.regexes.items()
+    ]
+
+
+def _share_state_rows(state: PartitionState) -> list[Row]:
+    return [
+        {
+            "offsets_partition": state.offsets_partition,
+            "group_id": group.group_id,
+            "position": position,
+            "topic_id": topic.topic_id,
+            "topic": topic.topic,
+            "status": topic.status,
+            "partitions": topic.partitions,
+        }
+        for group in state.groups.values()
+        if isinstance(group, ShareGroup)
+        for position, topic in enumerate(group.topics)
+    ]
+
+
+STREAMS_TOPOLOGY_KEY_TYPE = 23
+
+_SUBTOPOLOGY_COLUMNS = {
+    "subtopologyId": "subtopology_id",
+    "sourceTopics": "source_topics",
+    "sourceTopicRegex": "source_topic_regex",
+    "stateChangelogTopics": "state_changelog_topics",
+    "repartitionSinkTopics": "repartition_sink_topics",
+    "repartitionSourceTopics": "repartition_source_topics",
+    "copartitionGroups": "copartition_groups",
+    "replicationFactor": "replication_factor",
+    "topicConfigs": "topic_configs",
+}
+
+
+def _renamed(value: Any) -> Any:
+    """``value`` with Kafka's field names in the spelling of columns, at every depth."""
+    if isinstance(value, dict):
+        return {_SUBTOPOLOGY_COLUMNS.get(key, key): _renamed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_renamed(item) for item in value]
+    return value
+
+
+def _topology_rows(state: PartitionState) -> list[Row]:
+    return [
+        {
+            "offsets_partition": state.offsets_partition,
+            "group_id": group.group_id,
+            "epoch": group.topology["epoch"],
+            "subtopologies": _renamed(group.topology["subtopologies"]),
+            "value": encode_value(STREAMS_TOPOLOGY_KEY_TYPE, 0, group.topology),
+        }
+        for group in state.groups.values()
+        if isinstance(group, StreamsGroup) and group.topology is not None
+    ]
+
+
+def _load_failure_rows(state: PartitionState) -> list[Row]:
+    return [
+        {
+            "offsets_partition": state.offsets_partition,
+            "record_offset": failure.record_offset,
+            "detail": failure.detail,
+        }
+        for failure in state.load_failures
+    ]
+
+
+def _carried_rows(state: PartitionState) -> list[Row]:
+    return [
+        {
+            "offsets_partition": state.offsets_partition,
+            "record_offset": record.record_offset,
+            "key_type": record.key_type,
+            "value_version": record.value_version,
+            "detail": record.detail,
+        }
+        for record in state.carried
+    ]
+
+
+def _count_rows(state: PartitionState) -> list[Row]:
+    return [
+        {
+            "offsets_partition": state.offsets_partition,
+            "key_type": key_type,
+            "value_version": version,
+            "records": records,
+        }
+        for (key_type, version), records in state.record_counts.items()
+    ]
+
+
+_ROWS: dict[str, Callable[[PartitionState], list[Row]]] = {
+    "groups": _group_rows,
+    "members": _member_rows,
+    "target_assignments": _target_rows,
+    "regexes": _regex_rows,
+    "share_state": _share_state_rows,
+    "streams_topology": _topology_rows,
+    "load_failures": _load_failure_rows,
+    "carried_records": _carried_rows,
+    "record_counts": _count_rows,
+}
