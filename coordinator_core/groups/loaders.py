@@ -61,7 +61,12 @@ class GroupLoader(Protocol):
     """What replay needs of either coordinator."""
 
     def apply(
-        self, record_offset: int, key_type: int, key: dict[str, Any], version: int, value: dict[str, Any] | None
+        self,
+        record_offset: int,
+        key_type: int,
+        key: dict[str, Any],
+        version: int,
+        value: dict[str, Any] | None,
     ) -> None:
         """Apply one record of key type 2 or above; ``value`` is None for a tombstone."""
 
@@ -80,7 +85,12 @@ class ScalaGroups:
         self._loaded: dict[str, ClassicGroup] = {}
 
     def apply(
-        self, record_offset: int, key_type: int, key: dict[str, Any], version: int, value: dict[str, Any] | None
+        self,
+        record_offset: int,
+        key_type: int,
+        key: dict[str, Any],
+        version: int,
+        value: dict[str, Any] | None,
     ) -> None:
         group_id = key["group"]
         if value is None:
@@ -140,7 +150,12 @@ class JavaGroups:
         self._share_topics: dict[str, tuple[ShareTopic, ...]] = {}
 
     def apply(
-        self, record_offset: int, key_type: int, key: dict[str, Any], version: int, value: dict[str, Any] | None
+        self,
+        record_offset: int,
+        key_type: int,
+        key: dict[str, Any],
+        version: int,
+        value: dict[str, Any] | None,
     ) -> None:
         if key_type == 2:
             self._apply_classic(record_offset, key["group"], version, value)
@@ -236,12 +251,14 @@ class JavaGroups:
         self, group: ConsumerGroup | ShareGroup | StreamsGroup, *, target_too: bool
     ) -> None:
         if group.members:
-            raise LoadError(f"tombstone for group {group.group_id!r}, which still has {len(group.members)} members")
+            raise LoadError(
+                f"tombstone for group {group.group_id!r}, which still has {len(group.members)} members"
+            )
         if target_too and group.target_assignment:
             raise LoadError(f"tombstone for group {group.group_id!r}, which still has target assignments")
         if group.assignment_epoch != -1:
             raise LoadError(
-                f"tombstone for group {group.group_id!r} without the tombstone of its target assignment metadata"
+                f"tombstone for group {group.group_id!r} without that of its target assignment metadata"
             )
 
     def _check_member_tombstone(
@@ -317,7 +334,9 @@ class JavaGroups:
             record_offset=offset,
         )
 
-    def _consumer_target_metadata(self, offset: int, key: dict[str, Any], value: dict[str, Any] | None) -> None:
+    def _consumer_target_metadata(
+        self, offset: int, key: dict[str, Any], value: dict[str, Any] | None
+    ) -> None:
         group = self._consumer_group(key["groupId"], value is not None)
         if group is not None:
             self._set_target_metadata(group, value)
@@ -393,7 +412,7 @@ class JavaGroups:
                     if owned is not None and owned >= new.member_epoch:
                         group.partition_epochs = before
                         raise LoadError(
-                            f"partition {topic_id}-{partition} of group {group.group_id!r} is given to member "
+                            f"partition {topic_id}-{partition} of group {group.group_id!r} goes to member "
                             f"{new.member_id!r} at epoch {new.member_epoch} while owned at epoch {owned}"
                         )
                     group.partition_epochs[topic_id, partition] = new.member_epoch
@@ -458,7 +477,9 @@ class JavaGroups:
         else:
             group.target_assignment[key["memberId"]] = _assignment(value["topicPartitions"])
 
-    def _share_current_assignment(self, offset: int, key: dict[str, Any], value: dict[str, Any] | None) -> None:
+    def _share_current_assignment(
+        self, offset: int, key: dict[str, Any], value: dict[str, Any] | None
+    ) -> None:
         group = self._share_group(key["groupId"], value is not None)
         if group is None:
             return
@@ -544,7 +565,9 @@ class JavaGroups:
             record_offset=offset,
         )
 
-    def _streams_target_metadata(self, offset: int, key: dict[str, Any], value: dict[str, Any] | None) -> None:
+    def _streams_target_metadata(
+        self, offset: int, key: dict[str, Any], value: dict[str, Any] | None
+    ) -> None:
         group = self._streams_group(key["groupId"], value is not None)
         if group is not None:
             self._set_target_metadata(group, value)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from coordinator_core.errors import Damage
 from coordinator_core.groups.model import CommittedOffset, Slot
-from coordinator_core.log.batch import batch_records, control_type
-from coordinator_core.log.reader import OnDamage, read_partition
+from coordinator_core.log.batch import control_type
+from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, interpret
@@ -59,8 +59,7 @@ def explain_partition(
 ) -> Iterator[Event]:
     """The events of ``subject`` in one offsets partition, in log order."""
     replayer = SequentialReplayer(profile, log.offsets_partition)
-    for segment, batch in read_partition(log, on_damage=on_damage, damage=damage):
-        records = batch_records(batch, path=segment.path)
+    for _, batch, records in read_records(log, on_damage=on_damage, damage=damage):
         for record in replayer.loaded_records(batch, records):
             if batch.is_control:
                 yield from _marker(replayer, log.offsets_partition, batch, records, record, subject)
@@ -91,12 +90,14 @@ def _marker(
             effect = f"committed offset becomes {pending.committed_offset} (record {pending.record_offset})"
         elif kind == "COMMIT" and committed is not None:
             effect = (
-                f"committed offset stays {committed.committed_offset}: record {committed.record_offset} is newer "
-                f"than the transaction's record {pending.record_offset}, and age is decided by the commit, "
-                "not by the marker"
+                f"committed offset stays {committed.committed_offset}: record {committed.record_offset} is "
+                f"newer than the transaction's record {pending.record_offset}, and age is decided by the "
+                "commit, not by the marker"
             )
         else:
-            effect = f"pending commit of {pending.committed_offset} (record {pending.record_offset}) is dropped"
+            effect = (
+                f"pending commit of {pending.committed_offset} (record {pending.record_offset}) is dropped"
+            )
         yield Event(
             offsets_partition,
             record.offset,
@@ -123,7 +124,9 @@ def _data(
         committed, pending = replayer.committed(slot), replayer.pending(slot)
         replayer.replay_record(batch, records, record)
         name = "tombstone" if meaning.value is None else f"commit of {meaning.value['offset']}"
-        effect = _commit_effect(replayer, slot, meaning, committed, pending, is_pending(batch, profile), batch)
+        effect = _commit_effect(
+            replayer, slot, meaning, committed, pending, is_pending(batch, profile), batch
+        )
         yield Event(
             offsets_partition, record.offset, record.timestamp_ms, name, slot.topic, slot.partition, effect
         )
@@ -181,7 +184,5 @@ def _group_effect(record: GroupRecord) -> str:
     if record.key_type == 2:
         members = ", ".join(entry["memberId"] for entry in value["members"]) or "none"
         return f"generation {value['generation']}, protocol {value['protocol']}, members: {members}"
-    told = [
-        f"{name} {value[name]}" for name in ("epoch", "assignmentEpoch", "memberEpoch") if name in value
-    ]
+    told = [f"{name} {value[name]}" for name in ("epoch", "assignmentEpoch", "memberEpoch") if name in value]
     return where + (", ".join(told) or "set")

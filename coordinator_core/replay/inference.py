@@ -8,13 +8,12 @@ that write the same bytes the latest is taken.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 from coordinator_core.errors import Damage
-from coordinator_core.log.batch import batch_records
-from coordinator_core.log.reader import OnDamage, read_segment
+from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
 from coordinator_core.replay.profiles import (
@@ -122,8 +121,9 @@ def infer_profile(logs: Iterable[PartitionLog]) -> Profile:
     evidence = Evidence()
     ignored: list[Damage] = []
     for log in logs:
-        for segment in log.segments[-1:]:
-            batches = read_segment(segment, on_damage=OnDamage.RECOVER, damage=ignored)
-            for batch in islice(batches, SAMPLED_BATCHES):
-                evidence.add(batch, batch_records(batch, path=segment.path))
+        newest = replace(log, segments=log.segments[-1:])
+        for _, batch, records in islice(
+            read_records(newest, on_damage=OnDamage.SALVAGE, damage=ignored), SAMPLED_BATCHES
+        ):
+            evidence.add(batch, records)
     return profile_for_release(*release_of(evidence))

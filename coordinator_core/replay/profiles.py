@@ -1,7 +1,7 @@
 """Coordinator rules by Kafka release: what a broker of that release makes of the same bytes.
 
-A :class:`Profile` is a bundle of facts, each true of a range of releases; replay code asks for the fact, never
-for the release. Sources: Kafka's ``GroupMetadataManager`` (Scala, up to 4.0) and the Java group coordinator
+A :class:`Profile` is a bundle of facts, each true of a range of releases; replay code asks for the fact,
+A :class:`Profile` is a bundle of facts, each true of a range of releases; replay code asks for the fact,
 (3.7 on), and real brokers where those disagree with the reading (``tests/corpus``).
 """
 
@@ -128,7 +128,9 @@ def parse_release(text: str) -> Release:
         raise UsageError(f"not a Kafka release: {text!r} (expected for example 3.9.2)")
     release = tuple(int(part) for part in text.split("."))
     if release < (0, 8, 2) or release[:2] > NEWEST_RELEASE:
-        raise UsageError(f"no rules for Kafka {text}: releases 0.8.2 to {'.'.join(map(str, NEWEST_RELEASE))} are known")
+        raise UsageError(
+            f"no rules for Kafka {text}: releases 0.8.2 to {'.'.join(map(str, NEWEST_RELEASE))} are known"
+        )
     return release
 
 
@@ -163,13 +165,12 @@ def _loader(release: Release, text: str, coordinator: str | None) -> Loader:
     return Loader.SCALA if coordinator == "classic" else Loader.JAVA
 
 
-_KIP_915_BACKPORTS = {(3, 0): 3, (3, 1): 3, (3, 2): 4, (3, 3): 3, (3, 4): 1}
+_KIP_915_BACKPORTS: dict[Release, int] = {(3, 0): 3, (3, 1): 3, (3, 2): 4, (3, 3): 3, (3, 4): 1}
 
 
 def _reads_kip_915(release: Release) -> bool:
-    if release[:2] in _KIP_915_BACKPORTS:
-        return (release + (0,))[2] >= _KIP_915_BACKPORTS[release[:2]]
-    return release >= (3, 5)
+    first_fixed = _KIP_915_BACKPORTS.get(release[:2])
+    return release >= (3, 5) if first_fixed is None else release >= (*release[:2], first_fixed)
 
 
 def _scala_profile(release: Release, text: str) -> Profile:
@@ -183,15 +184,13 @@ def _scala_profile(release: Release, text: str) -> Profile:
     else:
         name = "S4" if kip_915 else "S3"
         offset_version, group_version = (4, 4) if kip_915 else (3, 3)
-    if release < (1, 0):
-        merge_rule = MergeOffsetRule.BATCH_HEADER
-    else:
-        merge_rule = MergeOffsetRule.BATCH_FIRST_RECORD
     return Profile(
         name=name,
         release=text,
         loader=Loader.SCALA,
-        merge_offset_rule=merge_rule,
+        merge_offset_rule=(
+            MergeOffsetRule.BATCH_HEADER if release < (1, 0) else MergeOffsetRule.BATCH_FIRST_RECORD
+        ),
         known_key_types=CLASSIC_KEY_TYPES if release >= (0, 9) else OFFSET_KEY_TYPES,
         unknown_key_aborts=not kip_915,
         max_legacy_offset_value_version=offset_version,

@@ -19,8 +19,8 @@ from coordinator_core.groups.model import (
     Transaction,
     TransactionOutcome,
 )
-from coordinator_core.log.batch import batch_records, control_type
-from coordinator_core.log.reader import OnDamage, read_partition
+from coordinator_core.log.batch import control_type
+from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record
 from coordinator_core.replay.interpret import (
     GroupRecord,
@@ -35,10 +35,10 @@ from coordinator_core.replay.profiles import Loader, MergeOffsetRule, Profile
 def replay_partition(
     log: PartitionLog, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage]
 ) -> PartitionState:
-    """State of one offsets partition; raises :class:`DamagedInputError` as ``read_partition`` does."""
+    """State of one offsets partition; raises :class:`DamagedInputError` as ``read_records`` does."""
     replayer = SequentialReplayer(profile, log.offsets_partition)
-    for segment, batch in read_partition(log, on_damage=on_damage, damage=damage):
-        replayer.replay_batch(batch, batch_records(batch, path=segment.path))
+    for _, batch, records in read_records(log, on_damage=on_damage, damage=damage):
+        replayer.replay_batch(batch, records)
     return replayer.finish()
 
 

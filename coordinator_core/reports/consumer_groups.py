@@ -48,7 +48,7 @@ def _offset_rows(group: Json) -> list[list[str]]:
     rows: list[list[str]] = []
 
     def add(topic: str | None, partition: int | None, owner: Sequence[str]) -> None:
-        # Kafka's tool asks for stable offsets only by topic; a slot with nothing but a pending commit is absent.
+        # OffsetFetch of all topics never lists a slot that has nothing but a pending commit.
         row = committed.pop((topic, partition), None)
         known = row is not None and row["committed_offset"] is not None
         rows.append(
@@ -151,9 +151,7 @@ def list_text(listing: Sequence[Json], *, with_type: bool, with_state: bool) -> 
         return "\n".join(row["group_id"] for row in listing)
     header = ["GROUP"] + ["TYPE"] * with_type + ["STATE"] * with_state
     rows = [
-        [row["group_id"]]
-        + [row["type"].capitalize()] * with_type
-        + [row["state"] or MISSING] * with_state
+        [row["group_id"]] + [row["type"].capitalize()] * with_type + [row["state"] or MISSING] * with_state
         for row in listing
     ]
     widths = [_column(0, rows)] + [20] * (len(header) - 1)

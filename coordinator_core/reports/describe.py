@@ -87,7 +87,11 @@ def describe(
             if selection.has_group(group_id)
         ]
     orphaned = [
-        {"group_id": slot.group_id, "offsets_partition": state.offsets_partition, **_offset(slot, offset, False)}
+        {
+            "group_id": slot.group_id,
+            "offsets_partition": state.offsets_partition,
+            **_offset(slot, offset, False),
+        }
         for state in states
         for slot, offset in state.orphaned().items()
         if selection.has_group(slot.group_id) and selection.has_topic(slot.topic)
@@ -98,7 +102,8 @@ def describe(
         "partial": partial,
         "groups": sorted(groups, key=lambda group: (group["group_id"], group["offsets_partition"])),
         "orphaned_offsets": sorted(
-            orphaned, key=lambda row: (row["group_id"], row["topic"], row["partition"], row["offsets_partition"])
+            orphaned,
+            key=lambda row: (row["group_id"], row["topic"], row["partition"], row["offsets_partition"]),
         ),
         "transactions": _transactions(states, selection),
         "load_failures": [
@@ -355,7 +360,11 @@ def _offsets_by_group(state: PartitionState, selection: Selection) -> dict[str, 
         if selection.has_group(slot.group_id) and selection.has_topic(slot.topic):
             rows.setdefault(slot.group_id, []).append(_offset(slot, offset, slot in pending))
     for slot, offset in pending.items():
-        if slot not in state.offsets and selection.has_group(slot.group_id) and selection.has_topic(slot.topic):
+        if (
+            slot not in state.offsets
+            and selection.has_group(slot.group_id)
+            and selection.has_topic(slot.topic)
+        ):
             rows.setdefault(slot.group_id, []).append(_pending_offset(slot, offset))
     return rows
 

@@ -1,0 +1,124 @@
+"""``regroup describe`` and ``regroup list``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from coordinator_core.cli.options import (
+    Format,
+    format_option,
+    group_options,
+    note,
+    replay_options,
+    replay_options_from,
+    write_line,
+)
+from coordinator_core.cli.source import Source, load_source
+from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.reports import consumer_groups
+from coordinator_core.reports.describe import Selection, describe, listing
+
+
+@click.command("describe")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.option(
+    "--offsets", "view", flag_value="offsets", default=True, help="Committed offsets (the default)."
+)
+@click.option("--members", "view", flag_value="members", help="Members and their assignments.")
+@click.option("--state", "view", flag_value="state", help="State, assignor and epochs.")
+@click.option("--verbose", is_flag=True, help="More columns, as the Kafka tool's --verbose.")
+@group_options
+@replay_options
+@format_option(Format.TEXT, Format.JSON)
+def describe_command(
+    paths: tuple[str, ...],
+    view: str,
+    verbose: bool,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    topics: tuple[str, ...],
+    output_format: Format,
+    **replay: Any,
+) -> int:
+    """Groups, members and committed offsets, as the broker that loads this log would hold them."""
+    source = load_source(paths, replay_options_from(**replay))
+    selection = _selection(source, groups, all_groups, topics)
+    document = describe(
+        source.states,
+        profile=source.profile_label,
+        now_ms=source.now_ms,
+        partial=source.partial,
+        known_topic_names=source.topic_names,
+        selection=selection,
+    )
+    if output_format is Format.JSON:
+        write_line(json.dumps(document, ensure_ascii=False))
+    else:
+        for group in document["groups"]:
+            _describe_text(group, view, verbose)
+    return _exit_code(source)
+
+
+def _describe_text(group: dict[str, Any], view: str, verbose: bool) -> None:
+    line = consumer_groups.notice(group)
+    if line is not None:
+        note(f"\n{line}")
+    match view:
+        case "members":
+            text = consumer_groups.members_text(group, verbose=verbose)
+        case "state":
+            text = consumer_groups.state_text(group, verbose=verbose)
+        case _:
+            text = consumer_groups.offsets_text(group, verbose=verbose)
+    write_line(f"\n{text}")
+
+
+@click.command("list")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.option("--type", "with_type", is_flag=True, help="Show the type of each group.")
+@click.option("--state", "with_state", is_flag=True, help="Show the state of each group.")
+@group_options
+@replay_options
+@format_option(Format.TEXT, Format.JSON)
+def list_command(
+    paths: tuple[str, ...],
+    with_type: bool,
+    with_state: bool,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    topics: tuple[str, ...],
+    output_format: Format,
+    **replay: Any,
+) -> int:
+    """Groups with their type and state."""
+    source = load_source(paths, replay_options_from(**replay))
+    rows = listing(source.states, _selection(source, groups, all_groups, topics))
+    if output_format is Format.JSON:
+        write_line(json.dumps(rows, ensure_ascii=False))
+    elif rows:
+        plain = not (with_type or with_state)
+        write_line(
+            consumer_groups.list_text(rows, with_type=plain or with_type, with_state=plain or with_state)
+        )
+    return _exit_code(source)
+
+
+def _selection(
+    source: Source, groups: tuple[str, ...], all_groups: bool, topics: tuple[str, ...]
+) -> Selection:
+    if groups and all_groups:
+        raise click.UsageError("--group and --all-groups exclude each other")
+    known = {group_id for state in source.states for group_id in state.groups}
+    known |= {slot.group_id for state in source.states for slot in state.orphaned()}
+    for group_id in groups:
+        if group_id not in known:
+            raise UsageError(f"Consumer group {group_id!r} does not exist in this log")
+    return Selection(frozenset(groups) if groups else None, frozenset(topics) if topics else None)
+
+
+def _exit_code(source: Source) -> int:
+    """A partition that its own coordinator could not load is a finding, also where we read on."""
+    return ExitCode.FINDINGS if any(state.load_failures for state in source.states) else ExitCode.CLEAN

@@ -1,0 +1,76 @@
+"""``regroup explain``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from coordinator_core.cli.options import (
+    Format,
+    format_option,
+    replay_options,
+    replay_options_from,
+    write_line,
+)
+from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.errors import Damage, UsageError
+from coordinator_core.replay.explain import Event, Subject, explain_partition
+from coordinator_core.runs.read import is_run, open_run
+
+
+@click.command("explain")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.option("--group", "group_id", required=True, metavar="GROUP", help="The group to explain.")
+@click.option("--topic", metavar="TOPIC[:PARTITION]", help="Only its committed offsets for this topic.")
+@replay_options
+@format_option(Format.TEXT, Format.JSON, Format.JSONL)
+def explain_command(
+    paths: tuple[str, ...], group_id: str, topic: str | None, output_format: Format, **replay: Any
+) -> None:
+    """How the state of GROUP came to be: its records and transactions, in log order, with their effect."""
+    options = replay_options_from(**replay)
+    subject = _subject(group_id, topic)
+    if len(paths) == 1 and is_run(paths[0]):
+        paths = open_run(paths[0]).input_paths()
+    snapshot, profile = open_snapshot(paths, options)
+    damage: list[Damage] = []
+    events = [
+        event
+        for log in snapshot.partitions
+        for event in explain_partition(log, profile, subject, on_damage=options.on_damage, damage=damage)
+    ]
+    warn_about_damage(damage, options.on_damage)
+    if not events:
+        raise UsageError(
+            f"no record in this log concerns group {group_id!r}" + (f", topic {topic}" if topic else "")
+        )
+    match output_format:
+        case Format.JSON:
+            write_line(json.dumps([asdict(event) for event in events], ensure_ascii=False))
+        case Format.JSONL:
+            for event in events:
+                write_line(json.dumps(asdict(event), ensure_ascii=False))
+        case _:
+            for event in events:
+                write_line(_text(event))
+
+
+def _subject(group_id: str, topic: str | None) -> Subject:
+    """``TOPIC`` or ``TOPIC:PARTITION``; topic names cannot hold a colon."""
+    if topic is None:
+        return Subject(group_id)
+    name, colon, partition = topic.partition(":")
+    if not colon:
+        return Subject(group_id, name)
+    if not partition.isdigit():
+        raise click.UsageError(f"--topic {topic}: expected TOPIC or TOPIC:PARTITION")
+    return Subject(group_id, name, int(partition))
+
+
+def _text(event: Event) -> str:
+    where = f"[{event.offsets_partition}] {event.record_offset:>8}  {event.timestamp_ms}"
+    slot = "" if event.topic is None else f" {event.topic}-{event.partition}"
+    return f"{where}  {event.record}{slot}: {event.effect}"

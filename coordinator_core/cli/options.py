@@ -1,0 +1,156 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import click
+
+from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, profile_for, profile_for_release
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """How to replay: ``profile`` is ``None`` for "infer it from the records"."""
+
+    profile: Profile | None
+    now_ms: int
+    on_damage: OnDamage
+
+
+def format_option(*formats: Format) -> Callable[[F], F]:
+    """``--format``; the first one given is the default."""
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice([item.value for item in formats]),
+        default=formats[0].value,
+        show_default=True,
+        callback=lambda _ctx, _param, value: Format(value),
+        help="Form of the result.",
+    )
+
+
+def damage_options(command: F) -> F:
+    """``--partial`` and ``--salvage``: what to do about damaged input."""
+    command = click.option(
+        "--salvage",
+        is_flag=True,
+        help="Go on past damage and read every batch that is whole, also behind it.",
+    )(command)
+    return click.option(
+        "--partial",
+        is_flag=True,
+        help="Go on past damage the way a broker that starts on these files would: it cuts a partition at "
+        "the first bad batch, or reads it unchecked after a clean shutdown.",
+    )(command)
+
+
+def replay_options(command: F) -> F:
+    """Profile, time and damage options; pass them on to :func:`replay_options_from`."""
+    options = [
+        click.option(
+            "--profile",
+            default="auto",
+            show_default=True,
+            metavar=f"[auto|{'|'.join(PROFILE_RELEASES)}]",
+            help="Coordinator rules; auto tells them from the records.",
+        ),
+        click.option("--kafka-version", metavar="RELEASE", help="Rules of this Kafka release, e.g. 3.9.2."),
+        click.option(
+            "--coordinator",
+            type=click.Choice(["classic", "new"]),
+            help="Which coordinator, for releases that have both.",
+        ),
+        click.option("--now-ms", type=int, metavar="MS", help="The time to judge by (default: the clock)."),
+        damage_options,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def replay_options_from(
+    profile: str,
+    kafka_version: str | None,
+    coordinator: str | None,
+    now_ms: int | None,
+    partial: bool,
+    salvage: bool,
+) -> ReplayOptions:
+    """The values of :func:`replay_options`, checked against each other."""
+    if partial and salvage:
+        raise click.UsageError("--partial and --salvage exclude each other")
+    chosen: Profile | None = None
+    if kafka_version is not None:
+        if profile != "auto":
+            raise click.UsageError("--profile and --kafka-version exclude each other")
+        chosen = profile_for_release(kafka_version, coordinator)
+    elif coordinator is not None:
+        raise click.UsageError("--coordinator goes with --kafka-version")
+    elif profile != "auto":
+        chosen = profile_for(profile)
+    return ReplayOptions(chosen, clock_ms() if now_ms is None else now_ms, on_damage(partial, salvage))
+
+
+def on_damage(partial: bool, salvage: bool) -> OnDamage:
+    if salvage:
+        return OnDamage.SALVAGE
+    return OnDamage.RECOVER if partial else OnDamage.FAIL
+
+
+def clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def group_options(command: F) -> F:
+    """``--group`` (repeatable), ``--all-groups``, ``--topic`` (repeatable)."""
+    options = [
+        click.option(
+            "--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."
+        ),
+        click.option("--all-groups", is_flag=True, help="All groups (the default)."),
+        click.option(
+            "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic (repeatable)."
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def offsets_partitions_option(command: F) -> F:
+    return click.option(
+        "--offsets-topic-num-partitions",
+        type=click.IntRange(min=1),
+        default=DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
+        show_default=True,
+        help="Partitions of __consumer_offsets.",
+    )(command)
+
+
+def write_line(text: str) -> None:
+    """One line of result. Results are UTF-8 whatever the locale says, as Kafka's tools write them."""
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.write(b"\n")
+
+
+def note(text: str) -> None:
+    """One line about the result, on standard error."""
+    click.echo(text, err=True)

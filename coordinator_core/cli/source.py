@@ -1,0 +1,80 @@
+"""Where a command's state comes from: a published run, or a snapshot that is replayed in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator_core.cli.options import ReplayOptions, note
+from coordinator_core.errors import Damage, UsageError
+from coordinator_core.groups.model import PartitionState
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Snapshot
+from coordinator_core.replay.inference import infer_profile
+from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.runs.read import Run, is_run, open_run
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """State, and what has to be said of it."""
+
+    states: Sequence[PartitionState]
+    profile_label: str
+    now_ms: int
+    partial: bool
+    topic_names: dict[str, str]
+
+
+def load_source(paths: Sequence[str], options: ReplayOptions) -> Source:
+    """The state under ``paths``: one run directory, or the paths of a snapshot."""
+    if len(paths) == 1 and is_run(paths[0]):
+        return _from_run(open_run(paths[0]), options)
+    snapshot, profile = open_snapshot(paths, options)
+    damage: list[Damage] = []
+    states = replay_snapshot(snapshot, profile, on_damage=options.on_damage, damage=damage)
+    warn_about_damage(damage, options.on_damage)
+    warn_about_load_failures(states, profile.label)
+    return Source(states, profile.label, options.now_ms, bool(damage), snapshot.topic_names)
+
+
+def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:
+    """Discover a snapshot and settle the profile: the one asked for, or the one its records tell."""
+    snapshot = discover(paths)
+    profile = options.profile
+    if profile is None:
+        profile = infer_profile(snapshot.partitions)
+        note(f"regroup: profile {profile.label}, told from the records")
+    return snapshot, profile
+
+
+def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
+    """Say what was wrong with the input that was read all the same."""
+    for entry in damage:
+        note(f"regroup: warning: {entry}")
+    if damage:
+        how = (
+            "as a restarting broker would" if on_damage is OnDamage.RECOVER else "without the damaged batches"
+        )
+        note(f"regroup: warning: the input is damaged; it was read {how}, and the result is partial")
+
+
+def warn_about_load_failures(states: Sequence[PartitionState], profile_label: str) -> None:
+    for state in states:
+        for failure in state.load_failures[:1]:
+            more = len(state.load_failures) - 1
+            note(
+                f"regroup: warning: {profile_label} does not load offsets partition "
+                f"{state.offsets_partition}: record offset {failure.record_offset}: {failure.detail}"
+                + (f" (and {more} more)" if more else "")
+            )
+
+
+def _from_run(run: Run, options: ReplayOptions) -> Source:
+    if options.profile is not None:
+        raise UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
+    states = run.states()
+    warn_about_load_failures(states, run.profile)
+    return Source(states, run.profile, run.now_ms, run.partial, run.topic_names)

@@ -1,0 +1,86 @@
+"""The corpus cases: logs written by real brokers, and what those said of them (``corpus/README.md``)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CORPUS = Path(__file__).parent / "corpus"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One snapshot. ``paths`` are its log directories, ``directory`` holds ``expected/``."""
+
+    name: str
+    directory: Path
+    paths: tuple[Path, ...]
+    release: str
+    coordinator: str | None
+    offsets_partitions: int
+
+    @property
+    def expected(self) -> Path:
+        return self.directory / "expected"
+
+    @property
+    def is_modern(self) -> bool:
+        """Recorded with the harness of 3.9.2 and 4.3.1 (part 1 of the corpus), not the one of old brokers."""
+        return self.release >= "3"
+
+    def reloaded(self) -> dict[str, Any]:
+        """What a broker rebuilt from a copy of the log alone."""
+        document: dict[str, Any] = json.loads((self.expected / "reloaded.json").read_text(encoding="utf-8"))
+        return document
+
+    def command_line(self) -> list[str]:
+        """Arguments that name the log and the release that wrote it."""
+        arguments = [*map(str, self.paths), "--kafka-version", self.release]
+        if self.coordinator is not None:
+            arguments += ["--coordinator", self.coordinator]
+        return arguments
+
+
+def _cases() -> list[Case]:
+    found = []
+    for reloaded in sorted(CORPUS.rglob("reloaded.json")):
+        directory = reloaded.parent.parent
+        description = _description(directory)
+        paths = tuple(sorted(path for path in directory.glob("broker-*/log"))) or (directory / "log",)
+        release = description.get("release") or description["kafka"]
+        found.append(
+            Case(
+                name=str(directory.relative_to(CORPUS)),
+                directory=directory,
+                paths=paths,
+                release=release,
+                coordinator="classic" if release == "3.9.2" else None,
+                offsets_partitions=_offsets_partitions(description),
+            )
+        )
+    return found
+
+
+def _description(directory: Path) -> dict[str, Any]:
+    for candidate in (directory / "case.json", directory.parent / "case.json"):
+        if candidate.exists():
+            description: dict[str, Any] = json.loads(candidate.read_text(encoding="utf-8"))
+            return description
+    raise FileNotFoundError(f"no case.json for {directory}")
+
+
+def _offsets_partitions(description: dict[str, Any]) -> int:
+    settings = description.get("settings") or description.get("broker_settings") or {}
+    return int(settings.get("offsets.topic.num.partitions", 50))
+
+
+CASES = _cases()
+TORN = [case for case in CASES if case.name.startswith("k431-torn/")]
+"""Deliberately damaged logs, and one torn copy: ``--partial`` reads them as the restarting broker did."""
+
+
+def case(name: str) -> Case:
+    """The case of that name, such as ``k241/before``."""
+    return next(item for item in CASES if item.name == name)
