@@ -91,7 +91,7 @@ def _gzip(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
                 raise DecompressedTooLargeError(Codec.GZIP, max_bytes)
             position += len(piece)
         position -= len(member.unused_data)
-        if data[position : position + 2] != b"\x1f\x8b":
+        if bytes(data[position : position + 2]) != b"\x1f\x8b":
             return out
 
 

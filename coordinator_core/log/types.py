@@ -136,7 +136,9 @@ class PartitionLog:
 
     ``log_start_offset`` comes from the log dir's checkpoint when there is one (``None`` otherwise).
     ``clean_shutdown`` tells whether the broker left its marker, which decides what a broker that
-    starts on this directory would do about damage.
+    starts on this directory would do about damage.  ``recovery_point`` is the checkpointed offset up to
+    which the broker knows the log to be flushed: without the marker it verifies only segments that reach
+    beyond it (``None``: all).
     """
 
     offsets_partition: int
@@ -145,6 +147,7 @@ class PartitionLog:
     log_start_offset: int | None
     clean_shutdown: bool
     broker_id: int | None = None
+    recovery_point: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,380 @@
+"""Finds the segments of the offsets topic under the paths an operator names, as a starting broker would.
+
+Source of the rules on ``.deleted``, ``.cleaned`` and ``.swap`` files: ``LogLoader``
+(``removeTempFilesAndCollectSwapFiles`` and ``load``); of the rest: ``LogManager`` and ``LocalLog``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from coordinator_core import storage
+from coordinator_core.errors import Damage, UsageError
+from coordinator_core.log.reader import last_entry
+from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
+from coordinator_core.storage import Entry
+
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+LOG_START_OFFSETS_FILE = "log-start-offset-checkpoint"
+RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
+META_PROPERTIES_FILE = "meta.properties"
+PARTITION_METADATA_FILE = "partition.metadata"
+
+_MAX_DEPTH = 4
+"""How far below a named directory log dirs are looked for (``<cluster>/<broker>/data/<log dir>``)."""
+
+_PARTITION_DIRECTORY = re.compile(r"^(?P<topic>.+)-(?P<partition>\d{1,10})$")
+_RETIRED_DIRECTORY = re.compile(r"^(?P<topic>.+)-\d+\.[0-9A-Za-z]+-(?P<why>delete|future|stray)$")
+_RETIRED_REASONS = {
+    "delete": "its broker is deleting it",
+    "future": "being moved between log dirs, not yet the live replica",
+    "stray": "not assigned to its broker any more",
+}
+_SEGMENT = re.compile(r"^(\d{20})\.log$")
+_SWAP_SEGMENT = re.compile(r"^(\d{20})\.log\.swap$")
+_CLEANED = re.compile(r"^(\d+)\..*\.cleaned$")
+_IGNORED_FILES = (
+    (re.compile(r"\.deleted$"), "superseded, waits for deletion"),
+    (re.compile(r"\.cleaned$"), "unfinished output of the log cleaner"),
+    (re.compile(r"\.swap$"), "index of a swapped segment"),
+    (re.compile(r"\.log$"), "its name is not a base offset of 20 digits"),
+    (re.compile(r"\.(index|timeindex|txnindex)$"), "index, says nothing that the segment does not"),
+    (re.compile(r"\.snapshot$"), "producer snapshot, rebuilt from the segments"),
+    (re.compile(r"checkpoint$"), "checkpoint"),
+    (re.compile(r"^partition\.metadata$"), "topic id of the partition"),
+)
+
+
+@dataclass
+class _LogDir:
+    """What the files of one log dir say about its partitions."""
+
+    broker_id: int | None = None
+    clean_shutdown: bool = False
+    log_start_offsets: dict[int, int] = field(default_factory=dict)
+    recovery_points: dict[int, int] = field(default_factory=dict)
+
+
+def discover(paths: Sequence[str]) -> Snapshot:
+    """Pin the segments found under ``paths``.
+
+    Each path is a log dir, a directory that holds log dirs (one per broker), a partition directory or a
+    ``.log`` file; local or a URI.  Of several replicas of a partition the one is taken whose log reaches
+    furthest: the highest leader epoch of its last batch, then the highest log end offset, which is the one
+    that would lead.  Raises ``UsageError`` when a path does not exist or holds no segment.
+    """
+    search = _Search()
+    for path in paths:
+        search.add(path)
+    return search.snapshot(tuple(paths))
+
+
+class _Search:
+    def __init__(self) -> None:
+        self.replicas: list[PartitionLog] = []
+        self.ignored: list[tuple[str, str]] = []
+        self.damage: list[Damage] = []
+        self.topic_names: dict[str, str] = {}
+        self._log_dirs: dict[str, _LogDir] = {}
+        self._named_files: dict[str, list[SegmentFile]] = {}
+        self._seen: set[str] = set()
+
+    def add(self, path: str) -> None:
+        found = storage.stat(path)
+        if found is None:
+            raise UsageError(f"{path}: no such file or directory")
+        if not self._is_new(path):
+            return
+        if not found.is_directory:
+            self._add_file(found)
+            return
+        replicas, ignored = len(self.replicas), len(self.ignored)
+        self._add_directory(path, 0)
+        if len(self.replicas) == replicas:
+            reason = "; ".join(f"{file}: {why}" for file, why in self.ignored[ignored : ignored + 3])
+            raise UsageError(f"{path}: no segment of {OFFSETS_TOPIC} found{f' ({reason})' if reason else ''}")
+
+    def snapshot(self, sources: tuple[str, ...]) -> Snapshot:
+        for directory, segments in self._named_files.items():
+            log_dir = self._log_dir(storage.split(directory)[0])
+            self.replicas.append(
+                PartitionLog(
+                    segments[0].offsets_partition,
+                    directory,
+                    tuple(sorted(segments, key=lambda segment: segment.base_offset)),
+                    # What was named file by file is read from its first byte on.
+                    log_start_offset=None,
+                    clean_shutdown=log_dir.clean_shutdown,
+                    broker_id=log_dir.broker_id,
+                    recovery_point=log_dir.recovery_points.get(segments[0].offsets_partition),
+                )
+            )
+        by_partition: dict[int, list[PartitionLog]] = {}
+        for replica in self.replicas:
+            by_partition.setdefault(replica.offsets_partition, []).append(replica)
+        chosen = [self._furthest(by_partition[partition]) for partition in sorted(by_partition)]
+        if not chosen:
+            reason = "; ".join(f"{file}: {why}" for file, why in self.ignored[:3])
+            raise UsageError(f"{', '.join(sources)}: no segment found{f' ({reason})' if reason else ''}")
+        return Snapshot(
+            sources,
+            tuple(chosen),
+            tuple(sorted(self.ignored)),
+            tuple(self.damage),
+            dict(sorted(self.topic_names.items())),
+        )
+
+    def _is_new(self, path: str) -> bool:
+        identity = os.path.realpath(storage.local_path(path)) if storage.is_local(path) else path.rstrip("/")
+        new = identity not in self._seen
+        self._seen.add(identity)
+        return new
+
+    def _add_file(self, file: Entry) -> None:
+        directory = storage.split(file.path)[0]
+        if not file.name.endswith(".log"):
+            self.ignored.append((file.path, _reason(file.name)))
+            return
+        topic, partition = _parse_directory_name(_name(directory))
+        if topic != OFFSETS_TOPIC:
+            if topic is not None and topic.startswith("__"):
+                raise UsageError(f"{file.path}: a segment of {topic}, not of {OFFSETS_TOPIC}")
+            partition = 0
+        named = _SEGMENT.match(file.name)
+        base_offset = int(named[1]) if named else _first_offset(file.path)
+        segment = SegmentFile(file.path, partition, base_offset, file.size)
+        self._named_files.setdefault(directory, []).append(segment)
+
+    def _add_directory(self, path: str, depth: int) -> None:
+        entries = storage.list_directory(path)
+        if _is_log_dir(entries):
+            self._add_log_dir(path, entries)
+        elif any(_SEGMENT.match(entry.name) or _SWAP_SEGMENT.match(entry.name) for entry in entries):
+            if depth:
+                self.ignored.append((path, "segments outside a log dir"))
+            else:
+                self._add_named_partition(path, entries)
+        elif depth < _MAX_DEPTH:
+            for entry in entries:
+                if entry.is_directory and self._is_new(entry.path):
+                    self._add_directory(entry.path, depth + 1)
+
+    def _add_named_partition(self, path: str, entries: list[Entry]) -> None:
+        name = _name(path)
+        retired = _RETIRED_DIRECTORY.match(name)
+        if retired:
+            self.ignored.append((path, _RETIRED_REASONS[retired["why"]]))
+            return
+        topic, partition = _parse_directory_name(name)
+        parent = storage.split(path)[0] if name == storage.split(path)[1] else storage.join(path, "..")
+        if topic != OFFSETS_TOPIC:
+            beside = storage.stat(parent) is not None and _is_log_dir(storage.list_directory(parent))
+            if topic is not None and (topic.startswith("__") or beside):
+                self.ignored.append((path, f"partition of {topic}"))
+                return
+            partition = 0
+        self._add_partition(path, partition, entries, self._log_dir(parent))
+
+    def _add_log_dir(self, path: str, entries: list[Entry]) -> None:
+        log_dir = self._log_dir(path)
+        named_topics: set[str] = set()
+        for entry in entries:
+            if not entry.is_directory:
+                continue
+            retired = _RETIRED_DIRECTORY.match(entry.name)
+            if retired:
+                self._read_topic_id(entry.path, retired["topic"], named_topics)
+                self.ignored.append((entry.path, _RETIRED_REASONS[retired["why"]]))
+                continue
+            topic, partition = _parse_directory_name(entry.name)
+            if topic is None:
+                continue
+            self._read_topic_id(entry.path, topic, named_topics)
+            if topic != OFFSETS_TOPIC:
+                self.ignored.append((entry.path, f"partition of {topic}"))
+            elif self._is_new(entry.path):
+                self._add_partition(entry.path, partition, storage.list_directory(entry.path), log_dir)
+
+    def _add_partition(self, path: str, partition: int, entries: list[Entry], log_dir: _LogDir) -> None:
+        segments, ignored = resolve_segments(entries)
+        self.ignored.extend(ignored)
+        if not segments:
+            self.ignored.append((path, "no segment"))
+            return
+        self.replicas.append(
+            PartitionLog(
+                partition,
+                path,
+                tuple(SegmentFile(entry.path, partition, base, entry.size) for base, entry in segments),
+                log_start_offset=log_dir.log_start_offsets.get(partition),
+                clean_shutdown=log_dir.clean_shutdown,
+                broker_id=log_dir.broker_id,
+                recovery_point=log_dir.recovery_points.get(partition),
+            )
+        )
+
+    def _furthest(self, replicas: list[PartitionLog]) -> PartitionLog:
+        if len(replicas) == 1:
+            return replicas[0]
+        reaches = [_reach(replica) for replica in replicas]
+        best = max(range(len(replicas)), key=reaches.__getitem__)
+        taken = "{} with leader epoch {} and log end offset {}".format(
+            replicas[best].directory, *reaches[best]
+        )
+        for index, replica in enumerate(replicas):
+            if index != best:
+                epoch, end = reaches[index]
+                why = f"replica with leader epoch {epoch} and log end offset {end}; taken is {taken}"
+                self.ignored.append((replica.directory, why))
+        return replicas[best]
+
+    def _read_topic_id(self, directory: str, topic: str, done: set[str]) -> None:
+        if topic in done:
+            return
+        path = storage.join(directory, PARTITION_METADATA_FILE)
+        if not storage.exists(path):
+            return
+        match = re.search(r"^topic_id:\s*(\S+)\s*$", storage.read_text(path), re.MULTILINE)
+        if match:
+            done.add(topic)
+            self.topic_names.setdefault(match[1], topic)
+
+    def _log_dir(self, path: str) -> _LogDir:
+        known = self._log_dirs.get(path)
+        if known is not None:
+            return known
+        log_dir = self._log_dirs[path] = _LogDir()
+        if storage.stat(path) is None:
+            return log_dir
+        log_dir.clean_shutdown = storage.exists(storage.join(path, CLEAN_SHUTDOWN_FILE))
+        log_dir.log_start_offsets = self._checkpoint(storage.join(path, LOG_START_OFFSETS_FILE))
+        log_dir.recovery_points = self._checkpoint(storage.join(path, RECOVERY_POINTS_FILE))
+        meta = storage.join(path, META_PROPERTIES_FILE)
+        if storage.exists(meta):
+            match = re.search(
+                r"^(?:node|broker)\.id\s*=\s*(-?\d+)\s*$", storage.read_text(meta), re.MULTILINE
+            )
+            log_dir.broker_id = int(match[1]) if match else None
+        return log_dir
+
+    def _checkpoint(self, path: str) -> dict[int, int]:
+        """A malformed checkpoint is damage, but a broker starts as if it were not there."""
+        if not storage.exists(path):
+            return {}
+        text = storage.read_text(path)
+        try:
+            return parse_checkpoint(text)
+        except ValueError as error:
+            self.damage.append(Damage(path, 0, None, "bad_checkpoint", str(error)))
+            return {}
+
+
+def parse_checkpoint(text: str) -> dict[int, int]:
+    """Partition → offset for the offsets topic (``OffsetCheckpointFile``); ``ValueError`` when malformed.
+
+    An empty file, which a killed broker may leave, holds no offsets.
+    """
+    lines = text.splitlines()
+    if not lines:
+        return {}
+    if len(lines) < 2 or lines[0].strip() != "0":
+        raise ValueError("not a checkpoint file of version 0")
+    rows = [line.split() for line in lines[2:] if line.strip()]
+    if int(lines[1]) != len(rows):
+        raise ValueError(f"{len(rows)} lines instead of {lines[1].strip()}")
+    offsets = {}
+    for row in rows:
+        if len(row) != 3:
+            raise ValueError(f"line of {len(row)} words")
+        if row[0] == OFFSETS_TOPIC:
+            offsets[int(row[1])] = int(row[2])
+    return offsets
+
+
+def resolve_segments(
+    entries: Sequence[Entry],
+) -> tuple[list[tuple[int, Entry]], list[tuple[str, str]]]:
+    """The segments of a partition directory that a broker would load, by base offset, and the other files
+    with the reason why not.
+
+    ``.swap`` segments at or above the smallest ``.cleaned`` base offset belong to an unfinished split and
+    are left out; the others replace every segment whose base offset lies between the smallest of them and
+    the end of the last.
+    """
+    ignored: list[tuple[str, str]] = []
+    segments: dict[int, Entry] = {}
+    swaps: dict[int, Entry] = {}
+    cleaned: list[int] = []
+    for entry in entries:
+        if entry.is_directory:
+            ignored.append((entry.path, "directory"))
+        elif match := _SEGMENT.match(entry.name):
+            segments[int(match[1])] = entry
+        elif match := _SWAP_SEGMENT.match(entry.name):
+            swaps[int(match[1])] = entry
+        else:
+            if match := _CLEANED.match(entry.name):
+                cleaned.append(int(match[1]))
+            ignored.append((entry.path, _reason(entry.name)))
+
+    for base in sorted(swaps):
+        if cleaned and base >= min(cleaned):
+            ignored.append((swaps.pop(base).path, "swap of an unfinished split"))
+    if swaps:
+        first, end = min(swaps), max(_next_offset(base, entry) for base, entry in swaps.items())
+        for base in sorted(segments):
+            if first <= base < end or base in swaps:
+                ignored.append((segments.pop(base).path, "replaced by a swap segment"))
+        segments |= swaps
+    return sorted(segments.items()), ignored
+
+
+def _next_offset(base_offset: int, segment: Entry) -> int:
+    last = last_entry(SegmentFile(segment.path, 0, base_offset, segment.size))
+    return base_offset if last is None else last.next_offset
+
+
+def _reach(log: PartitionLog) -> tuple[int, int]:
+    """Leader epoch of the last batch and log end offset."""
+    for segment in reversed(log.segments):
+        last = last_entry(segment)
+        if last is not None:
+            return last.partition_leader_epoch, last.next_offset
+    return -1, log.segments[-1].base_offset
+
+
+def _first_offset(path: str) -> int:
+    """Base offset of the first entry of a segment file whose name does not tell; 0 when there is none."""
+    head = bytes(storage.read(path)[:8])
+    return max(0, int.from_bytes(head, "big", signed=True)) if len(head) == 8 else 0
+
+
+def _is_log_dir(entries: Sequence[Entry]) -> bool:
+    for entry in entries:
+        if entry.is_directory:
+            topic = _parse_directory_name(entry.name)[0]
+            retired = _RETIRED_DIRECTORY.match(entry.name)
+            if topic == OFFSETS_TOPIC or (retired and retired["topic"] == OFFSETS_TOPIC):
+                return True
+        elif entry.name in (META_PROPERTIES_FILE, RECOVERY_POINTS_FILE):
+            return True
+    return False
+
+
+def _parse_directory_name(name: str) -> tuple[str | None, int]:
+    match = _PARTITION_DIRECTORY.match(name)
+    return (match["topic"], int(match["partition"])) if match else (None, 0)
+
+
+def _name(path: str) -> str:
+    """Last component of a path, also of one such as ``.``."""
+    if storage.is_local(path):
+        return os.path.basename(os.path.abspath(storage.local_path(path)))
+    return storage.split(path)[1]
+
+
+def _reason(file_name: str) -> str:
+    return next((why for pattern, why in _IGNORED_FILES if pattern.search(file_name)), "not a file of a log")

@@ -1,0 +1,404 @@
+"""Batches of segments and partitions, with everything wrong in them found and said.
+
+Kinds of damage reported here and by :mod:`coordinator_core.log.batch`:
+
+``bad_length``, ``bad_magic``, ``bad_header``, ``bad_crc``
+    the entry's own fields are impossible, or its content was changed;
+``torn_tail``
+    the last entry runs past the end of the file;
+``file_shorter``
+    the file has fewer bytes than when the snapshot was pinned;
+``offset_order``, ``offset_range``
+    record offsets go backwards, or lie outside the range that the segment's name, and the next segment's,
+    give to this segment (an overlap);
+``bad_records``, ``bad_compression``, ``limit_exceeded``
+    the records of a batch whose CRC is valid cannot be read;
+``zero_tail``, ``not_read``
+    what :attr:`OnDamage.RECOVER` leaves out, because a starting broker deletes it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from coordinator_core import storage
+from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.log.batch import HEADER_BYTES, batch_records, parse_batch
+from coordinator_core.log.legacy import LOG_OVERHEAD, MIN_MESSAGE_BYTES, parse_message
+from coordinator_core.log.limits import Limits
+from coordinator_core.log.resync import find_batch
+from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
+
+MAX_OFFSET_SPAN = 0x7FFFFFFF
+"""Offsets in a segment are at most this far from its base (``LogSegment``'s int32 relative offsets)."""
+
+_PREFIX = struct.Struct(">qi")
+_TO_MAGIC = 17
+_MIN_SIZE = {0: MIN_MESSAGE_BYTES, 1: MIN_MESSAGE_BYTES + 8, 2: HEADER_BYTES - LOG_OVERHEAD}
+_DEFAULT_LIMITS = Limits()
+
+
+class OnDamage(Enum):
+    """What to do at damage.
+
+    ``FAIL`` raises :class:`DamagedInputError` at the first.  ``RECOVER`` reads what a broker that starts on
+    this directory would keep: after a clean shutdown, and in segments below the recovery point, nothing is
+    verified; otherwise everything from the first invalid batch on is dropped, later segments included.
+    ``SALVAGE`` leaves out only what is damaged and goes on at the next valid batch.
+    """
+
+    FAIL = "fail"
+    RECOVER = "recover"
+    SALVAGE = "salvage"
+
+
+@dataclass(frozen=True, slots=True)
+class _Unusable:
+    """Why no entry can be read at a position."""
+
+    kind: str
+    detail: str
+
+
+def parse_entry(
+    view: memoryview, position: int, limits: Limits = _DEFAULT_LIMITS
+) -> Batch | _Unusable | None:
+    """The entry at ``position``, ``None`` where data ends (also at zeroes up to the end of the file)."""
+    remaining = len(view) - position
+    if remaining == 0:
+        return None
+    if remaining < _TO_MAGIC:
+        if _all_zero(view[position:]):
+            return None
+        return _Unusable("torn_tail", f"{remaining} bytes are too few for an entry")
+    _, size = _PREFIX.unpack_from(view, position)
+    magic = view[position + 16]
+    if size == 0 and _all_zero(view[position:]):
+        return None
+    if size < MIN_MESSAGE_BYTES:
+        return _Unusable("bad_length", f"entry of {size} bytes")
+    if magic > 2:
+        return _Unusable("bad_magic", f"message format {magic}")
+    if size < _MIN_SIZE[magic]:
+        return _Unusable("bad_length", f"entry of {size} bytes in message format {magic}")
+    if size > limits.max_batch_bytes:
+        return _Unusable("bad_length", f"entry of {size} bytes, the limit is {limits.max_batch_bytes}")
+    end = position + LOG_OVERHEAD + size
+    if end > len(view):
+        return _Unusable(
+            "torn_tail", f"entry of {LOG_OVERHEAD + size} bytes, {remaining} are left in the file"
+        )
+    data = view[position:end]
+    return parse_batch(data, position) if magic == 2 else parse_message(data, position)
+
+
+def _all_zero(view: memoryview) -> bool:
+    step = 1 << 16
+    return all(
+        bytes(view[at : at + step]).count(0) == min(step, len(view) - at) for at in range(0, len(view), step)
+    )
+
+
+def read_segment(
+    segment: SegmentFile,
+    *,
+    limits: Limits = _DEFAULT_LIMITS,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage] | None = None,
+    end_offset: int | None = None,
+    check_crc: bool = True,
+) -> Iterator[Batch]:
+    """Batches of one segment in file order.
+
+    ``end_offset`` is the base offset of the next segment, when there is one: no offset may reach it.
+    ``check_crc=False`` (only with ``RECOVER``) reads batches whose CRC is wrong, as a broker does after a
+    clean shutdown.  What is left out is appended to ``damage``.  Raises :class:`DamagedInputError` under
+    ``FAIL``, ``UsageError`` when the file cannot be opened.
+    """
+    walk = _SegmentWalk(segment, limits, on_damage, [] if damage is None else damage, end_offset, check_crc)
+    return walk.batches()
+
+
+def read_partition(
+    log: PartitionLog,
+    *,
+    limits: Limits = _DEFAULT_LIMITS,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage] | None = None,
+) -> Iterator[tuple[SegmentFile, Batch]]:
+    """Batches of a partition from its log start offset on, in record offset order.
+
+    The read range is that of a broker's loader: it begins with the batch that holds the log start offset,
+    segments and batches wholly below it are not part of the log.
+    """
+    found = [] if damage is None else damage
+    start = log.log_start_offset or 0
+    expected = start
+    for index, segment in enumerate(log.segments):
+        end_offset = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else None
+        if end_offset is not None and end_offset <= start:
+            continue
+        walk = _SegmentWalk(segment, limits, on_damage, found, end_offset, _verified(log, end_offset))
+        for batch in walk.batches():
+            if batch.last_offset < start:
+                continue
+            if (
+                on_damage is OnDamage.RECOVER
+                and batch.last_offset < expected
+                and expected > segment.base_offset
+            ):
+                # A broker seeks the next offset it wants, so what a former segment covered is passed over.
+                found.append(
+                    Damage(
+                        segment.path,
+                        batch.position,
+                        batch.base_offset,
+                        "not_read",
+                        f"record offsets up to {batch.last_offset} are below those already read",
+                    )
+                )
+                continue
+            yield segment, batch
+        expected = max(expected, walk.expected)
+        if walk.stopped:
+            found.extend(
+                Damage(later.path, 0, later.base_offset, "not_read", f"segment of {later.size} bytes dropped")
+                for later in log.segments[index + 1 :]
+            )
+            return
+
+
+def read_records(
+    log: PartitionLog,
+    *,
+    limits: Limits = _DEFAULT_LIMITS,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage] | None = None,
+) -> Iterator[tuple[SegmentFile, Batch, list[Record]]]:
+    """Like :func:`read_partition`, with the records of each batch.
+
+    A batch whose records cannot be read raises under ``FAIL``, is left out under ``SALVAGE``, and ends the
+    partition under ``RECOVER``: a broker's load of it fails there.
+    """
+    found = [] if damage is None else damage
+    for segment, batch in read_partition(log, limits=limits, on_damage=on_damage, damage=found):
+        try:
+            records = batch_records(batch, path=segment.path, limits=limits)
+        except DamagedInputError as error:
+            if on_damage is OnDamage.FAIL:
+                raise
+            found.append(error.damage)
+            if on_damage is OnDamage.RECOVER:
+                found.append(
+                    Damage(
+                        segment.path,
+                        batch.position,
+                        batch.base_offset,
+                        "not_read",
+                        "a broker cannot load the partition from here on",
+                    )
+                )
+                return
+            continue
+        yield segment, batch, records
+
+
+def recover(
+    log: PartitionLog, *, limits: Limits = _DEFAULT_LIMITS, damage: list[Damage] | None = None
+) -> PartitionLog:
+    """The partition as a starting broker leaves it: segments cut (by ``size``) behind their last valid
+    batch, and without those it deletes.  For readers that take segments apart, one task each."""
+    found = [] if damage is None else damage
+    kept: list[SegmentFile] = []
+    for index, segment in enumerate(log.segments):
+        end_offset = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else None
+        walk = _SegmentWalk(segment, limits, OnDamage.RECOVER, found, end_offset, _verified(log, end_offset))
+        for _ in walk.batches():
+            pass
+        kept.append(replace(segment, size=walk.position))
+        if walk.stopped:
+            found.extend(
+                Damage(later.path, 0, later.base_offset, "not_read", f"segment of {later.size} bytes dropped")
+                for later in log.segments[index + 1 :]
+            )
+            break
+    return replace(log, segments=tuple(kept))
+
+
+def last_entry(segment: SegmentFile, limits: Limits = _DEFAULT_LIMITS) -> Batch | None:
+    """The last batch before the first invalid entry of a segment; ``None`` when there is none."""
+    view = storage.read(segment.path)[: segment.size]
+    position = 0
+    last = None
+    while True:
+        entry = parse_entry(view, position, limits)
+        if not isinstance(entry, Batch) or not entry.crc_valid:
+            return last
+        last = entry
+        position += entry.size
+
+
+def _verified(log: PartitionLog, end_offset: int | None) -> bool:
+    """Whether a starting broker verifies the segment that ends at ``end_offset`` (the last: ``None``)."""
+    if log.clean_shutdown:
+        return False
+    return end_offset is None or log.recovery_point is None or end_offset > log.recovery_point
+
+
+class _SegmentWalk:
+    """One pass over a segment. Afterwards ``expected`` is the offset behind its last batch, ``position``
+    the byte behind it, and ``stopped`` tells that nothing behind it may be read, in later segments either."""
+
+    def __init__(
+        self,
+        segment: SegmentFile,
+        limits: Limits,
+        on_damage: OnDamage,
+        damage: list[Damage],
+        end_offset: int | None,
+        check_crc: bool,
+    ) -> None:
+        self.segment = segment
+        self.limits = limits
+        self.on_damage = on_damage
+        self.damage = damage
+        self.end_offset = end_offset
+        self.check_crc = check_crc or on_damage is not OnDamage.RECOVER
+        self.expected = segment.base_offset
+        self.position = 0
+        self.stopped = False
+
+    def batches(self) -> Iterator[Batch]:
+        view = storage.read(self.segment.path)[: self.segment.size]
+        recover = self.on_damage is OnDamage.RECOVER
+        while True:
+            entry = parse_entry(view, self.position, self.limits)
+            if entry is None:
+                self._at_end(view)
+                return
+            if isinstance(entry, _Unusable):
+                self._report(self.position, self.expected, entry.kind, entry.detail)
+                if recover:
+                    # Unverified, a torn entry only ends its segment; nothing can be read past a bad length.
+                    self._stop(view, later=self.check_crc or entry.kind != "torn_tail")
+                    return
+                if not self._resync(view):
+                    return
+                continue
+            if not entry.crc_valid and self.check_crc:
+                offset = entry.base_offset if self._in_range(entry) else self.expected
+                self._report(entry.position, offset, "bad_crc", f"CRC is not {entry.crc}, as the entry says")
+                if recover:
+                    self._stop(view, later=True)
+                    return
+                if self._is_followed(view, entry):
+                    self.position += entry.size
+                elif not self._resync(view):
+                    return
+                continue
+            wrong = self._contradiction(view, entry)
+            if wrong is not None:
+                offset = entry.base_offset if wrong.kind != "bad_header" else self.expected
+                self._report(entry.position, offset, wrong.kind, wrong.detail)
+                if not recover:
+                    self.position += entry.size
+                    continue
+            self.position += entry.size
+            self.expected = entry.next_offset
+            yield entry
+
+    def _report(self, position: int, record_offset: int | None, kind: str, detail: str) -> None:
+        found = Damage(self.segment.path, position, record_offset, kind, detail)
+        if self.on_damage is OnDamage.FAIL:
+            raise DamagedInputError(found)
+        self.damage.append(found)
+
+    def _at_end(self, view: memoryview) -> None:
+        if len(view) < self.segment.size:
+            missing = self.segment.size - len(view)
+            self._report(len(view), self.expected, "file_shorter", f"{missing} pinned bytes are gone")
+        recover_verified = self.on_damage is OnDamage.RECOVER and self.check_crc
+        if recover_verified and self.position < len(view) and self.end_offset is not None:
+            # To a recovering broker zeroes are an invalid batch, so what follows them goes.
+            zeroes = len(view) - self.position
+            self._report(
+                self.position, self.expected, "zero_tail", f"{zeroes} zero bytes before the last segment"
+            )
+            self.stopped = True
+
+    def _stop(self, view: memoryview, *, later: bool) -> None:
+        dropped = len(view) - self.position
+        self._report(
+            self.position, self.expected, "not_read", f"{dropped} bytes to the end of the segment dropped"
+        )
+        self.stopped = later
+
+    def _in_range(self, entry: Batch) -> bool:
+        return self._out_of_range(entry) is None and entry.base_offset >= self.expected
+
+    def _out_of_range(self, entry: Batch) -> str | None:
+        base = self.segment.base_offset
+        if entry.base_offset < base:
+            return f"record offset {entry.base_offset} is below the segment's base offset {base}"
+        if self.end_offset is not None and entry.last_offset >= self.end_offset:
+            return f"record offset {entry.last_offset} reaches into the segment at {self.end_offset}"
+        if entry.last_offset - base > MAX_OFFSET_SPAN:
+            return f"record offset {entry.last_offset} is too far from the segment's base offset {base}"
+        return None
+
+    def _contradiction(self, view: memoryview, entry: Batch) -> _Unusable | None:
+        """What the entry's header says against itself, its neighbours, or the segment's range."""
+        if entry.last_offset < entry.base_offset:
+            return _Unusable("bad_header", f"last offset {entry.last_offset} is below the base offset")
+        if entry.partition_leader_epoch < -1:
+            return _Unusable("bad_header", f"partition leader epoch {entry.partition_leader_epoch}")
+        outside = self._out_of_range(entry)
+        if outside is not None:
+            return _Unusable("offset_range", outside)
+        if entry.base_offset < self.expected:
+            return _Unusable(
+                "offset_order", f"base offset {entry.base_offset} after record offset {self.expected - 1}"
+            )
+        if entry.base_offset > self.expected and self.on_damage is not OnDamage.RECOVER:
+            # A hole before this entry. When the next one fits into it, it is this one's offset that lies.
+            after = self._offset_at(view, self.position + entry.size)
+            if after is not None and self.expected <= after < entry.next_offset:
+                return _Unusable(
+                    "offset_order", f"base offset {entry.base_offset} before record offset {after}"
+                )
+        return None
+
+    def _offset_at(self, view: memoryview, position: int) -> int | None:
+        following = parse_entry(view, position, self.limits)
+        return following.base_offset if isinstance(following, Batch) and following.crc_valid else None
+
+    def _is_followed(self, view: memoryview, entry: Batch) -> bool:
+        """Whether the size of a damaged entry can be trusted: data ends behind it, or an entry follows."""
+        following = parse_entry(view, entry.position + entry.size, self.limits)
+        if following is None:
+            return True
+        return isinstance(following, Batch) and (following.crc_valid or self._in_range(following))
+
+    def _resync(self, view: memoryview) -> bool:
+        """Move to the next valid batch behind the damage at ``position``, if there is one."""
+        end = (
+            self.end_offset if self.end_offset is not None else self.segment.base_offset + MAX_OFFSET_SPAN + 1
+        )
+        found = find_batch(view, self.position + 1, self.expected, end, self.limits, parse_entry_batch)
+        skipped = (len(view) if found is None else found) - self.position
+        last = self.damage[-1]
+        self.damage[-1] = replace(last, detail=f"{last.detail}; {skipped} bytes skipped")
+        if found is None:
+            self.position = len(view)
+            return False
+        self.position = found
+        return True
+
+
+def parse_entry_batch(view: memoryview, position: int, limits: Limits) -> Batch | None:
+    """The entry at ``position`` when it is whole and its CRC is valid."""
+    entry = parse_entry(view, position, limits)
+    return entry if isinstance(entry, Batch) and entry.crc_valid else None

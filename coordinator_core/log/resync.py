@@ -1,0 +1,62 @@
+"""Finds the next valid batch behind bytes whose length cannot be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from coordinator_core.log.limits import Limits
+from coordinator_core.log.types import Batch
+
+_WINDOW = 1 << 18
+_TO_MAGIC = 17
+_MIN_SIZE = 14
+_CRC_BUDGET = 16
+"""Candidates may make the search read this many times the file, no more: hostile bytes can make every
+position look like a long batch."""
+
+
+def find_batch(
+    view: memoryview,
+    start: int,
+    first_offset: int,
+    end_offset: int,
+    limits: Limits,
+    parse: Callable[[memoryview, int, Limits], Batch | None],
+) -> int | None:
+    """Position of the first entry at or behind ``start`` that ``parse`` accepts and whose base offset is
+    in ``[first_offset, end_offset)``; ``None`` when there is none (or the search would cost too much)."""
+    total = len(view)
+    budget = _CRC_BUDGET * total
+    for window in range(start, total - _TO_MAGIC + 1, _WINDOW):
+        count = min(_WINDOW, total - _TO_MAGIC + 1 - window)
+        raw = np.frombuffer(view[window : window + count + _TO_MAGIC - 1], dtype=np.uint8)
+        size = _big_endian(raw, 8, count)
+        ends = np.arange(window + 12, window + 12 + count, dtype=np.int64) + size
+        plausible = (
+            (raw[16 : 16 + count] <= 2)
+            & (size >= _MIN_SIZE)
+            & (size <= limits.max_batch_bytes)
+            & (ends <= total)
+            & (raw[:count] < 0x80)
+        )
+        for index in np.flatnonzero(plausible):
+            position = window + int(index)
+            offset = int.from_bytes(view[position : position + 8], "big")
+            if not first_offset <= offset < end_offset:
+                continue
+            budget -= int(size[index])
+            if budget < 0:
+                return None
+            batch = parse(view, position, limits)
+            if batch is not None and batch.last_offset < end_offset:
+                return position
+    return None
+
+
+def _big_endian(raw: np.ndarray, at: int, count: int) -> np.ndarray:
+    value = raw[at : at + count].astype(np.int64)
+    for byte in range(at + 1, at + 4):
+        value = value << 8 | raw[byte : byte + count]
+    return value

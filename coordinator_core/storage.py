@@ -1,0 +1,207 @@
+"""Files by local path or URI (``s3://``, ``gs://``, ``hdfs://``, ``file://``), over ``pyarrow.fs``.
+
+A path is always a ``str`` as the operator wrote it; :func:`join` and :func:`list_directory` keep its
+form, so what is printed can be pasted back.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from coordinator_core.errors import UsageError
+
+_URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or directory. ``size`` in bytes, 0 for directories."""
+
+    name: str
+    path: str
+    is_directory: bool
+    size: int
+
+
+def is_local(path: str) -> bool:
+    return not _URI.match(path) or path.lower().startswith("file://")
+
+
+def local_path(path: str) -> Path:
+    """The local file behind a path or ``file://`` URI."""
+    return Path(unquote(urlsplit(path).path)) if _URI.match(path) else Path(path)
+
+
+def filesystem(path: str) -> tuple[Any, str]:
+    """The ``pyarrow.fs.FileSystem`` of ``path`` and the path within it, for writers such as Parquet's."""
+    import pyarrow.fs
+
+    if is_local(path):
+        return pyarrow.fs.LocalFileSystem(), str(local_path(path).absolute())
+    main, _, query = path.partition("?")
+    scheme, _, rest = main.partition("://")
+    root, slash, inner = rest.partition("/")
+    found, prefix = _remote(f"{scheme}://{root}/", query)
+    return found, f"{prefix.rstrip('/')}{slash}{inner}".rstrip("/")
+
+
+@lru_cache(maxsize=32)
+def _remote(root: str, query: str) -> tuple[Any, str]:
+    import pyarrow
+    import pyarrow.fs
+
+    uri = f"{root}?{query}" if query else root
+    try:
+        found: tuple[Any, str] = pyarrow.fs.FileSystem.from_uri(uri)
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise UsageError(f"{uri}: {error}") from error
+    return found
+
+
+def join(base: str, *parts: str) -> str:
+    """``base`` with path components behind it; a URI's query stays at the end."""
+    if not _URI.match(base):
+        return os.path.join(base, *parts)
+    main, mark, query = base.partition("?")
+    return "/".join([main.rstrip("/"), *parts]) + mark + query
+
+
+def split(path: str) -> tuple[str, str]:
+    """Parent and last component of a path."""
+    main, mark, query = path.partition("?") if _URI.match(path) else (path, "", "")
+    parent, _, name = main.rstrip("/").rpartition("/")
+    if not _URI.match(path) and not parent:
+        parent = "/" if main.startswith("/") else "."
+    return parent + mark + query, name
+
+
+def stat(path: str) -> Entry | None:
+    """What is at ``path``; ``None`` when nothing is."""
+    name = split(path)[1]
+    if is_local(path):
+        file = local_path(path)
+        try:
+            is_directory = file.is_dir()
+            return Entry(name, path, is_directory, 0 if is_directory else file.stat().st_size)
+        except (OSError, ValueError):
+            return None
+    import pyarrow.fs
+
+    remote, inner = filesystem(path)
+    try:
+        info = remote.get_file_info(inner)
+    except OSError as error:
+        raise UsageError(f"{path}: {error}") from error
+    if info.type == pyarrow.fs.FileType.NotFound:
+        return None
+    is_directory = info.type == pyarrow.fs.FileType.Directory
+    return Entry(name, path, is_directory, 0 if is_directory else info.size)
+
+
+def exists(path: str) -> bool:
+    return stat(path) is not None
+
+
+def list_directory(path: str) -> list[Entry]:
+    """Entries of a directory, sorted by name; links are followed, dangling ones are left out."""
+    entries: list[Entry] = []
+    try:
+        if is_local(path):
+            with os.scandir(local_path(path)) as found:
+                for item in found:
+                    with suppress(OSError):
+                        is_directory = item.is_dir()
+                        size = 0 if is_directory else item.stat().st_size
+                        entries.append(Entry(item.name, join(path, item.name), is_directory, size))
+        else:
+            import pyarrow.fs
+
+            remote, inner = filesystem(path)
+            for info in remote.get_file_info(pyarrow.fs.FileSelector(inner)):
+                is_directory = info.type == pyarrow.fs.FileType.Directory
+                name = info.base_name
+                entries.append(Entry(name, join(path, name), is_directory, 0 if is_directory else info.size))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def read(path: str) -> memoryview:
+    """The whole file. A local file is mapped, not copied; its pages belong to the system's cache."""
+    try:
+        if is_local(path):
+            with local_path(path).open("rb") as file:
+                if os.fstat(file.fileno()).st_size == 0:
+                    return memoryview(b"")
+                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        remote, inner = filesystem(path)
+        with remote.open_input_file(inner) as stream:
+            return memoryview(stream.read_buffer())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def read_text(path: str) -> str:
+    return bytes(read(path)).decode("utf-8", "replace")
+
+
+def write_atomic(path: str, data: bytes | memoryview) -> None:
+    """Write a file so that readers see all of it or nothing.
+
+    Locally a temporary file is renamed over ``path``, whose directory is made when it is missing; an object
+    store shows an object only when its upload is complete.
+    """
+    try:
+        if not is_local(path):
+            remote, inner = filesystem(path)
+            with remote.open_output_stream(inner) as stream:
+                stream.write(data)
+            return
+        target = local_path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(temporary, 0o666 & ~mask)
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def make_directory(path: str) -> None:
+    """Make a directory and its parents; existing ones are fine."""
+    if is_local(path):
+        local_path(path).mkdir(parents=True, exist_ok=True)
+    else:
+        remote, inner = filesystem(path)
+        remote.create_dir(inner, recursive=True)
+
+
+def delete(path: str) -> None:
+    """Delete a file, or a directory with all it holds; nothing there is fine."""
+    found = stat(path)
+    if found is None:
+        return
+    if is_local(path):
+        shutil.rmtree(local_path(path)) if found.is_directory else local_path(path).unlink()
+        return
+    remote, inner = filesystem(path)
+    remote.delete_dir(inner) if found.is_directory else remote.delete_file(inner)
