@@ -13,6 +13,8 @@ Kinds of damage reported here and by :mod:`coordinator_core.log.batch`:
     give to this segment (an overlap);
 ``bad_records``, ``bad_compression``, ``limit_exceeded``
     the records of a batch whose CRC is valid cannot be read;
+``log_start_offset``
+    the log ends before the checkpointed log start offset: segments are missing;
 ``zero_tail``, ``not_read``
     what :attr:`OnDamage.RECOVER` leaves out, because a starting broker deletes it.
 """
@@ -115,10 +117,10 @@ def read_segment(
 
     ``end_offset`` is the base offset of the next segment, when there is one: no offset may reach it.
     ``check_crc=False`` (only with ``RECOVER``) reads batches whose CRC is wrong, as a broker does after a
-    clean shutdown.  What is left out is appended to ``damage``.  Raises :class:`DamagedInputError` under
+    clean shutdown.  What is wrong or left out is appended to ``damage``.  Raises :class:`DamagedInputError` under
     ``FAIL``, ``UsageError`` when the file cannot be opened.
     """
-    walk = _SegmentWalk(segment, limits, on_damage, [] if damage is None else damage, end_offset, check_crc)
+    walk = SegmentWalk(segment, limits, on_damage, [] if damage is None else damage, end_offset, check_crc)
     return walk.batches()
 
 
@@ -136,12 +138,11 @@ def read_partition(
     """
     found = [] if damage is None else damage
     start = log.log_start_offset or 0
-    expected = start
-    for index, segment in enumerate(log.segments):
-        end_offset = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else None
+    expected = 0
+    for index, (segment, end_offset) in enumerate(log.segment_ranges()):
         if end_offset is not None and end_offset <= start:
             continue
-        walk = _SegmentWalk(segment, limits, on_damage, found, end_offset, _verified(log, end_offset))
+        walk = SegmentWalk(segment, limits, on_damage, found, end_offset, _verified(log, end_offset))
         for batch in walk.batches():
             if batch.last_offset < start:
                 continue
@@ -168,7 +169,19 @@ def read_partition(
                 Damage(later.path, 0, later.base_offset, "not_read", f"segment of {later.size} bytes dropped")
                 for later in log.segments[index + 1 :]
             )
-            return
+            break
+    if expected < start:
+        last = log.segments[-1]
+        wrong = Damage(
+            last.path,
+            last.size,
+            expected,
+            "log_start_offset",
+            f"the log ends before its start offset {start}",
+        )
+        if on_damage is OnDamage.FAIL:
+            raise DamagedInputError(wrong)
+        found.append(wrong)
 
 
 def read_records(
@@ -213,9 +226,8 @@ def recover(
     batch, and without those it deletes.  For readers that take segments apart, one task each."""
     found = [] if damage is None else damage
     kept: list[SegmentFile] = []
-    for index, segment in enumerate(log.segments):
-        end_offset = log.segments[index + 1].base_offset if index + 1 < len(log.segments) else None
-        walk = _SegmentWalk(segment, limits, OnDamage.RECOVER, found, end_offset, _verified(log, end_offset))
+    for index, (segment, end_offset) in enumerate(log.segment_ranges()):
+        walk = SegmentWalk(segment, limits, OnDamage.RECOVER, found, end_offset, _verified(log, end_offset))
         for _ in walk.batches():
             pass
         kept.append(replace(segment, size=walk.position))
@@ -248,9 +260,13 @@ def _verified(log: PartitionLog, end_offset: int | None) -> bool:
     return end_offset is None or log.recovery_point is None or end_offset > log.recovery_point
 
 
-class _SegmentWalk:
-    """One pass over a segment. Afterwards ``expected`` is the offset behind its last batch, ``position``
-    the byte behind it, and ``stopped`` tells that nothing behind it may be read, in later segments either."""
+class SegmentWalk:
+    """One pass over a segment.
+
+    Afterwards ``expected`` is the offset behind its last batch, ``position`` the byte behind it, and
+    ``stopped`` tells that nothing behind it may be read, in later segments either.  ``torn_bytes`` and
+    ``zero_bytes`` count the bytes at the end of the file that are no entries, and those that are zero.
+    """
 
     def __init__(
         self,
@@ -259,7 +275,7 @@ class _SegmentWalk:
         on_damage: OnDamage,
         damage: list[Damage],
         end_offset: int | None,
-        check_crc: bool,
+        check_crc: bool = True,
     ) -> None:
         self.segment = segment
         self.limits = limits
@@ -270,6 +286,8 @@ class _SegmentWalk:
         self.expected = segment.base_offset
         self.position = 0
         self.stopped = False
+        self.torn_bytes = 0
+        self.zero_bytes = 0
 
     def batches(self) -> Iterator[Batch]:
         view = storage.read(self.segment.path)[: self.segment.size]
@@ -288,17 +306,19 @@ class _SegmentWalk:
                 if not self._resync(view):
                     return
                 continue
-            if not entry.crc_valid and self.check_crc:
+            if not entry.crc_valid:
                 offset = entry.base_offset if self._in_range(entry) else self.expected
-                self._report(entry.position, offset, "bad_crc", f"CRC is not {entry.crc}, as the entry says")
-                if recover:
+                kept = "" if self.check_crc else "; read all the same, a broker does not verify this segment"
+                self._report(entry.position, offset, "bad_crc", f"CRC is not {entry.crc}{kept}")
+                if recover and self.check_crc:
                     self._stop(view, later=True)
                     return
-                if self._is_followed(view, entry):
-                    self.position += entry.size
-                elif not self._resync(view):
-                    return
-                continue
+                if not recover:
+                    if self._is_followed(view, entry):
+                        self.position += entry.size
+                    elif not self._resync(view):
+                        return
+                    continue
             wrong = self._contradiction(view, entry)
             if wrong is not None:
                 offset = entry.base_offset if wrong.kind != "bad_header" else self.expected
@@ -317,23 +337,21 @@ class _SegmentWalk:
         self.damage.append(found)
 
     def _at_end(self, view: memoryview) -> None:
+        self.zero_bytes = len(view) - self.position
         if len(view) < self.segment.size:
             missing = self.segment.size - len(view)
             self._report(len(view), self.expected, "file_shorter", f"{missing} pinned bytes are gone")
         recover_verified = self.on_damage is OnDamage.RECOVER and self.check_crc
         if recover_verified and self.position < len(view) and self.end_offset is not None:
             # To a recovering broker zeroes are an invalid batch, so what follows them goes.
-            zeroes = len(view) - self.position
-            self._report(
-                self.position, self.expected, "zero_tail", f"{zeroes} zero bytes before the last segment"
-            )
+            detail = f"{self.zero_bytes} zero bytes before the last segment"
+            self._report(self.position, self.expected, "zero_tail", detail)
             self.stopped = True
 
     def _stop(self, view: memoryview, *, later: bool) -> None:
-        dropped = len(view) - self.position
-        self._report(
-            self.position, self.expected, "not_read", f"{dropped} bytes to the end of the segment dropped"
-        )
+        self.torn_bytes = len(view) - self.position
+        detail = f"{self.torn_bytes} bytes to the end of the segment dropped"
+        self._report(self.position, self.expected, "not_read", detail)
         self.stopped = later
 
     def _in_range(self, entry: Batch) -> bool:
@@ -392,6 +410,7 @@ class _SegmentWalk:
         last = self.damage[-1]
         self.damage[-1] = replace(last, detail=f"{last.detail}; {skipped} bytes skipped")
         if found is None:
+            self.torn_bytes = skipped
             self.position = len(view)
             return False
         self.position = found

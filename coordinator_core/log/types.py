@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -148,6 +149,12 @@ class PartitionLog:
     clean_shutdown: bool
     broker_id: int | None = None
     recovery_point: int | None = None
+
+    def segment_ranges(self) -> Iterator[tuple[SegmentFile, int | None]]:
+        """Each segment with the base offset of the next, which its offsets must not reach."""
+        for index, segment in enumerate(self.segments):
+            following = self.segments[index + 1 : index + 2]
+            yield segment, following[0].base_offset if following else None
 
 
 @dataclass(frozen=True)
