@@ -154,7 +154,11 @@ class Kafka:
         """What Kafka's dump tool prints of segments of the offsets log."""
         files = ",".join(str(segment) for segment in segments)
         return self.tool(
-            "kafka.tools.DumpLogSegments", "--offsets-decoder", "--print-data-log", "--files", files
+            "org.apache.kafka.tools.DumpLogSegments",
+            "--offsets-decoder",
+            "--print-data-log",
+            "--files",
+            files,
         )
 
 
@@ -232,14 +236,14 @@ class Broker:
         """
         self._check_alive()
         with self.connect() as connection:
-            epochs = connection.leader_epochs("__consumer_offsets")
+            epochs = connection.leader_epochs(wire.OFFSETS_TOPIC)
             if epochs == {}:
                 # The first question for a coordinator creates the topic.
                 connection.find_coordinator("")
         if not epochs:
             return False
         loaded = re.findall(
-            r"\[GroupCoordinator .*Finished loading .* from __consumer_offsets-(\d+) with epoch (\d+)",
+            rf"\[GroupCoordinator .*Finished loading .* from {wire.OFFSETS_TOPIC}-(\d+) with epoch (\d+)",
             self.log_since_start(),
         )
         return set(epochs.items()) <= {(int(partition), int(epoch)) for partition, epoch in loaded}
@@ -272,7 +276,7 @@ class Broker:
         """Segments of the offsets topic that are not empty, by partition and base offset."""
         found = [
             path
-            for path in (log_dir or self.log_dir).glob("__consumer_offsets-*/*.log")
+            for path in (log_dir or self.log_dir).glob(f"{wire.OFFSETS_TOPIC}-*/*.log")
             if path.stat().st_size
         ]
         return sorted(found, key=lambda path: (int(path.parent.name.rpartition("-")[2]), path.name))

@@ -13,10 +13,16 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest, ListTransactionsRequest
+from kafka.protocol.admin import (
+    DescribeGroupsRequest,
+    DescribeProducersRequest,
+    ListGroupsRequest,
+    ListTransactionsRequest,
+)
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
+OFFSETS_TOPIC = "__consumer_offsets"
 NONE = 0
 UNSTABLE_OFFSET_COMMIT = 88
 
@@ -298,29 +304,58 @@ class Connection:
             for transaction in answer.transaction_states
         ]
 
+    def open_transactions(self, topic: str, partitions: int) -> list[Json]:
+        """Transactions that are open in the partitions of ``topic``, by the log's own producer state."""
+        wanted = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=list(range(partitions)))
+        answer = self.send(DescribeProducersRequest[0](topics=[wanted]))
+        found = []
+        for partition in answer.topics[0].partitions:
+            _check(partition.error_code, f"DescribeProducers of {topic}-{partition.partition_index}")
+            found += [
+                {
+                    "partition": partition.partition_index,
+                    "producerId": producer.producer_id,
+                    "producerEpoch": producer.producer_epoch,
+                    "firstOffset": producer.current_txn_start_offset,
+                }
+                for producer in partition.active_producers
+                if producer.current_txn_start_offset >= 0
+            ]
+        return sorted(found, key=lambda row: (row["partition"], row["producerId"]))
+
     def answers(self) -> Json:
         """All that the broker says of its groups, shaped like ``expected/reloaded.json``."""
+        counts = {name: partitions for name, _, partitions in self.topics()}
+        topics = [(name, count) for name, count in counts.items() if not name.startswith("__")]
         listed = sorted(self.list_groups(), key=lambda group: str(group["groupId"]))
-        topics = [(name, partitions) for name, _, partitions in self.topics() if not name.startswith("__")]
-        groups = {}
-        for listing in listed:
-            group_id, group_type = listing["groupId"], listing["groupType"].lower()
-            describe = {"consumer": self.describe_consumer, "share": self.describe_share}.get(
-                group_type, self.describe_classic
-            )(group_id)
-            _check(describe["errorCode"], f"describing {group_id!r}")
-            named = self.offsets(group_id, topics, require_stable=True)
-            groups[group_id] = {
-                "type": group_type,
-                "describe": describe,
-                "offsetFetch": {"offsets": self.offsets(group_id, None, require_stable=False)},
-                "unstablePartitions": [
-                    {"topic": offset["topic"], "partition": offset["partition"]}
-                    for offset in named
-                    if offset["errorCode"] == UNSTABLE_OFFSET_COMMIT
-                ],
-            }
-        return {"listGroups": listed, "groups": groups, "listTransactions": self.transactions()}
+        return {
+            "listGroups": listed,
+            "groups": {
+                row["groupId"]: self._group(row["groupId"], row["groupType"].lower(), topics)
+                for row in listed
+            },
+            "listTransactions": self.transactions(),
+            "openTransactions": self.open_transactions(OFFSETS_TOPIC, counts[OFFSETS_TOPIC]),
+        }
+
+    def _group(self, group_id: str, group_type: str, topics: list[tuple[str, int]]) -> Json:
+        ask = {"consumer": self.describe_consumer, "share": self.describe_share}.get(
+            group_type, self.describe_classic
+        )
+        described = ask(group_id)
+        _check(described["errorCode"], f"describing {group_id!r}")
+        # Asked for by name: a fetch of everything leaves out a slot that has nothing but an open transaction.
+        named = self.offsets(group_id, topics, require_stable=True)
+        return {
+            "type": group_type,
+            "describe": described,
+            "offsetFetch": {"offsets": self.offsets(group_id, None, require_stable=False)},
+            "unstablePartitions": [
+                {"topic": offset["topic"], "partition": offset["partition"]}
+                for offset in named
+                if offset["errorCode"] == UNSTABLE_OFFSET_COMMIT
+            ],
+        }
 
 
 def _topic_id(value: Any) -> str:

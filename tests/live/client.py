@@ -1,0 +1,114 @@
+"""A Kafka client in a process of its own, to be killed while it holds a membership or a transaction.
+
+    python -m tests.live.client member BOOTSTRAP GROUP TOPIC,… CLIENT_ID ASSIGNOR [INSTANCE_ID]
+    python -m tests.live.client producer BOOTSTRAP TRANSACTIONAL_ID
+
+Commands come as JSON lines on standard input; each is answered by one JSON line on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.structs import OffsetAndMetadata
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+LONG_TIMEOUT_MS = 300_000
+"""Memberships and transactions outlive the restart of their broker."""
+
+
+def answer(**values: Any) -> None:
+    print(json.dumps(values), flush=True)
+
+
+def member(
+    bootstrap: str, group: str, topics: str, client_id: str, assignor: str, instance_id: str | None = None
+) -> None:
+    """A consumer; ``"commit"`` commits ten times each own partition's number, ``"leave"`` leaves.
+
+    Any other command is a question: the answer says what the member knows of its membership.
+    """
+    consumer = KafkaConsumer(
+        *topics.split(","),
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        client_id=client_id,
+        group_instance_id=instance_id,
+        partition_assignment_strategy=[ASSIGNORS[assignor]],
+        session_timeout_ms=LONG_TIMEOUT_MS,
+        request_timeout_ms=LONG_TIMEOUT_MS + 5_000,
+        max_poll_interval_ms=LONG_TIMEOUT_MS,
+        heartbeat_interval_ms=300,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    commands: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=lambda: [commands.put(line.strip()) for line in sys.stdin], daemon=True).start()
+    while True:
+        consumer.poll(timeout_ms=100)
+        try:
+            command = json.loads(commands.get_nowait())
+        except queue.Empty:
+            continue
+        if command == "leave":
+            consumer.close()
+            answer(left=True)
+            return
+        owned = sorted(consumer.assignment())
+        if command == "commit" and owned:
+            consumer.commit(
+                {
+                    tp: OffsetAndMetadata(10 * tp.partition, f"{client_id} {tp.topic}-{tp.partition}", 0)
+                    for tp in owned
+                }
+            )
+        metadata = consumer.group_metadata()
+        answer(
+            member_id=metadata.member_id,
+            generation=metadata.generation_id,
+            instance_id=metadata.group_instance_id,
+            assignment=[list(tp) for tp in owned],
+        )
+
+
+def producer(bootstrap: str, transactional_id: str) -> None:
+    """A transactional producer.
+
+    ``{"begin": {group: [[topic, partition, offset, metadata, leader epoch], …]}}`` begins a transaction with
+    these commits, ``"commit"`` and ``"abort"`` end it; without one of them it stays open.
+    """
+    client = KafkaProducer(
+        bootstrap_servers=bootstrap, transactional_id=transactional_id, transaction_timeout_ms=LONG_TIMEOUT_MS
+    )
+    client.init_transactions()
+    for line in sys.stdin:
+        command = json.loads(line)
+        if command == "commit":
+            client.commit_transaction()
+        elif command == "abort":
+            client.abort_transaction()
+        else:
+            client.begin_transaction()
+            for group, commits in command["begin"].items():
+                offsets = {
+                    TopicPartition(topic, partition): OffsetAndMetadata(offset, metadata, epoch)
+                    for topic, partition, offset, metadata, epoch in commits
+                }
+                client.send_offsets_to_transaction(offsets, group)
+        answer(done=command)
+
+
+if __name__ == "__main__":
+    {"member": member, "producer": producer}[sys.argv[1]](*sys.argv[2:])
