@@ -117,8 +117,8 @@ def read_segment(
 
     ``end_offset`` is the base offset of the next segment, when there is one: no offset may reach it.
     ``check_crc=False`` (only with ``RECOVER``) reads batches whose CRC is wrong, as a broker does after a
-    clean shutdown.  What is wrong or left out is appended to ``damage``.  Raises :class:`DamagedInputError` under
-    ``FAIL``, ``UsageError`` when the file cannot be opened.
+    clean shutdown.  What is wrong or left out is appended to ``damage``.  Raises
+    :class:`DamagedInputError` under ``FAIL``, ``UsageError`` when the file cannot be opened.
     """
     walk = SegmentWalk(segment, limits, on_damage, [] if damage is None else damage, end_offset, check_crc)
     return walk.batches()

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import crc32c
 import cramjam
+import crc32c
 import lz4.frame
 import zstandard
 
