@@ -21,6 +21,7 @@ from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive,
 from coordinator_core.records.wire import Reader, RecordDecodeError
 
 ToText = Callable[[Any], str]
+Release = tuple[int, ...]
 
 GROUP_METADATA_TYPE: Final = 2
 
@@ -47,22 +48,24 @@ def key_json(key: Key) -> str:
     """``{"type":"1","data":{…}}`` of a key of a known type, as kafka-dump-log prints it from 3.8 on."""
     if key.data is None:
         raise ValueError(f"unknown record type {key.type}")
-    return f'{{"type":"{key.type}","data":{_struct_text(RECORD_TYPES[key.type].key.struct, 0)(key.data)}}}'
+    return (
+        f'{{"type":"{key.type}","data":{_struct_text(RECORD_TYPES[key.type].key.struct, 0, None)(key.data)}}}'
+    )
 
 
-def value_json(key_type: int, value: Value) -> str:
+def value_json(key_type: int, value: Value, release: Release | None = None) -> str:
     """``{"version":"3","data":{…}}`` of a value of a known version, as kafka-dump-log prints it from 3.8 on.
 
     Subscriptions and assignments of groups with protocol type ``consumer`` are printed as objects when
-    they can be decoded, else as base64 like all other blobs.
+    they can be decoded, else as base64 like all other blobs.  With a ``release`` the tags that it does not
+    know yet are left out.
     """
     if value.data is None:
         raise ValueError(f"unknown version {value.version} of record type {key_type}")
-    return f'{{"version":"{value.version}","data":{value_data_json(key_type, value)}}}'
+    return f'{{"version":"{value.version}","data":{_value_text(key_type, value, release)}}}'
 
 
-def value_data_json(key_type: int, value: Value) -> str:
-    """The ``data`` object of :func:`value_json`."""
+def _value_text(key_type: int, value: Value, release: Release | None) -> str:
     assert value.data is not None
     if key_type == GROUP_METADATA_TYPE and value.data["protocolType"] == CONSUMER_PROTOCOL_TYPE:
         to_text = _consumer_group_text(value.version)
@@ -71,14 +74,16 @@ def value_data_json(key_type: int, value: Value) -> str:
         schema = (
             record_type.value if value.layout == CURRENT_LAYOUT else record_type.other_layouts[value.layout]
         )
-        to_text = _struct_text(schema.struct, value.version)
+        to_text = _struct_text(schema.struct, value.version, release)
     return to_text(value.data)
 
 
 @cache
-def _struct_text(struct: Struct, version: int) -> ToText:
+def _struct_text(struct: Struct, version: int, release: Release | None) -> ToText:
     fields = [
-        (field, f'"{field.name}":', _text(field.type, version)) for field in struct.fields_in_version(version)
+        (field, f'"{field.name}":', _text(field.type, version, release))
+        for field in struct.fields_in_version(version)
+        if release is None or field.added_in is None or field.added_in <= release
     ]
     return _object_text(fields, version)
 
@@ -101,11 +106,11 @@ def _object_text(fields: list[tuple[Field, str, ToText]], version: int) -> ToTex
     return object_text
 
 
-def _text(type_: FieldType, version: int) -> ToText:
+def _text(type_: FieldType, version: int, release: Release | None) -> ToText:
     if isinstance(type_, Struct):
-        return _struct_text(type_, version)
+        return _struct_text(type_, version, release)
     if isinstance(type_, ArrayOf):
-        return _array_of(_text(type_.element, version))
+        return _array_of(_text(type_.element, version, release))
     if type_ in (Primitive.STRING, Primitive.UUID):
         return quote
     if type_ is Primitive.BYTES:
@@ -127,12 +132,12 @@ def _consumer_group_text(version: int) -> ToText:
     group = RECORD_TYPES[GROUP_METADATA_TYPE].value.struct
     fields: list[tuple[Field, str, ToText]] = []
     for field in group.fields_in_version(version):
-        to_text = _text(field.type, version)
+        to_text = _text(field.type, version, None)
         if field.name == "members":
             assert isinstance(field.type, ArrayOf)
             assert isinstance(field.type.element, Struct)
             member = [
-                (inner, f'"{inner.name}":', blobs.get(inner.name) or _text(inner.type, version))
+                (inner, f'"{inner.name}":', blobs.get(inner.name) or _text(inner.type, version, None))
                 for inner in field.type.element.fields_in_version(version)
             ]
             to_text = _array_of(_object_text(member, version))
@@ -160,4 +165,4 @@ def _blob_text(schema: Schema, data: bytes) -> str:
     topics = fields.get("ownedPartitions") or fields.get("assignedPartitions")
     if blob_version > schema.last_version and topics:
         return _base64_text(data)
-    return _struct_text(schema.struct, version)(fields)
+    return _struct_text(schema.struct, version, None)(fields)

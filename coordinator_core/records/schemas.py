@@ -35,16 +35,13 @@ class RecordType:
     """One record type: its number, name, key and value schemas.
 
     ``other_layouts`` maps layout names to value schemas that early releases wrote under the same version
-    numbers.  ``known_since`` and ``known_until`` are the first and the last ``(major, minor)`` release
-    whose dump tool and loader know the type.
+    numbers.
     """
 
     type: int
     name: str
     key: Schema
     value: Schema
-    known_since: tuple[int, int]
-    known_until: tuple[int, int] | None = None
     other_layouts: Mapping[str, Schema] = field(default_factory=dict)
 
 
@@ -71,7 +68,7 @@ OFFSET_COMMIT_VALUE = schema(
     Field("metadata", STRING),
     Field("commitTimestamp", INT64),
     Field("expireTimestamp", INT64, since=1, until=1, default=-1),
-    Field("topicId", UUID, since=4, tag=0),
+    Field("topicId", UUID, since=4, tag=0, added_in=(4, 1)),
     last_version=4,
     flexible_since=4,
 )
@@ -112,7 +109,7 @@ _OWNED_TOPIC_PARTITIONS = Struct(
     "TopicPartitions",
     (
         *_TOPIC_PARTITIONS.fields,
-        Field("assignmentEpochs", _array(INT32), nullable=True, tag=0),
+        Field("assignmentEpochs", _array(INT32), nullable=True, tag=0, added_in=(4, 3)),
     ),
 )
 _TOPIC_METADATA = Struct(
@@ -149,7 +146,7 @@ _CONSUMER_MEMBER_FIELDS = (
 )
 
 CONSUMER_GROUP_METADATA_VALUE = _flexible(
-    "ConsumerGroupMetadataValue", Field("epoch", INT32), Field("metadataHash", INT64, tag=0)
+    "ConsumerGroupMetadataValue", Field("epoch", INT32), Field("metadataHash", INT64, tag=0, added_in=(4, 1))
 )
 CONSUMER_GROUP_PARTITION_METADATA_VALUE = _flexible(
     "ConsumerGroupPartitionMetadataValue", Field("topics", _array(_TOPIC_METADATA))
@@ -163,7 +160,9 @@ CONSUMER_GROUP_MEMBER_METADATA_VALUE = _flexible(
 
 
 def _target_assignment_metadata(name: str) -> Schema:
-    return _flexible(name, Field("assignmentEpoch", INT32), Field("assignmentTimestamp", INT64, tag=0))
+    return _flexible(
+        name, Field("assignmentEpoch", INT32), Field("assignmentTimestamp", INT64, tag=0, added_in=(4, 3))
+    )
 
 
 CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = _flexible(
@@ -282,7 +281,10 @@ _KEY_VALUE = (Field("key", STRING), Field("value", STRING))
 _TASK_IDS = (Field("subtopologyId", STRING), Field("partitions", _array(INT32)))
 _TARGET_TASKS = _array(Struct("TaskIds", _TASK_IDS))
 _OWNED_TASKS = _array(
-    Struct("TaskIds", (*_TASK_IDS, Field("assignmentEpochs", _array(INT32), nullable=True, tag=0)))
+    Struct(
+        "TaskIds",
+        (*_TASK_IDS, Field("assignmentEpochs", _array(INT32), nullable=True, tag=0, added_in=(4, 2))),
+    )
 )
 _TOPOLOGY_TOPICS = _array(
     Struct(
@@ -300,10 +302,16 @@ STREAMS_GROUP_METADATA_VALUE = _flexible(
     "StreamsGroupMetadataValue",
     Field("epoch", INT32),
     Field("metadataHash", INT64),
-    Field("validatedTopologyEpoch", INT32, tag=0, default=-1),
-    Field("lastAssignmentConfigs", _array(Struct("LastAssignmentConfig", _KEY_VALUE)), nullable=True, tag=1),
-    Field("storedDescriptionTopologyEpoch", INT32, tag=2, default=-1),
-    Field("failedDescriptionTopologyEpoch", INT32, tag=3, default=-1),
+    Field("validatedTopologyEpoch", INT32, tag=0, default=-1, added_in=(4, 2)),
+    Field(
+        "lastAssignmentConfigs",
+        _array(Struct("LastAssignmentConfig", _KEY_VALUE)),
+        nullable=True,
+        tag=1,
+        added_in=(4, 2),
+    ),
+    Field("storedDescriptionTopologyEpoch", INT32, tag=2, default=-1, added_in=(4, 4)),
+    Field("failedDescriptionTopologyEpoch", INT32, tag=3, default=-1, added_in=(4, 4)),
 )
 STREAMS_GROUP_MEMBER_METADATA_VALUE = _flexible(
     "StreamsGroupMemberMetadataValue",
@@ -379,16 +387,12 @@ def _group_type(
     number: int,
     name: str,
     value: Schema,
-    known_since: tuple[int, int],
     *,
     second_key_field: str | None = None,
-    known_until: tuple[int, int] | None = None,
     other_layouts: Mapping[str, Schema] | None = None,
 ) -> RecordType:
     names = ("groupId",) if second_key_field is None else ("groupId", second_key_field)
-    return RecordType(
-        number, name, _key(f"{name}Key", *names), value, known_since, known_until, other_layouts or {}
-    )
+    return RecordType(number, name, _key(f"{name}Key", *names), value, other_layouts or {})
 
 
 _MEMBER = "memberId"
@@ -402,25 +406,20 @@ RECORD_TYPES: Final[Mapping[int, RecordType]] = {
             "LegacyOffsetCommit",
             schema("LegacyOffsetCommitKey", *_OFFSET_KEY_FIELDS),
             OFFSET_COMMIT_VALUE,
-            (0, 8),
         ),
-        RecordType(
-            1, "OffsetCommit", schema("OffsetCommitKey", *_OFFSET_KEY_FIELDS), OFFSET_COMMIT_VALUE, (0, 9)
-        ),
-        RecordType(2, "GroupMetadata", _key("GroupMetadataKey", "group"), GROUP_METADATA_VALUE, (0, 9)),
-        _group_type(3, "ConsumerGroupMetadata", CONSUMER_GROUP_METADATA_VALUE, (3, 6)),
+        RecordType(1, "OffsetCommit", schema("OffsetCommitKey", *_OFFSET_KEY_FIELDS), OFFSET_COMMIT_VALUE),
+        RecordType(2, "GroupMetadata", _key("GroupMetadataKey", "group"), GROUP_METADATA_VALUE),
+        _group_type(3, "ConsumerGroupMetadata", CONSUMER_GROUP_METADATA_VALUE),
         _group_type(
             4,
             "ConsumerGroupPartitionMetadata",
             CONSUMER_GROUP_PARTITION_METADATA_VALUE,
-            (3, 6),
             other_layouts={PREVIEW_3_7_LAYOUT: _PREVIEW_PARTITION_METADATA_VALUE},
         ),
         _group_type(
             5,
             "ConsumerGroupMemberMetadata",
             CONSUMER_GROUP_MEMBER_METADATA_VALUE,
-            (3, 6),
             second_key_field=_MEMBER,
             other_layouts={PREVIEW_3_7_LAYOUT: _PREVIEW_MEMBER_METADATA_VALUE},
         ),
@@ -428,13 +427,11 @@ RECORD_TYPES: Final[Mapping[int, RecordType]] = {
             6,
             "ConsumerGroupTargetAssignmentMetadata",
             _target_assignment_metadata("ConsumerGroupTargetAssignmentMetadataValue"),
-            (3, 6),
         ),
         _group_type(
             7,
             "ConsumerGroupTargetAssignmentMember",
             CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-            (3, 6),
             second_key_field=_MEMBER,
             other_layouts={PREVIEW_3_7_LAYOUT: _PREVIEW_TARGET_ASSIGNMENT_MEMBER_VALUE},
         ),
@@ -442,7 +439,6 @@ RECORD_TYPES: Final[Mapping[int, RecordType]] = {
             8,
             "ConsumerGroupCurrentMemberAssignment",
             CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-            (3, 6),
             second_key_field=_MEMBER,
             other_layouts={PREVIEW_3_7_LAYOUT: _PREVIEW_CURRENT_MEMBER_ASSIGNMENT_VALUE},
         ),
@@ -450,86 +446,73 @@ RECORD_TYPES: Final[Mapping[int, RecordType]] = {
             9,
             "ShareGroupPartitionMetadata",
             SHARE_GROUP_PARTITION_METADATA_VALUE,
-            (3, 9),
-            known_until=(4, 0),
             other_layouts={SHARE_3_9_LAYOUT: _SHARE_3_9_PARTITION_METADATA_VALUE},
         ),
         _group_type(
             10,
             "ShareGroupMemberMetadata",
             SHARE_GROUP_MEMBER_METADATA_VALUE,
-            (3, 9),
             second_key_field=_MEMBER,
         ),
         _group_type(
             11,
             "ShareGroupMetadata",
             SHARE_GROUP_METADATA_VALUE,
-            (3, 9),
             other_layouts={SHARE_4_0_LAYOUT: _SHARE_4_0_METADATA_VALUE},
         ),
         _group_type(
             12,
             "ShareGroupTargetAssignmentMetadata",
             _target_assignment_metadata("ShareGroupTargetAssignmentMetadataValue"),
-            (4, 0),
         ),
         _group_type(
             13,
             "ShareGroupTargetAssignmentMember",
             SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-            (4, 0),
             second_key_field=_MEMBER,
         ),
         _group_type(
             14,
             "ShareGroupCurrentMemberAssignment",
             SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-            (4, 0),
             second_key_field=_MEMBER,
         ),
         _group_type(
             15,
             "ShareGroupStatePartitionMetadata",
             SHARE_GROUP_STATE_PARTITION_METADATA_VALUE,
-            (4, 0),
             other_layouts={SHARE_4_0_LAYOUT: _SHARE_4_0_STATE_PARTITION_METADATA_VALUE},
         ),
         _group_type(
             16,
             "ConsumerGroupRegularExpression",
             CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
-            (4, 0),
             second_key_field="regularExpression",
         ),
-        _group_type(17, "StreamsGroupMetadata", STREAMS_GROUP_METADATA_VALUE, (4, 1)),
+        _group_type(17, "StreamsGroupMetadata", STREAMS_GROUP_METADATA_VALUE),
         _group_type(
             19,
             "StreamsGroupMemberMetadata",
             STREAMS_GROUP_MEMBER_METADATA_VALUE,
-            (4, 1),
             second_key_field=_MEMBER,
         ),
         _group_type(
             20,
             "StreamsGroupTargetAssignmentMetadata",
             _target_assignment_metadata("StreamsGroupTargetAssignmentMetadataValue"),
-            (4, 1),
         ),
         _group_type(
             21,
             "StreamsGroupTargetAssignmentMember",
             STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-            (4, 1),
             second_key_field=_MEMBER,
         ),
         _group_type(
             22,
             "StreamsGroupCurrentMemberAssignment",
             STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-            (4, 1),
             second_key_field=_MEMBER,
         ),
-        _group_type(23, "StreamsGroupTopology", STREAMS_GROUP_TOPOLOGY_VALUE, (4, 1)),
+        _group_type(23, "StreamsGroupTopology", STREAMS_GROUP_TOPOLOGY_VALUE),
     )
 }

@@ -40,7 +40,8 @@ class Field:
 
     ``nullable`` fields may be null in every version that has them.  A field with a ``tag`` is written in
     the tag section, and only when it differs from its default.  Without a ``default`` the default is that
-    of the type: zero, the empty string, bytes, array or uuid, a struct of defaults.
+    of the type: zero, the empty string, bytes, array or uuid, a struct of defaults.  ``added_in`` is the
+    (major, minor) release that added the tag to an existing version; older ones skip it as unknown.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Field:
     nullable: bool = False
     tag: int | None = None
     default: Any = _TypeDefault.TYPE_DEFAULT
+    added_in: tuple[int, int] | None = None
 
     def in_version(self, version: int) -> bool:
         return self.since <= version and (self.until is None or version <= self.until)

@@ -1,0 +1,205 @@
+"""Keys and payloads of dumped records, in the words of each release's ``OffsetsMessageParser``.
+
+A formatter takes a record and gives the texts behind ``key:`` and ``payload:``, ``None`` where the tool
+prints nothing.  Where a release's tool would die, the key's text says why, as 3.8 and later do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from coordinator_core.log.types import Record
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE, decode_consumer_assignment
+from coordinator_core.records.codec import CURRENT, SHARE_4_0, Key, Layouts, decode_key, decode_value
+from coordinator_core.records.jsontext import key_json, quote, value_json
+from coordinator_core.records.wire import RecordDecodeError, decode_utf8
+from coordinator_core.reports.scala_maps import MapOrder, scala_2_12_order, scala_2_13_order
+
+Texts = tuple[str | None, str | None]
+Formatter = Callable[[Record], Texts]
+
+_TOMBSTONE = "<DELETE>"
+_OFFSET_TYPES = (0, 1)
+_GROUP_TYPE = 2
+
+
+class _SkippedRecordError(Exception):
+    """The record cannot be shown; its text stands in for the key."""
+
+
+def raw_texts(record: Record) -> Texts:
+    """0.8.2, which has no offsets decoder: the bytes as text."""
+    key = None if record.key is None else decode_utf8(record.key)
+    return key, "null" if record.value is None else decode_utf8(record.value)
+
+
+def plain_texts(record: Record) -> Texts:
+    """0.9 and 0.10.0: ``offset::G:T:P``, ``metadata::G``; tombstones print nothing."""
+    return _colon_texts(record, json=False)
+
+
+def plain_texts_without_empty_type(record: Record) -> Texts:
+    """0.10.1 to 0.11, which lose the protocol type of a group without members."""
+    return _colon_texts(record, json=False, empty_has_type=False)
+
+
+def plain_json_texts(record: Record) -> Texts:
+    """1.0 to 2.3: like 0.9, with JSON for groups."""
+    return _colon_texts(record, json=True)
+
+
+def _colon_texts(record: Record, *, json: bool, empty_has_type: bool = True) -> Texts:
+    if record.value is None:
+        return None, None
+    try:
+        key = _decoded_key(record, range(3))
+        data = _decoded_value(record, key)
+        if key["type"] == _GROUP_TYPE:
+            group = key["group"]
+            if json:
+                return f'{{"metadata":{quote(group)}}}', _group_json(data, scala_2_12_order)
+            protocol_type = data["protocolType"] if data["members"] or empty_has_type else ""
+            name = "null" if data["protocol"] is None else data["protocol"]
+            assignments = _assignments(data, scala_2_12_order)
+            text = f"{protocol_type}:{name}:{data['generation']}:{assignments}"
+            return f"metadata::{group}", text
+    except _SkippedRecordError as error:
+        return str(error), None
+    metadata = f":{data['metadata']}" if data["metadata"] else ""
+    return f"offset::{key['group']}:{key['topic']}:{key['partition']}", f"{data['offset']}{metadata}"
+
+
+def named_texts(record: Record) -> Texts:
+    """2.4 to 3.7: ``offset_commit::group=G,partition=T-P``, ``group_metadata::group=G``, ``<DELETE>``."""
+    try:
+        key = _decoded_key(record, range(3), unknown="unknown::version={type}")
+        data = None if record.value is None else _decoded_value(record, key)
+    except _SkippedRecordError as error:
+        return str(error), None
+    if key["type"] == _GROUP_TYPE:
+        payload = _TOMBSTONE if data is None else _group_json(data, scala_2_13_order)
+        return f"group_metadata::group={key['group']}", payload
+    name = f"offset_commit::group={key['group']},partition={key['topic']}-{key['partition']}"
+    if data is None:
+        return name, _TOMBSTONE
+    metadata = f",metadata={data['metadata']}" if data["metadata"] else ""
+    return name, f"offset={data['offset']}{metadata}"
+
+
+def json_formatter(release: tuple[int, ...]) -> Formatter:
+    """3.8 and later: JSON objects, in which ``release`` knows its own record types and tags."""
+    return partial(_json_texts, release, frozenset(_known_types(release)))
+
+
+def _known_types(release: tuple[int, ...]) -> Iterable[int]:
+    if release < (4, 0):
+        return range(9)
+    if release < (4, 1):
+        return range(17)
+    return {*range(9), *range(10, 18), *range(19, 24)}
+
+
+def _json_texts(release: tuple[int, ...], known_types: frozenset[int], record: Record) -> Texts:
+    layouts = SHARE_4_0 if (4, 0) <= release < (4, 1) else CURRENT
+    try:
+        key = _read_key(record, known_types)
+        if record.value is None:
+            return key_json(key), _TOMBSTONE
+        value = _read_value(record, key, layouts, legacy_version_only=release >= (4, 1))
+    except _SkippedRecordError as error:
+        return str(error), None
+    return key_json(key), value_json(key.type, value, release)
+
+
+def _read_key(
+    record: Record,
+    known_types: Iterable[int],
+    unknown: str = "Unknown record type {type} at offset {offset}, skipping.",
+) -> Key:
+    if record.key is None:
+        raise _error(record, "Failed to decode message: it has no key")
+    try:
+        key = decode_key(record.key)
+    except RecordDecodeError as error:
+        raise _error(record, _wrapped(error, record.key, "key")) from error
+    if key.type not in known_types or key.data is None:
+        raise _SkippedRecordError(unknown.format(type=key.type, offset=record.offset))
+    return key
+
+
+def _read_value(record: Record, key: Key, layouts: Layouts, *, legacy_version_only: bool = False) -> Any:
+    assert record.value is not None
+    try:
+        value = decode_value(key.type, record.value, layouts)
+    except RecordDecodeError as error:
+        raise _error(record, _wrapped(error, record.value, "value")) from error
+    if value.data is None or (legacy_version_only and key.type == 0 and value.version > 0):
+        raise _error(record, f"Found an unknown record version {value.version} for {key.type} type")
+    return value
+
+
+def _error(record: Record, message: str) -> _SkippedRecordError:
+    return _SkippedRecordError(f"Error at offset {record.offset}, skipping. {message}")
+
+
+def _wrapped(error: RecordDecodeError, data: bytes, name: str) -> str:
+    """What ``CoordinatorRecordSerde`` says about a body it cannot read."""
+    if len(data) < 2:
+        return error.detail
+    version = int.from_bytes(data[:2], "big", signed=True)
+    cause = "null" if error.java_message is None else error.java_message
+    return f"Could not read record with version {version} from {name}'s buffer due to: {cause}."
+
+
+def _decoded_key(
+    record: Record,
+    known_types: Iterable[int],
+    unknown: str = "Unknown record type {type} at offset {offset}, skipping.",
+) -> dict[str, Any]:
+    key = _read_key(record, known_types, unknown)
+    assert key.data is not None
+    return {"type": key.type, **key.data}
+
+
+def _decoded_value(record: Record, key: dict[str, Any]) -> dict[str, Any]:
+    data: dict[str, Any] = _read_value(record, Key(key["type"], None, key), CURRENT).data
+    return data
+
+
+def _group_json(data: dict[str, Any], order: MapOrder) -> str:
+    protocol = "null" if data["protocol"] is None else quote(data["protocol"])
+    return (
+        f'{{"protocolType":{quote(data["protocolType"])},"protocol":{protocol},'
+        f'"generationId":{data["generation"]},"assignment":{quote(_assignments(data, order))}}}'
+    )
+
+
+def _assignments(data: dict[str, Any], order: MapOrder) -> str:
+    is_consumer = data["protocolType"] == CONSUMER_PROTOCOL_TYPE
+    members = {member["memberId"]: member for member in data["members"]}
+    return "{" + ",".join(_assignment(members[name], is_consumer) for name in order(members)) + "}"
+
+
+def _assignment(member: dict[str, Any], is_consumer: bool) -> str:
+    blob: bytes = member["assignment"]
+    if is_consumer:
+        try:
+            assignment = decode_consumer_assignment(blob)
+        except RecordDecodeError:
+            pass
+        else:
+            partitions = ", ".join(
+                f"{topic['topic']}-{partition}"
+                for topic in assignment["assignedPartitions"]
+                for partition in topic["partitions"]
+            )
+            user_data = _hex(assignment["userData"] or b"")
+            return f"{member['memberId']}=[{partitions}]" + (f":{user_data}" if user_data else "")
+    return f"{member['memberId']}={_hex(blob)}"
+
+
+def _hex(data: bytes) -> str:
+    """The bytes as one number in hexadecimal, so without leading zeros, as Scala's ``BigInt`` prints it."""
+    return f"{int.from_bytes(data, 'big'):X}" if data else ""
