@@ -48,7 +48,7 @@ def describe_command(
     selection = _selection(source, groups, all_groups, topics)
     document = describe(
         source.states,
-        profile=source.profile_label,
+        profile=source.profile,
         now_ms=source.now_ms,
         partial=source.partial,
         known_topic_names=source.topic_names,

@@ -12,7 +12,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.replay.inference import infer_profile
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.replay.profiles import Profile, profile_from_label
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.read import Run, is_run, open_run
 
@@ -22,7 +22,7 @@ class Source:
     """State, and what has to be said of it."""
 
     states: Sequence[PartitionState]
-    profile_label: str
+    profile: Profile
     now_ms: int
     partial: bool
     topic_names: dict[str, str]
@@ -37,7 +37,7 @@ def load_source(paths: Sequence[str], options: ReplayOptions) -> Source:
     states = replay_snapshot(snapshot, profile, on_damage=options.on_damage, damage=damage)
     warn_about_damage(damage, options.on_damage)
     warn_about_load_failures(states, profile.label)
-    return Source(states, profile.label, options.now_ms, bool(damage), snapshot.topic_names)
+    return Source(states, profile, options.now_ms, bool(damage), snapshot.topic_names)
 
 
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:
@@ -77,4 +77,4 @@ def _from_run(run: Run, options: ReplayOptions) -> Source:
         raise UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
     states = run.states()
     warn_about_load_failures(states, run.profile)
-    return Source(states, run.profile, run.now_ms, run.partial, run.topic_names)
+    return Source(states, profile_from_label(run.profile), run.now_ms, run.partial, run.topic_names)

@@ -1,8 +1,8 @@
 """Coordinator rules by Kafka release: what a broker of that release makes of the same bytes.
 
 A :class:`Profile` is a bundle of facts, each true of a range of releases; replay code asks for the fact,
-A :class:`Profile` is a bundle of facts, each true of a range of releases; replay code asks for the fact,
-(3.7 on), and real brokers where those disagree with the reading (``tests/corpus``).
+never for the release. Sources: Kafka's ``GroupMetadataManager`` (Scala, up to 4.0) and the Java group
+coordinator (3.7 on), and real brokers where those disagree with the reading (``tests/corpus``).
 """
 
 from __future__ import annotations
@@ -96,6 +96,9 @@ class Profile:
     initial_epoch: int
     """Group and assignment epoch before any record sets them: 1 from 4.3 (KAFKA-20268)."""
 
+    describes_pending_revocation: bool
+    """ConsumerGroupDescribe counts partitions still to be revoked as assigned (KAFKA-20431, 4.3 on)."""
+
     @property
     def label(self) -> str:
         """The form that is printed and stored: family, release, coordinator."""
@@ -142,6 +145,17 @@ def profile_for(name: str) -> Profile:
         known = ", ".join(PROFILE_RELEASES)
         raise UsageError(f"unknown profile {name!r} (one of: auto, {known})") from None
     return profile_for_release(release, coordinator)
+
+
+_LABEL = re.compile(r"\w+ \((?P<release>[\d.]+), (?P<coordinator>classic|new) coordinator\)")
+
+
+def profile_from_label(label: str) -> Profile:
+    """The profile that :attr:`Profile.label` was printed from, as manifests keep it."""
+    found = _LABEL.fullmatch(label)
+    if found is None:
+        raise UsageError(f"not a profile: {label!r}")
+    return profile_for_release(found["release"], found["coordinator"])
 
 
 def profile_for_release(release_text: str, coordinator: str | None = None) -> Profile:
@@ -206,6 +220,7 @@ def _scala_profile(release: Release, text: str) -> Profile:
         consumer_replaces_simple=True,
         streams_replaces_simple=True,
         initial_epoch=0,
+        describes_pending_revocation=False,
     )
 
 
@@ -245,4 +260,5 @@ def _java_profile(release: Release, text: str) -> Profile:
         consumer_replaces_simple=release >= (4, 0),
         streams_replaces_simple=release >= (4, 2),
         initial_epoch=1 if release >= (4, 3) else 0,
+        describes_pending_revocation=release >= (4, 3),
     )

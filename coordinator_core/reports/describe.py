@@ -30,6 +30,7 @@ from coordinator_core.groups.model import (
 )
 from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
 from coordinator_core.records.codec import RecordDecodeError
+from coordinator_core.replay.profiles import Profile
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 DEFAULT_CONSUMER_ASSIGNOR = "uniform"
@@ -70,7 +71,7 @@ def topic_names(states: Iterable[PartitionState], known: Mapping[str, str]) -> d
 def describe(
     states: Sequence[PartitionState],
     *,
-    profile: str,
+    profile: Profile,
     now_ms: int,
     partial: bool,
     known_topic_names: Mapping[str, str],
@@ -82,7 +83,7 @@ def describe(
     for state in states:
         offsets = _offsets_by_group(state, selection)
         groups += [
-            _group(state, group, offsets.get(group_id, []), names)
+            _group(state, group, offsets.get(group_id, []), names, profile)
             for group_id, group in state.groups.items()
             if selection.has_group(group_id)
         ]
@@ -97,7 +98,7 @@ def describe(
         if selection.has_group(slot.group_id) and selection.has_topic(slot.topic)
     ]
     return {
-        "profile": profile,
+        "profile": profile.label,
         "now_ms": now_ms,
         "partial": partial,
         "groups": sorted(groups, key=lambda group: (group["group_id"], group["offsets_partition"])),
@@ -165,7 +166,9 @@ def protocol(group: Group) -> str | None:
             return None
 
 
-def _group(state: PartitionState, group: Group, offsets: list[Json], names: Mapping[str, str]) -> Json:
+def _group(
+    state: PartitionState, group: Group, offsets: list[Json], names: Mapping[str, str], profile: Profile
+) -> Json:
     classic = group if isinstance(group, ClassicGroup) else None
     modern = None if isinstance(group, ClassicGroup) else group
     described: Json = {
@@ -182,7 +185,7 @@ def _group(state: PartitionState, group: Group, offsets: list[Json], names: Mapp
         "leader": classic.leader if classic else None,
         "state_timestamp_ms": classic.state_timestamp_ms if classic else None,
         "record_offset": group.record_offset,
-        "members": sorted(_members(group, names), key=lambda member: member["member_id"]),
+        "members": sorted(_members(group, names, profile), key=lambda member: member["member_id"]),
         "offsets": sorted(offsets, key=lambda row: (row["topic"], row["partition"])),
     }
     if isinstance(group, StreamsGroup):
@@ -203,13 +206,13 @@ def _group(state: PartitionState, group: Group, offsets: list[Json], names: Mapp
     return described
 
 
-def _members(group: Group, names: Mapping[str, str]) -> list[Json]:
+def _members(group: Group, names: Mapping[str, str], profile: Profile) -> list[Json]:
     match group:
         case ClassicGroup():
             return [_classic_member(member, group.protocol_type) for member in group.members]
         case ConsumerGroup():
             return [
-                _consumer_member(member, group.target_assignment.get(member.member_id, {}), names)
+                _consumer_member(member, group.target_assignment.get(member.member_id, {}), names, profile)
                 for member in group.members.values()
             ]
         case ShareGroup():
@@ -277,7 +280,13 @@ def _classic_member(member: ClassicMember, group_protocol_type: str | None) -> J
     return described
 
 
-def _consumer_member(member: ConsumerMember, target: Assignment, names: Mapping[str, str]) -> Json:
+def _consumer_member(
+    member: ConsumerMember, target: Assignment, names: Mapping[str, str], profile: Profile
+) -> Json:
+    owned = dict(member.assigned)
+    if profile.describes_pending_revocation:
+        for topic_id, partitions in member.pending_revocation.items():
+            owned[topic_id] = (*owned.get(topic_id, ()), *partitions)
     return _member(member) | {
         "instance_id": member.instance_id,
         "rack_id": member.rack_id,
@@ -288,7 +297,8 @@ def _consumer_member(member: ConsumerMember, target: Assignment, names: Mapping[
         "member_epoch": member.member_epoch,
         "previous_member_epoch": member.previous_member_epoch,
         "state": member.state.value,
-        "assignment": _assignment(member.assigned, names),
+        "assignment": _assignment(owned, names),
+        "pending_revocation": _assignment(member.pending_revocation, names),
         "target_assignment": _assignment(target, names),
         "is_classic": member.classic_protocols is not None,
     }

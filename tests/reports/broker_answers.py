@@ -13,6 +13,7 @@ from coordinator_core.records.blobs import decode_consumer_assignment, decode_co
 from tests.cases import Case
 
 Json = dict[str, Any]
+UNSTABLE_OFFSET_COMMIT = 88
 
 
 def expected_groups(case: Case) -> dict[str, Json]:
@@ -35,6 +36,11 @@ def expected_groups(case: Case) -> dict[str, Json]:
     return {group_id: _old_group(group) for group_id, group in document["groups"].items()}
 
 
+def asks_for_pending_only_slots(case: Case) -> bool:
+    """OffsetFetch of all topics never lists them; the cluster's recorder did not ask by name."""
+    return case.name != "k431-cluster"
+
+
 def _held_partitions(case: Case) -> set[int]:
     """Torn cases keep only the damaged partition, while the broker answered for all of them."""
     return {int(path.name.rpartition("-")[2]) for path in case.paths[0].glob("__consumer_offsets-*")}
@@ -55,7 +61,11 @@ def comparable(group: Json, case: Case) -> Json:
             for row in group["offsets"]
             if row["committed_offset"] is not None
         },
-        "pending": sorted((row["topic"], row["partition"]) for row in group["offsets"] if row["pending"]),
+        "pending": sorted(
+            (row["topic"], row["partition"])
+            for row in group["offsets"]
+            if row["pending"] and (row["committed_offset"] is not None or asks_for_pending_only_slots(case))
+        ),
     }
     if old:
         if group["state"] is not None:
@@ -143,7 +153,7 @@ def _modern_group(group: Json) -> Json:
             }
             for row in group["offsetFetch"]["offsets"]
         },
-        "pending": sorted((row["topic"], row["partition"]) for row in group.get("unstablePartitions", [])),
+        "pending": sorted((row["topic"], row["partition"]) for row in _unstable(group)),
     }
     if kind == "streams":
         reduced["topology"] = (
@@ -151,6 +161,18 @@ def _modern_group(group: Json) -> Json:
             [subtopology["subtopologyId"] for subtopology in described["topology"]["subtopologies"]],
         )
     return reduced
+
+
+def _unstable(group: Json) -> list[Json]:
+    """Slots of open transactions: asked for by name, else those that OffsetFetch of all topics refused."""
+    if "unstablePartitions" in group:
+        named: list[Json] = group["unstablePartitions"]
+        return named
+    return [
+        row
+        for row in group.get("offsetFetchRequireStable", {}).get("offsets", [])
+        if row["errorCode"] == UNSTABLE_OFFSET_COMMIT
+    ]
 
 
 def _modern_member(member: Json, kind: str, described: Json) -> Json:

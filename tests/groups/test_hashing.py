@@ -1,0 +1,36 @@
+"""Placement of groups, against values computed by Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator_core.groups.hashing import java_string_hash, partition_for
+from tests.cases import CASES
+
+
+@pytest.mark.parametrize(
+    "group_id, hashed, partition",
+    [
+        ("", 0, 0),
+        ("a", 97, 47),
+        ("my-group", -1906497762, 12),
+        ("console-consumer-12345", 158455506, 6),
+        ("polygenelubricants", -2147483648, 0),
+        ("group-ü", 293427502, 2),
+        ("grp-😀", -1235730613, 13),
+        ("test-consumer-group", -1793216381, 31),
+    ],
+)
+def test_java_string_hash_and_partition(group_id: str, hashed: int, partition: int) -> None:
+    assert java_string_hash(group_id) == hashed
+    assert partition_for(group_id) == partition
+
+
+def test_testgroup_is_27_of_50() -> None:
+    assert partition_for("testgroup", 50) == 27
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.is_modern], ids=lambda case: case.name)
+def test_groups_lie_where_the_broker_put_them(case) -> None:  # type: ignore[no-untyped-def]
+    for group_id, group in case.reloaded()["groups"].items():
+        assert partition_for(group_id, case.offsets_partitions) == group["partition"], group_id
