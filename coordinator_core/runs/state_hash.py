@@ -35,22 +35,25 @@ class _Hash(Protocol):
     def update(self, data: Any, /) -> None: ...
 
 
-def canonical_order(table: TableSchema, rows: pa.Table) -> pa.Table:
-    """``rows`` sorted by the key of ``table``; nulls last, text by its UTF-8 bytes."""
-    keys = [(name, "ascending") for name in table.key]
-    return rows.take(pc.sort_indices(rows, sort_keys=keys)) if rows.num_rows > 1 else rows
-
-
-def table_digests(name: str, rows: pa.Table) -> TableDigests:
-    """Digests of one table, whose rows may come in any order and of any number of partitions."""
+def canonical_rows(name: str, rows: pa.Table) -> pa.Table:
+    """``rows`` as table ``name`` declares them, in the order of its key: nulls last, text by UTF-8 bytes."""
     table = TABLES[name]
-    ordered = canonical_order(table, rows.select(table.arrow.names).cast(table.arrow))
-    partitions, starts = np.unique(
-        ordered.column("offsets_partition").to_numpy(zero_copy_only=False), return_index=True
-    )
-    ends = [*starts[1:], ordered.num_rows]
+    typed = rows.select(table.arrow.names).cast(table.arrow)
+    if typed.num_rows < 2:
+        return typed
+    return typed.take(pc.sort_indices(typed, sort_keys=[(column, "ascending") for column in table.key]))
+
+
+def digests_of(name: str, canonical: pa.Table) -> TableDigests:
+    """Digests of the :func:`canonical_rows` of one table, which may belong to any number of partitions."""
+    if not canonical.num_rows:
+        return {}
+    table = TABLES[name]
+    column = canonical.column("offsets_partition").to_numpy()
+    partitions, starts = np.unique(column, return_index=True)
+    ends = [*starts[1:], canonical.num_rows]
     return {
-        (name, int(partition)): _digest(table, ordered.slice(start, end - start))
+        (name, int(partition)): _digest(table, canonical.slice(start, end - start))
         for partition, start, end in zip(partitions, starts, ends, strict=True)
     }
 
@@ -60,7 +63,7 @@ def all_digests(tables: Mapping[str, pa.Table]) -> TableDigests:
     digests: TableDigests = {}
     for name, rows in tables.items():
         if name in TABLES:
-            digests |= table_digests(name, rows)
+            digests |= digests_of(name, canonical_rows(name, rows))
     return digests
 
 

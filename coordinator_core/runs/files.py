@@ -1,0 +1,57 @@
+"""What publishing needs of a file system beyond :mod:`coordinator_core.storage`.
+
+Locally there are directories that only one process can create, and lock files.  An object store has neither;
+there a run id must simply not be used twice at the same time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from coordinator_core import storage
+
+
+def create_directory(path: str) -> None:
+    """Create ``path``, which must not exist; ``FileExistsError`` when it does.
+
+    Of two processes that create the same local directory exactly one succeeds.
+    """
+    if storage.is_local(path):
+        local = storage.local_path(path)
+        local.parent.mkdir(parents=True, exist_ok=True)
+        local.mkdir()
+        return
+    if storage.exists(path):
+        raise FileExistsError(path)
+    storage.make_directory(path)
+
+
+def move(source: str, target: str) -> None:
+    """Move a file inside one file system."""
+    system, inner = storage.filesystem(source)
+    system.move(inner, storage.filesystem(target)[1])
+
+
+def read_json(path: str) -> Any:
+    """Content of a JSON file; ``ValueError`` when it is none."""
+    return json.loads(bytes(storage.read(path)))
+
+
+def write_json(path: str, document: Any) -> None:
+    """Write a JSON file so that a reader sees all of it or, until then, what was there before."""
+    storage.write_atomic(path, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Hold the lock file at ``path``; on an object store, which has none, nothing is held."""
+    if not storage.is_local(path):
+        yield
+        return
+    with storage.local_path(path).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

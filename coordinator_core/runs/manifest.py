@@ -1,0 +1,104 @@
+"""What a replay knows and ``manifest.json`` tells, besides the tables themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator_core.errors import Damage
+from coordinator_core.log.types import Snapshot
+from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.pin import cut
+from coordinator_core.runs.publish import Manifest
+from coordinator_core.runs.read import read_manifest
+
+__all__ = ["ReplayFacts", "read_manifest", "summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFacts:
+    """Facts of one replay.
+
+    ``fingerprints`` and ``next_offsets`` are by segment path, of the bytes that were read.  ``damage`` is
+    what was wrong with the input; a run with any is not complete.
+    """
+
+    snapshot: Snapshot
+    fingerprints: Mapping[str, str]
+    next_offsets: Mapping[str, int]
+    profile: Profile
+    profile_inferred: bool
+    now_ms: int
+    engine: str
+    offsets_topic_num_partitions: int
+    damage: Sequence[Damage]
+    load_failures: int
+    carried_records: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Fields of the manifest."""
+        cuts = {log.offsets_partition: cut(log, self.next_offsets) for log in self.snapshot.partitions}
+        return {
+            "now_ms": self.now_ms,
+            "profile": self.profile.label,
+            "profile_name": self.profile.name,
+            "release": self.profile.release,
+            "coordinator": self.profile.coordinator,
+            "profile_inferred": self.profile_inferred,
+            "complete": not self.damage,
+            "engine": self.engine,
+            "offsets_topic_num_partitions": self.offsets_topic_num_partitions,
+            "sources": list(self.snapshot.sources),
+            "inputs": [
+                {
+                    "path": segment.path,
+                    "offsets_partition": segment.offsets_partition,
+                    "fingerprint": self.fingerprints[segment.path],
+                    "bytes": segment.size,
+                    "base_offset": segment.base_offset,
+                }
+                for segment in self.snapshot.segments
+            ],
+            "cut": {
+                str(partition): {"log_start_offset": start, "log_end_offset": end}
+                for partition, (start, end) in sorted(cuts.items())
+            },
+            "topic_names": self.snapshot.topic_names,
+            "damage": [damage.as_dict() for damage in self.damage],
+            "load_failures": self.load_failures,
+            "carried_records": self.carried_records,
+        }
+
+
+_SUMMARY = (
+    "cluster",
+    "window",
+    "run_id",
+    "now_ms",
+    "profile",
+    "complete",
+    "state_hash",
+    "findings",
+    "seconds",
+)
+
+
+def summary(manifest: Manifest, *, path: str, latest: bool) -> dict[str, Any]:
+    """The few fields of a manifest that a command or app prints when it has published a run.
+
+    ``latest`` tells whether ``latest.json`` names this run now.
+    """
+    return {
+        "run": path,
+        **{name: manifest[name] for name in _SUMMARY},
+        "latest": latest,
+        "segments": len(manifest["inputs"]),
+        "offsets_partitions": len(manifest["cut"]),
+        "input_bytes": sum(entry["bytes"] for entry in manifest["inputs"]),
+        "rows": {name: table["rows"] for name, table in manifest["tables"].items()},
+        "damage": len(manifest["damage"]),
+        "load_failures": manifest["load_failures"],
+        "carried_records": manifest["carried_records"],
+        "steps": manifest["steps"],
+    }

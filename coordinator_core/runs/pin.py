@@ -1,0 +1,178 @@
+"""The snapshot manifest: which bytes a run reads, written down before it reads them.
+
+A pinned segment is its path, its size and the fingerprint of that many bytes.  An active segment may grow
+after the pin; a run reads up to the pinned size.  Anything else that happened to it is damage of kind
+``changed_since_pin``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator_core import storage
+from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.log.reader import last_entry
+from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
+from coordinator_core.log.verify import fingerprint
+from coordinator_core.runs import files
+
+PIN_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A snapshot with the fingerprint of each segment, by path, and the offset behind its last record.
+
+    ``next_offsets`` has the base offset for a segment without records.
+    """
+
+    snapshot: Snapshot
+    fingerprints: Mapping[str, str]
+    next_offsets: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The snapshot manifest, JSON."""
+        snapshot = self.snapshot
+        return {
+            "pin_version": PIN_VERSION,
+            "sources": list(snapshot.sources),
+            "partitions": [self._partition(log) for log in snapshot.partitions],
+            "topic_names": snapshot.topic_names,
+            "ignored": [{"path": path, "reason": reason} for path, reason in snapshot.ignored],
+            "damage": [damage.as_dict() for damage in snapshot.damage],
+        }
+
+    def _partition(self, log: PartitionLog) -> dict[str, Any]:
+        start, end = cut(log, self.next_offsets)
+        return {
+            "offsets_partition": log.offsets_partition,
+            "directory": log.directory,
+            "checkpointed_log_start_offset": log.log_start_offset,
+            "log_start_offset": start,
+            "log_end_offset": end,
+            "clean_shutdown": log.clean_shutdown,
+            "broker_id": log.broker_id,
+            "recovery_point": log.recovery_point,
+            "segments": [
+                {
+                    "path": segment.path,
+                    "bytes": segment.size,
+                    "base_offset": segment.base_offset,
+                    "next_offset": self.next_offsets[segment.path],
+                    "fingerprint": self.fingerprints[segment.path],
+                }
+                for segment in log.segments
+            ],
+        }
+
+
+def cut(log: PartitionLog, next_offsets: Mapping[str, int]) -> tuple[int, int]:
+    """Log start offset and log end offset (the offset behind the last record) of a partition."""
+    start = max(log.log_start_offset or 0, log.segments[0].base_offset)
+    end = max(
+        (next_offsets.get(segment.path, segment.base_offset) for segment in log.segments), default=start
+    )
+    return start, max(start, end)
+
+
+def pin_snapshot(snapshot: Snapshot) -> Pin:
+    """Read every segment once and note what it is."""
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        fingerprints = dict(
+            zip(
+                (segment.path for segment in snapshot.segments),
+                threads.map(fingerprint, snapshot.segments),
+                strict=True,
+            )
+        )
+    return Pin(snapshot, fingerprints, {segment.path: _next_offset(segment) for segment in snapshot.segments})
+
+
+def _next_offset(segment: SegmentFile) -> int:
+    last = last_entry(segment)
+    return segment.base_offset if last is None else last.next_offset
+
+
+def write_pin(snapshot: Snapshot, path: str) -> Pin:
+    """Pin ``snapshot`` and write its manifest to ``path``."""
+    pin = pin_snapshot(snapshot)
+    files.write_json(path, pin.as_dict())
+    return pin
+
+
+def read_pin(path: str) -> Pin:
+    """The snapshot manifest at ``path``; ``UsageError`` when there is none that this version knows."""
+    if not storage.exists(path):
+        raise UsageError(f"{path}: no such file")
+    try:
+        document = files.read_json(path)
+        version = document["pin_version"]
+        if version != PIN_VERSION:
+            raise UsageError(f"{path}: snapshot manifest of version {version}, this is for {PIN_VERSION}")
+        return _pin(document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path} is not a snapshot manifest: {error!r}") from None
+
+
+def _pin(document: Mapping[str, Any]) -> Pin:
+    partitions = []
+    fingerprints: dict[str, str] = {}
+    next_offsets: dict[str, int] = {}
+    for entry in document["partitions"]:
+        segments = []
+        for segment in entry["segments"]:
+            path = segment["path"]
+            segments.append(
+                SegmentFile(path, entry["offsets_partition"], segment["base_offset"], segment["bytes"])
+            )
+            fingerprints[path] = segment["fingerprint"]
+            next_offsets[path] = segment["next_offset"]
+        partitions.append(
+            PartitionLog(
+                entry["offsets_partition"],
+                entry["directory"],
+                tuple(segments),
+                log_start_offset=entry["checkpointed_log_start_offset"],
+                clean_shutdown=entry["clean_shutdown"],
+                broker_id=entry["broker_id"],
+                recovery_point=entry["recovery_point"],
+            )
+        )
+    snapshot = Snapshot(
+        tuple(document["sources"]),
+        tuple(partitions),
+        tuple((entry["path"], entry["reason"]) for entry in document["ignored"]),
+        tuple(Damage(**entry) for entry in document["damage"]),
+        dict(document["topic_names"]),
+    )
+    return Pin(snapshot, fingerprints, next_offsets)
+
+
+def checked_fingerprint(segment: SegmentFile, pinned: str | None) -> str:
+    """Fingerprint of the segment's first ``size`` bytes as they are now.
+
+    Raises :class:`DamagedInputError` (``changed_since_pin``) when they are fewer, or when ``pinned`` is given
+    and is another.  The position is where the file ends now, or 0 when its content changed.
+    """
+    if pinned is None:
+        return fingerprint(segment)
+    found = storage.stat(segment.path)
+    size = 0 if found is None else found.size
+    if size < segment.size:
+        state = "is gone" if found is None else f"has {size} bytes now"
+        raise _changed(segment, size, f"{segment.size} bytes were pinned; the file {state}")
+    now = fingerprint(segment)
+    if now != pinned:
+        raise _changed(
+            segment, 0, f"fingerprint of its first {segment.size} bytes is {now}, pinned was {pinned}"
+        )
+    return now
+
+
+def _changed(segment: SegmentFile, position: int, detail: str) -> DamagedInputError:
+    offset = segment.base_offset if position == 0 else None
+    return DamagedInputError(Damage(segment.path, position, offset, "changed_since_pin", detail))

@@ -1,0 +1,298 @@
+"""Publishing a run: tables first, ``manifest.json`` last, then ``latest.json`` beside the runs.
+
+Layout: ``<output>/<cluster>/<window>/<run id>/<table>/part-*.parquet``.  A run exists for readers from the
+moment its manifest is there, and never changes afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from coordinator_core import __version__, storage
+from coordinator_core.errors import UsageError
+from coordinator_core.runs import files
+from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
+from coordinator_core.runs.state_hash import (
+    STATE_HASH_VERSION,
+    TableDigests,
+    canonical_rows,
+    combined_hash,
+    digests_of,
+    state_hash,
+)
+
+MANIFEST = "manifest.json"
+LATEST = "latest.json"
+STAGING = "_staging"
+"""Where tasks write until the driver has all of them; readers of directories pass over names with ``_``."""
+
+_COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]*")
+_VERSIONED_PACKAGES = ("numba", "numpy", "pyarrow", "pyspark")
+ROW_GROUP_ROWS = 1 << 17
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """Where a run goes. Raises :class:`UsageError` for names that are no plain path components."""
+
+    output: str
+    cluster: str
+    window: str
+    run_id: str
+
+    def __post_init__(self) -> None:
+        for what in ("cluster", "window", "run_id"):
+            check_component(what, getattr(self, what))
+
+    @property
+    def cluster_path(self) -> str:
+        return storage.join(self.output, self.cluster)
+
+    @property
+    def path(self) -> str:
+        return storage.join(self.cluster_path, self.window, self.run_id)
+
+    @property
+    def relative_path(self) -> str:
+        """Path from the directory of ``latest.json``."""
+        return f"{self.window}/{self.run_id}"
+
+
+def check_component(what: str, name: str) -> None:
+    """:class:`UsageError` unless ``name`` is usable as one component of a path, on any file system."""
+    if not _COMPONENT.fullmatch(name) or len(name) > 255:
+        what = what.replace("_", " ")
+        raise UsageError(
+            f"{what} {name!r}: use letters, digits and . _ : + = @ - , beginning with a letter or digit"
+        )
+
+
+def new_run_id() -> str:
+    """A name no other run has: time of day, for people, and random digits."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def default_window(now_ms: int) -> str:
+    """The window of a run that was given none: the UTC day of ``now_ms``."""
+    try:
+        return f"{datetime.fromtimestamp(now_ms / 1000, UTC):%Y-%m-%d}"
+    except (OverflowError, ValueError):
+        raise UsageError(f"--now-ms {now_ms} is no time of this calendar; give --window") from None
+
+
+def check_output_outside(output: str, sources: Iterable[str]) -> None:
+    """:class:`UsageError` when ``output`` lies in one of ``sources``: a snapshot is never written to."""
+    target = _canonical(output)
+    for source in sources:
+        directory = _canonical(source)
+        if target == directory or target.startswith(directory.rstrip("/") + "/"):
+            raise UsageError(
+                f"the output {output} lies inside the snapshot {source}; choose another directory"
+            )
+
+
+def _canonical(path: str) -> str:
+    return os.path.realpath(storage.local_path(path)) if storage.is_local(path) else path.rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A Parquet file of a run. ``name`` is relative to the run, or to its staging directory."""
+
+    table: str
+    name: str
+    rows: int
+
+
+class RunWriter:
+    """Writes one run. A context manager: it removes what it wrote unless :meth:`commit` was reached.
+
+    Raises :class:`UsageError` when the run directory exists, also when an aborted run left it, and when it
+    would lie inside one of ``sources``.
+    """
+
+    def __init__(self, place: RunPlace, *, sources: Iterable[str]) -> None:
+        check_output_outside(place.output, sources)
+        self.place = place
+        try:
+            files.create_directory(place.path)
+        except FileExistsError:
+            raise UsageError(
+                f"{place.path} exists already; a run is never overwritten, choose another run id"
+            ) from None
+        self._parts: dict[str, _PartWriter] = {}
+        self._files: dict[str, list[TableFile]] = {name: [] for name in TABLES}
+        self._digests: TableDigests = {}
+        self._committed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._committed:
+            self._close_parts()
+            storage.delete(self.place.path)
+
+    @property
+    def staging_path(self) -> str:
+        """Where tasks of this run may write, see :func:`write_staged`."""
+        return storage.join(self.place.path, STAGING)
+
+    def write_tables(self, tables: Mapping[str, pa.Table]) -> None:
+        """Append rows, in canonical order, and take in their digests.
+
+        All rows of an offsets partition must come in one call.
+        """
+        for name, rows in tables.items():
+            canonical = canonical_rows(name, rows)
+            if canonical.num_rows:
+                self._part(name).write(canonical)
+                self._digests |= digests_of(name, canonical)
+
+    def adopt(self, staged: Sequence[TableFile], digests: TableDigests) -> None:
+        """Move files that tasks staged into their tables, in the order given.
+
+        What other attempts of those tasks have staged stays behind and goes when the run is committed.
+        """
+        for file in staged:
+            target = f"{file.table}/{_file_name(len(self._files[file.table]))}"
+            storage.make_directory(storage.join(self.place.path, file.table))
+            files.move(storage.join(self.staging_path, file.name), storage.join(self.place.path, target))
+            self._files[file.table].append(TableFile(file.table, target, file.rows))
+        self._digests |= digests
+
+    def commit(self, facts: Mapping[str, Any], *, seconds: float, steps: Mapping[str, float]) -> Manifest:
+        """Write the manifest, which makes the run visible, and return it.
+
+        ``facts`` are the fields that the replay knows (``coordinator_core.runs.manifest.ReplayFacts``).
+        """
+        for name, written in self._files.items():
+            if not written:
+                self._part(name)
+        self._close_parts()
+        storage.delete(self.staging_path)
+        manifest: Manifest = {
+            "regroup_version": __version__,
+            "schema_version": SCHEMA_VERSION,
+            "cluster": self.place.cluster,
+            "window": self.place.window,
+            "run_id": self.place.run_id,
+            **facts,
+            "tables": {
+                name: {
+                    "rows": sum(file.rows for file in written),
+                    "files": [file.name for file in written],
+                    "hash": combined_hash(self._digests, [name]),
+                }
+                for name, written in self._files.items()
+            },
+            "state_hash": state_hash(self._digests),
+            "state_hash_version": STATE_HASH_VERSION,
+            # Null: no rule has looked at this run. A count would say that one has.
+            "findings": {"critical": None, "warning": None, "info": None},
+            "versions": versions(),
+            "seconds": round(seconds, 3),
+            "steps": {name: round(duration, 3) for name, duration in steps.items()},
+        }
+        files.write_json(storage.join(self.place.path, MANIFEST), manifest)
+        self._committed = True
+        return manifest
+
+    def _part(self, table: str) -> _PartWriter:
+        if table not in self._parts:
+            storage.make_directory(storage.join(self.place.path, table))
+            name = f"{table}/{_file_name(len(self._files[table]))}"
+            self._parts[table] = _PartWriter(storage.join(self.place.path, name), table, name)
+        return self._parts[table]
+
+    def _close_parts(self) -> None:
+        for part in self._parts.values():
+            self._files[part.file.table].append(part.close())
+        self._parts.clear()
+
+
+def _file_name(number: int) -> str:
+    return f"part-{number:05d}.parquet"
+
+
+class _PartWriter:
+    """One open Parquet file."""
+
+    def __init__(self, path: str, table: str, name: str) -> None:
+        system, inner = storage.filesystem(path)
+        self._writer = pq.ParquetWriter(inner, TABLES[table].arrow, filesystem=system, compression="zstd")
+        self._rows = 0
+        self._table, self._name = table, name
+
+    @property
+    def file(self) -> TableFile:
+        return TableFile(self._table, self._name, self._rows)
+
+    def write(self, canonical: pa.Table) -> None:
+        self._writer.write_table(canonical, row_group_size=ROW_GROUP_ROWS)
+        self._rows += canonical.num_rows
+
+    def close(self) -> TableFile:
+        self._writer.close()
+        return self.file
+
+
+def write_staged(staging_path: str, tables: Mapping[str, pa.Table]) -> tuple[list[TableFile], TableDigests]:
+    """Write a task's rows where no other attempt of the task writes; for :meth:`RunWriter.adopt`."""
+    storage.make_directory(staging_path)
+    attempt = secrets.token_hex(8)
+    staged: list[TableFile] = []
+    digests: TableDigests = {}
+    for table, rows in tables.items():
+        canonical = canonical_rows(table, rows)
+        if canonical.num_rows:
+            name = f"{table}-{attempt}.parquet"
+            part = _PartWriter(storage.join(staging_path, name), table, name)
+            part.write(canonical)
+            staged.append(part.close())
+            digests |= digests_of(table, canonical)
+    return staged, digests
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of what the result may depend on; null for a package that is not installed."""
+    found: dict[str, str | None] = {"regroup": __version__, "python": platform.python_version()}
+    for package in _VERSIONED_PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def promote(place: RunPlace, manifest: Manifest) -> bool:
+    """Let ``latest.json`` of the cluster name this run; false when it names one with a later ``now_ms``.
+
+    So a backfill of an old window does not hide the newest run.  ``latest.json`` is replaced in one step.
+    """
+    latest_path = storage.join(place.cluster_path, LATEST)
+    with files.locked(storage.join(place.cluster_path, f".{LATEST}.lock")):
+        try:
+            current = files.read_json(latest_path) if storage.exists(latest_path) else {}
+        except ValueError:
+            current = {}
+        if isinstance(current, dict) and current.get("now_ms", manifest["now_ms"]) > manifest["now_ms"]:
+            return False
+        names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
+        files.write_json(
+            latest_path, {"path": place.relative_path, **{name: manifest[name] for name in names}}
+        )
+    return True

@@ -1,0 +1,135 @@
+"""Reading a published run: its manifest, its tables, and the replayed state that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from coordinator_core import storage
+from coordinator_core.errors import UsageError
+from coordinator_core.groups.model import PartitionState
+from coordinator_core.runs import files
+from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
+from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
+from coordinator_core.runs.state_hash import all_digests, state_hash
+from coordinator_core.runs.states import partition_states
+
+
+class RunError(UsageError):
+    """The directory is no run that this version can read."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published run at ``path``; tables are read when asked for."""
+
+    path: str
+    manifest: Manifest
+
+    @property
+    def state_hash(self) -> str:
+        return str(self.manifest["state_hash"])
+
+    @property
+    def now_ms(self) -> int:
+        return int(self.manifest["now_ms"])
+
+    @property
+    def profile(self) -> str:
+        return str(self.manifest["profile"])
+
+    @property
+    def partial(self) -> bool:
+        return not self.manifest["complete"]
+
+    @property
+    def topic_names(self) -> dict[str, str]:
+        return dict(self.manifest["topic_names"])
+
+    def has_table(self, name: str) -> bool:
+        return name in self.manifest["tables"]
+
+    def table(self, name: str, *, group_ids: Collection[str] | None = None) -> pa.Table:
+        """Rows of one table, of the given groups only where ``group_ids`` is set and the table has groups.
+
+        Raises :class:`RunError` when a file that the manifest names is missing or cannot be read.
+        """
+        if not self.has_table(name):
+            raise RunError(f"{self.path} has no table {name!r} (it has {', '.join(self.manifest['tables'])})")
+        listed = self.manifest["tables"][name]
+        schema = TABLES[name].arrow
+        paths = [storage.filesystem(storage.join(self.path, file)) for file in listed["files"]]
+        try:
+            dataset = ds.dataset(
+                [inner for _, inner in paths], schema, format="parquet", filesystem=paths[0][0]
+            )
+            rows = dataset.to_table(filter=_group_filter(schema, group_ids))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise RunError(f"{self.path}: table {name} cannot be read: {error}") from None
+        if group_ids is None and rows.num_rows != listed["rows"]:
+            raise RunError(
+                f"{self.path}: table {name} has {rows.num_rows} rows, its manifest says {listed['rows']}"
+            )
+        return rows
+
+    def tables(self, *, group_ids: Collection[str] | None = None) -> dict[str, pa.Table]:
+        """All tables of the run."""
+        return {name: self.table(name, group_ids=group_ids) for name in TABLES if self.has_table(name)}
+
+    def states(self, *, group_ids: Collection[str] | None = None) -> list[PartitionState]:
+        """The replayed state, by offsets partition; of some groups only, when ``group_ids`` is set."""
+        return partition_states(self.tables(group_ids=group_ids))
+
+    def computed_state_hash(self) -> str:
+        """State hash of the rows as they are now, to be compared with :attr:`state_hash`."""
+        return state_hash(all_digests(self.tables()))
+
+
+def _group_filter(schema: pa.Schema, group_ids: Collection[str] | None) -> ds.Expression | None:
+    if group_ids is None or "group_id" not in schema.names:
+        return None
+    return ds.field("group_id").isin(sorted(group_ids))
+
+
+def is_run(path: str) -> bool:
+    """Whether ``path`` is the directory of a published run."""
+    return storage.exists(storage.join(path, MANIFEST))
+
+
+def read_manifest(path: str) -> Manifest:
+    """The manifest of the run at ``path``; errors as :func:`open_run`."""
+    return open_run(path).manifest
+
+
+def open_run(path: str) -> Run:
+    """The run at ``path``; :class:`RunError` when there is none, or one of a version unknown here."""
+    if not is_run(path):
+        raise RunError(f"{path} is not a published run: it has no {MANIFEST}")
+    try:
+        manifest: Any = files.read_json(storage.join(path, MANIFEST))
+    except ValueError as error:
+        raise RunError(f"{path}: {MANIFEST} cannot be read: {error}") from None
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("tables"), dict):
+        raise RunError(f"{path}: {MANIFEST} is not the manifest of a run")
+    schema_version = manifest.get("schema_version")
+    if schema_version != SCHEMA_VERSION:
+        raise RunError(
+            f"{path} has schema version {schema_version}; this version of Regroup reads {SCHEMA_VERSION}"
+        )
+    return Run(path, manifest)
+
+
+def resolve_latest(output: str, cluster: str) -> Run:
+    """The run that ``latest.json`` of ``cluster`` names; :class:`RunError` when there is none."""
+    path = storage.join(output, cluster, LATEST)
+    if not storage.exists(path):
+        raise RunError(f"{output} has no published run of cluster {cluster!r}")
+    try:
+        window, run_id = files.read_json(path)["path"].split("/")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise RunError(f"{path} cannot be read") from None
+    return open_run(storage.join(output, cluster, window, run_id))
