@@ -132,6 +132,9 @@ class Kafka:
             f"-Xmx{heap}",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
+            # Java 17 takes the encoding of its output from the locale, later releases from stdout.encoding.
+            "-Dfile.encoding=UTF-8",
+            "-Dstdout.encoding=UTF-8",
             f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
             f"-Dregroup.log.level={log_level}",
             "-cp",

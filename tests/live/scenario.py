@@ -155,8 +155,8 @@ class Scenario:
 
     ``case`` holds a copy of the log directory as SIGKILL left it, and ``reloaded.json``: the broker's answers
     after a restart on its own directory, without clients. ``live`` are its answers before the kill,
-    ``members`` the classic members' own words. ``dump`` is what Kafka's dump tool prints of ``segments``, the copied
-    offsets segments; ``restarted_segments`` are those that the restarted broker left.
+    ``members`` the classic members' own words. ``dump`` is what Kafka's dump tool prints of ``segments``, the
+    copied offsets segments; ``restarted_segments`` are those that the restarted broker left.
     """
 
     case: Case

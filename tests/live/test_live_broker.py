@@ -148,3 +148,25 @@ def test_ended_transactions_ended_as_the_producer_asked(described: Json) -> None
     assert outcomes["g-txn-aborted"] == ["aborted"]
     assert outcomes["g-txn-open"] == ["open"]
     assert sorted(outcomes["g-txn-two-producers"]) == ["committed", "open"]
+
+
+def sections(dump: str) -> dict[str, list[str]]:
+    """Lines of a dump by segment (``__consumer_offsets-7/00000000000000000000.log``)."""
+    found: dict[str, list[str]] = {}
+    for line in dump.rstrip("\n").split("\n"):
+        if line.startswith("Dumping "):
+            path = Path(line.removeprefix("Dumping "))
+            lines = found.setdefault(f"{path.parent.name}/{path.name}", [])
+        else:
+            lines.append(line)
+    return found
+
+
+def test_dump_prints_what_kafkas_dump_tool_prints(scenario: Scenario) -> None:
+    theirs = sections(scenario.dump)
+    assert list(theirs) == [f"{path.parent.name}/{path.name}" for path in scenario.segments]
+    ours = sections(regroup("dump", *scenario.case.command_line()))
+    empty = [name for name in ours if name not in theirs]
+    assert [name for name in empty if (scenario.case.paths[0] / name).stat().st_size] == []
+    for name, lines in theirs.items():
+        assert ours[name] == lines, name
