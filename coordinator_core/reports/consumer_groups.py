@@ -47,30 +47,19 @@ def _offset_rows(group: Json) -> list[list[str]]:
     committed = {(row["topic"], row["partition"]): row for row in group["offsets"]}
     rows: list[list[str]] = []
 
-    def add(topic: str | None, partition: int | None, owner: Sequence[str]) -> None:
+    def add(topic: str, partition: int, owner: Sequence[str]) -> None:
         # OffsetFetch of all topics never lists a slot that has nothing but a pending commit.
         row = committed.pop((topic, partition), None)
         known = row is not None and row["committed_offset"] is not None
-        rows.append(
-            [
-                group["group_id"],
-                MISSING if topic is None else topic,
-                MISSING if partition is None else str(partition),
-                _text(row["leader_epoch"]) if row and known else MISSING,
-                _text(row["committed_offset"]) if row and known else MISSING,
-                MISSING,
-                MISSING,
-                *owner,
-            ]
-        )
+        epoch, offset = (row["leader_epoch"], row["committed_offset"]) if row and known else (None, None)
+        cells = [group["group_id"], topic, str(partition), _text(epoch), _text(offset)]
+        rows.append([*cells, MISSING, MISSING, *owner])
 
-    for member in group["members"]:
-        owner = [member["member_id"], member["client_host"], member["client_id"]]
-        partitions = _assigned_partitions(member)
+    # Members without partitions have no line here, and those with most come first, as in Kafka's tool.
+    owners = [(_assigned_partitions(member), member) for member in group["members"]]
+    for partitions, member in sorted(owners, key=lambda owner: -len(owner[0])):
         for topic, partition in partitions:
-            add(topic, partition, owner)
-        if not partitions:
-            add(None, None, owner)
+            add(topic, partition, [member["member_id"], member["client_host"], member["client_id"]])
     for topic, partition in sorted(committed):
         if committed[topic, partition]["committed_offset"] is not None:
             add(topic, partition, [MISSING] * 3)
@@ -106,14 +95,22 @@ def members_text(group: Json, *, verbose: bool) -> str:
             row += [_text(group["assignment_epoch"]), _assignment_text(member["target_assignment"])]
             row += ["false" if member["is_classic"] else "true"] * mixed
         rows.append(row)
-    fixed = {"#PARTITIONS": _NUMBER, "CURRENT-EPOCH": _NUMBER, "TARGET-EPOCH": _NUMBER, "UPGRADED": 0}
-    widths = []
-    for index, title in enumerate(header):
-        minimum = max(_NUMBER, len(title)) if title not in fixed else fixed[title]
-        widths.append(minimum if title in fixed else _column(index, rows, minimum))
+    widths = [_member_width(title, index, rows) for index, title in enumerate(header)]
     if not verbose:
         widths[-1] = 0
     return _table(header, rows, widths)
+
+
+def _member_width(title: str, index: int, rows: Sequence[Sequence[str]]) -> int:
+    match title:
+        case "UPGRADED":
+            return 0
+        case "#PARTITIONS" | "CURRENT-EPOCH" | "TARGET-EPOCH":
+            return _NUMBER
+        case "CURRENT-ASSIGNMENT" | "TARGET-ASSIGNMENT":
+            return _column(index, rows, 20)
+        case _:
+            return _column(index, rows, max(_NUMBER, len(title)))
 
 
 def _assignment_text(assignment: list[Json] | Json | None) -> str:
@@ -163,11 +160,16 @@ def _text(value: object) -> str:
 
 
 def _column(index: int, rows: Iterable[Sequence[str]], minimum: int = _NUMBER) -> int:
-    return max([minimum, *(len(row[index]) for row in rows)])
+    return max([minimum, *(_length(row[index]) for row in rows)])
+
+
+def _length(text: str) -> int:
+    """Length as Java's formatter counts it, in UTF-16 units."""
+    return len(text) + sum(character > "\uffff" for character in text)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int]) -> str:
     return "\n".join(
-        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        " ".join(cell + " " * (width - _length(cell)) for cell, width in zip(line, widths, strict=True))
         for line in [header, *rows]
     )
