@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.groups.model import ConsumerGroup, PartitionState
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.replay.sequential import replay_partition
+from coordinator_core.runs.local import replay_snapshot, replay_to_run
+from coordinator_core.runs.manifest import summary
+from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.read import Run, open_run
+from coordinator_core.runs.state_hash import all_digests, state_hash
+from coordinator_core.runs.tables import state_tables
+
+from ..cases import CASES, TORN, Case
+from .logs import WHOLE, copy_log, cut_into_batches, name, snapshot
+
+
+def sequential(item: Case, on_damage: OnDamage = OnDamage.FAIL) -> list[PartitionState]:
+    profile = profile_for_release(item.release, item.coordinator)
+    damage: list[Damage] = []
+    return [
+        replay_partition(log, profile, on_damage=on_damage, damage=damage)
+        for log in snapshot(item).partitions
+    ]
+
+
+def hash_of(states: list[PartitionState]) -> str:
+    return state_hash(all_digests(state_tables(states, now_ms=0)))
+
+
+def without_partition_epochs(states: list[PartitionState]) -> dict[int, PartitionState]:
+    """States by partition, without what a run does not hold."""
+    for state in states:
+        for group in state.groups.values():
+            if isinstance(group, ConsumerGroup):
+                group.partition_epochs = {}
+    return {
+        state.offsets_partition: state for state in states if state != PartitionState(state.offsets_partition)
+    }
+
+
+def run_of(item: Case, output: Path, on_damage: OnDamage = OnDamage.FAIL) -> Run:
+    place = RunPlace(str(output), "c", "w", "r")
+    profile = profile_for_release(item.release, item.coordinator)
+    replay_to_run(snapshot(item), place, profile=profile, now_ms=0, on_damage=on_damage)
+    return open_run(place.path)
+
+
+@pytest.mark.parametrize("item", WHOLE, ids=name)
+def test_a_run_holds_what_the_reference_replay_finds(item: Case, tmp_path: Path) -> None:
+    run = run_of(item, tmp_path)
+    reference = sequential(item)
+    assert run.state_hash == hash_of(reference)
+    assert without_partition_epochs(run.states()) == without_partition_epochs(reference)
+    assert run.manifest["complete"]
+
+
+@pytest.mark.parametrize("on_damage", [OnDamage.RECOVER, OnDamage.SALVAGE], ids=lambda value: value.name)
+@pytest.mark.parametrize("item", TORN, ids=name)
+def test_a_partial_run_holds_what_the_reference_replay_finds(
+    item: Case, on_damage: OnDamage, tmp_path: Path
+) -> None:
+    run = run_of(item, tmp_path, on_damage)
+    reference = sequential(item, on_damage)
+    assert without_partition_epochs(run.states()) == without_partition_epochs(reference)
+    assert run.partial == bool(run.manifest["damage"])
+
+
+@pytest.mark.parametrize("item", WHOLE, ids=name)
+def test_one_batch_segments_give_the_same_hash(item: Case, tmp_path: Path) -> None:
+    profile = profile_for_release(item.release, item.coordinator)
+    cut = cut_into_batches(item, tmp_path / "log")
+    assert hash_of(replay_snapshot(cut, profile, damage=[])) == hash_of(sequential(item))
+
+
+@pytest.mark.parametrize("item", [item for item in TORN if "zerotail" not in item.name], ids=name)
+def test_damage_publishes_nothing(item: Case, tmp_path: Path) -> None:
+    if "clean-shutdown" not in item.name:
+        assert item in CASES
+    with pytest.raises(DamagedInputError) as caught:
+        run_of(item, tmp_path)
+    assert caught.value.damage.byte_position > 0
+    assert not list(tmp_path.rglob("*.*"))
+
+
+def test_the_first_damage_is_the_one_reported(tmp_path: Path) -> None:
+    """Partitions are read side by side; which one is reported must not depend on who is first."""
+    log = copy_log("k431-mixed", tmp_path / "log")
+    segments = sorted(discover([str(log)]).segments, key=lambda segment: segment.offsets_partition)
+    for segment in segments[::3]:
+        with open(segment.path, "r+b") as file:
+            file.truncate(segment.size - 1)
+    profile = profile_for_release("4.3.1")
+    for _ in range(5):
+        with pytest.raises(DamagedInputError) as caught:
+            replay_snapshot(discover([str(log)]), profile, damage=[])
+        assert caught.value.damage.path == segments[0].path
+    damage: list[Damage] = []
+    replay_snapshot(discover([str(log)]), profile, on_damage=OnDamage.SALVAGE, damage=damage)
+    assert [found.path for found in damage] == [segment.path for segment in segments[::3]]
+
+
+def test_output_in_the_snapshot_is_refused(tmp_path: Path) -> None:
+    log = copy_log("k431-txn", tmp_path / "log")
+    before = sorted(log.rglob("*"))
+    for output in (log, log / "__consumer_offsets-1"):
+        with pytest.raises(UsageError, match="lies inside the snapshot"):
+            replay_to_run(discover([str(log)]), RunPlace(str(output), "c", "w", "r"), profile=None, now_ms=0)
+    assert sorted(log.rglob("*")) == before
+
+
+def test_the_manifest_says_what_was_done(tmp_path: Path) -> None:
+    item = next(item for item in WHOLE if item.name == "k431-txn")
+    manifest = run_of(item, tmp_path).manifest
+    assert manifest["profile"] == "J3 (4.3.1, new coordinator)"
+    assert not manifest["profile_inferred"]
+    assert manifest["engine"] == "local"
+    assert manifest["sources"] == [str(path) for path in item.paths]
+    assert manifest["cut"].keys() == {str(log.offsets_partition) for log in snapshot(item).partitions}
+    assert manifest["steps"].keys() == {"pin", "replay", "publish"}
+    assert manifest["versions"]["regroup"]
+    printed = summary(manifest, path="p", latest=True)
+    assert printed["rows"]["groups"] == 24
+    assert printed["latest"]
+    assert printed["state_hash"] == manifest["state_hash"]

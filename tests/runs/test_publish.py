@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coordinator_core.errors import UsageError
+from coordinator_core.runs.publish import (
+    Manifest,
+    RunPlace,
+    RunWriter,
+    check_output_outside,
+    default_window,
+    new_run_id,
+    promote,
+    write_staged,
+)
+from coordinator_core.runs.read import RunError, is_run, open_run, resolve_latest
+from coordinator_core.runs.schemas import TABLES
+from coordinator_core.runs.tables import state_tables
+
+from .states import rich_states
+
+FACTS = {"now_ms": 5, "profile": "J3", "complete": True, "topic_names": {}}
+
+
+def place(output: Path, run_id: str = "r1", window: str = "w") -> RunPlace:
+    return RunPlace(str(output), "prod", window, run_id)
+
+
+def publish(where: RunPlace, *, now_ms: int = 5) -> Manifest:
+    with RunWriter(where, sources=[]) as writer:
+        for state in rich_states():
+            writer.write_tables(state_tables([state], now_ms=now_ms))
+        return writer.commit({**FACTS, "now_ms": now_ms}, seconds=1.0, steps={"replay": 0.5})
+
+
+def test_a_published_run_reads_back(tmp_path: Path) -> None:
+    manifest = publish(place(tmp_path))
+    run = open_run(place(tmp_path).path)
+    assert run.manifest == manifest
+    assert run.states() == rich_states()
+    assert run.computed_state_hash() == run.state_hash
+    assert manifest["findings"] == {"critical": None, "warning": None, "info": None}
+
+
+def test_layout_is_cluster_window_run_table(tmp_path: Path) -> None:
+    publish(place(tmp_path))
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {
+        "prod/w/r1/manifest.json",
+        *(f"prod/w/r1/{name}/part-00000.parquet" for name in TABLES),
+    }
+
+
+def test_parquet_files_hold_the_declared_columns(tmp_path: Path) -> None:
+    publish(place(tmp_path))
+    for name, table in TABLES.items():
+        stored = pq.read_table(tmp_path / "prod/w/r1" / name, partitioning=None)
+        assert stored.schema.equals(table.arrow, check_metadata=False)
+        assert stored.schema.field(0).metadata[b"comment"] == table.arrow.field(0).metadata[b"comment"]
+
+
+def test_manifest_counts_rows(tmp_path: Path) -> None:
+    manifest = publish(place(tmp_path))
+    expected = {name: table.num_rows for name, table in state_tables(rich_states(), now_ms=5).items()}
+    assert {name: table["rows"] for name, table in manifest["tables"].items()} == expected
+
+
+def test_staged_files_give_the_same_run(tmp_path: Path) -> None:
+    direct = publish(place(tmp_path))
+    staged_place = place(tmp_path, "r2")
+    with RunWriter(staged_place, sources=[]) as writer:
+        write_staged(writer.staging_path, state_tables(rich_states(), now_ms=5))  # an attempt that died
+        for state in rich_states():
+            writer.adopt(*write_staged(writer.staging_path, state_tables([state], now_ms=5)))
+        staged = writer.commit(FACTS, seconds=0, steps={})
+    assert staged["state_hash"] == direct["state_hash"]
+    hashes = [{name: table["hash"] for name, table in run["tables"].items()} for run in (direct, staged)]
+    assert hashes[0] == hashes[1]
+    assert open_run(staged_place.path).states() == rich_states()
+    listed = {file for table in staged["tables"].values() for file in table["files"]}
+    found = {str(path.relative_to(staged_place.path)) for path in Path(staged_place.path).rglob("*.parquet")}
+    assert found == listed
+
+
+def test_an_error_before_the_manifest_leaves_nothing(tmp_path: Path) -> None:
+    where = place(tmp_path)
+
+    def fail() -> None:
+        with RunWriter(where, sources=[]) as writer:
+            writer.write_tables(state_tables(rich_states(), now_ms=0))
+            raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError, match="boom"):
+        fail()
+    assert not Path(where.path).exists()
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, {root!r})
+from tests.runs.test_publish import *
+with RunWriter(RunPlace({output!r}, "prod", "w", "killed"), sources=[]) as writer:
+    writer.write_tables(state_tables(rich_states(), now_ms=9))
+    writer._close_parts()
+    print("written", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_kill_between_tables_and_manifest_shows_nothing(tmp_path: Path) -> None:
+    manifest = publish(place(tmp_path, "before"))
+    promote(place(tmp_path, "before"), manifest)
+    root = str(Path(__file__).resolve().parent.parent.parent)
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED.format(root=root, output=str(tmp_path))],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "written\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    left = place(tmp_path, "killed")
+    assert len(list(Path(left.path).rglob("*.parquet"))) == len(TABLES)
+    assert not is_run(left.path)
+    with pytest.raises(RunError, match=r"not a published run: it has no manifest\.json"):
+        open_run(left.path)
+    assert resolve_latest(str(tmp_path), "prod").path == place(tmp_path, "before").path
+    with pytest.raises(UsageError, match="exists already"):
+        RunWriter(left, sources=[])
+
+
+def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
+    publish(place(tmp_path))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match="a run is never overwritten, choose another run id"):
+        publish(place(tmp_path))
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_of_concurrent_publishers_of_one_run_id_one_succeeds(tmp_path: Path) -> None:
+    def attempt(_: int) -> bool:
+        try:
+            publish(place(tmp_path))
+        except UsageError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sorted(threads.map(attempt, range(8))) == [False] * 7 + [True]
+    assert open_run(place(tmp_path).path).states() == rich_states()
+
+
+def test_latest_is_whole_while_runs_are_promoted(tmp_path: Path) -> None:
+    runs = [(place(tmp_path, f"r{n}"), publish(place(tmp_path, f"r{n}"), now_ms=n)) for n in range(4)]
+    promote(*runs[0])
+    seen = []
+    with ThreadPoolExecutor(4) as threads:
+        done = [threads.submit(promote, *run) for run in runs * 8]
+        while not all(future.done() for future in done):
+            seen.append(resolve_latest(str(tmp_path), "prod").now_ms)
+            time.sleep(0.001)
+    assert seen == sorted(seen)
+    assert resolve_latest(str(tmp_path), "prod").now_ms == 3
+    assert sorted(path.name for path in (tmp_path / "prod").iterdir()) == [
+        ".latest.json.lock",
+        "latest.json",
+        "w",
+    ]
+
+
+def test_a_backfill_does_not_hide_the_newest_run(tmp_path: Path) -> None:
+    new, old = place(tmp_path, "new"), place(tmp_path, "old")
+    assert promote(new, publish(new, now_ms=10))
+    assert not promote(old, publish(old, now_ms=9))
+    assert resolve_latest(str(tmp_path), "prod").path == new.path
+    again = place(tmp_path, "again")
+    assert promote(again, publish(again, now_ms=10))
+    latest = json.loads((tmp_path / "prod/latest.json").read_text())
+    assert latest["path"] == "w/again"
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../x", "a/b", "a\\b", "-x", "_x", ".x", "a b", "ä", "a\n", "x" * 256]
+)
+@pytest.mark.parametrize("what", ["cluster", "window", "run_id"])
+def test_names_must_be_plain_path_components(tmp_path: Path, what: str, name: str) -> None:
+    names = {"cluster": "c", "window": "w", "run_id": "r"} | {what: name}
+    with pytest.raises(UsageError, match=what.replace("_", " ")):
+        RunPlace(str(tmp_path), **names)
+
+
+def test_output_inside_the_snapshot_is_refused(tmp_path: Path) -> None:
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    (tmp_path / "link").symlink_to(snapshot)
+    for output in (snapshot, snapshot / "runs", tmp_path / "link" / "x", tmp_path / "y" / ".." / "snapshot"):
+        with pytest.raises(UsageError, match="lies inside the snapshot"):
+            check_output_outside(str(output), [str(snapshot)])
+    check_output_outside(str(tmp_path / "snapshot-runs"), [str(snapshot)])
+    with pytest.raises(UsageError, match="lies inside the snapshot"):
+        check_output_outside("s3://bucket/log/runs", ["s3://bucket/log/"])
+    check_output_outside("s3://bucket/logs", ["s3://bucket/log"])
+
+
+def test_windows_default_to_the_day() -> None:
+    assert default_window(1_700_000_000_000) == "2023-11-14"
+    with pytest.raises(UsageError, match="--window"):
+        default_window(10**18)
+
+
+def test_run_ids_differ() -> None:
+    assert len({new_run_id() for _ in range(100)}) == 100
+
+
+def test_empty_tables_have_their_columns(tmp_path: Path) -> None:
+    where = place(tmp_path)
+    with RunWriter(where, sources=[]) as writer:
+        writer.commit(FACTS, seconds=0, steps={})
+    tables = open_run(where.path).tables()
+    assert {name: table.schema for name, table in tables.items()} == {
+        name: table.arrow for name, table in TABLES.items()
+    }
+    assert all(isinstance(table, pa.Table) and table.num_rows == 0 for table in tables.values())
