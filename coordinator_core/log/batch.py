@@ -10,7 +10,7 @@ from crc32c import crc32c
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.compression import CompressionError, DecompressedTooLargeError, decompress
-from coordinator_core.log.legacy import InvalidRecordError, legacy_records
+from coordinator_core.log.legacy import InvalidRecordError, TooManyRecordsError, legacy_records
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Batch, Codec, ControlType, Record
 
@@ -77,7 +77,7 @@ def iter_batch_records(batch: Batch, *, path: str, limits: Limits | None = None)
         for record in records:
             yield record
             next_offset = record.offset + 1
-    except DecompressedTooLargeError as error:
+    except (DecompressedTooLargeError, TooManyRecordsError) as error:
         raise _damaged(batch, path, next_offset, "limit_exceeded", str(error)) from None
     except CompressionError as error:
         raise _damaged(batch, path, next_offset, "bad_compression", str(error)) from None
@@ -110,6 +110,9 @@ def _default_records(batch: Batch, limits: Limits) -> Iterator[Record]:
     if count * _MIN_RECORD_BYTES > len(section):
         raise InvalidRecordError(f"{len(section)} bytes cannot hold the declared {count} records")
 
+    room = limits.max_records - count
+    if room < 0:
+        raise TooManyRecordsError(limits.max_records)
     append_time = batch.max_timestamp_ms if batch.timestamp_type == "LogAppendTime" else None
     base_sequence = batch.base_sequence
     last_offset_delta = batch.last_offset - batch.base_offset
@@ -125,7 +128,8 @@ def _default_records(batch: Batch, limits: Limits) -> Iterator[Record]:
             offset_delta, at = _varint(section, at)
             key, at = _sized(section, at, end)
             value, at = _sized(section, at, end)
-            headers, at = _headers(section, at, end)
+            headers, at = _headers(section, at, end, room)
+            room -= len(headers)
         except IndexError:
             raise InvalidRecordError(f"record {index} runs past the end of its batch") from None
         if at != end:
@@ -192,12 +196,16 @@ def _sized(data: memoryview, position: int, end: int) -> tuple[bytes | None, int
     return bytes(data[position : position + size]), position + size
 
 
-def _headers(data: memoryview, position: int, end: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def _headers(
+    data: memoryview, position: int, end: int, room: int
+) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, position = _varint(data, position)
     if count == 0:
         return (), position
     if count < 0 or count > end - position:
         raise InvalidRecordError(f"record declares {count} headers")
+    if count > room:
+        raise TooManyRecordsError(room)
     headers = []
     for _ in range(count):
         name, position = _sized(data, position, end)

@@ -26,6 +26,13 @@ class InvalidRecordError(Exception):
     """The content of a batch contradicts the format."""
 
 
+class TooManyRecordsError(InvalidRecordError):
+    """A batch holds more records and headers than the limit."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"more than {limit} records and headers in one batch")
+
+
 def parse_message(data: memoryview, position: int) -> Batch:
     """Parse the message that is ``data`` (offset, size and body, at least 26 bytes), plain or wrapper."""
     offset, _size, crc, magic, attributes = _PREFIX.unpack_from(data)
@@ -94,7 +101,9 @@ def legacy_records(batch: Batch, limits: Limits) -> Iterator[Record]:
             )
     append_time = batch.max_timestamp_ms if batch.timestamp_type == "LogAppendTime" else None
     previous = -1
-    for inner in _inner_entries(memoryview(content)):
+    for index, inner in enumerate(_inner_entries(memoryview(content))):
+        if index == limits.max_records:
+            raise TooManyRecordsError(limits.max_records)
         if inner.codec_id != Codec.NONE:
             raise InvalidRecordError("compressed message inside a wrapper")
         offset = base + inner.last_offset

@@ -19,12 +19,16 @@ class Limits:
     thousands of members does not fit ``message.max.bytes`` otherwise.  Above the floor it may grow to
     ``max_ratio`` times its compressed size, so that decompressing never takes ten times the input; and
     never beyond ``max_decompressed_bytes``.
+
+    ``max_records`` bounds records and headers of one batch together: as objects they take twenty times
+    their seven bytes.  A coordinator's batch of default size holds a tenth of it.
     """
 
     max_batch_bytes: int = 128 * MIB
     max_decompressed_bytes: int = 512 * MIB
     max_ratio: int = 8
     decompressed_floor_bytes: int = 32 * MIB
+    max_records: int = 1 << 18
 
     def decompressed_allowance(self, compressed_bytes: int) -> int:
         """The most bytes that ``compressed_bytes`` bytes may become."""
