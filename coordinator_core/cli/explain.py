@@ -34,7 +34,7 @@ def explain_command(
     options = replay_options_from(**replay)
     subject = _subject(group_id, topic)
     if len(paths) == 1 and is_run(paths[0]):
-        paths = open_run(paths[0]).input_paths()
+        paths = tuple(open_run(paths[0]).manifest["sources"])
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
     events = [

@@ -25,6 +25,11 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+class Engine(StrEnum):
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
     """How to replay: ``profile`` is ``None`` for "infer it from the records"."""
@@ -32,6 +37,9 @@ class ReplayOptions:
     profile: Profile | None
     now_ms: int
     on_damage: OnDamage
+    offsets_topic_num_partitions: int
+    engine: Engine
+    master: str
 
 
 def format_option(*formats: Format) -> Callable[[F], F]:
@@ -63,7 +71,7 @@ def damage_options(command: F) -> F:
 
 
 def replay_options(command: F) -> F:
-    """Profile, time and damage options; pass them on to :func:`replay_options_from`."""
+    """Options of every command that replays; pass them on to :func:`replay_options_from`."""
     options = [
         click.option(
             "--profile",
@@ -80,6 +88,21 @@ def replay_options(command: F) -> F:
         ),
         click.option("--now-ms", type=int, metavar="MS", help="The time to judge by (default: the clock)."),
         damage_options,
+        offsets_partitions_option,
+        click.option(
+            "--engine",
+            type=click.Choice([item.value for item in Engine]),
+            default=Engine.LOCAL.value,
+            show_default=True,
+            help="Replay in this process, or as a Spark application.",
+        ),
+        click.option(
+            "--master",
+            default="local[*]",
+            show_default=True,
+            metavar="URL",
+            help="Spark master, with --engine spark.",
+        ),
     ]
     for option in reversed(options):
         command = option(command)
@@ -93,6 +116,9 @@ def replay_options_from(
     now_ms: int | None,
     partial: bool,
     salvage: bool,
+    offsets_topic_num_partitions: int,
+    engine: str,
+    master: str,
 ) -> ReplayOptions:
     """The values of :func:`replay_options`, checked against each other."""
     if partial and salvage:
@@ -106,7 +132,14 @@ def replay_options_from(
         raise click.UsageError("--coordinator goes with --kafka-version")
     elif profile != "auto":
         chosen = profile_for(profile)
-    return ReplayOptions(chosen, clock_ms() if now_ms is None else now_ms, on_damage(partial, salvage))
+    return ReplayOptions(
+        profile=chosen,
+        now_ms=clock_ms() if now_ms is None else now_ms,
+        on_damage=on_damage(partial, salvage),
+        offsets_topic_num_partitions=offsets_topic_num_partitions,
+        engine=Engine(engine),
+        master=master,
+    )
 
 
 def on_damage(partial: bool, salvage: bool) -> OnDamage:

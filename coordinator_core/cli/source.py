@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from coordinator_core.cli.options import ReplayOptions, note
-from coordinator_core.errors import Damage, UsageError
+import click
+
+from coordinator_core.cli.options import Engine, ReplayOptions, note
+from coordinator_core.errors import Damage, ExitCode, RegroupError, UsageError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
@@ -14,6 +21,7 @@ from coordinator_core.log.types import Snapshot
 from coordinator_core.replay.inference import infer_profile
 from coordinator_core.replay.profiles import Profile, profile_from_label
 from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.runs.publish import RunPlace, new_run_id
 from coordinator_core.runs.read import Run, is_run, open_run
 
 
@@ -32,6 +40,8 @@ def load_source(paths: Sequence[str], options: ReplayOptions) -> Source:
     """The state under ``paths``: one run directory, or the paths of a snapshot."""
     if len(paths) == 1 and is_run(paths[0]):
         return _from_run(open_run(paths[0]), options)
+    if options.engine is Engine.SPARK:
+        return _from_spark(paths, options)
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
     states = replay_snapshot(snapshot, profile, on_damage=options.on_damage, damage=damage)
@@ -70,6 +80,39 @@ def warn_about_load_failures(states: Sequence[PartitionState], profile_label: st
                 f"{state.offsets_partition}: record offset {failure.record_offset}: {failure.detail}"
                 + (f" (and {more} more)" if more else "")
             )
+
+
+def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOptions) -> dict[str, Any]:
+    """Replay and publish in a Spark application of its own process; returns the summary it printed.
+
+    Ends the command with the application's exit code when that is not 0 or 1: it has said why.
+    """
+    command = [sys.executable, "-m", "spark_apps.replay", "--master", options.master]
+    for path in paths:
+        command += ["--snapshot", path]
+    command += ["--output", place.output, "--cluster", place.cluster]
+    command += ["--window", place.window, "--run-id", place.run_id, "--now-ms", str(options.now_ms)]
+    command += ["--offsets-topic-num-partitions", str(options.offsets_topic_num_partitions)]
+    if options.profile is not None:
+        command += ["--kafka-version", options.profile.release, "--coordinator", options.profile.coordinator]
+    if options.on_damage is not OnDamage.FAIL:
+        command.append("--partial" if options.on_damage is OnDamage.RECOVER else "--salvage")
+    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if completed.returncode not in (ExitCode.CLEAN, ExitCode.FINDINGS):
+        raise click.exceptions.Exit(completed.returncode)
+    lines = completed.stdout.strip().splitlines()
+    if not lines:
+        raise RegroupError("the Spark application printed no summary")
+    summary: dict[str, Any] = json.loads(lines[-1])
+    return summary
+
+
+def _from_spark(paths: Sequence[str], options: ReplayOptions) -> Source:
+    """Replay with Spark into a run that lives as long as the command."""
+    with tempfile.TemporaryDirectory(prefix="regroup-") as directory:
+        place = RunPlace(directory, "snapshot", "now", new_run_id())
+        publish_with_spark(paths, place, options)
+        return _from_run(open_run(place.path), replace(options, profile=None))
 
 
 def _from_run(run: Run, options: ReplayOptions) -> Source:

@@ -1,7 +1,7 @@
 """``describe`` text against what ``kafka-consumer-groups`` 4.3.1 printed for the same groups.
 
-Cells that only a running cluster can fill (log end offset, lag, coordinator) are blanked to ``-`` on Kafka's
-side, by column. Blocks of different groups, and rows inside a block, are in hash order there: compared sorted.
+Cells that only a running cluster can fill (log end offset, lag, coordinator) are blanked to ``-`` on the
+other side, by column. Blocks of different groups, and rows inside a block, are in hash order there: compared sorted.
 """
 
 from __future__ import annotations

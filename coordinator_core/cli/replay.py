@@ -1,0 +1,77 @@
+"""``regroup replay``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from coordinator_core.cli.options import (
+    Engine,
+    Format,
+    format_option,
+    note,
+    replay_options,
+    replay_options_from,
+    write_line,
+)
+from coordinator_core.cli.source import publish_with_spark, warn_about_damage
+from coordinator_core.errors import Damage, ExitCode
+from coordinator_core.log.discovery import discover
+from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.manifest import summary
+from coordinator_core.runs.publish import RunPlace, default_window, new_run_id, promote
+
+
+@click.command("replay")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
+@click.option("--output", required=True, metavar="DIR", help="Where runs are published (a path or a URI).")
+@click.option("--cluster", required=True, metavar="NAME", help="Name of the cluster the log comes from.")
+@click.option("--window", metavar="KEY", help="Key of the scheduling window (default: the UTC date of now).")
+@click.option("--run-id", metavar="ID", help="Id of the run (default: a new one).")
+@replay_options
+@format_option(Format.TEXT, Format.JSON)
+def replay_command(
+    paths: tuple[str, ...],
+    output: str,
+    cluster: str,
+    window: str | None,
+    run_id: str | None,
+    output_format: Format,
+    **replay: Any,
+) -> int:
+    """Replay SNAPSHOT and publish a run: tables as Parquet, then the manifest. Prints its summary."""
+    options = replay_options_from(**replay)
+    place = RunPlace(output, cluster, window or default_window(options.now_ms), run_id or new_run_id())
+    if options.engine is Engine.SPARK:
+        result = publish_with_spark(paths, place, options)
+    else:
+        manifest = replay_to_run(
+            discover(paths),
+            place,
+            profile=options.profile,
+            now_ms=options.now_ms,
+            on_damage=options.on_damage,
+            offsets_topic_num_partitions=options.offsets_topic_num_partitions,
+        )
+        warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
+        result = summary(manifest, path=place.path, latest=promote(place, manifest))
+    if output_format is Format.JSON:
+        write_line(json.dumps(result, ensure_ascii=False))
+    else:
+        _write_text(result)
+    if result["load_failures"]:
+        note(
+            f"regroup: warning: {result['load_failures']} records at which {result['profile']} stops loading"
+        )
+        return ExitCode.FINDINGS
+    return ExitCode.CLEAN
+
+
+def _write_text(result: dict[str, Any]) -> None:
+    """The summary, a line a field; nested ones on one line."""
+    for name, value in result.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {item}" for key, item in value.items())
+        write_line(f"{name.replace('_', ' ')}: {value}")

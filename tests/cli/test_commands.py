@@ -1,0 +1,160 @@
+"""Commands end to end: the contract's JSON, exit codes, and that a run answers like its snapshot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.cli.app import run
+from tests.cases import CASES, TORN, Case, case
+from tests.cli.test_damaged_input import outcome, write_segment
+from tests.replay.histories import History, offset_key
+
+NOW = ["--now-ms", "1795260000000"]
+
+
+def output_of(arguments: list[str], capfdbinary: pytest.CaptureFixture[bytes], *, code: int = 0) -> str:
+    assert run(arguments) == code
+    return capfdbinary.readouterr().out.decode("utf-8")
+
+
+@pytest.mark.parametrize("snapshot", CASES, ids=lambda snapshot: snapshot.name)
+def test_a_run_describes_like_its_snapshot(
+    snapshot: Case, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    arguments = [*snapshot.command_line(), *NOW] + ["--partial"] * (snapshot in TORN)
+    replayed = output_of(
+        ["replay", *arguments, "--output", str(tmp_path), "--cluster", "c", "--format", "json"], capfdbinary
+    )
+    run_path = json.loads(replayed)["run"]
+    for command in ("describe", "list"):
+        direct = output_of([command, *arguments, "--format", "json"], capfdbinary)
+        assert output_of([command, run_path, "--format", "json"], capfdbinary) == direct
+
+
+def test_describe_json_has_the_fields_of_the_contract(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    document: dict[str, Any] = json.loads(
+        output_of(
+            [
+                "describe",
+                *case("k431-txn").command_line(),
+                *NOW,
+                "--format",
+                "json",
+                "--group",
+                "x-pending-over",
+            ],
+            capfdbinary,
+        )
+    )
+    assert document["profile"] == "J3 (4.3.1, new coordinator)"
+    assert document["now_ms"] == 1795260000000
+    assert document["partial"] is False
+    (group,) = document["groups"]
+    assert (group["group_id"], group["offsets_partition"], group["type"]) == ("x-pending-over", 17, "classic")
+    assert (group["simple"], group["state"], group["members"]) == (True, "Empty", [])
+    assert [(row["partition"], row["committed_offset"], row["pending"]) for row in group["offsets"]] == [
+        (0, 3, True),
+        (1, 4, False),
+        (2, None, True),
+    ]
+    assert [(row["outcome"], row["groups"]) for row in document["transactions"]] == [
+        ("open", ["x-pending-over"])
+    ]
+
+
+def test_a_slot_with_only_a_pending_commit_has_no_committed_offset(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    arguments = ["describe", *case("k431-txn").command_line(), "--format", "json", "--group", "x-pending"]
+    (row,) = json.loads(output_of(arguments, capfdbinary))["groups"][0]["offsets"]
+    assert (row["committed_offset"], row["metadata"], row["pending"]) == (None, None, True)
+    assert row["record_offset"] is not None
+    assert row["producer_id"] is not None
+
+
+def test_explain_tells_why_a_transaction_won(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    arguments = ["explain", *case("k431-txn").command_line(), "--group", "x-sandwich", "--topic", "t-a:0"]
+    text = output_of(arguments, capfdbinary)
+    assert text.splitlines() == [
+        "[36]        0  1795251040822  commit of 100 t-a-0: pending in the transaction of producer 7",
+        "[36]        1  1795251040825  commit of 50 t-a-0: committed offset set",
+        "[36]        2  1795251040828  commit of 110 t-a-0: pending in the transaction of producer 7",
+        "[36]        3  1795251040833  COMMIT marker of producer 7 t-a-0: "
+        "committed offset becomes 110 (record 2)",
+    ]
+
+
+def test_explain_tells_why_a_transaction_lost(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    arguments = ["explain", *case("k431-txn").command_line(), "--group", "x-plain-after", "--format", "jsonl"]
+    events = [json.loads(line) for line in output_of(arguments, capfdbinary).splitlines()]
+    assert "committed offset stays 50" in events[-1]["effect"]
+    assert "age is decided by the commit" in events[-1]["effect"]
+
+
+def test_explain_of_a_run_reads_the_log_it_came_from(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    snapshot = case("k241/before")
+    arguments = ["replay", *snapshot.command_line(), "--output", str(tmp_path), "--cluster", "c"]
+    replayed = json.loads(output_of([*arguments, "--format", "json"], capfdbinary))
+    explained = output_of(["explain", replayed["run"], "--group", "g-txn"], capfdbinary)
+    assert explained == output_of(["explain", *snapshot.command_line(), "--group", "g-txn"], capfdbinary)
+    assert "COMMIT marker" in explained
+
+
+def test_find_coordinator_by_count_and_by_topology(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    plain = json.loads(output_of(["find-coordinator", "testgroup", "--format", "json"], capfdbinary))
+    assert plain == [{"group_id": "testgroup", "offsets_partition": 27, "leader": None}]
+    before = case("k431-cluster").expected / "before"
+    coordinators = json.loads((before / "coordinators.json").read_text())["groups"]
+    groups = sorted(coordinators)
+    arguments = ["find-coordinator", *groups, "--topology", str(before / "topics.json"), "--format", "json"]
+    ours = {
+        row["group_id"]: (row["offsets_partition"], row["leader"])
+        for row in json.loads(output_of(arguments, capfdbinary))
+    }
+    assert ours == {group: (found["partition"], found["nodeId"]) for group, found in coordinators.items()}
+
+
+def test_a_load_failure_is_a_finding(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    history = History().commit(1).records((offset_key(), b"\x00\x63"))
+    write_segment(tmp_path, b"".join(history.batches))
+    code, out, err = outcome(
+        ["describe", str(tmp_path), "--kafka-version", "4.3.1", "--format", "json"], capfd
+    )
+    assert code == 1
+    assert "does not load offsets partition 0: record offset 1" in err
+    assert json.loads(out)["load_failures"][0]["record_offset"] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["describe"],
+        ["describe", "/no/such/path"],
+        ["describe", "LOG", "--kafka-version", "9.9"],
+        ["describe", "LOG", "--kafka-version", "4.3.1", "--coordinator", "classic"],
+        ["describe", "LOG", "--profile", "S9"],
+        ["describe", "LOG", "--partial", "--salvage"],
+        ["describe", "LOG", "--group", "no-such-group"],
+        ["describe", "LOG", "--group", "x-seq", "--all-groups"],
+        ["explain", "LOG", "--group", "x-seq", "--topic", "t-a:x"],
+        ["explain", "LOG", "--group", "no-such-group"],
+        ["find-coordinator", "g", "--topology", "README.md"],
+        ["replay", "LOG", "--output", "OUT", "--cluster", "../escape"],
+    ],
+    ids=lambda arguments: " ".join(arguments),
+)
+def test_usage_problems_exit_with_2_and_one_line(
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    places = {"LOG": str(case("k431-txn").paths[0]), "OUT": str(tmp_path)}
+    code, out, err = outcome([places.get(word, word) for word in arguments], capfd)
+    assert (code, out) == (2, "")
+    assert "rror: " in err
+    assert "Traceback" not in err

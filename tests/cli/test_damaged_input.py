@@ -1,0 +1,108 @@
+"""Damage ends in exit code 3 with a position, or in a clean read where it cannot be seen; in nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.cli.app import run
+from coordinator_core.log.types import Codec, ControlType
+from tests.log.builders import build_batch, build_control_batch
+from tests.replay.histories import Slot, group_value, offset_key, offset_value
+
+GROUP_KEY = b"\x00\x02\x00\x01g"
+SEGMENT = b"".join(
+    (
+        build_batch(0, [(GROUP_KEY, group_value("m"))]),
+        build_batch(1, [(offset_key(), offset_value(5))], producer_id=9, transactional=True),
+        build_control_batch(2, ControlType.COMMIT, producer_id=9),
+        build_batch(3, [(offset_key(Slot("g", "u", 1)), offset_value(6))], codec=Codec.LZ4),
+        build_batch(4, [(offset_key(), None)]),
+    )
+)
+
+
+def write_segment(directory: Path, data: bytes, name: str = "00000000000000000000.log") -> Path:
+    partition = directory / "__consumer_offsets-0"
+    partition.mkdir(exist_ok=True)
+    (partition / name).write_bytes(data)
+    return directory
+
+
+def outcome(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    code = run(arguments)
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
+
+
+def assert_clean_or_damaged(directory: Path, capfd: pytest.CaptureFixture[str], what: str) -> None:
+    for command in ("describe", "verify"):
+        code, out, err = outcome([command, str(directory), "--format", "json"], capfd)
+        assert code in (0, 3), (what, command, code, err)
+        assert "Traceback" not in err
+        if code == 0:
+            continue
+        if command == "describe":
+            assert out == ""
+            assert re.search(r"\.log: byte \d+", err), (what, err)
+        else:
+            assert json.loads(out)["damage"], what
+
+
+def test_truncation_at_each_byte(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    codes = set()
+    for length in range(len(SEGMENT)):
+        write_segment(tmp_path, SEGMENT[:length])
+        assert_clean_or_damaged(tmp_path, capfd, f"first {length} bytes")
+        codes.add(outcome(["verify", str(tmp_path)], capfd)[0])
+    assert codes == {0, 3}
+
+
+def test_a_flip_of_each_byte(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    codes = []
+    for position in range(len(SEGMENT)):
+        damaged = bytearray(SEGMENT)
+        damaged[position] ^= 0xFF
+        write_segment(tmp_path, bytes(damaged))
+        assert_clean_or_damaged(tmp_path, capfd, f"byte {position} flipped")
+        codes.append(outcome(["verify", str(tmp_path)], capfd)[0])
+    # Outside the CRC lie only the base offset, the length, the leader epoch and the magic: 17 bytes a batch.
+    assert codes.count(3) >= len(SEGMENT) - 5 * 17
+
+
+def test_swapped_segments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    first = build_batch(0, [(offset_key(), offset_value(1))])
+    second = build_batch(1, [(offset_key(), offset_value(2))])
+    write_segment(tmp_path, second)
+    write_segment(tmp_path, first, "00000000000000000001.log")
+    code, _, err = outcome(["describe", str(tmp_path)], capfd)
+    assert code == 3
+    assert "byte 0, record offset" in err
+
+
+@pytest.mark.parametrize("option", ["--partial", "--salvage"])
+def test_going_on_past_damage_says_so(option: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    damaged = bytearray(SEGMENT)
+    second_batch = len(build_batch(0, [(GROUP_KEY, group_value("m"))]))
+    damaged[second_batch + 70] ^= 0xFF
+    write_segment(tmp_path, bytes(damaged))
+    code, out, err = outcome(["describe", str(tmp_path), "--format", "json", option], capfd)
+    document = json.loads(out)
+    assert (code, document["partial"]) == (0, True)
+    assert f"byte {second_batch}, record offset 1: bad_crc" in err
+    topics = [row["topic"] for group in document["groups"] for row in group["offsets"]]
+    assert topics == ([] if option == "--partial" else ["u"])
+
+
+def test_damage_publishes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log, output = tmp_path / "log", tmp_path / "runs"
+    log.mkdir()
+    write_segment(log, SEGMENT[:-3])
+    code, out, err = outcome(["replay", str(log), "--output", str(output), "--cluster", "c"], capfd)
+    assert (code, out) == (3, "")
+    assert "torn_tail" in err
+    assert not list(output.rglob("*.json"))
+    assert not list(output.rglob("*.parquet"))
