@@ -1,0 +1,772 @@
+"""The compiled fold: batch walk, record split, commits folded to the last event of each slot.
+
+:func:`walk` is the fast path. It handles what a healthy offsets log consists of and stops, having changed
+nothing, at the first batch that is anything else; the readers of ``coordinator_core.log`` then say what that is.
+So there is one implementation of damage, and this one need not know the rules of odd input, only recognise
+it. Sequential rules: ``coordinator_core.replay.sequential``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import register_jitable
+
+from coordinator_core.columnar.bytestrings import (
+    INVALID,
+    find,
+    free_place,
+    hash_bytes,
+    index_entry,
+    is_plain_utf8,
+    uvarint,
+    varint,
+    varlong,
+)
+from coordinator_core.columnar.compiling import kernel
+from coordinator_core.columnar.intrinsics import be16, be32, be64, crc32c
+from coordinator_core.columnar.tables import (
+    BYTES_TYPE,
+    TABLES_TYPE,
+    FragmentGroupRow,
+    FragmentRow,
+    GroupRow,
+    Interned,
+    Kind,
+    MergeOffset,
+    OtherRow,
+    PendingKind,
+    PendingRow,
+    Phase,
+    ProducerRow,
+    Rules,
+    SlotKind,
+    SlotRow,
+    Split,
+    State,
+    Statistic,
+    TouchRow,
+)
+
+HEADER_BYTES = 61
+_MIN_RECORD_BYTES = 7
+_NO_PRODUCER_ID = -1
+_TRANSACTIONAL, _CONTROL, _LOG_APPEND_TIME = 0x10, 0x20, 0x08
+_COMMIT, _ABORT = 1, 0
+_INT64_MIN = -(1 << 63)
+
+
+class Status(IntEnum):
+    """Why :func:`walk` returned; ``State.POSITION`` is the batch it stands at."""
+
+    END = 0
+    GROW = 1
+    """The tables are too small: see ``State.NEED_*``."""
+    COMPRESSED = 2
+    ODD_RECORDS = 3
+    """The batch itself is sound, a record in it is unusual or invalid."""
+    ODD_BATCH = 4
+    """Not a sound v2 batch, or not in order: legacy, damaged, torn."""
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def commit_version(data: Any, position: int, length: int, newest: int) -> int:
+    """Version of an OffsetCommitValue whose fields all fit, or -1 if anything about it is unusual."""
+    if length < 2:
+        return -1
+    version = be16(data, position)
+    if version < 0 or version > newest or version > 4:
+        return -1
+    stop = position + length
+    at = position + 10
+    if version >= 3:
+        at += 4
+    if version < 4:
+        if at + 2 > stop:
+            return -1
+        metadata = be16(data, at)
+        at += 2
+        if metadata < 0 or at + metadata + 8 + (8 if version == 1 else 0) > stop:
+            return -1
+        return version
+    if at > stop:
+        return -1
+    compact, at = uvarint(data, at, stop)
+    if at == INVALID or compact < 1 or compact > 0x8000:
+        return -1
+    at += compact - 1 + 8
+    if at >= stop:
+        return -1
+    if data[at] == 0:
+        return version
+    # One tagged field, tag 0, 16 bytes: the topic id.
+    if data[at] == 1 and at + 19 <= stop and data[at + 1] == 0 and data[at + 2] == 16:
+        return version
+    return -1
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def split_records(
+    data: Any, batch: int, stop: int, count: int, base_offset: int, attributes: int, scratch: Any, rules: Any
+) -> bool:
+    """Split the records of the batch at ``batch``, which ends at ``stop``, into ``scratch``.
+
+    False if anything about one of them is unusual.
+    """
+    base_timestamp = be64(data, batch + 27)
+    append_time = be64(data, batch + 35)
+    last_offset_delta = be32(data, batch + 23)
+    previous_delta = np.int64(-1)
+    at = np.int64(batch + HEADER_BYTES)
+    for index in range(count):
+        start = at
+        length, at = varint(data, at, stop)
+        if at == INVALID or length < 0 or at + length > stop:
+            return False
+        end = at + length
+        timestamp_delta, at = varlong(data, at + 1, end)
+        if at == INVALID:
+            return False
+        offset_delta, at = varint(data, at, end)
+        if at == INVALID or offset_delta <= previous_delta or offset_delta > last_offset_delta:
+            return False
+        previous_delta = offset_delta
+        key_bytes, at = varint(data, at, end)
+        if at == INVALID or key_bytes < 2 or at + key_bytes > end:
+            return False
+        key = at
+        value_bytes, at = varint(data, at + key_bytes, end)
+        if at == INVALID:
+            return False
+        value = at
+        if value_bytes > 0:
+            at += value_bytes
+        # One more byte must be left, and be zero: no headers.
+        if at + 1 != end or data[at] != 0:
+            return False
+        at = end
+        scratch[index, Split.OFFSET] = base_offset + offset_delta
+        scratch[index, Split.TIMESTAMP] = (
+            append_time if attributes & _LOG_APPEND_TIME else base_timestamp + timestamp_delta
+        )
+        scratch[index, Split.KEY] = key
+        scratch[index, Split.KEY_BYTES] = key_bytes
+        scratch[index, Split.VALUE] = value
+        scratch[index, Split.VALUE_BYTES] = max(value_bytes, -1)
+        scratch[index, Split.SIZE_BYTES] = end - start
+        if not _classify(data, scratch, index, attributes, rules):
+            return False
+    return count == 0 or at == stop
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _classify(data: Any, scratch: Any, index: int, attributes: int, rules: Any) -> bool:
+    """Fill in what the record is; False if that takes more than a look at well-formed bytes."""
+    key = scratch[index, Split.KEY]
+    key_bytes = scratch[index, Split.KEY_BYTES]
+    key_type = be16(data, key)
+    if attributes & _CONTROL:
+        # The first two bytes are the version, whose later numbers keep the layout.
+        if key_bytes < 4 or key_type < 0:
+            return False
+        scratch[index, Split.KIND] = Kind.CONTROL
+        scratch[index, Split.DETAIL] = be16(data, key + 2)
+        return True
+    scratch[index, Split.KEY_TYPE] = key_type
+    scratch[index, Split.BODY] = key + 2
+    stop = key + key_bytes
+    group_bytes = -1
+    if key_bytes >= 4:
+        group_bytes = be16(data, key + 2)
+    group_stop = key + 4 + group_bytes
+    has_group = group_bytes >= 0 and group_stop <= stop
+    if has_group and rules[Rules.CHECK_UTF8] != 0 and not is_plain_utf8(data, key + 4, group_bytes):
+        return False
+    if key_type != 0 and key_type != 1:
+        scratch[index, Split.KIND] = Kind.OTHER
+        scratch[index, Split.BODY_BYTES] = group_bytes + 2 if has_group else 0
+        return True
+    if not has_group or group_stop + 2 > stop:
+        return False
+    topic_bytes = be16(data, group_stop)
+    body_stop = group_stop + 2 + topic_bytes + 4
+    if topic_bytes < 0 or body_stop > stop:
+        return False
+    if rules[Rules.CHECK_UTF8] != 0 and not is_plain_utf8(data, group_stop + 2, topic_bytes):
+        return False
+    scratch[index, Split.BODY_BYTES] = body_stop - key - 2
+    value_bytes = scratch[index, Split.VALUE_BYTES]
+    if value_bytes < 0:
+        scratch[index, Split.KIND] = Kind.TOMBSTONE
+        scratch[index, Split.DETAIL] = -1
+        return True
+    newest = rules[Rules.MAX_VERSION] if key_type == 1 else rules[Rules.MAX_LEGACY_VERSION]
+    version = commit_version(data, scratch[index, Split.VALUE], value_bytes, newest)
+    scratch[index, Split.KIND] = Kind.VALUE
+    scratch[index, Split.DETAIL] = version
+    return version >= 0
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _producer_hash(producer_id: int) -> int:
+    mixed = np.uint64(producer_id) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(mixed >> np.uint64(24))
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _producer_place(producer_id: int, tables: Any) -> int:
+    index, producers = tables.producer_index, tables.producers
+    mask = len(index) - 1
+    place = _producer_hash(producer_id) & mask
+    while index[place] != 0 and producers[index[place] - 1, ProducerRow.PRODUCER_ID] != producer_id:
+        place = (place + 1) & mask
+    return place
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _producer(producer_id: int, tables: Any) -> int:
+    """Row of the producer, made when it is new."""
+    place = _producer_place(producer_id, tables)
+    entry = tables.producer_index[place]
+    if entry != 0:
+        return np.int64(entry - 1)
+    row = tables.state[State.PRODUCERS]
+    tables.state[State.PRODUCERS] = row + 1
+    tables.producer_index[place] = row + 1
+    tables.producers[row, ProducerRow.PRODUCER_ID] = producer_id
+    tables.producers[row, ProducerRow.FIRST_MARKER] = -1
+    tables.producers[row, ProducerRow.PENDING] = -1
+    tables.producers[row, ProducerRow.OPEN] = 0
+    tables.producers[row, ProducerRow.KEYS] = 0
+    return np.int64(row)
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _copy_key(data: Any, position: int, length: int, tables: Any) -> int:
+    stored = tables.state[State.KEY_BYTES]
+    keys = tables.keys
+    for at in range(length):
+        keys[stored + at] = data[position + at]
+    tables.state[State.KEY_BYTES] = stored + length
+    return np.int64(stored)
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _group(data: Any, body: int, length: int, stored: int, tables: Any) -> int:
+    """Row of the group whose id, with its int16 length, is at ``body``.
+
+    ``stored`` is where ``keys`` holds these bytes already, or -1.
+    """
+    groups, state = tables.groups, tables.state
+    hashed = hash_bytes(data, body, length)
+    row, place = find(data, body, length, hashed, tables.group_index, groups, tables.keys)
+    if row >= 0:
+        return np.int64(row)
+    if stored < 0:
+        stored = _copy_key(data, body, length, tables)
+    if not is_plain_utf8(data, body + 2, length - 2):
+        state[State.MALFORMED_UTF8] = 1
+    row = state[State.GROUPS]
+    state[State.GROUPS] = row + 1
+    tables.group_index[place] = index_entry(hashed, row)
+    groups[row, Interned.HASH] = hashed
+    groups[row, Interned.BODY] = stored
+    groups[row, Interned.BODY_BYTES] = length
+    groups[row, GroupRow.TOUCHED] = 0
+    groups[row, GroupRow.STAMP] = 0
+    for column in range(GroupRow.STATISTICS, GroupRow.STATISTICS + 2 * Statistic.WIDTH):
+        groups[row, column] = 0
+    return np.int64(row)
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _topic(data: Any, body: int, length: int, stored: int, tables: Any) -> int:
+    topics, state = tables.topics, tables.state
+    hashed = hash_bytes(data, body, length)
+    row, place = find(data, body, length, hashed, tables.topic_index, topics, tables.keys)
+    if row >= 0:
+        return np.int64(row)
+    if not is_plain_utf8(data, body + 2, length - 2):
+        state[State.MALFORMED_UTF8] = 1
+    row = state[State.TOPICS]
+    state[State.TOPICS] = row + 1
+    tables.topic_index[place] = index_entry(hashed, row)
+    topics[row, Interned.HASH] = hashed
+    topics[row, Interned.BODY] = stored
+    topics[row, Interned.BODY_BYTES] = length
+    return np.int64(row)
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _slot(data: Any, body: int, length: int, tables: Any) -> int:
+    """Row of the slot whose group, topic and partition are at ``body``."""
+    slots, state = tables.slots, tables.state
+    hashed = hash_bytes(data, body, length)
+    row, place = find(data, body, length, hashed, tables.slot_index, slots, tables.keys)
+    if row >= 0:
+        return np.int64(row)
+    stored = _copy_key(data, body, length, tables)
+    row = state[State.SLOTS]
+    state[State.SLOTS] = row + 1
+    tables.slot_index[place] = index_entry(hashed, row)
+    slots[row, Interned.HASH] = hashed
+    slots[row, Interned.BODY] = stored
+    slots[row, Interned.BODY_BYTES] = length
+    group_bytes = be16(data, body) + 2
+    slots[row, SlotRow.GROUP] = _group(data, body, group_bytes, stored, tables)
+    slots[row, SlotRow.TOPIC] = _topic(
+        data, body + group_bytes, length - group_bytes - 4, stored + group_bytes, tables
+    )
+    slots[row, SlotRow.KIND] = SlotKind.NONE
+    slots[row, SlotRow.LAST_TOMBSTONE] = -1
+    slots[row, SlotRow.PENDING] = -1
+    return np.int64(row)
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _transaction_row(slot: int, producer: int, tables: Any) -> int:
+    """The pending row of the slot in the producer's open transaction, made when it is new."""
+    slots, pending, producers, state = tables.slots, tables.pending, tables.producers, tables.state
+    row = slots[slot, SlotRow.PENDING]
+    while row >= 0:
+        if pending[row, PendingRow.PRODUCER] == producer:
+            return np.int64(row)
+        row = pending[row, PendingRow.NEXT_SLOT]
+    row = state[State.PENDING_FREE]
+    if row >= 0:
+        state[State.PENDING_FREE] = pending[row, PendingRow.NEXT_SLOT]
+    else:
+        row = state[State.PENDING]
+        state[State.PENDING] = row + 1
+    following = slots[slot, SlotRow.PENDING]
+    if following >= 0:
+        pending[following, PendingRow.PREVIOUS_SLOT] = row
+    slots[slot, SlotRow.PENDING] = row
+    pending[row, PendingRow.SLOT] = slot
+    pending[row, PendingRow.PRODUCER] = producer
+    pending[row, PendingRow.KIND] = PendingKind.NOTED
+    pending[row, PendingRow.PHASE] = Phase.OPEN
+    pending[row, PendingRow.NEXT_SLOT] = following
+    pending[row, PendingRow.PREVIOUS_SLOT] = -1
+    pending[row, PendingRow.NEXT_PRODUCER] = producers[producer, ProducerRow.PENDING]
+    producers[producer, ProducerRow.PENDING] = row
+    producers[producer, ProducerRow.KEYS] += 1
+    return np.int64(row)
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _end_transaction(producer: int, marker_offset: int, commits: bool, sequence: int, tables: Any) -> None:
+    """Apply an end marker: resolve what the producer has pending, note the marker if it is the first."""
+    slots, pending, producers, groups = tables.slots, tables.pending, tables.producers, tables.groups
+    state, fragment_groups = tables.state, tables.fragment_groups
+    first = producers[producer, ProducerRow.FIRST_MARKER] < 0
+    fragment = state[State.FRAGMENTS]
+    state[State.STAMP] += 1
+    stamp = state[State.STAMP]
+    always = tables.rules[Rules.MERGE_OFFSET] == MergeOffset.NONE
+    row = producers[producer, ProducerRow.PENDING]
+    while row >= 0:
+        slot = pending[row, PendingRow.SLOT]
+        if commits and pending[row, PendingRow.KIND] == PendingKind.VALUE:
+            if (
+                slots[slot, SlotRow.KIND] != SlotKind.VALUE
+                or always
+                or slots[slot, SlotRow.MERGE_OFFSET] < pending[row, PendingRow.MERGE_OFFSET]
+            ):
+                slots[slot, SlotRow.KIND] = SlotKind.VALUE
+                slots[slot, SlotRow.SEQUENCE] = sequence
+                slots[slot, SlotRow.VALUE] = pending[row, PendingRow.VALUE]
+                slots[slot, SlotRow.VALUE_BYTES] = pending[row, PendingRow.VALUE_BYTES]
+                slots[slot, SlotRow.FLAGS] = pending[row, PendingRow.FLAGS] | 2
+                slots[slot, SlotRow.RECORD_OFFSET] = pending[row, PendingRow.RECORD_OFFSET]
+                slots[slot, SlotRow.MERGE_OFFSET] = pending[row, PendingRow.MERGE_OFFSET]
+                slots[slot, SlotRow.PRODUCER_ID] = producers[producer, ProducerRow.PRODUCER_ID]
+                slots[slot, SlotRow.PRODUCER_EPOCH] = pending[row, PendingRow.PRODUCER_EPOCH]
+        before = pending[row, PendingRow.PREVIOUS_SLOT]
+        after = pending[row, PendingRow.NEXT_SLOT]
+        if before >= 0:
+            pending[before, PendingRow.NEXT_SLOT] = after
+        else:
+            slots[slot, SlotRow.PENDING] = after
+        if after >= 0:
+            pending[after, PendingRow.PREVIOUS_SLOT] = before
+        group = slots[slot, SlotRow.GROUP]
+        if groups[group, GroupRow.STAMP] != stamp:
+            groups[group, GroupRow.STAMP] = stamp
+            entry = state[State.FRAGMENT_GROUPS]
+            state[State.FRAGMENT_GROUPS] = entry + 1
+            fragment_groups[entry, FragmentGroupRow.FRAGMENT] = fragment
+            fragment_groups[entry, FragmentGroupRow.GROUP] = group
+        following = pending[row, PendingRow.NEXT_PRODUCER]
+        if first:
+            pending[row, PendingRow.PHASE] = Phase.CLOSED
+        else:
+            pending[row, PendingRow.PHASE] = Phase.FREE
+            pending[row, PendingRow.NEXT_SLOT] = state[State.PENDING_FREE]
+            state[State.PENDING_FREE] = row
+        row = following
+    producers[producer, ProducerRow.PENDING] = -1
+    if producers[producer, ProducerRow.OPEN] != 0:
+        fragments = tables.fragments
+        fragments[fragment, FragmentRow.PRODUCER_ID] = producers[producer, ProducerRow.PRODUCER_ID]
+        fragments[fragment, FragmentRow.PRODUCER_EPOCH] = producers[producer, ProducerRow.EPOCH]
+        fragments[fragment, FragmentRow.FIRST_OFFSET] = producers[producer, ProducerRow.FIRST_OFFSET]
+        fragments[fragment, FragmentRow.LAST_OFFSET] = producers[producer, ProducerRow.LAST_OFFSET]
+        fragments[fragment, FragmentRow.TIMESTAMP] = producers[producer, ProducerRow.TIMESTAMP]
+        fragments[fragment, FragmentRow.MARKER_OFFSET] = marker_offset
+        fragments[fragment, FragmentRow.COMMITTED] = 1 if commits else 0
+        fragments[fragment, FragmentRow.KEYS] = producers[producer, ProducerRow.KEYS]
+        fragments[fragment, FragmentRow.FIRST] = 1 if first else 0
+        state[State.FRAGMENTS] = fragment + 1
+        producers[producer, ProducerRow.OPEN] = 0
+    if first:
+        producers[producer, ProducerRow.FIRST_MARKER] = sequence
+        producers[producer, ProducerRow.FIRST_MARKER_OFFSET] = marker_offset
+        producers[producer, ProducerRow.FIRST_MARKER_COMMITS] = 1 if commits else 0
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _fits(count: int, size: int, producer_id: int, control: bool, tables: Any) -> bool:
+    """Whether a batch of ``count`` records in ``size`` bytes surely has room in all tables."""
+    state = tables.state
+    groups = 0
+    if control:
+        entry = tables.producer_index[_producer_place(producer_id, tables)]
+        if entry != 0:
+            groups = tables.producers[entry - 1, ProducerRow.KEYS]
+    if (
+        count <= len(tables.scratch)
+        and state[State.KEY_BYTES] + size <= len(tables.keys)
+        and state[State.SLOTS] + count <= len(tables.slots)
+        and state[State.GROUPS] + count <= len(tables.groups)
+        and state[State.TOPICS] + count <= len(tables.topics)
+        and state[State.PRODUCERS] + 1 <= len(tables.producers)
+        and state[State.PENDING] + count <= len(tables.pending)
+        and state[State.OTHERS] + count <= len(tables.others)
+        and state[State.TOUCHES] + count <= len(tables.touches)
+        and state[State.FRAGMENTS] + count <= len(tables.fragments)
+        and state[State.FRAGMENT_GROUPS] + groups <= len(tables.fragment_groups)
+    ):
+        return True
+    state[State.NEED_RECORDS] = max(count, 1)
+    state[State.NEED_BYTES] = size
+    state[State.NEED_GROUPS] = groups
+    return False
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _append_other(index: int, sequence: int, group: int, tag: int, tables: Any) -> None:
+    """Keep the record at ``index`` of ``scratch`` whole."""
+    scratch, others, state = tables.scratch, tables.others, tables.state
+    row = state[State.OTHERS]
+    state[State.OTHERS] = row + 1
+    others[row, OtherRow.SEQUENCE] = sequence
+    others[row, OtherRow.RECORD_OFFSET] = scratch[index, Split.OFFSET]
+    others[row, OtherRow.KEY] = scratch[index, Split.KEY] + tag
+    others[row, OtherRow.KEY_BYTES] = scratch[index, Split.KEY_BYTES]
+    others[row, OtherRow.VALUE] = scratch[index, Split.VALUE] + tag
+    others[row, OtherRow.VALUE_BYTES] = scratch[index, Split.VALUE_BYTES]
+    others[row, OtherRow.TIMESTAMP] = scratch[index, Split.TIMESTAMP]
+    others[row, OtherRow.SIZE_BYTES] = scratch[index, Split.SIZE_BYTES]
+    others[row, OtherRow.GROUP] = group
+    others[row, OtherRow.KEY_TYPE] = scratch[index, Split.KEY_TYPE]
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def fold_control(count: int, producer_id: int, tag: int, tables: Any) -> None:
+    """Apply the control records in ``scratch``: Scala looks at the first only, and lets any type end."""
+    java = tables.rules[Rules.PENDING_BY_PRODUCER] != 0
+    scratch, state = tables.scratch, tables.state
+    for index in range(count):
+        sequence = state[State.SEQUENCE]
+        state[State.SEQUENCE] = sequence + 1
+        state[State.CONTROL_RECORDS] += 1
+        if index > 0 and not java:
+            continue
+        if scratch[index, Split.KIND] == Kind.OTHER:
+            _append_other(index, sequence, -1, tag, tables)
+            continue
+        control = scratch[index, Split.DETAIL]
+        if control == _COMMIT or control == _ABORT or not java:
+            producer = _producer(producer_id, tables)
+            _end_transaction(producer, scratch[index, Split.OFFSET], control == _COMMIT, sequence, tables)
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def fold_records(
+    data: Any,
+    tag: int,
+    count: int,
+    base_offset: int,
+    attributes: int,
+    producer_id: int,
+    producer_epoch: int,
+    tables: Any,
+) -> None:
+    """Apply the ``count`` records in ``scratch``, whose bytes are in ``data``; values are named by ``tag``."""
+    rules, scratch, state = tables.rules, tables.scratch, tables.state
+    slots, groups, pending = tables.slots, tables.groups, tables.pending
+    java = rules[Rules.PENDING_BY_PRODUCER] != 0
+    drops = rules[Rules.TOMBSTONE_DROPS_PENDING] != 0
+    merge_rule = rules[Rules.MERGE_OFFSET]
+    in_transaction = producer_id != _NO_PRODUCER_ID if java else attributes & _TRANSACTIONAL != 0
+    producer = np.int64(-1)
+    for index in range(count):
+        sequence = state[State.SEQUENCE]
+        state[State.SEQUENCE] = sequence + 1
+        offset = scratch[index, Split.OFFSET]
+        timestamp = scratch[index, Split.TIMESTAMP]
+        state[State.MIN_TIMESTAMP] = min(state[State.MIN_TIMESTAMP], timestamp)
+        state[State.MAX_TIMESTAMP] = max(state[State.MAX_TIMESTAMP], timestamp)
+        body = scratch[index, Split.BODY]
+        kind = scratch[index, Split.KIND]
+        if kind == Kind.OTHER:
+            group = np.int64(-1)
+            if scratch[index, Split.BODY_BYTES] > 0:
+                group = _group(data, body, scratch[index, Split.BODY_BYTES], -1, tables)
+                groups[group, GroupRow.TOUCHED] = 0
+            _append_other(index, sequence, group, tag, tables)
+            continue
+
+        slot = _slot(data, body, scratch[index, Split.BODY_BYTES], tables)
+        group = slots[slot, SlotRow.GROUP]
+        key_type = scratch[index, Split.KEY_TYPE]
+        state[State.COMMITS + 6 * key_type + 1 + scratch[index, Split.DETAIL]] += 1
+        statistics = GroupRow.STATISTICS + Statistic.WIDTH * key_type
+        if groups[group, statistics + Statistic.RECORDS] == 0:
+            groups[group, statistics + Statistic.FIRST_TIMESTAMP] = timestamp
+        groups[group, statistics + Statistic.RECORDS] += 1
+        groups[group, statistics + Statistic.SIZE_BYTES] += scratch[index, Split.SIZE_BYTES]
+        groups[group, statistics + Statistic.LAST_TIMESTAMP] = timestamp
+
+        row = np.int64(-1)
+        if in_transaction:
+            if producer < 0:
+                producer = _producer(producer_id, tables)
+            producers = tables.producers
+            if producers[producer, ProducerRow.OPEN] == 0:
+                producers[producer, ProducerRow.OPEN] = 1
+                producers[producer, ProducerRow.KEYS] = 0
+                producers[producer, ProducerRow.FIRST_OFFSET] = offset
+            producers[producer, ProducerRow.EPOCH] = producer_epoch
+            producers[producer, ProducerRow.LAST_OFFSET] = offset
+            producers[producer, ProducerRow.TIMESTAMP] = timestamp
+            row = _transaction_row(slot, producer, tables)
+
+        if kind == Kind.TOMBSTONE:
+            groups[group, statistics + Statistic.TOMBSTONES] += 1
+            if java or not in_transaction:
+                slots[slot, SlotRow.KIND] = SlotKind.TOMBSTONE
+                slots[slot, SlotRow.SEQUENCE] = sequence
+                slots[slot, SlotRow.RECORD_OFFSET] = offset
+                slots[slot, SlotRow.LAST_TOMBSTONE] = sequence
+            if drops:
+                other = slots[slot, SlotRow.PENDING]
+                while other >= 0:
+                    pending[other, PendingRow.KIND] = PendingKind.CLEARED
+                    other = pending[other, PendingRow.NEXT_SLOT]
+            elif in_transaction and not java:
+                pending[row, PendingRow.KIND] = PendingKind.CLEARED
+            continue
+
+        if java and groups[group, GroupRow.TOUCHED] == 0:
+            groups[group, GroupRow.TOUCHED] = 1
+            touch = state[State.TOUCHES]
+            state[State.TOUCHES] = touch + 1
+            tables.touches[touch, TouchRow.SEQUENCE] = sequence
+            tables.touches[touch, TouchRow.RECORD_OFFSET] = offset
+            tables.touches[touch, TouchRow.GROUP] = group
+        merge_offset = offset
+        if merge_rule == MergeOffset.BATCH_HEADER:
+            merge_offset = base_offset
+        elif merge_rule == MergeOffset.BATCH_FIRST_RECORD:
+            merge_offset = scratch[0, Split.OFFSET]
+        if in_transaction:
+            pending[row, PendingRow.KIND] = PendingKind.VALUE
+            pending[row, PendingRow.SEQUENCE] = sequence
+            pending[row, PendingRow.VALUE] = scratch[index, Split.VALUE] + tag
+            pending[row, PendingRow.VALUE_BYTES] = scratch[index, Split.VALUE_BYTES]
+            pending[row, PendingRow.FLAGS] = key_type
+            pending[row, PendingRow.RECORD_OFFSET] = offset
+            pending[row, PendingRow.MERGE_OFFSET] = merge_offset
+            pending[row, PendingRow.PRODUCER_EPOCH] = producer_epoch
+        else:
+            slots[slot, SlotRow.KIND] = SlotKind.VALUE
+            slots[slot, SlotRow.SEQUENCE] = sequence
+            slots[slot, SlotRow.VALUE] = scratch[index, Split.VALUE] + tag
+            slots[slot, SlotRow.VALUE_BYTES] = scratch[index, Split.VALUE_BYTES]
+            slots[slot, SlotRow.FLAGS] = key_type
+            slots[slot, SlotRow.RECORD_OFFSET] = offset
+            slots[slot, SlotRow.MERGE_OFFSET] = merge_offset
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _note_batch(base_offset: int, next_offset: int, codec: int, state: Any) -> None:
+    if state[State.FIRST_OFFSET] < 0:
+        state[State.FIRST_OFFSET] = base_offset
+    state[State.NEXT_OFFSET] = next_offset
+    state[State.BATCHES] += 1
+    state[State.CODECS + codec] += 1
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def _sound_size(data: Any, position: int, stop: int, expected: int, in_arena: bool, rules: Any) -> int:
+    """Size of the v2 batch at ``position``, or 0 if anything about it but its records is unusual."""
+    if stop - position < HEADER_BYTES or data[position + 16] != 2:
+        return 0
+    size = be32(data, position + 8) + 12
+    if size < HEADER_BYTES or size > stop - position:
+        return 0
+    base_offset = be64(data, position)
+    last_offset_delta = be32(data, position + 23)
+    # A hole is usual, but not that the next batch fits into it: then that one's offset is below ``expected``.
+    if base_offset < expected or last_offset_delta < 0 or be32(data, position + 57) < 0:
+        return 0
+    last_offset = base_offset + last_offset_delta
+    if last_offset > rules[Rules.LAST_OFFSET] or last_offset < base_offset or be32(data, position + 12) < -1:
+        return 0
+    if not in_arena:
+        if size - 12 > rules[Rules.MAX_BATCH_BYTES]:
+            return 0
+        if crc32c(data, position + 21, position + size) != be32(data, position + 17) & 0xFFFFFFFF:
+            return 0
+    return np.int64(size)
+
+
+@kernel(
+    types.int64(
+        BYTES_TYPE, types.int64, types.int64, types.int64, types.Array(types.int64, 2, "C"), TABLES_TYPE
+    )
+)
+def survey(data: Any, start: int, stop: int, max_bytes: int, found: Any, tables: Any) -> int:
+    """List sound batches from ``start`` on, compressed or not, into ``found``: (position, size, codec, count).
+
+    Stops at the first unsound one, when ``found`` is full, or with ``max_bytes``. Returns how many.
+    """
+    expected = tables.state[State.NEXT_OFFSET]
+    position = np.int64(start)
+    batches = np.int64(0)
+    while position < stop and batches < len(found) and position - start < max_bytes:
+        size = _sound_size(data, position, stop, expected, False, tables.rules)
+        if size == 0:
+            break
+        found[batches, 0] = position
+        found[batches, 1] = size
+        found[batches, 2] = data[position + 22] & 7
+        found[batches, 3] = be32(data, position + 57)
+        batches += 1
+        expected = be64(data, position) + be32(data, position + 23) + 1
+        position += size
+    return np.int64(batches)
+
+
+@kernel(types.int64(BYTES_TYPE, types.int64, types.int64, types.int64, types.boolean, TABLES_TYPE))
+def walk(data: Any, start: int, stop: int, tag: int, in_arena: bool, tables: Any) -> int:
+    """Fold the v2 batches in ``data[start:stop]``, one after the other; returns a :class:`Status`.
+
+    ``in_arena`` says that the CRCs were checked and the records decompressed before. ``State.POSITION``
+    tells where it stopped; the fold holds all batches before that and nothing of the one there.
+    """
+    state, rules = tables.state, tables.rules
+    position = np.int64(start)
+    status = np.int64(Status.END)
+    while position < stop:
+        size = _sound_size(data, position, stop, state[State.NEXT_OFFSET], in_arena, rules)
+        if size == 0:
+            status = np.int64(Status.ODD_BATCH)
+            break
+        base_offset = be64(data, position)
+        last_offset_delta = be32(data, position + 23)
+        count = be32(data, position + 57)
+        attributes = np.int64(data[position + 22])
+        codec = attributes & 7
+        if base_offset + last_offset_delta < rules[Rules.START_OFFSET]:
+            state[State.NEXT_OFFSET] = base_offset + last_offset_delta + 1
+            position += size
+            continue
+        if not in_arena and codec != 0 and count != 0:
+            status = np.int64(Status.COMPRESSED)
+            break
+        if count * _MIN_RECORD_BYTES > size - HEADER_BYTES:
+            status = np.int64(Status.ODD_RECORDS)
+            break
+        control = attributes & _CONTROL != 0
+        producer_id = be64(data, position + 43)
+        if not _fits(count, size, producer_id, control, tables):
+            status = np.int64(Status.GROW)
+            break
+        if not split_records(
+            data, position, position + size, count, base_offset, attributes, tables.scratch, tables.rules
+        ):
+            status = np.int64(Status.ODD_RECORDS)
+            break
+        if control:
+            fold_control(count, producer_id, tag, tables)
+        else:
+            fold_records(
+                data, tag, count, base_offset, attributes, producer_id, be16(data, position + 51), tables
+            )
+        _note_batch(base_offset, base_offset + last_offset_delta + 1, codec, state)
+        position += size
+    state[State.POSITION] = position
+    return status
+
+
+@kernel(
+    types.boolean(
+        BYTES_TYPE,
+        types.int64,
+        types.int64,
+        types.int64,
+        types.int64,
+        types.int64,
+        types.int64,
+        types.int64,
+        types.int64,
+        TABLES_TYPE,
+    )
+)
+def fold_split(
+    data: Any,
+    tag: int,
+    count: int,
+    size: int,
+    base_offset: int,
+    next_offset: int,
+    attributes: int,
+    producer_id: int,
+    producer_epoch: int,
+    tables: Any,
+) -> bool:
+    """Fold one batch whose ``count`` records were put into ``scratch`` already; False if tables must grow."""
+    control = attributes & _CONTROL != 0
+    if not _fits(count, size, producer_id, control, tables):
+        return False
+    if control:
+        fold_control(count, producer_id, tag, tables)
+    else:
+        fold_records(data, tag, count, base_offset, attributes, producer_id, producer_epoch, tables)
+    _note_batch(base_offset, next_offset, attributes & 7, tables.state)
+    return True
+
+
+@kernel(types.void(types.Array(types.int64, 1, "C"), types.Array(types.int64, 2, "C")))
+def rebuild_index(index: Any, rows: Any) -> None:
+    """Fill an empty index with the rows of a table of interned bytes."""
+    for row in range(len(rows)):
+        hashed = rows[row, Interned.HASH]
+        index[free_place(hashed, index)] = index_entry(hashed, row)
+
+
+@kernel(types.void(types.Array(types.int64, 1, "C"), types.Array(types.int64, 2, "C")))
+def rebuild_producer_index(index: Any, producers: Any) -> None:
+    """Fill an empty index with the producers."""
+    mask = len(index) - 1
+    for row in range(len(producers)):
+        place = _producer_hash(producers[row, ProducerRow.PRODUCER_ID]) & mask
+        while index[place] != 0:
+            place = (place + 1) & mask
+        index[place] = row + 1

@@ -1,0 +1,417 @@
+"""The working tables of a fold: plain arrays that the kernels fill and Python grows.
+
+A table is a two-dimensional int64 array, one row an entry, the columns numbered by the ``IntEnum`` s below. How
+many rows are used is in :class:`State`. Bytes of keys are copied to ``keys``; bytes of values stay where they
+were read and are named by position: in the segment when below ``ARENA``, else in the arena that holds
+decompressed and rewritten batches.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+ARENA = 1 << 56
+"""Added to positions in the arena, to tell them from positions in the segment."""
+
+
+class State(IntEnum):
+    """Positions in ``Tables.state``: counters of the fold and sizes of its tables."""
+
+    SEQUENCE = 0
+    """Records folded so far, control records included: the time axis of the fold."""
+    NEXT_OFFSET = 1
+    SLOTS = 2
+    GROUPS = 3
+    TOPICS = 4
+    PRODUCERS = 5
+    PENDING = 6
+    PENDING_FREE = 7
+    """First free row of ``pending`` (chained by ``Pending.NEXT_SLOT``), -1 for none."""
+    OTHERS = 8
+    TOUCHES = 9
+    FRAGMENTS = 10
+    FRAGMENT_GROUPS = 11
+    KEY_BYTES = 12
+    STAMP = 13
+    MALFORMED_UTF8 = 14
+    """Set when a new key holds a group or topic that is not UTF-8, or holds U+FFFD: two keys may be one slot."""
+    BATCHES = 15
+    CONTROL_RECORDS = 16
+    MIN_TIMESTAMP = 17
+    MAX_TIMESTAMP = 18
+    POSITION = 19
+    """Where :func:`~coordinator_core.columnar.kernels.walk` stopped."""
+    NEED_RECORDS = 20
+    NEED_BYTES = 21
+    NEED_GROUPS = 22
+    FIRST_OFFSET = 23
+    CODECS = 24
+    """Batches by codec id, eight counters."""
+    COMMITS = 32
+    """Records by key type (0, 1) and value version (-1 for a tombstone, 0 to 4): twice six counters."""
+    SIZE = 44
+
+
+class Rules(IntEnum):
+    """Positions in ``Tables.rules``."""
+
+    PENDING_BY_PRODUCER = 0
+    """Java: a producer id makes a commit pending, any control record is looked at, tombstones always apply."""
+    TOMBSTONE_DROPS_PENDING = 1
+    MERGE_OFFSET = 2
+    MAX_LEGACY_VERSION = 3
+    MAX_VERSION = 4
+    CHECK_UTF8 = 5
+    MAX_BATCH_BYTES = 6
+    LAST_OFFSET = 7
+    """The last record offset that belongs to the segment."""
+    START_OFFSET = 8
+    """Batches wholly below it are not part of the log."""
+    SIZE = 9
+
+
+class MergeOffset(IntEnum):
+    """``MergeOffsetRule`` as a number."""
+
+    RECORD = 0
+    BATCH_FIRST_RECORD = 1
+    BATCH_HEADER = 2
+    NONE = 3
+
+
+class Kind(IntEnum):
+    """What a record is to the fold."""
+
+    VALUE = 0
+    TOMBSTONE = 1
+    OTHER = 2
+    CONTROL = 3
+
+
+class Split(IntEnum):
+    """Columns of ``scratch``: the records of one batch."""
+
+    OFFSET = 0
+    TIMESTAMP = 1
+    KIND = 2
+    DETAIL = 3
+    """Value version of a commit, type of a control record."""
+    KEY_TYPE = 4
+    KEY = 5
+    KEY_BYTES = 6
+    """-1 for a null key."""
+    BODY = 7
+    """Of a commit: group, topic and partition as in the key. Otherwise the group id with its int16 length."""
+    BODY_BYTES = 8
+    VALUE = 9
+    VALUE_BYTES = 10
+    """-1 for a null value."""
+    SIZE_BYTES = 11
+    """What the record takes in its batch, its own length field included."""
+    WIDTH = 12
+
+
+class Interned(IntEnum):
+    """The first columns of every table that is found by bytes."""
+
+    HASH = 0
+    BODY = 1
+    BODY_BYTES = 2
+
+
+class SlotRow(IntEnum):
+    """Columns of ``slots``; ``KIND`` to ``PRODUCER_EPOCH`` are those of the slot's last event."""
+
+    GROUP = 3
+    KIND = 4
+    SEQUENCE = 5
+    VALUE = 6
+    VALUE_BYTES = 7
+    FLAGS = 8
+    """Bit 0: key type. Bit 1: committed by a transaction."""
+    RECORD_OFFSET = 9
+    MERGE_OFFSET = 10
+    PRODUCER_ID = 11
+    PRODUCER_EPOCH = 12
+    LAST_TOMBSTONE = 13
+    PENDING = 14
+    TOPIC = 15
+    WIDTH = 16
+
+
+class SlotKind(IntEnum):
+    """The last event of a slot."""
+
+    NONE = 0
+    VALUE = 1
+    TOMBSTONE = 2
+
+
+class GroupRow(IntEnum):
+    """Columns of ``groups``. The statistics come twice, for key types 0 and 1."""
+
+    TOUCHED = 3
+    STAMP = 4
+    STATISTICS = 5
+    WIDTH = 16
+
+
+class Statistic(IntEnum):
+    """Statistics of a group's commits of one key type."""
+
+    RECORDS = 0
+    TOMBSTONES = 1
+    SIZE_BYTES = 2
+    FIRST_TIMESTAMP = 3
+    LAST_TIMESTAMP = 4
+    WIDTH = 5
+
+
+class ProducerRow(IntEnum):
+    """Columns of ``producers``. ``TRANSACTION_*`` describe the open transaction, if ``OPEN``."""
+
+    PRODUCER_ID = 0
+    FIRST_MARKER = 1
+    """Sequence of the producer's first end marker, -1 for none."""
+    FIRST_MARKER_OFFSET = 2
+    FIRST_MARKER_COMMITS = 3
+    PENDING = 4
+    OPEN = 5
+    EPOCH = 6
+    FIRST_OFFSET = 7
+    LAST_OFFSET = 8
+    TIMESTAMP = 9
+    KEYS = 10
+    WIDTH = 12
+
+
+class PendingRow(IntEnum):
+    """Columns of ``pending``: a slot in a producer's transaction."""
+
+    SLOT = 0
+    PRODUCER = 1
+    KIND = 2
+    PHASE = 3
+    SEQUENCE = 4
+    VALUE = 5
+    VALUE_BYTES = 6
+    FLAGS = 7
+    RECORD_OFFSET = 8
+    MERGE_OFFSET = 9
+    PRODUCER_EPOCH = 10
+    NEXT_SLOT = 11
+    """Next row of the same slot."""
+    PREVIOUS_SLOT = 12
+    NEXT_PRODUCER = 13
+    """Next row of the same producer."""
+    WIDTH = 14
+
+
+class PendingKind(IntEnum):
+    """What a transaction holds for a slot."""
+
+    NOTED = 0
+    """A tombstone that changed nothing pending: it only counts as one of the transaction's keys."""
+    VALUE = 1
+    CLEARED = 2
+    """A tombstone removed what was pending, of this segment and of earlier ones."""
+
+
+class Phase(IntEnum):
+    """Life of a pending row."""
+
+    FREE = 0
+    OPEN = 1
+    CLOSED = 2
+    """Closed by the producer's first end marker, which may close rows of earlier segments too."""
+
+
+class OtherRow(IntEnum):
+    """Columns of ``others``: records that are kept whole, also control records without a control key."""
+
+    SEQUENCE = 0
+    RECORD_OFFSET = 1
+    KEY = 2
+    KEY_BYTES = 3
+    VALUE = 4
+    VALUE_BYTES = 5
+    TIMESTAMP = 6
+    SIZE_BYTES = 7
+    GROUP = 8
+    KEY_TYPE = 9
+    """``NO_KEY_TYPE`` when the key has none, ``CONTROL_KEY`` in a control batch."""
+    WIDTH = 10
+
+
+NO_KEY_TYPE = -(1 << 15) - 1
+CONTROL_KEY = -(1 << 15) - 2
+"""Not int16s."""
+
+
+class TouchRow(IntEnum):
+    """Columns of ``touches``."""
+
+    SEQUENCE = 0
+    RECORD_OFFSET = 1
+    GROUP = 2
+    WIDTH = 4
+
+
+class FragmentRow(IntEnum):
+    """Columns of ``fragments``: transactions that an end marker of this segment closed."""
+
+    PRODUCER_ID = 0
+    PRODUCER_EPOCH = 1
+    FIRST_OFFSET = 2
+    LAST_OFFSET = 3
+    TIMESTAMP = 4
+    MARKER_OFFSET = 5
+    COMMITTED = 6
+    KEYS = 7
+    FIRST = 8
+    """Closed by the producer's first end marker: the transaction may have begun in an earlier segment."""
+    WIDTH = 10
+
+
+class FragmentGroupRow(IntEnum):
+    """Columns of ``fragment_groups``."""
+
+    FRAGMENT = 0
+    GROUP = 1
+    WIDTH = 2
+
+
+class Tables(NamedTuple):
+    """All arrays that a kernel works on."""
+
+    state: Int64s
+    rules: Int64s
+    scratch: Int64s
+    keys: Bytes
+    slot_index: Int64s
+    slots: Int64s
+    group_index: Int64s
+    groups: Int64s
+    topic_index: Int64s
+    topics: Int64s
+    producer_index: Int64s
+    producers: Int64s
+    pending: Int64s
+    others: Int64s
+    touches: Int64s
+    fragments: Int64s
+    fragment_groups: Int64s
+
+
+_VECTORS = {"state", "rules", "slot_index", "group_index", "topic_index", "producer_index"}
+_VECTOR_TYPE = numba.types.Array(numba.types.int64, 1, "C")
+_TABLE_TYPE = numba.types.Array(numba.types.int64, 2, "C")
+MUTABLE_BYTES_TYPE = numba.types.Array(numba.types.uint8, 1, "C")
+BYTES_TYPE = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
+"""Read-only, so that a mapped file is accepted as well as an own array."""
+
+
+def _numba_type(field: str) -> numba.types.Type:
+    if field == "keys":
+        return MUTABLE_BYTES_TYPE
+    return _VECTOR_TYPE if field in _VECTORS else _TABLE_TYPE
+
+
+TABLES_TYPE = numba.types.NamedTuple([_numba_type(field) for field in Tables._fields], Tables)
+
+_ROWS: dict[str, tuple[int, State]] = {
+    "slots": (SlotRow.WIDTH, State.SLOTS),
+    "groups": (GroupRow.WIDTH, State.GROUPS),
+    "topics": (4, State.TOPICS),
+    "producers": (ProducerRow.WIDTH, State.PRODUCERS),
+    "pending": (PendingRow.WIDTH, State.PENDING),
+    "others": (OtherRow.WIDTH, State.OTHERS),
+    "touches": (TouchRow.WIDTH, State.TOUCHES),
+    "fragments": (FragmentRow.WIDTH, State.FRAGMENTS),
+    "fragment_groups": (FragmentGroupRow.WIDTH, State.FRAGMENT_GROUPS),
+}
+_INDEX_OF = {
+    "slots": "slot_index",
+    "groups": "group_index",
+    "topics": "topic_index",
+    "producers": "producer_index",
+}
+
+_FIRST_ROWS = 64
+_FIRST_KEY_BYTES = 4096
+
+
+def new_tables(rules: Int64s) -> Tables:
+    """Empty tables, small: most segments of most tests are, and growing is cheap."""
+    state = np.zeros(State.SIZE, np.int64)
+    state[State.PENDING_FREE] = -1
+    state[State.NEXT_OFFSET] = np.iinfo(np.int64).min
+    state[State.FIRST_OFFSET] = -1
+    state[State.MIN_TIMESTAMP] = np.iinfo(np.int64).max
+    state[State.MAX_TIMESTAMP] = -1
+    arrays: dict[str, npt.NDArray[np.int64] | npt.NDArray[np.uint8]] = {
+        "state": state,
+        "rules": rules,
+        "scratch": np.empty((_FIRST_ROWS, Split.WIDTH), np.int64),
+        "keys": np.empty(_FIRST_KEY_BYTES, np.uint8),
+    }
+    for name, (width, _) in _ROWS.items():
+        arrays[name] = np.empty((_FIRST_ROWS, width), np.int64)
+    for name, index in _INDEX_OF.items():
+        arrays[index] = np.zeros(2 * len(arrays[name]), np.int64)
+    return Tables(**arrays)
+
+
+def grown(tables: Tables) -> tuple[Tables, list[str]]:
+    """Tables with room for what the kernel asked for, and the names of those whose index is to be rebuilt."""
+    state = tables.state
+    records, key_bytes = int(state[State.NEED_RECORDS]), int(state[State.NEED_BYTES])
+    changed: dict[str, npt.NDArray[np.int64] | npt.NDArray[np.uint8]] = {}
+    if records > len(tables.scratch):
+        changed["scratch"] = np.empty((max(records, 2 * len(tables.scratch)), Split.WIDTH), np.int64)
+    used = int(state[State.KEY_BYTES])
+    if used + key_bytes > len(tables.keys):
+        changed["keys"] = _resized(tables.keys, used, used + key_bytes)
+    rebuilt = []
+    for name, (_, counter) in _ROWS.items():
+        table: Int64s = getattr(tables, name)
+        used = int(state[counter])
+        need = used + (int(state[State.NEED_GROUPS]) if name == "fragment_groups" else records)
+        if need <= len(table):
+            continue
+        changed[name] = _resized(table, used, need)
+        if name in _INDEX_OF:
+            changed[_INDEX_OF[name]] = np.zeros(2 * _power_of_two(len(changed[name])), np.int64)
+            rebuilt.append(name)
+    return tables._replace(**changed), rebuilt
+
+
+def _resized(array: npt.NDArray[np.generic], used: int, need: int) -> npt.NDArray[np.generic]:
+    rows = max(need, 2 * len(array))
+    bigger = np.empty((rows, *array.shape[1:]), array.dtype)
+    bigger[:used] = array[:used]
+    return bigger
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def index_of(tables: Tables, name: str) -> Int64s:
+    """The hash index of table ``name``."""
+    index: Int64s = getattr(tables, _INDEX_OF[name])
+    return index
+
+
+def used_rows(tables: Tables, name: str) -> Int64s:
+    """The rows of table ``name`` that are in use."""
+    table: Int64s = getattr(tables, name)
+    return table[: tables.state[_ROWS[name][1]]]

@@ -1,0 +1,284 @@
+"""The fold of a segment: its whole effect on the state of its offsets partition, as columns.
+
+A fold is computed from an empty prior state by the rules of the sequential replay, and carries what is needed
+to splice it behind earlier folds (``replay.merge``). Sequence numbers count the records of the segment; they
+order the events inside one fold. Rows refer to groups and topics by position in :attr:`SegmentFold.groups` and
+:attr:`SegmentFold.topics`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import pyarrow as pa
+
+from coordinator_core.replay.profiles import Loader, MergeOffsetRule, Profile
+
+FORMAT = 1
+"""Version of the serialised form; readers refuse any other."""
+
+NOT_VALUE, VALUE, TOMBSTONE = 0, 1, 2
+"""``slots.kind``: no event but in transactions that are aborted or still open; a value; a tombstone."""
+
+NOTED, PENDING_VALUE, CLEARED = 0, 1, 2
+"""``pending.kind``: a slot that only counts as a key of its transaction; a value; nothing, not even what an
+earlier segment left pending."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldRules:
+    """What of a profile decides how a segment folds; profiles that agree in it share their folds.
+
+    ``pending_by_producer``: a producer id makes a commit pending, else the transactional bit (Java, Scala).
+    ``max_*_version``: newest value versions that are read under key types 0 and 1.
+    """
+
+    pending_by_producer: bool
+    tombstone_drops_pending: bool
+    merge_offset_rule: MergeOffsetRule
+    max_legacy_offset_value_version: int
+    max_offset_value_version: int
+
+    @classmethod
+    def of(cls, profile: Profile) -> FoldRules:
+        return cls(
+            profile.loader is Loader.JAVA,
+            profile.tombstone_drops_pending,
+            profile.merge_offset_rule,
+            profile.max_legacy_offset_value_version,
+            profile.max_offset_value_version,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCounts:
+    """What a segment holds. ``commits`` counts by (key type, value version; ``None`` for a tombstone)."""
+
+    batches: int
+    records: int
+    control_records: int
+    min_timestamp_ms: int | None
+    max_timestamp_ms: int | None
+    codecs: dict[str, int]
+    formats: dict[int, int]
+    commits: dict[tuple[int, int | None], int]
+
+
+def _field(name: str, kind: pa.DataType, *, null: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=null)
+
+
+_INT, _LONG, _TEXT, _BYTES = pa.int32(), pa.int64(), pa.large_string(), pa.large_binary()
+
+VALUE_FIELDS = [
+    _field("record_offset", _LONG),
+    _field("merge_offset", _LONG),
+    _field("value_version", pa.int16()),
+    _field("committed_offset", _LONG),
+    _field("leader_epoch", _INT),
+    _field("metadata", _TEXT),
+    _field("commit_timestamp_ms", _LONG),
+    _field("expire_timestamp_ms", _LONG, null=True),
+    _field("topic_id", pa.dictionary(_INT, pa.string()), null=True),
+    _field("producer_id", _LONG, null=True),
+    _field("producer_epoch", pa.int16(), null=True),
+]
+"""A commit as its record says it: leader epoch -1 is none, an expire timestamp is null only where the value
+version has none. Zero or empty in rows that are not values."""
+
+SLOTS = pa.schema(
+    [
+        _field("group", _INT),
+        _field("topic", _INT),
+        _field("partition", _INT),
+        _field("kind", pa.int8()),
+        _field("sequence", _LONG),
+        _field("last_tombstone", _LONG),
+        *VALUE_FIELDS,
+    ]
+)
+"""Every slot that the segment names, with its last event; ``last_tombstone`` is the sequence of the newest
+tombstone that applied at once, -1 for none. The sequence of a committed transaction's value is its marker's."""
+
+PENDING = pa.schema(
+    [
+        _field("slot", _INT),
+        _field("producer", _INT),
+        _field("kind", pa.int8()),
+        _field("open", pa.bool_()),
+        *VALUE_FIELDS,
+    ]
+)
+"""Slots in transactions that are open at the end of the segment (``open``), or that a producer's first end
+marker closed, which may have begun in an earlier segment. ``slot`` and ``producer`` are row numbers."""
+
+PRODUCERS = pa.schema(
+    [
+        _field("producer_id", _LONG),
+        _field("first_marker", _LONG),
+        _field("first_marker_offset", _LONG),
+        _field("first_marker_commits", pa.bool_()),
+        _field("open", pa.bool_()),
+        _field("producer_epoch", pa.int16()),
+        _field("first_record_offset", _LONG),
+        _field("last_record_offset", _LONG),
+        _field("timestamp_ms", _LONG),
+    ]
+)
+"""Producers: the first end marker (its sequence, -1 for none) and, where ``open``, the open transaction."""
+
+TRANSACTIONS = pa.schema(
+    [
+        _field("producer_id", _LONG),
+        _field("producer_epoch", pa.int16()),
+        _field("first_record_offset", _LONG),
+        _field("last_record_offset", _LONG),
+        _field("timestamp_ms", _LONG),
+        _field("end_marker_offset", _LONG),
+        _field("committed", pa.bool_()),
+        _field("keys", _LONG),
+        _field("first", pa.bool_()),
+        _field("groups", pa.large_list(pa.field("element", _INT, nullable=False))),
+    ]
+)
+"""Transactions with records and end marker in this segment; one closed by its producer's ``first`` marker may
+have begun earlier."""
+
+OTHERS = pa.schema(
+    [
+        _field("sequence", _LONG),
+        _field("record_offset", _LONG),
+        _field("key", _BYTES, null=True),
+        _field("value", _BYTES, null=True),
+        _field("timestamp_ms", _LONG),
+        _field("size_bytes", _LONG),
+        _field("group", _INT, null=True),
+        _field("control", pa.bool_()),
+    ]
+)
+"""Records that are not commits, or not such that the rules let fold: carried whole, interpreted later.
+``control`` marks records of control batches whose key is no control key."""
+
+TOUCHES = pa.schema([_field("sequence", _LONG), _field("record_offset", _LONG), _field("group", _INT)])
+"""The first commit of each group since the group's last record in ``others`` (only where commits create
+groups: Java)."""
+
+GROUP_STATS = pa.schema(
+    [
+        _field("group", _INT),
+        _field("key_type", pa.int16()),
+        _field("records", _LONG),
+        _field("tombstones", _LONG),
+        _field("size_bytes", _LONG),
+        _field("first_timestamp_ms", _LONG),
+        _field("last_timestamp_ms", _LONG),
+    ]
+)
+"""Weight of each group by key type; sizes are those of the records in their (decompressed) batches."""
+
+
+@dataclass(frozen=True)
+class SegmentFold:
+    """The fold of one segment, or of any run of whole batches.
+
+    ``first_offset`` is the first batch's base offset, ``None`` when there is no batch; ``next_offset`` is the
+    one behind the last batch. ``stopped``: a loader gives up in this segment (``OnDamage.RECOVER``), so later
+    segments are not part of the state.
+    """
+
+    path: str
+    offsets_partition: int
+    base_offset: int
+    rules: FoldRules
+    first_offset: int | None
+    next_offset: int | None
+    stopped: bool
+    counts: SegmentCounts
+    groups: pa.Array
+    topics: pa.Array
+    slots: pa.Table
+    pending: pa.Table
+    producers: pa.Table
+    transactions: pa.Table
+    others: pa.Table
+    touches: pa.Table
+    group_stats: pa.Table
+
+    def to_ipc(self) -> bytes:
+        """The fold as bytes: an Arrow stream of one row with the parts as Arrow streams of their own."""
+        parts = {name: _table_bytes(getattr(self, name)) for name in _TABLES}
+        for name in _NAMES:
+            parts[name] = _table_bytes(pa.table({name: getattr(self, name)}))
+        head = {
+            "path": self.path,
+            "offsets_partition": self.offsets_partition,
+            "base_offset": self.base_offset,
+            "rules": asdict(self.rules),
+            "first_offset": self.first_offset,
+            "next_offset": self.next_offset,
+            "stopped": self.stopped,
+            "counts": _counts_to_json(self.counts),
+        }
+        schema = pa.schema(
+            [pa.field(name, pa.large_binary()) for name in parts],
+            metadata={"regroup.fold.format": str(FORMAT), "regroup.fold": json.dumps(head)},
+        )
+        columns = [_one_cell(data) for data in parts.values()]
+        return _table_bytes(pa.Table.from_arrays(columns, schema=schema)).to_pybytes()
+
+    @classmethod
+    def from_ipc(cls, data: bytes | memoryview | pa.Buffer) -> SegmentFold:
+        """The fold that :meth:`to_ipc` made bytes of; ``ValueError`` for anything else."""
+        try:
+            outer = pa.ipc.open_stream(data).read_all()
+            metadata = outer.schema.metadata or {}
+            if metadata.get(b"regroup.fold.format") != str(FORMAT).encode():
+                raise ValueError("not a fold of this version")
+            head = json.loads(metadata[b"regroup.fold"])
+            parts = {
+                name: pa.ipc.open_stream(outer.column(name)[0].as_buffer()).read_all()
+                for name in (*_TABLES, *_NAMES)
+            }
+        except (pa.ArrowException, KeyError, TypeError) as error:
+            raise ValueError(f"not a fold: {error}") from error
+        rules = head.pop("rules")
+        rules["merge_offset_rule"] = MergeOffsetRule(rules["merge_offset_rule"])
+        counts = _counts_from_json(head.pop("counts"))
+        names = {name: parts[name].column(name).combine_chunks() for name in _NAMES}
+        tables = {name: parts[name] for name in _TABLES}
+        return cls(rules=FoldRules(**rules), counts=counts, **head, **names, **tables)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SegmentFold.from_ipc, (self.to_ipc(),)
+
+
+_NAMES = ("groups", "topics")
+_TABLES = ("slots", "pending", "producers", "transactions", "others", "touches", "group_stats")
+
+
+def _table_bytes(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _one_cell(data: pa.Buffer) -> pa.Array:
+    """A column of one row, without a copy of ``data``."""
+    offsets = pa.array([0, data.size], pa.int64()).buffers()[1]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, [None, offsets, data])
+
+
+def _counts_to_json(counts: SegmentCounts) -> dict[str, Any]:
+    plain = {field.name: getattr(counts, field.name) for field in fields(counts)}
+    plain["formats"] = list(counts.formats.items())
+    plain["commits"] = [[*key, records] for key, records in counts.commits.items()]
+    return plain
+
+
+def _counts_from_json(plain: dict[str, Any]) -> SegmentCounts:
+    formats = {magic: batches for magic, batches in plain.pop("formats")}
+    commits = {(key_type, version): records for key_type, version, records in plain.pop("commits")}
+    return SegmentCounts(**plain, formats=formats, commits=commits)
