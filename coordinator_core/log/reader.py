@@ -28,7 +28,7 @@ from enum import Enum
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.log.batch import HEADER_BYTES, batch_records, parse_batch
+from coordinator_core.log.batch import HEADER_BYTES, batch_records, iter_batch_records, parse_batch
 from coordinator_core.log.legacy import LOG_OVERHEAD, MIN_MESSAGE_BYTES, parse_message
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.resync import find_batch
@@ -383,7 +383,11 @@ class SegmentWalk:
         if entry.base_offset > self.expected and self.on_damage is not OnDamage.RECOVER:
             # A hole before this entry. When the next one fits into it, it is this one's offset that lies.
             after = self._offset_at(view, self.position + entry.size)
-            if after is not None and self.expected <= after < entry.next_offset:
+            if (
+                after is not None
+                and self.expected <= after < entry.next_offset
+                and self._first_record_offset(entry) != self.expected
+            ):
                 return _Unusable(
                     "offset_order", f"base offset {entry.base_offset} before record offset {after}"
                 )
@@ -392,6 +396,15 @@ class SegmentWalk:
     def _offset_at(self, view: memoryview, position: int) -> int | None:
         following = parse_entry(view, position, self.limits)
         return following.base_offset if isinstance(following, Batch) and following.crc_valid else None
+
+    def _first_record_offset(self, entry: Batch) -> int | None:
+        """``None`` when the entry is a legacy wrapper (its own offset is the last one) that is unreadable."""
+        if entry.record_count is not None:
+            return entry.base_offset
+        try:
+            return next(iter_batch_records(entry, path=self.segment.path, limits=self.limits)).offset
+        except DamagedInputError:
+            return None
 
     def _is_followed(self, view: memoryview, entry: Batch) -> bool:
         """Whether the size of a damaged entry can be trusted: data ends behind it, or an entry follows."""
