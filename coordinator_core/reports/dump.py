@@ -46,6 +46,9 @@ from coordinator_core.reports.dump_payloads import (
 _READ_TO_THE_END: Final = frozenset({"torn_tail", "bad_crc", "offset_order", "offset_range"})
 """Damage behind which the tool reads on, in this file or the next."""
 
+_NO_LENGTH: Final = frozenset({"bad_length", "bad_magic"})
+"""Damage behind which only a search finds the next batch."""
+
 _ENTRY_HEADER_BYTES: Final = 17
 """The tool looks for no entry in this many bytes or fewer."""
 
@@ -414,8 +417,11 @@ def _walk(log: PartitionLog, on_damage: OnDamage, damage: list[Damage]) -> Itera
                 if on_damage is OnDamage.FAIL:
                     break
             valid_bytes = batch.position + batch.size
-        damage += found
-        kinds = {each.kind for each in found}
+        # What the reader says besides is about a broker, not about what is dumped.
+        damage += [
+            replace(each, detail=each.detail.partition(";")[0]) for each in found if each.kind != "not_read"
+        ]
+        kinds = {each.kind for each in found} - {"not_read"}
         trailing = segment.size - valid_bytes
         if not kinds <= _READ_TO_THE_END and on_damage is OnDamage.FAIL:
             break
@@ -430,17 +436,12 @@ def _batches(
 ) -> Iterator[Batch]:
     """Batches as the tool sees them, wrong CRC or not; under ``SALVAGE`` also those behind a bad length."""
     position = 0
-    unread: list[Damage] = []
     for batch in read_segment(
-        segment, on_damage=OnDamage.RECOVER, damage=unread, end_offset=end_offset, check_crc=False
+        segment, on_damage=OnDamage.RECOVER, damage=damage, end_offset=end_offset, check_crc=False
     ):
-        if not batch.crc_valid:
-            detail = f"CRC is not {batch.crc}, as the entry says"
-            damage.append(Damage(segment.path, batch.position, batch.base_offset, "bad_crc", detail))
         position = batch.position + batch.size
         yield batch
-    damage += [each for each in unread if each.kind != "not_read"]
-    if on_damage is OnDamage.SALVAGE and unread:
+    if on_damage is OnDamage.SALVAGE and any(each.kind in _NO_LENGTH for each in damage):
         for batch in read_segment(segment, on_damage=OnDamage.SALVAGE, damage=[], end_offset=end_offset):
             if batch.position >= position:
                 yield batch
