@@ -31,7 +31,7 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.batch import HEADER_BYTES, batch_records, iter_batch_records, parse_batch
 from coordinator_core.log.legacy import LOG_OVERHEAD, MIN_MESSAGE_BYTES, parse_message
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.resync import find_batch
+from coordinator_core.log.resync import CRC_BUDGET, find_batch
 from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
 
 MAX_OFFSET_SPAN = 0x7FFFFFFF
@@ -170,18 +170,20 @@ def read_partition(
                 for later in log.segments[index + 1 :]
             )
             break
-    if expected < start:
-        last = log.segments[-1]
-        wrong = Damage(
-            last.path,
-            last.size,
-            expected,
-            "log_start_offset",
-            f"the log ends before its start offset {start}",
-        )
+    wrong = ends_before_start(log, expected)
+    if wrong is not None:
         if on_damage is OnDamage.FAIL:
             raise DamagedInputError(wrong)
         found.append(wrong)
+
+
+def ends_before_start(log: PartitionLog, end_offset: int) -> Damage | None:
+    """Damage when a log that ends at ``end_offset`` does not reach its log start offset."""
+    if log.log_start_offset is None or end_offset >= log.log_start_offset:
+        return None
+    last = log.segments[-1]
+    detail = f"the log ends before its start offset {log.log_start_offset}"
+    return Damage(last.path, last.size, end_offset, "log_start_offset", detail)
 
 
 def read_records(
@@ -288,6 +290,7 @@ class SegmentWalk:
         self.stopped = False
         self.torn_bytes = 0
         self.zero_bytes = 0
+        self._resync_budget = CRC_BUDGET * segment.size
 
     def batches(self) -> Iterator[Batch]:
         view = storage.read(self.segment.path)[: self.segment.size]
@@ -418,7 +421,15 @@ class SegmentWalk:
         end = (
             self.end_offset if self.end_offset is not None else self.segment.base_offset + MAX_OFFSET_SPAN + 1
         )
-        found = find_batch(view, self.position + 1, self.expected, end, self.limits, parse_entry_batch)
+        found, self._resync_budget = find_batch(
+            view,
+            self.position + 1,
+            self.expected,
+            end,
+            self.limits,
+            self._resync_budget,
+            parse_entry_batch,
+        )
         skipped = (len(view) if found is None else found) - self.position
         last = self.damage[-1]
         self.damage[-1] = replace(last, detail=f"{last.detail}; {skipped} bytes skipped")

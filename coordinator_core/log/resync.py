@@ -12,8 +12,8 @@ from coordinator_core.log.types import Batch
 _WINDOW = 1 << 18
 _TO_MAGIC = 17
 _MIN_SIZE = 14
-_CRC_BUDGET = 16
-"""Candidates may make the search read this many times the file, no more: hostile bytes can make every
+CRC_BUDGET = 16
+"""Candidates may make all searches of a file read this many times its size: hostile bytes can make every
 position look like a long batch."""
 
 
@@ -23,12 +23,13 @@ def find_batch(
     first_offset: int,
     end_offset: int,
     limits: Limits,
+    budget: int,
     parse: Callable[[memoryview, int, Limits], Batch | None],
-) -> int | None:
+) -> tuple[int | None, int]:
     """Position of the first entry at or behind ``start`` that ``parse`` accepts and whose base offset is
-    in ``[first_offset, end_offset)``; ``None`` when there is none (or the search would cost too much)."""
+    in ``[first_offset, end_offset)``, and what is left of ``budget``, the bytes that candidates may make
+    the search read.  The position is ``None`` when there is no such entry, or the budget is used up."""
     total = len(view)
-    budget = _CRC_BUDGET * total
     for window in range(start, total - _TO_MAGIC + 1, _WINDOW):
         count = min(_WINDOW, total - _TO_MAGIC + 1 - window)
         raw = np.frombuffer(view[window : window + count + _TO_MAGIC - 1], dtype=np.uint8)
@@ -48,11 +49,11 @@ def find_batch(
                 continue
             budget -= int(size[index])
             if budget < 0:
-                return None
+                return None, 0
             batch = parse(view, position, limits)
             if batch is not None and batch.last_offset < end_offset:
-                return position
-    return None
+                return position, budget
+    return None, budget
 
 
 def _big_endian(raw: np.ndarray, at: int, count: int) -> np.ndarray:

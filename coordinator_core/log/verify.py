@@ -11,7 +11,7 @@ from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.batch import iter_batch_records
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import OnDamage, SegmentWalk
+from coordinator_core.log.reader import OnDamage, SegmentWalk, ends_before_start
 from coordinator_core.log.types import Batch, Codec, SegmentFile, Snapshot
 
 
@@ -69,8 +69,15 @@ def verify(snapshot: Snapshot, *, limits: Limits | None = None) -> VerifyReport:
     damage = list(snapshot.damage)
     segments = []
     for log in snapshot.partitions:
+        log_end_offset = 0
         for segment, end_offset in log.segment_ranges():
-            segments.append(verify_segment(segment, end_offset=end_offset, limits=limits, damage=damage))
+            report = verify_segment(segment, end_offset=end_offset, limits=limits, damage=damage)
+            segments.append(report)
+            end = segment.base_offset if report.last_offset is None else report.last_offset + 1
+            log_end_offset = max(log_end_offset, end)
+        missing = ends_before_start(log, log_end_offset)
+        if missing is not None:
+            damage.append(missing)
     order = sorted(damage, key=lambda found: (found.path, found.byte_position, found.kind))
     return VerifyReport(tuple(segments), tuple(order), snapshot.ignored)
 
