@@ -1,7 +1,7 @@
 # Everything a newcomer runs. Each target installs what it needs (into .venv/ and, when permitted, Java and Maven).
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-# Two workers: the tests that share a broker, a Spark session or an Airflow home stay together (tests/conftest.py).
+# Tests that share a broker, a Spark session or an Airflow home stay on one worker (tests/conftest.py).
 PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 
@@ -17,7 +17,7 @@ demo: setup ## Run the main job, through its DAG, on a real broker's log that co
 	@.ci/demo.sh
 
 test: lint ## Lint, then every test
-	$(PYTEST) -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	$(PYTEST) -n $(PYTEST_WORKERS) --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: setup ## ruff, mypy --strict on coordinator_core and spark_apps, the direction of imports
 	$(BIN)/ruff check .

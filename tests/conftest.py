@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-# Directories whose tests share something costly (a broker, a Spark session, an Airflow home). Under
-# `--dist loadgroup` each stays on one worker. They come first: last, the other worker would idle.
+# Directories whose tests share something costly, such as a broker, a Spark session or an Airflow home.
 TOGETHER = ("live", "dags", "spark")
+# They come first, with the other slow ones: last, one worker would do them while the other is idle.
+FIRST = (*TOGETHER, "test_image.py")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    root = config.rootpath / "tests"
+def below_tests(nodeid: str) -> str:
+    """First part of a test's path below ``tests/``."""
+    path = PurePosixPath(nodeid.partition("::")[0])
+    return path.parts[1] if len(path.parts) > 1 else path.name
 
-    def directory(item: pytest.Item) -> str:
-        parts = PurePath(item.path).relative_to(root).parts if item.path.is_relative_to(root) else ()
-        return parts[0] if len(parts) > 1 else ""
 
-    for item in items:
-        if directory(item) in TOGETHER and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(directory(item)))
-    items.sort(key=lambda item: TOGETHER.index(d) if (d := directory(item)) in TOGETHER else len(TOGETHER))
+class Scheduler(LoadScopeScheduling):
+    """Keeps the tests of a file on one worker, and those of a directory of ``TOGETHER``.
+
+    Not ``--dist loadgroup``: its groups are lost with pytest 9.2, which ignores the node id that xdist sets.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        part = below_tests(nodeid)
+        return part if part in TOGETHER else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    return Scheduler(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {part: position for position, part in enumerate(FIRST)}
+    items.sort(key=lambda item: order.get(below_tests(item.nodeid), len(FIRST)))

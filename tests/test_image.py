@@ -14,8 +14,6 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 WORKDIR = "/opt/regroup"
 
-pytestmark = pytest.mark.xdist_group("image")
-
 
 def instructions() -> list[tuple[str, str]]:
     """Instruction and arguments of each line of the Dockerfile, continued lines joined."""
