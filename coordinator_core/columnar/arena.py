@@ -40,7 +40,11 @@ class Arena:
             return
         kept = np.empty(self.used, np.uint8)
         used = compact_arena(
-            self.data, kept, used_rows(tables, "slots"), used_rows(tables, "pending"), used_rows(tables, "others")
+            self.data,
+            kept,
+            used_rows(tables, "slots"),
+            used_rows(tables, "pending"),
+            used_rows(tables, "others"),
         )
         self.data = kept[: max(used, _FIRST_BYTES)].copy()
         self.used = used

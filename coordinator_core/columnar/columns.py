@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from coordinator_core.columnar.finishing import Commit, decode_commits, gather
 from coordinator_core.columnar.tables import (
-    ARENA,
     CONTROL_KEY,
     NO_KEY_TYPE,
     Bytes,
@@ -91,7 +90,14 @@ class _Source:
         starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(np.maximum(lengths, 0), out=starts[1:])
         out = np.empty(starts[-1], np.uint8)
-        gather(self._data, self._arena, np.ascontiguousarray(positions), np.ascontiguousarray(lengths), starts, out)
+        gather(
+            self._data,
+            self._arena,
+            np.ascontiguousarray(positions),
+            np.ascontiguousarray(lengths),
+            starts,
+            out,
+        )
         validity = None
         if nulls and (lengths < 0).any():
             validity = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little"))
@@ -328,7 +334,15 @@ def _group_stats(tables: Tables) -> pa.Table:
         parts.append((seen, np.full(len(seen), key_type, np.int64), *columns))
     parts.append(_other_stats(used_rows(tables, "others")))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    names = ("group", "key_type", "records", "tombstones", "size_bytes", "first_timestamp_ms", "last_timestamp_ms")
+    names = (
+        "group",
+        "key_type",
+        "records",
+        "tombstones",
+        "size_bytes",
+        "first_timestamp_ms",
+        "last_timestamp_ms",
+    )
     arrays = dict(zip(names, columns, strict=True))
     return _table(
         fold.GROUP_STATS,
@@ -388,5 +402,3 @@ def _counts(tables: Tables, legacy_formats: Mapping[int, int]) -> SegmentCounts:
         formats={magic: formats[magic] for magic in sorted(formats) if formats[magic]},
         commits=commits,
     )
-
-

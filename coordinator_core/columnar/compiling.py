@@ -124,5 +124,7 @@ def _compile(function: Callable[..., Any], signature: Any) -> Callable[..., Any]
 
 
 def _njit(function: Callable[..., Any], signature: Any, *, cache: bool) -> Callable[..., Any]:
-    compiled: Callable[..., Any] = numba.njit(signature, nogil=True, cache=cache, error_model="numpy")(function)
+    compiled: Callable[..., Any] = numba.njit(signature, nogil=True, cache=cache, error_model="numpy")(
+        function
+    )
     return compiled

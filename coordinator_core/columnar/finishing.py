@@ -133,7 +133,10 @@ def compact_arena(old: Any, new: Any, slots: Any, pending: Any, others: Any) -> 
         if slots[row, SlotRow.KIND] == SlotKind.VALUE:
             used = _move_values(slots, row, SlotRow.VALUE, old, new, used)
     for row in range(len(pending)):
-        if pending[row, PendingRow.PHASE] == Phase.OPEN and pending[row, PendingRow.KIND] == PendingKind.VALUE:
+        if (
+            pending[row, PendingRow.PHASE] == Phase.OPEN
+            and pending[row, PendingRow.KIND] == PendingKind.VALUE
+        ):
             used = _move_values(pending, row, PendingRow.VALUE, old, new, used)
     for row in range(len(others)):
         used = _move_values(others, row, OtherRow.KEY, old, new, used)

@@ -175,6 +175,7 @@ class _Folder:
         numbers[Rules.MAX_VERSION] = rules.max_offset_value_version
         numbers[Rules.CHECK_UTF8] = check_utf8
         numbers[Rules.MAX_BATCH_BYTES] = limits.max_batch_bytes
+        numbers[Rules.MAX_RECORDS] = limits.max_records
         numbers[Rules.LAST_OFFSET] = _NO_LIMIT
         self._tables: Tables = new_tables(numbers)
 

@@ -690,7 +690,7 @@ def walk(data: Any, start: int, stop: int, tag: int, in_arena: bool, tables: Any
         if not in_arena and codec != 0 and count != 0:
             status = np.int64(Status.COMPRESSED)
             break
-        if count * _MIN_RECORD_BYTES > size - HEADER_BYTES:
+        if count * _MIN_RECORD_BYTES > size - HEADER_BYTES or count > rules[Rules.MAX_RECORDS]:
             status = np.int64(Status.ODD_RECORDS)
             break
         control = attributes & _CONTROL != 0

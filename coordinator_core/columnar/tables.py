@@ -75,7 +75,8 @@ class Rules(IntEnum):
     """The last record offset that belongs to the segment."""
     START_OFFSET = 8
     """Batches wholly below it are not part of the log."""
-    SIZE = 9
+    MAX_RECORDS = 9
+    SIZE = 10
 
 
 class MergeOffset(IntEnum):

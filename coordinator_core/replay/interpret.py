@@ -74,6 +74,12 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
     return GroupRecord(key_type, version, decoded_key.data, data)
 
 
+def unreadable_marker(record_offset: int, key: bytes | None) -> UninterpretedRecord:
+    """A record of a control batch whose ``key`` is no control key: the load ends there."""
+    size = "no" if key is None else f"a {len(key)}-byte"
+    return _carry(record_offset, None, None, f"control record with {size} key", failure=True)
+
+
 def _carry(
     record_offset: int, key_type: int | None, version: int | None, detail: str, *, failure: bool
 ) -> UninterpretedRecord:

@@ -28,6 +28,7 @@ from coordinator_core.replay.interpret import (
     UninterpretedRecord,
     committed_offset,
     interpret,
+    unreadable_marker,
 )
 from coordinator_core.replay.profiles import Loader, MergeOffsetRule, Profile
 
@@ -122,10 +123,8 @@ class SequentialReplayer:
             case GroupRecord():
                 self._count(interpreted.key_type, interpreted.version)
                 self._replay_group(record.offset, interpreted)
-            case UninterpretedRecord(carried, failure):
-                self._state.carried.append(carried)
-                if failure:
-                    self._fail(carried.record_offset, carried.detail)
+            case UninterpretedRecord():
+                self._carry(interpreted)
 
     def committed(self, slot: Slot) -> CommittedOffset | None:
         """What the slot holds at this point of the log."""
@@ -158,6 +157,11 @@ class SequentialReplayer:
     def _count(self, key_type: int, version: int | None) -> None:
         counts = self._state.record_counts
         counts[key_type, version] = counts.get((key_type, version), 0) + 1
+
+    def _carry(self, record: UninterpretedRecord) -> None:
+        self._state.carried.append(record.carried)
+        if record.failure:
+            self._fail(record.carried.record_offset, record.carried.detail)
 
     def _fail(self, record_offset: int, detail: str) -> None:
         self._state.load_failures.append(LoadFailure(record_offset, detail))
@@ -211,7 +215,11 @@ class SequentialReplayer:
         transaction.slots.add(slot)
 
     def _replay_marker(self, producer_id: int, record: Record) -> None:
-        kind = control_type(record)
+        try:
+            kind = control_type(record)
+        except ValueError:
+            self._carry(unreadable_marker(record.offset, record.key))
+            return
         commit = kind is ControlType.COMMIT
         if commit or kind is ControlType.ABORT or self._profile.loader is Loader.SCALA:
             self._end_transaction(producer_id, record.offset, commit=commit)
