@@ -3,51 +3,49 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
+from typing import TypeVar
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import PartitionLog, Snapshot
+from coordinator_core.log.types import Snapshot
+from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.inference import infer_profile
 from coordinator_core.replay.profiles import Profile
-from coordinator_core.replay.sequential import replay_partition
-from coordinator_core.runs.manifest import ReplayFacts
-from coordinator_core.runs.pin import Pin, checked_fingerprint, pin_snapshot
-from coordinator_core.runs.publish import Manifest, RunPlace, RunWriter
-from coordinator_core.runs.tables import state_tables
+from coordinator_core.runs.folding import FoldTask, SegmentResult, fold_tasks, run_fold_task
+from coordinator_core.runs.manifest import PartitionFacts, ReplayFacts
+from coordinator_core.runs.merging import merge_partition, merge_results
+from coordinator_core.runs.pin import Pin
+from coordinator_core.runs.publish import Manifest, RunPlace, RunWriter, source_directories
+
+T = TypeVar("T")
 
 
 def replay_snapshot(
-    snapshot: Snapshot, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage]
+    source: Snapshot | Pin, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage]
 ) -> list[PartitionState]:
-    """State of every offsets partition of ``snapshot``, sorted by partition.
+    """State of every offsets partition of ``source``, sorted by partition.
 
     Under ``FAIL`` raises :class:`DamagedInputError` for the first damage in the order of partitions and
     segments; else appends what it found to ``damage``, in that order.
     """
-    fail_or_note(snapshot.damage, on_damage, damage)
 
-    def replay(log: PartitionLog) -> tuple[PartitionState, list[Damage]]:
-        found: list[Damage] = []
-        return replay_partition(log, profile, on_damage=on_damage, damage=found), found
+    def merge(
+        offsets_partition: int, results: Iterator[SegmentResult]
+    ) -> tuple[PartitionState, PartitionFacts]:
+        merged, _, facts = merge_results(offsets_partition, results, profile)
+        return merged.to_state(), facts
 
+    damage += structural_damage(source, on_damage)
     states = []
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for state, found in threads.map(replay, snapshot.partitions):
-            states.append(state)
-            damage += found
+    for state, facts in _replayed(source, profile, on_damage, merge):
+        states.append(state)
+        damage += facts.damage
     return states
-
-
-def fail_or_note(known: tuple[Damage, ...], on_damage: OnDamage, damage: list[Damage]) -> None:
-    """Raise the first damage of a snapshot's structure, or note all of it."""
-    if known and on_damage is OnDamage.FAIL:
-        raise DamagedInputError(known[0])
-    damage += known
 
 
 def replay_to_run(
@@ -66,45 +64,72 @@ def replay_to_run(
     changed; neither leaves anything behind.
     """
     began = perf_counter()
-    steps: dict[str, float] = {}
     snapshot = source.snapshot if isinstance(source, Pin) else source
-    damage: list[Damage] = []
-    sources = [*snapshot.sources, *(log.directory for log in snapshot.partitions)]
-    with RunWriter(place, sources=sources) as writer:
-        pin = verified_pin(source)
-        steps["pin"] = perf_counter() - began
+    structural_damage(source, on_damage)
+    with RunWriter(place, sources=source_directories(snapshot)) as writer:
         rules = profile or infer_profile(snapshot.partitions)
-        states = replay_snapshot(snapshot, rules, on_damage=on_damage, damage=damage)
-        steps["replay"] = perf_counter() - began - sum(steps.values())
-        for state in states:
-            writer.write_tables(state_tables([state], now_ms=now_ms))
-        facts = ReplayFacts(
+        inferred = perf_counter()
+        partitions = []
+        for tables, facts in _replayed(
+            source,
+            rules,
+            on_damage,
+            lambda number, results: merge_partition(number, results, rules, now_ms=now_ms),
+        ):
+            writer.write_tables(tables)
+            partitions.append(facts)
+        replayed = perf_counter()
+        replay_facts = ReplayFacts(
             snapshot=snapshot,
-            fingerprints=pin.fingerprints,
-            next_offsets=pin.next_offsets,
+            partitions=partitions,
             profile=rules,
             profile_inferred=profile is None,
             now_ms=now_ms,
             engine="local",
             offsets_topic_num_partitions=offsets_topic_num_partitions,
-            damage=damage,
-            load_failures=sum(len(state.load_failures) for state in states),
-            carried_records=sum(len(state.carried) for state in states),
         )
-        steps["publish"] = perf_counter() - began - sum(steps.values())
-        return writer.commit(facts.as_dict(), seconds=perf_counter() - began, steps=steps)
+        steps = {"profile": inferred - began, "replay": replayed - inferred}
+        return writer.commit(replay_facts.as_dict(), seconds=perf_counter() - began, steps=steps)
 
 
-def verified_pin(source: Snapshot | Pin) -> Pin:
-    """``source`` as a pin; one that was pinned before is checked against the files as they are now."""
-    if not isinstance(source, Pin):
-        return pin_snapshot(source)
-    fingerprints: Mapping[str, str] = source.fingerprints
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        list(
-            threads.map(
-                lambda segment: checked_fingerprint(segment, fingerprints[segment.path]),
-                source.snapshot.segments,
-            )
-        )
-    return source
+def structural_damage(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage]:
+    """What is wrong with the directories themselves; under ``FAIL`` the first of it is raised."""
+    snapshot = source.snapshot if isinstance(source, Pin) else source
+    if snapshot.damage and on_damage is OnDamage.FAIL:
+        raise DamagedInputError(snapshot.damage[0])
+    return snapshot.damage
+
+
+def _replayed(
+    source: Snapshot | Pin,
+    profile: Profile,
+    on_damage: OnDamage,
+    merge: Callable[[int, Iterator[SegmentResult]], T],
+) -> Iterator[T]:
+    """What ``merge`` makes of each partition, in order.
+
+    Segments are folded and partitions merged side by side, and handed out in the order of the log, so that
+    the first damage is the one that is raised.
+    """
+    rules = FoldRules.of(profile)
+    tasks = fold_tasks(source, on_damage)
+
+    def fold(task: FoldTask) -> list[SegmentResult]:
+        return list(run_fold_task(task, rules))
+
+    def merged(offsets_partition: int, folds: Sequence[Future[list[SegmentResult]]]) -> T:
+        return merge(offsets_partition, (result for future in folds for result in future.result()))
+
+    workers = os.cpu_count() or 1
+    # Merging waits for folds, so it must not take a thread that folds.
+    with ThreadPoolExecutor(workers) as folders, ThreadPoolExecutor(1) as mergers:
+        by_partition: dict[int, list[Future[list[SegmentResult]]]] = {}
+        for task in tasks:
+            by_partition.setdefault(task.log.offsets_partition, []).append(folders.submit(fold, task))
+        pending = [mergers.submit(merged, number, folds) for number, folds in by_partition.items()]
+        try:
+            while pending:
+                yield pending.pop(0).result()
+        finally:
+            folders.shutdown(wait=True, cancel_futures=True)
+            mergers.shutdown(wait=True, cancel_futures=True)

@@ -17,28 +17,48 @@ __all__ = ["ReplayFacts", "read_manifest", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """Facts of one offsets partition.
+
+    ``fingerprints`` and ``next_offsets`` (the offset behind the last record) are by segment path, of the
+    bytes that were read; ``damage`` is what was wrong with them.
+    """
+
+    fingerprints: Mapping[str, str]
+    next_offsets: Mapping[str, int]
+    damage: Sequence[Damage]
+    load_failures: int
+    carried_records: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayFacts:
     """Facts of one replay.
 
-    ``fingerprints`` and ``next_offsets`` are by segment path, of the bytes that were read.  ``damage`` is
-    what was wrong with the input; a run with any is not complete.
+    A run whose snapshot or partitions had damage is not complete.
     """
 
     snapshot: Snapshot
-    fingerprints: Mapping[str, str]
-    next_offsets: Mapping[str, int]
+    partitions: Sequence[PartitionFacts]
     profile: Profile
     profile_inferred: bool
     now_ms: int
     engine: str
     offsets_topic_num_partitions: int
-    damage: Sequence[Damage]
-    load_failures: int
-    carried_records: int
+
+    @property
+    def damage(self) -> list[Damage]:
+        """Everything that was wrong with the input, in its order."""
+        return [*self.snapshot.damage, *(found for part in self.partitions for found in part.damage)]
 
     def as_dict(self) -> dict[str, Any]:
         """Fields of the manifest."""
-        cuts = {log.offsets_partition: cut(log, self.next_offsets) for log in self.snapshot.partitions}
+        fingerprints: dict[str, str] = {}
+        next_offsets: dict[str, int] = {}
+        for partition in self.partitions:
+            fingerprints |= partition.fingerprints
+            next_offsets |= partition.next_offsets
+        cuts = {log.offsets_partition: cut(log, next_offsets) for log in self.snapshot.partitions}
         return {
             "now_ms": self.now_ms,
             "profile": self.profile.label,
@@ -54,7 +74,7 @@ class ReplayFacts:
                 {
                     "path": segment.path,
                     "offsets_partition": segment.offsets_partition,
-                    "fingerprint": self.fingerprints[segment.path],
+                    "fingerprint": fingerprints[segment.path],
                     "bytes": segment.size,
                     "base_offset": segment.base_offset,
                 }
@@ -66,8 +86,8 @@ class ReplayFacts:
             },
             "topic_names": self.snapshot.topic_names,
             "damage": [damage.as_dict() for damage in self.damage],
-            "load_failures": self.load_failures,
-            "carried_records": self.carried_records,
+            "load_failures": sum(partition.load_failures for partition in self.partitions),
+            "carried_records": sum(partition.carried_records for partition in self.partitions),
         }
 
 

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from coordinator_core import __version__, storage
 from coordinator_core.errors import UsageError
+from coordinator_core.log.types import Snapshot
 from coordinator_core.runs import files
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
 from coordinator_core.runs.state_hash import (
@@ -102,6 +103,11 @@ def check_output_outside(output: str, sources: Iterable[str]) -> None:
             raise UsageError(
                 f"the output {output} lies inside the snapshot {source}; choose another directory"
             )
+
+
+def source_directories(snapshot: Snapshot) -> list[str]:
+    """Everything that a run of ``snapshot`` must not be published into."""
+    return [*snapshot.sources, *(log.directory for log in snapshot.partitions)]
 
 
 def _canonical(path: str) -> str:

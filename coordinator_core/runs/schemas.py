@@ -382,6 +382,51 @@ RECORD_COUNTS = TableSchema(
     is_state=False,
 )
 
+SEGMENTS = TableSchema(
+    "segments",
+    "segment files, and what was read of them",
+    _schema(
+        [
+            *_coordinates("base offset of the first batch; null without batches", null=True),
+            _column("path", TEXT, "path or URI, as it was given"),
+            _column("base_offset", LONG, "base offset of the segment"),
+            _column("size_bytes", LONG, "pinned size"),
+            _column("fingerprint", TEXT, "SHA-256 of that many bytes"),
+            _column("next_offset", LONG, "offset behind the last batch; null without batches", null=True),
+            _column("batches", LONG, "batches"),
+            _column("records", LONG, "records, control records included"),
+            _column("control_records", LONG, "control records"),
+            _column("first_timestamp_ms", LONG, "smallest record timestamp", null=True),
+            _column("last_timestamp_ms", LONG, "largest record timestamp", null=True),
+            _column("codecs", _list(TEXT), "compression codecs seen"),
+            _column("formats", _list(pa.int8()), "message formats (magic) seen"),
+            _column("crc_errors", LONG, "batches whose CRC is wrong"),
+            _column("damaged_places", LONG, "places that are damaged, wrong CRCs included"),
+        ]
+    ),
+    ("offsets_partition", "base_offset", "path"),
+    is_state=False,
+)
+
+GROUP_STATS = TableSchema(
+    "group_stats",
+    "the weight of groups in the log, by record type",
+    _schema(
+        [
+            _column("offsets_partition", INT, "partition of __consumer_offsets"),
+            _column("group_id", TEXT, "group"),
+            _column("key_type", INT, "record type"),
+            _column("records", LONG, "records, tombstones included"),
+            _column("tombstones", LONG, "tombstones"),
+            _column("size_bytes", LONG, "bytes of these records in their decompressed batches"),
+            _column("first_timestamp_ms", LONG, "timestamp of the first record; -1: it has none"),
+            _column("last_timestamp_ms", LONG, "timestamp of the last record; -1: it has none"),
+        ]
+    ),
+    ("offsets_partition", "group_id", "key_type"),
+    is_state=False,
+)
+
 TABLES: dict[str, TableSchema] = {
     table.name: table
     for table in (
@@ -397,6 +442,8 @@ TABLES: dict[str, TableSchema] = {
         TRANSACTIONS,
         CARRIED_RECORDS,
         RECORD_COUNTS,
+        SEGMENTS,
+        GROUP_STATS,
     )
 }
 """Every table a replay publishes, by name."""

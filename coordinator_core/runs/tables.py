@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_core.groups.model import (
     Assignment,
+    CarriedRecord,
     ClassicGroup,
     ClassicMember,
     CommittedOffset,
     ConsumerGroup,
     ConsumerMember,
     Group,
+    LoadFailure,
     PartitionState,
     ShareGroup,
     ShareMember,
@@ -27,6 +31,7 @@ from coordinator_core.groups.model import (
 )
 from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
 from coordinator_core.records.codec import RecordDecodeError, encode_value
+from coordinator_core.replay.merge import MergedPartition
 from coordinator_core.runs import schemas
 
 Row = dict[str, Any]
@@ -34,20 +39,74 @@ Row = dict[str, Any]
 _CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
+class ReplayedPartition(Protocol):
+    """What :class:`PartitionState` and :class:`MergedPartition` have in common."""
+
+    @property
+    def offsets_partition(self) -> int: ...
+    @property
+    def groups(self) -> dict[str, Group]: ...
+    @property
+    def load_failures(self) -> list[LoadFailure]: ...
+    @property
+    def carried(self) -> list[CarriedRecord]: ...
+    @property
+    def record_counts(self) -> dict[tuple[int, int | None], int]: ...
+
+
+def merged_tables(merged: MergedPartition, *, now_ms: int) -> dict[str, pa.Table]:
+    """The tables of one merged partition, all but ``segments``."""
+    tables = _common_tables([merged])
+    pending, transactions = merged.pending, merged.transactions
+    age = pc.subtract(pa.scalar(now_ms, pa.int64()), pending["commit_timestamp_ms"])
+    is_open = pc.equal(transactions["outcome"], TransactionOutcome.OPEN.value)
+    transaction_age = pc.subtract(pa.scalar(now_ms, pa.int64()), transactions["timestamp_ms"])
+    tables["offsets"] = _of_partition(schemas.OFFSETS, merged, merged.offsets)
+    tables["pending_offsets"] = _of_partition(
+        schemas.PENDING_OFFSETS, merged, pending.append_column("age_ms", age)
+    )
+    tables["transactions"] = _of_partition(
+        schemas.TRANSACTIONS,
+        merged,
+        transactions.append_column("record_offset", transactions["first_record_offset"]).append_column(
+            "age_ms", pc.if_else(is_open, transaction_age, None)
+        ),
+    )
+    tables["group_stats"] = _of_partition(schemas.GROUP_STATS, merged, merged.group_stats)
+    return tables
+
+
+def _of_partition(table: schemas.TableSchema, merged: MergedPartition, rows: pa.Table) -> pa.Table:
+    partition = pa.array(np.full(rows.num_rows, merged.offsets_partition, np.int32))
+    columns = [
+        partition if field.name == "offsets_partition" else rows[field.name].cast(field.type)
+        for field in table.arrow
+    ]
+    return pa.Table.from_arrays(columns, schema=table.arrow)
+
+
 def state_tables(states: Iterable[PartitionState], *, now_ms: int) -> dict[str, pa.Table]:
-    """All tables of ``schemas.TABLES`` for ``states``, rows in the order of the states."""
-    rows: dict[str, list[Row]] = {name: [] for name in schemas.TABLES}
-    offsets: list[pa.Table] = []
-    for state in states:
-        offsets.append(_offsets_table(state))
-        for name, make_rows in _ROWS.items():
-            rows[name] += make_rows(state)
-        rows["pending_offsets"] += _pending_rows(state, now_ms)
-        rows["transactions"] += _transaction_rows(state, now_ms)
-    tables = {
-        name: pa.Table.from_pylist(rows[name], schema=table.arrow) for name, table in schemas.TABLES.items()
+    """The tables that ``states`` fill, rows in their order; ``segments`` and ``group_stats`` stay empty."""
+    states = list(states)
+    tables = _common_tables(states)
+    rows = {
+        "pending_offsets": [row for state in states for row in _pending_rows(state, now_ms)],
+        "transactions": [row for state in states for row in _transaction_rows(state, now_ms)],
     }
-    tables["offsets"] = pa.concat_tables([schemas.empty_table(schemas.OFFSETS), *offsets])
+    for name, of_table in rows.items():
+        tables[name] = pa.Table.from_pylist(of_table, schema=schemas.TABLES[name].arrow)
+    tables["offsets"] = pa.concat_tables(
+        [schemas.empty_table(schemas.OFFSETS), *(_offsets_table(state) for state in states)]
+    )
+    return tables
+
+
+def _common_tables(partitions: Sequence[ReplayedPartition]) -> dict[str, pa.Table]:
+    tables = {name: schemas.empty_table(table) for name, table in schemas.TABLES.items()}
+    for name, make_rows in _ROWS.items():
+        rows = [row for partition in partitions for row in make_rows(partition)]
+        if rows:
+            tables[name] = pa.Table.from_pylist(rows, schema=schemas.TABLES[name].arrow)
     return tables
 
 
@@ -105,7 +164,7 @@ def _transaction_rows(state: PartitionState, now_ms: int) -> list[Row]:
     ]
 
 
-def _group_rows(state: PartitionState) -> list[Row]:
+def _group_rows(state: ReplayedPartition) -> list[Row]:
     return [_group_row(state.offsets_partition, group) for group in state.groups.values()]
 
 
@@ -143,7 +202,7 @@ def _group_row(offsets_partition: int, group: Group) -> Row:
     return row
 
 
-def _member_rows(state: PartitionState) -> list[Row]:
+def _member_rows(state: ReplayedPartition) -> list[Row]:
     rows = []
     for group in state.groups.values():
         common = {
@@ -280,7 +339,7 @@ def _task_assignment_value(assignment: TaskAssignment) -> Row:
     }
 
 
-def _target_rows(state: PartitionState) -> list[Row]:
+def _target_rows(state: ReplayedPartition) -> list[Row]:
     rows: list[Row] = []
     for group in state.groups.values():
         if isinstance(group, ClassicGroup):
@@ -303,7 +362,7 @@ def _target_rows(state: PartitionState) -> list[Row]:
     return rows
 
 
-def _regex_rows(state: PartitionState) -> list[Row]:
+def _regex_rows(state: ReplayedPartition) -> list[Row]:
     return [
         {
             "offsets_partition": state.offsets_partition,
@@ -320,7 +379,7 @@ def _regex_rows(state: PartitionState) -> list[Row]:
     ]
 
 
-def _share_state_rows(state: PartitionState) -> list[Row]:
+def _share_state_rows(state: ReplayedPartition) -> list[Row]:
     return [
         {
             "offsets_partition": state.offsets_partition,
@@ -361,7 +420,7 @@ def _renamed(value: Any) -> Any:
     return value
 
 
-def _topology_rows(state: PartitionState) -> list[Row]:
+def _topology_rows(state: ReplayedPartition) -> list[Row]:
     return [
         {
             "offsets_partition": state.offsets_partition,
@@ -375,7 +434,7 @@ def _topology_rows(state: PartitionState) -> list[Row]:
     ]
 
 
-def _load_failure_rows(state: PartitionState) -> list[Row]:
+def _load_failure_rows(state: ReplayedPartition) -> list[Row]:
     return [
         {
             "offsets_partition": state.offsets_partition,
@@ -386,7 +445,7 @@ def _load_failure_rows(state: PartitionState) -> list[Row]:
     ]
 
 
-def _carried_rows(state: PartitionState) -> list[Row]:
+def _carried_rows(state: ReplayedPartition) -> list[Row]:
     return [
         {
             "offsets_partition": state.offsets_partition,
@@ -399,7 +458,7 @@ def _carried_rows(state: PartitionState) -> list[Row]:
     ]
 
 
-def _count_rows(state: PartitionState) -> list[Row]:
+def _count_rows(state: ReplayedPartition) -> list[Row]:
     return [
         {
             "offsets_partition": state.offsets_partition,
@@ -411,7 +470,7 @@ def _count_rows(state: PartitionState) -> list[Row]:
     ]
 
 
-_ROWS: dict[str, Callable[[PartitionState], list[Row]]] = {
+_ROWS: dict[str, Callable[[ReplayedPartition], list[Row]]] = {
     "groups": _group_rows,
     "members": _member_rows,
     "target_assignments": _target_rows,

@@ -1,0 +1,95 @@
+"""The first half of a replay, cut into tasks that can run anywhere: segments to folds.
+
+A task is one segment; under :attr:`OnDamage.RECOVER`, where what a broker keeps of a segment depends on those
+before it, one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from coordinator_core.columnar.fold import fold_partition, fold_segment
+from coordinator_core.errors import Damage
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
+from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.runs.pin import Pin, checked_fingerprint
+
+
+@dataclass(frozen=True)
+class FoldTask:
+    """Segments that are folded together, all of one partition, and their pinned fingerprints (or none)."""
+
+    log: PartitionLog
+    segments: tuple[SegmentFile, ...]
+    end_offset: int | None
+    pinned: Mapping[str, str]
+    on_damage: OnDamage
+
+
+@dataclass(frozen=True)
+class SegmentResult:
+    """What a task says of one segment; ``fold`` is ``None`` where nothing of it belongs to the log."""
+
+    segment: SegmentFile
+    fingerprint: str
+    fold: SegmentFold | None
+    damage: list[Damage] = field(default_factory=list)
+
+
+def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
+    """The tasks of a replay, in the order of partitions and segments."""
+    snapshot = source.snapshot if isinstance(source, Pin) else source
+    pinned = source.fingerprints if isinstance(source, Pin) else {}
+    tasks = []
+    for log in snapshot.partitions:
+        if on_damage is OnDamage.RECOVER:
+            tasks.append(FoldTask(log, log.segments, None, pinned, on_damage))
+        else:
+            tasks += [
+                FoldTask(log, (segment,), end_offset, pinned, on_damage)
+                for segment, end_offset in log.segment_ranges()
+            ]
+    return tasks
+
+
+def run_fold_task(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
+    """Fold the segments of a task, one result each.
+
+    Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that changed since the pin.
+    """
+    fingerprints = {
+        segment.path: checked_fingerprint(segment, task.pinned.get(segment.path)) for segment in task.segments
+    }
+    damage: list[Damage] = []
+    folds: dict[str, SegmentFold | None]
+    if task.on_damage is OnDamage.RECOVER:
+        folds = {
+            fold.path: fold
+            for fold in fold_partition(task.log, rules=rules, on_damage=task.on_damage, damage=damage)
+        }
+    else:
+        folds = {segment.path: _fold(task, segment, rules, damage) for segment in task.segments}
+    for segment in task.segments:
+        yield SegmentResult(
+            segment,
+            fingerprints[segment.path],
+            folds.get(segment.path),
+            [found for found in damage if found.path == segment.path],
+        )
+
+
+def _fold(task: FoldTask, segment: SegmentFile, rules: FoldRules, damage: list[Damage]) -> SegmentFold | None:
+    """The fold of one segment; ``None`` when it lies wholly below the log start offset."""
+    start_offset = task.log.log_start_offset or 0
+    if task.end_offset is not None and task.end_offset <= start_offset:
+        return None
+    return fold_segment(
+        segment,
+        rules=rules,
+        on_damage=task.on_damage,
+        damage=damage,
+        start_offset=start_offset,
+        end_offset=task.end_offset,
+    )

@@ -1,0 +1,86 @@
+"""The second half of a replay: the folds of one offsets partition to its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from coordinator_core.errors import Damage
+from coordinator_core.replay.fold import SegmentFold
+from coordinator_core.replay.merge import MergedPartition, merge_columns
+from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.folding import SegmentResult
+from coordinator_core.runs.manifest import PartitionFacts
+from coordinator_core.runs.schemas import SEGMENTS
+from coordinator_core.runs.tables import Row, merged_tables
+
+
+def merge_results(
+    offsets_partition: int, results: Iterable[SegmentResult], profile: Profile
+) -> tuple[MergedPartition, pa.Table, PartitionFacts]:
+    """State of a partition, its rows of ``segments``, and facts; ``results`` must come in log order."""
+    rows: list[Row] = []
+    fingerprints: dict[str, str] = {}
+    next_offsets: dict[str, int] = {}
+    damage: list[Damage] = []
+
+    def folds() -> Iterator[SegmentFold]:
+        for result in results:
+            segment, fold = result.segment, result.fold
+            rows.append(_segment_row(result))
+            fingerprints[segment.path] = result.fingerprint
+            damage.extend(result.damage)
+            if fold is not None:
+                if fold.next_offset is not None:
+                    next_offsets[segment.path] = fold.next_offset
+                yield fold
+
+    # The merge may stop at a fold that a loader would not get past; what follows is told of all the same.
+    remaining = folds()
+    merged = merge_columns(remaining, profile, offsets_partition)
+    for _ in remaining:
+        pass
+    facts = PartitionFacts(
+        fingerprints=fingerprints,
+        next_offsets=next_offsets,
+        damage=damage,
+        load_failures=len(merged.load_failures),
+        carried_records=len(merged.carried),
+    )
+    return merged, pa.Table.from_pylist(rows, schema=SEGMENTS.arrow), facts
+
+
+def merge_partition(
+    offsets_partition: int, results: Iterable[SegmentResult], profile: Profile, *, now_ms: int
+) -> tuple[dict[str, pa.Table], PartitionFacts]:
+    """All tables of a partition, and its facts."""
+    merged, segments, facts = merge_results(offsets_partition, results, profile)
+    return merged_tables(merged, now_ms=now_ms) | {SEGMENTS.name: segments}, facts
+
+
+def _segment_row(result: SegmentResult) -> Row:
+    segment, fold = result.segment, result.fold
+    row: Row = {
+        "offsets_partition": segment.offsets_partition,
+        "path": segment.path,
+        "base_offset": segment.base_offset,
+        "size_bytes": segment.size,
+        "fingerprint": result.fingerprint,
+        "crc_errors": sum(found.kind == "bad_crc" for found in result.damage),
+        "damaged_places": sum(found.kind != "not_read" for found in result.damage),
+    }
+    if fold is None:
+        return row | {"batches": 0, "records": 0, "control_records": 0, "codecs": [], "formats": []}
+    counts = fold.counts
+    return row | {
+        "record_offset": fold.first_offset,
+        "next_offset": fold.next_offset,
+        "batches": counts.batches,
+        "records": counts.records,
+        "control_records": counts.control_records,
+        "first_timestamp_ms": counts.min_timestamp_ms,
+        "last_timestamp_ms": counts.max_timestamp_ms,
+        "codecs": sorted(counts.codecs),
+        "formats": sorted(counts.formats),
+    }
