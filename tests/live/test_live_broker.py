@@ -170,3 +170,22 @@ def test_dump_prints_what_kafkas_dump_tool_prints(scenario: Scenario) -> None:
     assert [name for name in empty if (scenario.case.paths[0] / name).stat().st_size] == []
     for name, lines in theirs.items():
         assert ours[name] == lines, name
+
+
+def test_verify_finds_the_log_of_a_killed_broker_clean(scenario: Scenario) -> None:
+    document = json.loads(regroup("verify", "--format", "json", str(scenario.case.paths[0])))
+    assert document["status"] == "clean"
+    assert document["damage"] == []
+    ours = {
+        f"{Path(row['path']).parent.name}/{Path(row['path']).name}": (row["batches"], row["records"])
+        for row in document["segments"]
+        if row["bytes"]
+    }
+    theirs = {
+        name: (
+            sum(line.startswith("baseOffset: ") for line in lines),
+            sum(line.startswith("| offset: ") for line in lines),
+        )
+        for name, lines in sections(scenario.dump).items()
+    }
+    assert ours == theirs
