@@ -1,0 +1,1 @@
+"""What the DAGs share. Nothing here imports the core, Spark or pandas when a DAG file is parsed."""

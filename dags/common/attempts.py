@@ -1,0 +1,38 @@
+"""Names and times of a run: its window, its ``now``, its attempts. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime
+
+WINDOW = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,127}")
+
+
+def window_key(asked: str | None, interval_start: datetime | None, run_after: datetime) -> str:
+    """The window of a run: what was asked for, else the start of its data interval, else its time.
+
+    Airflow gives a manual run no data interval. Its ``run_after`` stays the same when tasks are retried or
+    cleared, so every attempt of a run falls into one window. Raises ``ValueError`` when ``asked`` is not
+    usable as the name of a directory.
+    """
+    if asked:
+        if not WINDOW.fullmatch(asked):
+            raise ValueError(
+                f"window {asked!r}: use at most 128 of A-Z a-z 0-9 . _ = -, beginning with one of A-Z a-z 0-9"
+            )
+        return asked
+    return (interval_start or run_after).astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+
+
+def now_ms(asked: int | None, interval_end: datetime | None, run_after: datetime) -> int:
+    """The ``now`` of a run in epoch milliseconds: as asked, else the end of its interval, else its time."""
+    if asked is not None:
+        return asked
+    return round((interval_end or run_after).timestamp() * 1000)
+
+
+def attempt_id(dag_run_id: str, try_number: int, at: datetime | None = None) -> str:
+    """A run id that no other attempt has: time of day, DAG run, try. Sorts by time."""
+    digest = hashlib.sha256(dag_run_id.encode()).hexdigest()[:8]
+    return f"{at or datetime.now(UTC):%Y%m%dT%H%M%S%f}Z-{digest}-{try_number}"

@@ -1,0 +1,336 @@
+"""The cluster file: which snapshots the DAGs read, by which rules, and where the runs go.
+
+A file in, values out. ``docs/operations.md`` documents the keys for operators.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from airflow.sdk.exceptions import AirflowTimetableInvalid
+
+CLUSTERS_ENV = "REGROUP_CLUSTERS"
+CLUSTERS_VARIABLE = "regroup_clusters"
+BUNDLED_FILE = Path(__file__).resolve().parent.parent / "clusters.yaml"
+
+COORDINATORS = ("classic", "new")
+DEFAULT_CONNECTION = "regroup_spark"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_RELEASE = re.compile(r"\d+(\.\d+){1,3}")
+
+
+class ClusterFileError(ValueError):
+    """The cluster file cannot be used; the message names the file, the key and what is expected there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """How ``spark-submit`` is called for a cluster. The master comes from the Airflow connection."""
+
+    connection: str = DEFAULT_CONNECTION
+    conf: Mapping[str, str] = field(default_factory=dict)
+    py_files: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    driver_memory: str | None = None
+    executor_memory: str | None = None
+    executor_cores: int | None = None
+    num_executors: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One entry of the cluster file, defaults applied, paths absolute.
+
+    ``source`` may hold ``{window}``, which a run replaces by its window key. ``schedule`` is a cron
+    expression or preset in UTC, ``None`` when the cluster is loaded on request only.
+    """
+
+    name: str
+    source: tuple[str, ...]
+    output: str
+    description: str = ""
+    offsets_topic_num_partitions: int = 50
+    profile: str | None = None
+    kafka_version: str | None = None
+    coordinator: str | None = None
+    partial: bool = False
+    schedule: str | None = None
+    start_date: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    spark: SparkSettings = SparkSettings()
+
+    @property
+    def asset_uri(self) -> str:
+        """The asset whose event says that a new run of this cluster was published."""
+        return f"regroup://{self.name}/offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """A checked cluster file: ``clusters`` by name, in file order; ``root`` where relative paths start.
+
+    ``retries`` and ``retry_delay_seconds`` (doubled after each attempt) are those of every task.
+    """
+
+    path: Path
+    root: Path
+    clusters: dict[str, Cluster]
+    retries: int = 2
+    retry_delay_seconds: int = 60
+
+    def located(self, path: str) -> str:
+        """``path`` itself when it is a URI or absolute, else below the root."""
+        return _located(path, self.root)
+
+
+def clusters_path() -> Path:
+    """Path of the cluster file: environment, then Airflow Variable, then the bundled one."""
+    named = os.environ.get(CLUSTERS_ENV)
+    if not named:
+        from airflow.sdk import Variable
+
+        named = Variable.get(CLUSTERS_VARIABLE, default=None)
+    return Path(named) if named else BUNDLED_FILE
+
+
+def load_clusters(path: str | Path | None = None) -> ClusterFile:
+    """The cluster file at ``path`` (default: :func:`clusters_path`). Raises :class:`ClusterFileError`."""
+    file = clusters_path() if path is None else Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClusterFileError(f"cluster file {file} cannot be read: {error}") from None
+    try:
+        document = yaml.load(text, Loader=_UniqueKeys)
+    except yaml.YAMLError as error:
+        raise ClusterFileError(f"cluster file {file} is not valid YAML: {error}") from None
+
+    top = _Section(file, "", document)
+    root = Path(os.path.normpath(file.resolve().parent / (top.text("root") or ".")))
+    defaults = top.value("defaults") or {}
+    entries = top.section("clusters")
+    tries = {key: top.number(key, 0) for key in ("retries", "retry_delay_seconds")}
+    top.nothing_else()
+    # Read on their own too, so that a slip in the defaults is reported there and not once per cluster.
+    _settings(_Section(file, "defaults", defaults), root, {})
+    clusters = {}
+    for name in entries.names:
+        section = _Section(file, f"clusters.{name}", entries.value(name))
+        if not _NAME.fullmatch(name):
+            raise section.error("", "a cluster name is at most 64 of a-z 0-9 _ -, not starting with _ or -")
+        clusters[name] = _cluster(section, name, root, defaults)
+    if not clusters:
+        raise entries.error("", "name at least one cluster")
+    given = {key: value for key, value in tries.items() if value is not None}
+    return ClusterFile(path=file, root=root, clusters=clusters, **given)
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML takes the last of two equal keys without a word; a cluster must not vanish that way."""
+
+
+def _unique_mapping(loader: _UniqueKeys, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    seen: set[Hashable] = set()
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = loader.construct_object(key_node, deep=True)
+        problem = None
+        if not isinstance(key, Hashable):
+            problem = "a key must be text"
+        elif key in seen:
+            problem = f"key {key!r} appears twice"
+        if problem:
+            raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
+
+
+class _Section:
+    """A mapping of the file that is read key by key and complains with the key's full name."""
+
+    def __init__(self, file: Path, path: str, data: Any) -> None:
+        self._file = file
+        self._path = path
+        if not isinstance(data, dict):
+            raise self.error("", f"expected keys and values, found {_shown(data)}")
+        for key in data:
+            if not isinstance(key, str):
+                raise self.error("", f"key {key!r} is not text; quote it")
+        self._data: dict[str, Any] = data
+        self._read: set[str] = set()
+
+    def error(self, key: str, problem: str) -> ClusterFileError:
+        where = ".".join(part for part in (self._path, key) if part)
+        return ClusterFileError(f"cluster file {self._file}: {where + ': ' if where else ''}{problem}")
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._data)
+
+    def value(self, key: str) -> Any:
+        self._read.add(key)
+        return self._data.get(key)
+
+    def section(self, key: str) -> _Section:
+        if key not in self._data:
+            raise self.error(key, "missing")
+        return _Section(self._file, ".".join(part for part in (self._path, key) if part), self.value(key))
+
+    def text(self, key: str) -> str | None:
+        value = self.value(key)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(
+                key, f"expected text, found {_shown(value)}; quote it if YAML reads it otherwise"
+            )
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self.value(key)
+        if value is None:
+            return ()
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, str) and item.strip() for item in values):
+            raise self.error(key, f"expected text or a list of text, found {_shown(value)}")
+        return tuple(values)
+
+    def number(self, key: str, least: int) -> int | None:
+        value = self.value(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self.error(key, f"expected a whole number, at least {least}, found {_shown(value)}")
+        return value
+
+    def flag(self, key: str) -> bool | None:
+        value = self.value(key)
+        if value is not None and not isinstance(value, bool):
+            raise self.error(key, f"expected true or false, found {_shown(value)}")
+        return value
+
+    def nothing_else(self) -> None:
+        unknown = sorted(set(self._data) - self._read)
+        if unknown:
+            raise self.error(unknown[0], f"unknown key; known are {', '.join(sorted(self._read))}")
+
+
+def _cluster(section: _Section, name: str, root: Path, defaults: dict[str, Any]) -> Cluster:
+    found = _settings(section, root, defaults)
+    for key in ("source", "output"):
+        if not found.get(key):
+            raise section.error(key, "missing")
+    if "{window}" in found["output"]:
+        raise section.error("output", "the window has its own directory; {window} belongs in source only")
+    return Cluster(name=name, **found)
+
+
+def _settings(section: _Section, root: Path, defaults: dict[str, Any]) -> dict[str, Any]:
+    """The keys of one entry over ``defaults``, checked; absent ones are left to the dataclass."""
+    inherited = {key: value for key, value in defaults.items() if key not in section.names}
+    # Profile and release exclude each other, so naming one in the entry overrides the other's default.
+    if {"profile", "kafka_version"} & set(section.names):
+        inherited.pop("profile", None)
+        inherited.pop("kafka_version", None)
+    merged = _Section(section._file, section._path, {**inherited, **section._data})
+    found = {
+        "source": tuple(_located(path, root) for path in merged.texts("source")),
+        "output": _located(output, root) if (output := merged.text("output")) else None,
+        "description": merged.text("description"),
+        "offsets_topic_num_partitions": merged.number("offsets_topic_num_partitions", 1),
+        "profile": merged.text("profile"),
+        "kafka_version": _release(merged),
+        "coordinator": merged.text("coordinator"),
+        "partial": merged.flag("partial"),
+        "schedule": _schedule(merged),
+        "start_date": _start_date(merged),
+        "spark": _spark(merged, root) if merged.value("spark") is not None else None,
+    }
+    merged.nothing_else()
+    if found["coordinator"] not in (None, *COORDINATORS):
+        raise section.error(
+            "coordinator", f"expected {' or '.join(COORDINATORS)}, found {found['coordinator']!r}"
+        )
+    if found["profile"] and found["kafka_version"]:
+        raise section.error("profile", "give either profile or kafka_version")
+    if found["coordinator"] and not found["kafka_version"]:
+        raise section.error("coordinator", "only means something together with kafka_version")
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _spark(section: _Section, root: Path) -> SparkSettings:
+    spark = section.section("spark")
+    conf = spark.value("conf") or {}
+    if not isinstance(conf, dict) or not all(isinstance(key, str) for key in conf):
+        raise spark.error("conf", f"expected Spark properties and their values, found {_shown(conf)}")
+    for key, value in conf.items():
+        if isinstance(value, (dict, list)) or value is None:
+            raise spark.error(f"conf.{key}", f"expected one value, found {_shown(value)}")
+    found = {
+        "connection": spark.text("connection"),
+        "conf": {
+            key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in conf.items()
+        },
+        "py_files": tuple(_located(path, root) for path in spark.texts("py_files")),
+        "packages": spark.texts("packages"),
+        "driver_memory": spark.text("driver_memory"),
+        "executor_memory": spark.text("executor_memory"),
+        "executor_cores": spark.number("executor_cores", 1),
+        "num_executors": spark.number("num_executors", 1),
+    }
+    spark.nothing_else()
+    return SparkSettings(**{key: value for key, value in found.items() if value is not None})
+
+
+def _located(path: str, root: Path) -> str:
+    return path if _URI.match(path) else os.path.normpath(root / path)
+
+
+def _release(section: _Section) -> str | None:
+    value = section.value("kafka_version")
+    # YAML reads 3.9 as a number, and 3.10 as the same number as 3.1.
+    if value is not None and not (isinstance(value, str) and _RELEASE.fullmatch(value)):
+        raise section.error("kafka_version", f'expected a release in quotes ("3.9.2"), found {_shown(value)}')
+    return value
+
+
+def _schedule(section: _Section) -> str | None:
+    schedule = section.text("schedule")
+    if schedule is None:
+        return None
+    from airflow.timetables.trigger import CronTriggerTimetable
+
+    try:
+        CronTriggerTimetable(schedule, timezone="UTC").validate()
+    except AirflowTimetableInvalid as error:
+        raise section.error(
+            "schedule", f"expected a cron expression or @daily and the like: {error}"
+        ) from None
+    return schedule
+
+
+def _start_date(section: _Section) -> datetime | None:
+    value = section.value("start_date")
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    raise section.error("start_date", f"expected a date such as 2026-01-31, found {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else f"{type(value).__name__} {value!r}"

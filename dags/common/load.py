@@ -1,0 +1,157 @@
+"""What the tasks of ``offsets_load`` do. The core is imported when a task runs, never before."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from dags.common.attempts import attempt_id, now_ms, window_key
+from dags.common.clusters import Cluster, ClusterFile, load_clusters
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def final_errors() -> Iterator[None]:
+    """Damaged input and impossible requests fail at once: the same bytes would fail again."""
+    from coordinator_core.errors import DamagedInputError, UsageError
+
+    try:
+        yield
+    except DamagedInputError as error:
+        raise AirflowFailException(f"damaged input, so no retry: {error}") from error
+    except UsageError as error:
+        raise AirflowFailException(f"impossible request, so no retry: {error}") from error
+
+
+def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
+    """Settles everything that a run depends on and writes the snapshot manifest.
+
+    Returns what the next tasks need: path of the snapshot manifest, arguments of the app, where runs go.
+    """
+    began = time.monotonic()
+    file = load_clusters()
+    cluster = file.clusters[params["cluster"]]
+    try:
+        window = window_key(params["window"], dag_run.data_interval_start, dag_run.run_after)
+    except ValueError as error:
+        raise AirflowFailException(str(error)) from None
+    now = now_ms(params["now_ms"], dag_run.data_interval_end, dag_run.run_after)
+    sources = _sources(file, cluster, params, window)
+    rules = _rules(cluster, params)
+    partial = params["partial"] or cluster.partial
+
+    with final_errors():
+        from coordinator_core import storage
+        from coordinator_core.errors import DamagedInputError
+        from coordinator_core.log.discovery import discover
+        from coordinator_core.runs.pin import write_pin
+        from coordinator_core.runs.publish import check_output_outside
+
+        check_output_outside(cluster.output, sources)
+        log.info("looking for segments under %s", ", ".join(sources))
+        snapshot = discover(sources)
+        # The underscore keeps readers of windows, and of Parquet, out of this directory.
+        pins = storage.join(cluster.output, cluster.name, "_pins", window)
+        storage.make_directory(pins)
+        path = storage.join(pins, f"{attempt_id(dag_run.run_id, try_number)}.json")
+        write_pin(snapshot, path)
+        runs = storage.join(cluster.output, cluster.name, window)
+        segments, partitions = len(snapshot.segments), len(snapshot.partitions)
+        log.info("pinned %d segments of %d offsets partitions in %s", segments, partitions, path)
+        for damage in snapshot.damage:
+            if not partial:
+                raise DamagedInputError(damage)
+            log.warning("%s", damage)
+    return {
+        "pin": path,
+        "runs": runs,
+        "replay_args": [
+            *("--pin", path),
+            *("--output", cluster.output),
+            *("--cluster", cluster.name),
+            *("--window", window),
+            *("--now-ms", str(now)),
+            *("--offsets-topic-num-partitions", str(cluster.offsets_topic_num_partitions)),
+            *rules,
+            *(["--partial"] if partial else []),
+        ],
+        "seconds": round(time.monotonic() - began, 3),
+    }
+
+
+def _sources(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], window: str) -> list[str]:
+    asked = [line.strip() for line in (params["source"] or "").splitlines() if line.strip()]
+    sources = [file.located(path) for path in asked] or list(cluster.source)
+    return [source.replace("{window}", window) for source in sources]
+
+
+def _rules(cluster: Cluster, params: Mapping[str, Any]) -> list[str]:
+    """Arguments that choose the coordinator's rules: those of the form over those of the cluster."""
+    if params["profile"]:
+        return ["--profile", params["profile"]]
+    release = params["kafka_version"] or cluster.kafka_version
+    if release:
+        # The cluster's coordinator belongs to the cluster's release.
+        coordinator = params["coordinator"] or (None if params["kafka_version"] else cluster.coordinator)
+        return ["--kafka-version", release, *(["--coordinator", coordinator] if coordinator else [])]
+    if params["coordinator"]:
+        raise AirflowFailException("coordinator only means something together with kafka_version")
+    return ["--profile", cluster.profile or "auto"]
+
+
+def summary(pinned: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads the manifest of the published run, logs what it says, returns what the asset event carries."""
+    began = time.monotonic()
+    with final_errors():
+        from coordinator_core import storage
+        from coordinator_core.runs.read import open_run
+
+        run = storage.join(pinned["runs"], replayed["run_id"])
+        manifest = open_run(run).manifest
+    seconds = {
+        "pin": pinned["seconds"],
+        "replay": replayed["seconds"],
+        "summary": round(time.monotonic() - began, 3),
+    }
+    for line in summary_lines(manifest, run, seconds):
+        log.info("%s", line)
+    return {
+        "run": run,
+        "run_id": manifest["run_id"],
+        "window": manifest["window"],
+        "state_hash": manifest["state_hash"],
+        "complete": manifest["complete"],
+        "findings": manifest["findings"],
+        "seconds": seconds,
+    }
+
+
+def summary_lines(manifest: Mapping[str, Any], run: str, seconds: Mapping[str, float]) -> list[str]:
+    """The run in a few lines for a person."""
+    rows = {table: entry["rows"] for table, entry in manifest["tables"].items()}
+    inputs = manifest["inputs"]
+    size = sum(entry["bytes"] for entry in inputs)
+    facts = {
+        "run": run,
+        "cluster": f"{manifest['cluster']}, window {manifest['window']}, profile {manifest['profile']}",
+        "input": f"{len(inputs)} segments, {len(manifest['cut'])} offsets partitions, {size} bytes",
+        "complete": "yes" if manifest["complete"] else "NO: damaged input was left out",
+        "groups": f"{rows.get('groups', 0)} with {rows.get('members', 0)} members",
+        "offsets": f"{rows.get('offsets', 0)} committed, {rows.get('pending_offsets', 0)} pending",
+        "findings": _findings(manifest["findings"]),
+        "state hash": manifest["state_hash"],
+        "seconds": ", ".join(f"{step} {value:.1f}" for step, value in seconds.items()),
+    }
+    return [f"{name:<12}{text}" for name, text in facts.items()]
+
+
+def _findings(counts: Mapping[str, int] | None) -> str:
+    if counts is None:
+        return "not looked for in this run"
+    return ", ".join(f"{counts[level]} {level}" for level in ("critical", "warning", "info"))

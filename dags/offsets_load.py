@@ -1,0 +1,142 @@
+"""DAG ``offsets_load``: a snapshot of ``__consumer_offsets`` becomes a published run.
+
+``offsets_load`` has a form and loads any cluster of the cluster file on request. Each cluster that has a
+schedule gets a DAG of its own besides, ``offsets_load_<cluster>``, with the same tasks.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Asset, AssetAlias, Param, task
+
+from dags.common.clusters import COORDINATORS, ClusterFile, load_clusters
+from dags.common.spark import SparkAppOperator
+
+DOC = """
+### Load consumer group state from a copy of `__consumer_offsets`
+
+| task | does |
+|---|---|
+| `pin` | finds the segments of the snapshot and writes down which bytes this run reads |
+| `replay` | rebuilds groups, members and committed offsets in Spark and publishes them as a run |
+| `summary` | logs what was found and emits the asset `regroup://<cluster>/offsets` |
+
+A run never replaces an earlier one: every attempt writes to a directory of its own, which counts only once
+its `manifest.json` is there. Damaged input fails at once, with the file and the position in the log; trouble
+of the machinery is retried. To go on past damage, trigger with `partial`: the run says that it is partial.
+"""
+
+RUNS = AssetAlias("regroup-offsets", group="regroup")
+
+
+def params(names: list[str]) -> dict[str, Param]:
+    """The form: everything but the cluster is optional, and overrides the cluster file for one run."""
+    return {
+        "cluster": Param(
+            names[0], type="string", enum=names, title="Cluster", description="An entry of the cluster file."
+        ),
+        "source": Param(
+            None,
+            type=["null", "string"],
+            format="multiline",
+            title="Source",
+            description="Paths or URIs of log directories, one a line, instead of those of the cluster file.",
+        ),
+        "window": Param(
+            None,
+            type=["null", "string"],
+            pattern="^[A-Za-z0-9][A-Za-z0-9._=-]{0,127}$",
+            title="Window",
+            description="Directory of the run. Default: start of the data interval, or time of the run.",
+        ),
+        "now_ms": Param(
+            None,
+            type=["null", "integer"],
+            minimum=0,
+            title="Now",
+            description="Epoch milliseconds. Default: end of the data interval, or time of the run.",
+        ),
+        "profile": Param(
+            None,
+            type=["null", "string"],
+            title="Profile",
+            description="Coordinator rules: a profile's name, or auto to infer it from the records.",
+        ),
+        "kafka_version": Param(
+            None,
+            type=["null", "string"],
+            pattern="^[0-9]+([.][0-9]+){1,3}$",
+            title="Kafka release",
+            description="Coordinator rules of this release, for example 3.9.2. Not together with a profile.",
+        ),
+        "coordinator": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, *COORDINATORS],
+            title="Coordinator",
+            description="Where the release has both: classic or new.",
+        ),
+        "partial": Param(
+            False,
+            type="boolean",
+            title="Partial",
+            description="Go on past damage, and say in the run that it is partial.",
+        ),
+    }
+
+
+def build(file: ClusterFile, name: str | None = None) -> DAG:
+    """The DAG for one cluster on its schedule, or (no ``name``) for all of them on request."""
+    cluster = file.clusters[name] if name else None
+    with DAG(
+        dag_id=f"offsets_load_{name}" if name else "offsets_load",
+        description="Replay a snapshot of __consumer_offsets and publish the state of its groups",
+        doc_md=DOC,
+        schedule=cluster.schedule if cluster else None,
+        start_date=cluster.start_date if cluster else None,
+        catchup=False,
+        max_active_runs=1,
+        tags=["regroup", "offsets", *([name] if name else [])],
+        params=params([name] if name else list(file.clusters)),
+        default_args={
+            "owner": "regroup",
+            "retries": file.retries,
+            "retry_delay": timedelta(seconds=file.retry_delay_seconds),
+            "retry_exponential_backoff": 2.0,
+            "max_retry_delay": timedelta(minutes=30),
+        },
+    ) as dag:
+
+        @task(
+            multiple_outputs=True,
+            doc_md="Finds the segments and writes the snapshot manifest: which bytes this run reads.",
+        )
+        def pin(**context):
+            from dags.common import load
+
+            return load.pin(context["params"], context["dag_run"], context["ti"].try_number)
+
+        @task(doc_md="Logs what the run holds and emits the asset event.", outlets=[RUNS])
+        def summary(pinned, replayed, *, outlet_events, params):
+            from dags.common import load
+
+            found = load.summary(pinned, replayed)
+            cluster = load_clusters().clusters[params["cluster"]]
+            outlet_events[RUNS].add(Asset(name=f"{cluster.name}-offsets", uri=cluster.asset_uri), extra=found)
+            return found
+
+        pinned = pin()
+        replay = SparkAppOperator(
+            task_id="replay",
+            app="replay",
+            application_args=pinned["replay_args"],
+            doc_md="Replays the pinned bytes in Spark and publishes the tables, the manifest last.",
+        )
+        summary(pinned, replay.output)
+    return dag
+
+
+_file = load_clusters()
+for _dag in [build(_file), *(build(_file, name) for name, c in _file.clusters.items() if c.schedule)]:
+    globals()[_dag.dag_id] = _dag

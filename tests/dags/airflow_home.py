@@ -1,0 +1,250 @@
+"""An Airflow of its own for the tests: home, database, command line, and the real components on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 300
+"""How long to wait for Airflow to come to a state, on a machine that does other things at the same time."""
+
+
+class AirflowHome:
+    """A migrated Airflow home below ``directory`` that sees the DAGs of this project.
+
+    ``bundles`` are further directories with DAGs. Nothing of the outer environment's Airflow is used.
+    """
+
+    def __init__(self, directory: Path, cluster_file: Path, bundles: dict[str, Path] | None = None) -> None:
+        self.directory = directory
+        self.port = _free_port()
+        self.password = secrets.token_hex(8)
+        passwords = directory / "passwords.json"
+        directory.mkdir(parents=True, exist_ok=True)
+        passwords.write_text(json.dumps({"tester": self.password}))
+        places = {"regroup": ROOT / "dags", **(bundles or {})}
+        local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+        settings = {
+            "CORE__EXECUTOR": "LocalExecutor",
+            "CORE__PARALLELISM": "2",
+            "CORE__LOAD_EXAMPLES": "False",
+            "CORE__SIMPLE_AUTH_MANAGER_USERS": "tester:admin",
+            "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+            "CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self.port}/execution/",
+            "API__BASE_URL": f"http://127.0.0.1:{self.port}/",
+            "API__SECRET_KEY": secrets.token_hex(16),
+            # Signs the tokens with which tasks speak to the API server: all components need the same one.
+            "API_AUTH__JWT_SECRET": secrets.token_hex(32),
+            "DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(
+                [
+                    {"name": name, "classpath": local, "kwargs": {"path": str(path)}}
+                    for name, path in places.items()
+                ]
+            ),
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{directory}/airflow.db",
+            "LOGGING__COLORED_CONSOLE_LOG": "False",
+            "USAGE_DATA_COLLECTION__ENABLED": "False",
+        }
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "REGROUP"))},
+            **{f"AIRFLOW__{key}": value for key, value in settings.items()},
+            "AIRFLOW_HOME": str(directory),
+            "REGROUP_CLUSTERS": str(cluster_file),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
+        }
+        self.airflow("db", "migrate", check=True)
+
+    def airflow(self, *arguments: str, check: bool = False) -> subprocess.CompletedProcess[str]:
+        """Runs the ``airflow`` command; standard error goes into ``stdout``."""
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", *arguments],
+            env=self.environment,
+            cwd=self.directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stdout
+        return done
+
+    @contextmanager
+    def running(self, **environment: str) -> Iterator[AirflowApi]:
+        """API server, scheduler and DAG processor, each in a process group that is ended afterwards."""
+        commands = {
+            "api-server": ["api-server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"],
+            # The scheduler would serve task logs on every interface; the API server reads them from disk.
+            "scheduler": ["scheduler", "--skip-serve-logs"],
+            "dag-processor": ["dag-processor"],
+        }
+        with ExitStack() as stack:
+            components = {
+                name: stack.enter_context(self._component(name, command, environment))
+                for name, command in commands.items()
+            }
+            api = AirflowApi(self, components)
+            api.log_in()
+            yield api
+
+    @contextmanager
+    def _component(
+        self, name: str, command: list[str], environment: dict[str, str]
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        with self.log_of(name).open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "airflow", *command],
+                env={**self.environment, **environment},
+                cwd=self.directory,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        try:
+            yield process
+        finally:
+            end_group(process)
+
+    def log_of(self, component: str) -> Path:
+        return self.directory / f"{component}.log"
+
+
+class AirflowApi:
+    """The REST API of a running Airflow, as an operator's script would use it."""
+
+    def __init__(self, home: AirflowHome, components: dict[str, subprocess.Popen[bytes]]) -> None:
+        self._home = home
+        self._components = components
+        self._token: str | None = None
+
+    def log_in(self) -> None:
+        """Waits for the API server and gets a token."""
+        credentials = {"username": "tester", "password": self._home.password}
+
+        def token() -> Any:
+            try:
+                return self.call("POST", "/auth/token", credentials)["access_token"]
+            except (urllib.error.URLError, ConnectionError):
+                return None
+
+        self._token = self.wait_for("the API server", token)
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """One request; the JSON of the answer. Raises ``HTTPError`` with the answer in its message."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._home.port}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", "Accept": "application/json"},
+        )
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with direct.open(request, timeout=60) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            error.msg = f"{error.msg}: {error.read().decode(errors='replace')}"
+            raise
+        return json.loads(text) if text else None
+
+    def get(self, path: str) -> Any:
+        return self.call("GET", f"/api/v2{path}")
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        return self.call("POST", f"/api/v2{path}", body)
+
+    def wait_for(self, what: str, probe: Callable[[], Any]) -> Any:
+        """The first true answer of ``probe``. Fails with the components' logs."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            if found := probe():
+                return found
+            ended = [name for name, process in self._components.items() if process.poll() is not None]
+            if ended:
+                raise AssertionError(f"waiting for {what}: {ended} ended\n{self.logs()}")
+            time.sleep(0.5)
+        raise AssertionError(f"waited {PATIENCE_SECONDS} s for {what}\n{self.logs()}")
+
+    def wait_for_dag(self, dag_id: str) -> None:
+        """Waits until the DAG processor has brought the DAG into the database, and unpauses it."""
+
+        def known() -> bool:
+            try:
+                self.get(f"/dags/{dag_id}/details")
+            except urllib.error.HTTPError as error:
+                if error.code != 404:
+                    raise
+                return False
+            return True
+
+        self.wait_for(f"DAG {dag_id}", known)
+        self.call("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
+
+    def trigger(self, dag_id: str, conf: dict[str, Any]) -> str:
+        """Starts a run as the form does, without a logical date; its id."""
+        started = self.post(f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf})
+        return str(started["dag_run_id"])
+
+    def finished(self, dag_id: str, run_id: str) -> str:
+        """State in which the run ended."""
+
+        def state() -> str | None:
+            found = self.get(f"/dags/{dag_id}/dagRuns/{run_id}")["state"]
+            return str(found) if found in ("success", "failed") else None
+
+        return str(self.wait_for(f"run {run_id} of {dag_id}", state))
+
+    def tasks(self, dag_id: str, run_id: str) -> dict[str, dict[str, Any]]:
+        """Task instances of a run by task id."""
+        found = self.get(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
+        return {task["task_id"]: task for task in found}
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+        return self.get(f"{path}?deserialize=true")["value"]
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
+        return json.dumps(self.get(f"{path}?full_content=true")["content"])
+
+    def logs(self) -> str:
+        """The end of every component's log, and of every task's."""
+        files = [self._home.log_of(name) for name in self._components]
+        files += sorted((self._home.directory / "logs").rglob("attempt=*.log"))
+        return "\n".join(f"=== {file}\n{file.read_text(errors='replace')[-6000:]}" for file in files)
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Ends the process and everything it started: politely, then not."""
+    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(20)
+    # Also when the leader ended: its children may not have.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(20)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

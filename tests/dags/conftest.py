@@ -1,0 +1,76 @@
+"""One Airflow home for all DAG tests, with a cluster file over the corpus."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cases import case
+from tests.dags.airflow_home import AirflowHome
+
+WINDOWS = {"2026-03-01T00-00-00Z": "k0102/before", "2026-03-02T00-00-00Z": "k0102/after"}
+"""What cluster ``nightly`` finds in its snapshot directory: a snapshot per day."""
+
+CONSUMER = """
+from airflow.sdk import DAG, Asset, task
+
+LOADED = Asset(name="mixed-offsets", uri="regroup://mixed/offsets")
+
+with DAG("sees_new_runs", schedule=[LOADED]):
+
+    @task
+    def look(*, triggering_asset_events):
+        return [event.extra for event in triggering_asset_events[LOADED]]
+
+    look()
+"""
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("airflow")
+
+
+@pytest.fixture(scope="session")
+def cluster_file(place: Path) -> Path:
+    """Cluster file with corpus cases, an unreadable log dir, and a cluster with a schedule."""
+    misfiled = place / "misfiled"
+    shutil.copytree(case("k241/before").paths[0], misfiled)
+    (misfiled / "log-start-offset-checkpoint").write_text("not a checkpoint\n")
+    for window, name in WINDOWS.items():
+        shutil.copytree(case(name).paths[0], place / "snapshots" / window)
+    clusters = {
+        "mixed": {"source": str(case("k431-mixed").paths[0]), "kafka_version": "4.3.1"},
+        "bitflip": {"source": str(case("k431-torn/bitflip").paths[0]), "kafka_version": "4.3.1"},
+        "misfiled": {"source": str(misfiled), "kafka_version": "2.4.1"},
+        # A heap that no JVM starts with: spark-submit ends with 1 before there is an app.
+        "crippled": {
+            "source": str(case("k431-mixed").paths[0]),
+            "kafka_version": "4.3.1",
+            "spark": {"driver_memory": "1k"},
+        },
+        "nightly": {
+            "source": "snapshots/{window}",
+            "kafka_version": "0.10.2.2",
+            "offsets_topic_num_partitions": 4,
+            "schedule": "@daily",
+            "start_date": "2026-01-01T00:00:00+00:00",
+        },
+    }
+    path = place / "clusters.yaml"
+    document = {"retries": 1, "retry_delay_seconds": 1, "defaults": {"output": "runs"}, "clusters": clusters}
+    # JSON is YAML; a date in it is text, which the loader does not take for a date.
+    text = json.dumps(document, indent=1).replace('"2026-01-01T00:00:00+00:00"', "2026-01-01")
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture(scope="session")
+def home(place: Path, cluster_file: Path) -> AirflowHome:
+    consumers = place / "consumers"
+    consumers.mkdir()
+    (consumers / "sees_new_runs.py").write_text(CONSUMER)
+    return AirflowHome(place / "home", cluster_file, {"consumers": consumers})

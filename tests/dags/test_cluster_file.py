@@ -1,0 +1,236 @@
+"""The cluster file: what it means, and what it says when it is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from dags.common.clusters import (
+    BUNDLED_FILE,
+    Cluster,
+    ClusterFileError,
+    SparkSettings,
+    clusters_path,
+    load_clusters,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "clusters.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_bundled_file_names_the_snapshot_that_comes_with_the_tests() -> None:
+    demo = load_clusters(BUNDLED_FILE).clusters["demo"]
+    assert demo.source == (str(ROOT / "tests/corpus/k431-mixed/log"),)
+    assert Path(demo.source[0]).is_dir()
+    assert demo.output == str(ROOT / "demo-output/runs")
+    assert demo.kafka_version == "4.3.1"
+    assert demo.schedule is None
+    assert demo.asset_uri == "regroup://demo/offsets"
+
+
+def test_every_key_arrives(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        root: data
+        retries: 5
+        retry_delay_seconds: 7
+        clusters:
+          eu-1:
+            description: Payments
+            source: [broker-1, "s3://bucket/snapshots/{window}/2", /mnt/3]
+            output: s3://bucket/runs
+            offsets_topic_num_partitions: 100
+            kafka_version: "3.9.2"
+            coordinator: classic
+            partial: true
+            schedule: "30 2 * * *"
+            start_date: 2026-02-03
+            spark:
+              connection: spark_eu
+              conf: {spark.executor.instances: 4, spark.dynamicAllocation.enabled: false}
+              py_files: dist/regroup.whl
+              packages: [org.apache.hadoop:hadoop-aws:3.4.1]
+              driver_memory: 2g
+              executor_memory: 4g
+              executor_cores: 3
+              num_executors: 6
+        """,
+    )
+    file = load_clusters(path)
+    assert (file.retries, file.retry_delay_seconds) == (5, 7)
+    assert file.clusters == {
+        "eu-1": Cluster(
+            name="eu-1",
+            description="Payments",
+            source=(f"{tmp_path}/data/broker-1", "s3://bucket/snapshots/{window}/2", "/mnt/3"),
+            output="s3://bucket/runs",
+            offsets_topic_num_partitions=100,
+            profile=None,
+            kafka_version="3.9.2",
+            coordinator="classic",
+            partial=True,
+            schedule="30 2 * * *",
+            start_date=datetime(2026, 2, 3, tzinfo=UTC),
+            spark=SparkSettings(
+                connection="spark_eu",
+                conf={"spark.executor.instances": "4", "spark.dynamicAllocation.enabled": "false"},
+                py_files=(f"{tmp_path}/data/dist/regroup.whl",),
+                packages=("org.apache.hadoop:hadoop-aws:3.4.1",),
+                driver_memory="2g",
+                executor_memory="4g",
+                executor_cores=3,
+                num_executors=6,
+            ),
+        )
+    }
+
+
+def test_the_manual_documents_every_key() -> None:
+    manual = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    keys = {field.name for kind in (Cluster, SparkSettings) for field in fields(kind)} - {"name"}
+    assert sorted(key for key in keys if f"`{key}`" not in manual) == []
+
+
+def test_an_entry_wins_over_the_defaults(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        defaults: {output: runs, kafka_version: "3.9.2", coordinator: classic, schedule: "@daily"}
+        clusters:
+          a: {source: a}
+          b: {source: b, kafka_version: "4.3.1", coordinator: null, schedule: null, output: elsewhere}
+          c: {source: c, profile: auto, coordinator: null}
+        """,
+    )
+    clusters = load_clusters(path).clusters
+    a, b, c = clusters.values()
+    assert (a.kafka_version, a.coordinator, a.schedule) == ("3.9.2", "classic", "@daily")
+    assert (b.kafka_version, b.coordinator, b.schedule) == ("4.3.1", None, None)
+    assert (c.profile, c.kafka_version, c.schedule) == ("auto", None, "@daily")
+    assert [Path(cluster.output).name for cluster in clusters.values()] == ["runs", "elsewhere", "runs"]
+
+
+def test_the_path_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, "clusters: {a: {source: s, output: o}}")
+    monkeypatch.setenv("REGROUP_CLUSTERS", str(path))
+    assert clusters_path() == path
+    assert list(load_clusters().clusters) == ["a"]
+
+
+ENTRY = "source: s, output: o"
+WRONG = {
+    "no mapping": ("- a", "expected keys and values, found list"),
+    "empty": ("", "expected keys and values, found nothing"),
+    "not YAML": ("clusters: {a: [}", "is not valid YAML"),
+    "no clusters": ("root: .", "clusters: missing"),
+    "clusters empty": ("clusters: {}", "clusters: name at least one cluster"),
+    "same name twice": (f"clusters:\n  a: {{{ENTRY}}}\n  a: {{{ENTRY}}}", "key 'a' appears twice"),
+    "same key twice": ("clusters: {a: {source: s, source: t, output: o}}", "key 'source' appears twice"),
+    "key is a list": ("clusters: {a: {[x]: s}}", "a key must be text"),
+    "key is a number": (f"clusters: {{1: {{{ENTRY}}}}}", "clusters: key 1 is not text"),
+    "name": (f"clusters: {{Prod EU: {{{ENTRY}}}}}", "clusters.Prod EU: a cluster name is"),
+    "name is a path": (f"clusters: {{../a: {{{ENTRY}}}}}", "clusters.../a: a cluster name is"),
+    "entry empty": ("clusters: {a: }", "clusters.a: expected keys and values, found nothing"),
+    "no source": ("clusters: {a: {output: o}}", "clusters.a.source: missing"),
+    "source empty": ("clusters: {a: {source: [], output: o}}", "clusters.a.source: missing"),
+    "source number": (
+        "clusters: {a: {source: [1], output: o}}",
+        "clusters.a.source: expected text or a list",
+    ),
+    "no output": ("clusters: {a: {source: s}}", "clusters.a.output: missing"),
+    "output blank": ("clusters: {a: {source: s, output: ' '}}", "clusters.a.output: expected text"),
+    "window in output": (
+        "clusters: {a: {source: s, output: 'o/{window}'}}",
+        "clusters.a.output: the window has its own directory",
+    ),
+    "unknown key": (
+        f"clusters: {{a: {{{ENTRY}, sources: t}}}}",
+        "clusters.a.sources: unknown key; known are",
+    ),
+    "unknown key on top": (f"cluster: x\nclusters: {{a: {{{ENTRY}}}}}", "cluster: unknown key; known are"),
+    "unknown default": (f"defaults: {{x: 1}}\nclusters: {{a: {{{ENTRY}}}}}", "defaults.x: unknown key"),
+    "partitions": (
+        f"clusters: {{a: {{{ENTRY}, offsets_topic_num_partitions: 0}}}}",
+        "clusters.a.offsets_topic_num_partitions: expected a whole number, at least 1, found int 0",
+    ),
+    "partitions in text": (
+        f"clusters: {{a: {{{ENTRY}, offsets_topic_num_partitions: '50'}}}}",
+        "offsets_topic_num_partitions: expected a whole number, at least 1, found str '50'",
+    ),
+    "retries": (f"retries: yes\nclusters: {{a: {{{ENTRY}}}}}", "retries: expected a whole number"),
+    "release is a number": (
+        f"clusters: {{a: {{{ENTRY}, kafka_version: 3.9}}}}",
+        "clusters.a.kafka_version: expected a release in quotes",
+    ),
+    "release is a name": (
+        f"clusters: {{a: {{{ENTRY}, kafka_version: latest}}}}",
+        "a.kafka_version: expected",
+    ),
+    "profile and release": (
+        f"clusters: {{a: {{{ENTRY}, profile: auto, kafka_version: 3.9.2}}}}",
+        "clusters.a.profile: give either profile or kafka_version",
+    ),
+    "coordinator": (
+        f"clusters: {{a: {{{ENTRY}, kafka_version: 3.9.2, coordinator: java}}}}",
+        "clusters.a.coordinator: expected classic or new, found 'java'",
+    ),
+    "coordinator alone": (
+        f"clusters: {{a: {{{ENTRY}, coordinator: new}}}}",
+        "clusters.a.coordinator: only means something together with kafka_version",
+    ),
+    "partial": (
+        f"clusters: {{a: {{{ENTRY}, partial: maybe}}}}",
+        "clusters.a.partial: expected true or false",
+    ),
+    "schedule": (
+        f"clusters: {{a: {{{ENTRY}, schedule: daily}}}}",
+        "clusters.a.schedule: expected a cron expression or @daily and the like: ",
+    ),
+    "cron": (f"clusters: {{a: {{{ENTRY}, schedule: 61 * * * *}}}}", "a.schedule: expected a cron expression"),
+    "start date": (
+        f"clusters: {{a: {{{ENTRY}, start_date: soon}}}}",
+        "clusters.a.start_date: expected a date",
+    ),
+    "spark": (f"clusters: {{a: {{{ENTRY}, spark: local}}}}", "clusters.a.spark: expected keys and values"),
+    "spark key": (
+        f"clusters: {{a: {{{ENTRY}, spark: {{master: x}}}}}}",
+        "clusters.a.spark.master: unknown key",
+    ),
+    "spark conf": (
+        f"clusters: {{a: {{{ENTRY}, spark: {{conf: [x]}}}}}}",
+        "clusters.a.spark.conf: expected Spark properties",
+    ),
+    "spark conf value": (
+        f"clusters: {{a: {{{ENTRY}, spark: {{conf: {{x: }}}}}}}}",
+        "clusters.a.spark.conf.x: expected one value, found nothing",
+    ),
+}
+
+
+@pytest.mark.parametrize("text, problem", WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_file_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ClusterFileError) as raised:
+        load_clusters(path)
+    assert f"cluster file {path}" in str(raised.value)
+    assert problem in str(raised.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ClusterFileError, match=r"nowhere\.yaml cannot be read"):
+        load_clusters(tmp_path / "nowhere.yaml")
+
+
+def test_a_binary_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ClusterFileError, match="cannot be read"):
+        load_clusters(tmp_path / "x.yaml")

@@ -1,0 +1,192 @@
+"""What Airflow sees of the DAG files: tasks, form, schedules, and nothing heavy while it looks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dags.airflow_home import ROOT, AirflowHome
+
+HEAVY = {
+    "coordinator_core",
+    "great_expectations",
+    "matplotlib",
+    "numba",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pyspark",
+}
+
+PARSE = """
+import json, os, sys
+from airflow.dag_processing.dagbag import DagBag
+
+def parse(folder, environment):
+    os.environ.update(environment)
+    bag = DagBag(dag_folder=folder)
+    return {
+        "errors": dict(bag.import_errors),
+        "loaded": sorted({name.partition(".")[0] for name in sys.modules}),
+        "files": sorted({dag.fileloc for dag in bag.dags.values()}),
+        "dags": {dag.dag_id: described(dag) for dag in bag.dags.values()},
+    }
+
+def described(dag):
+    return {
+        "tasks": {
+            task.task_id: {
+                "downstream": sorted(task.downstream_task_ids),
+                "retries": task.retries,
+                "delay": task.retry_delay.total_seconds(),
+                "owner": task.owner,
+                "outlets": [outlet.name for outlet in task.outlets],
+                "operator": type(task).__name__,
+            }
+            for task in dag.tasks
+        },
+        "params": {name: dag.params.get_param(name).dump() for name in dag.params},
+        "catchup": dag.catchup,
+        "max_active_runs": dag.max_active_runs,
+        "tags": sorted(dag.tags),
+        "doc": dag.doc_md,
+        "schedule": str(dag.schedule) if dag.schedule is not None else None,
+        "start_date": dag.start_date.isoformat() if dag.start_date else None,
+    }
+
+print(json.dumps({name: parse(*how) for name, how in json.loads(sys.argv[1]).items()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def all_parsed(home: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What a DAG processor makes of the DAGs, in an interpreter of its own, under several cluster files."""
+    place = tmp_path_factory.mktemp("parsing")
+    (place / "wrong.yaml").write_text("clusters: {blue: {source: s}}")
+    (place / "other.yaml").write_text("clusters: {blue: {source: s, output: o}}")
+    (place / "heavy").mkdir()
+    (place / "heavy/heavy.py").write_text("from airflow.sdk import DAG\nimport pyarrow\ndag = DAG('heavy')\n")
+    ours = str(ROOT / "dags")
+    bags = {
+        # First, so that only the DAGs themselves can have loaded what is loaded.
+        "tests": (ours, {}),
+        "bundled": (ours, {"REGROUP_CLUSTERS": str(ROOT / "dags/clusters.yaml")}),
+        "wrong": (ours, {"REGROUP_CLUSTERS": str(place / "wrong.yaml")}),
+        "variable": (
+            ours,
+            {"REGROUP_CLUSTERS": "", "AIRFLOW_VAR_REGROUP_CLUSTERS": str(place / "other.yaml")},
+        ),
+        "heavy": (str(place / "heavy"), {}),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE, json.dumps(bags)],
+        env=home.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def parsed(all_parsed: Any) -> Any:
+    return all_parsed["tests"]
+
+
+def test_every_dag_file_parses(parsed: Any) -> None:
+    assert parsed["errors"] == {}
+    assert [Path(file).name for file in parsed["files"]] == ["offsets_load.py"]
+    assert set(parsed["dags"]) == {"offsets_load", "offsets_load_nightly"}
+
+
+def test_parsing_loads_nothing_heavy(parsed: Any) -> None:
+    assert "airflow" in parsed["loaded"]
+    assert HEAVY & set(parsed["loaded"]) == set()
+
+
+def test_a_heavy_import_would_be_seen(all_parsed: Any) -> None:
+    assert list(all_parsed["heavy"]["dags"]) == ["heavy"]
+    assert HEAVY & set(all_parsed["heavy"]["loaded"]) >= {"pyarrow"}
+
+
+@pytest.mark.parametrize("dag_id", ["offsets_load", "offsets_load_nightly"])
+def test_tasks(parsed: Any, dag_id: str) -> None:
+    tasks = parsed["dags"][dag_id]["tasks"]
+    assert {name: task["downstream"] for name, task in tasks.items()} == {
+        "pin": ["replay", "summary"],
+        "replay": ["summary"],
+        "summary": [],
+    }
+    assert {name: task["outlets"] for name, task in tasks.items()} == {
+        "pin": [],
+        "replay": [],
+        "summary": ["regroup-offsets"],
+    }
+    assert tasks["replay"]["operator"] == "SparkAppOperator"
+    assert {(task["retries"], task["delay"], task["owner"]) for task in tasks.values()} == {
+        (1, 1.0, "regroup")
+    }
+
+
+@pytest.mark.parametrize("dag_id", ["offsets_load", "offsets_load_nightly"])
+def test_runs_follow_each_other(parsed: Any, dag_id: str) -> None:
+    dag = parsed["dags"][dag_id]
+    assert dag["catchup"] is False
+    assert dag["max_active_runs"] == 1
+    assert {"regroup", "offsets"} <= set(dag["tags"])
+    assert "`pin`" in dag["doc"]
+
+
+def test_only_clusters_with_a_schedule_have_a_dag_of_their_own(parsed: Any) -> None:
+    on_request, nightly = parsed["dags"]["offsets_load"], parsed["dags"]["offsets_load_nightly"]
+    assert (on_request["schedule"], on_request["start_date"]) == (None, None)
+    assert (nightly["schedule"], nightly["start_date"]) == ("@daily", "2026-01-01T00:00:00+00:00")
+    assert on_request["params"]["cluster"]["schema"]["enum"] == [
+        "mixed",
+        "bitflip",
+        "misfiled",
+        "crippled",
+        "nightly",
+    ]
+    assert nightly["params"]["cluster"]["schema"]["enum"] == ["nightly"]
+
+
+def test_the_form(parsed: Any) -> None:
+    params = parsed["dags"]["offsets_load"]["params"]
+    assert {name: param["value"] for name, param in params.items()} == {
+        "cluster": "mixed",
+        "source": None,
+        "window": None,
+        "now_ms": None,
+        "profile": None,
+        "kafka_version": None,
+        "coordinator": None,
+        "partial": False,
+    }
+    assert all(param["schema"]["title"] and param["description"] for param in params.values())
+    assert params["now_ms"]["schema"]["type"] == ["null", "integer"]
+    assert params["partial"]["schema"]["type"] == "boolean"
+    assert params["coordinator"]["schema"]["enum"] == [None, "classic", "new"]
+
+
+def test_the_bundled_cluster_file_parses(all_parsed: Any) -> None:
+    assert all_parsed["bundled"]["errors"] == {}
+    assert set(all_parsed["bundled"]["dags"]) == {"offsets_load"}
+
+
+def test_the_cluster_file_may_be_named_by_an_airflow_variable(all_parsed: Any) -> None:
+    [dag] = all_parsed["variable"]["dags"].values()
+    assert dag["params"]["cluster"]["schema"]["enum"] == ["blue"]
+
+
+def test_a_wrong_cluster_file_is_shown_as_import_error(all_parsed: Any) -> None:
+    assert all_parsed["wrong"]["dags"] == {}
+    [error] = all_parsed["wrong"]["errors"].values()
+    assert "ClusterFileError: cluster file" in error
+    assert "wrong.yaml: clusters.blue.output: missing" in error

@@ -1,0 +1,125 @@
+"""The DAGs under a real scheduler, DAG processor and API server, driven over the REST API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cases import case
+from tests.dags.airflow_home import AirflowApi, AirflowHome
+from tests.dags.conftest import WINDOWS
+from tests.dags.published import check_run, published
+
+LOCAL_SPARK = json.dumps({"conn_type": "spark", "host": "local[2]"})
+
+
+@pytest.fixture(scope="module")
+def api(home: AirflowHome) -> Iterator[AirflowApi]:
+    with home.running(AIRFLOW_CONN_REGROUP_SPARK=LOCAL_SPARK) as running:
+        for dag_id in ("offsets_load", "sees_new_runs"):
+            running.wait_for_dag(dag_id)
+        yield running
+
+
+def test_the_dag_processor_reports_no_import_error(api: AirflowApi) -> None:
+    assert api.get("/importErrors")["import_errors"] == []
+
+
+def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> None:
+    before = set(published(place / "runs", "mixed"))
+    run_id = api.trigger("offsets_load", {"cluster": "mixed"})
+    assert api.finished("offsets_load", run_id) == "success", api.logs()
+    tasks = api.tasks("offsets_load", run_id)
+    assert {name: (task["state"], task["try_number"]) for name, task in tasks.items()} == {
+        "pin": ("success", 1),
+        "replay": ("success", 1),
+        "summary": ("success", 1),
+    }
+
+    [path] = set(published(place / "runs", "mixed")) - before
+    run = check_run(path, case("k431-mixed"), tmp_path)
+    found = api.xcom("offsets_load", run_id, "summary")
+    assert (found["run"], found["state_hash"]) == (str(path), run.state_hash)
+    assert f"state hash  {run.state_hash}" in api.task_log("offsets_load", run_id, "summary")
+
+    # A run on request has no data interval: its window and its now are those of the request.
+    dag_run = api.get(f"/dags/offsets_load/dagRuns/{run_id}")
+    assert (dag_run["data_interval_start"], dag_run["logical_date"]) == (None, None)
+    assert path.parent.name == dag_run["run_after"][:19].replace(":", "-") + "Z"
+    assert json.loads((place / "runs/mixed/latest.json").read_text())["run_id"] == path.name
+
+    # The asset event starts whoever waits for this cluster, and tells it which run.
+    [event] = api.get(f"/assets/events?source_dag_id=offsets_load&source_run_id={run_id}")["asset_events"]
+    assert event["uri"] == "regroup://mixed/offsets"
+    assert event["extra"] == found
+    [consumer] = api.wait_for(
+        "the DAG that waits for the asset", lambda: api.get("/dags/sees_new_runs/dagRuns")["dag_runs"]
+    )
+    assert api.finished("sees_new_runs", consumer["dag_run_id"]) == "success", api.logs()
+    assert api.xcom("sees_new_runs", consumer["dag_run_id"], "look") == [found]
+
+
+def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:
+    run_id = api.trigger("offsets_load", {"cluster": "bitflip"})
+    assert api.finished("offsets_load", run_id) == "failed"
+    tasks = api.tasks("offsets_load", run_id)
+    assert {name: (task["state"], task["try_number"]) for name, task in tasks.items()} == {
+        "pin": ("success", 1),
+        "replay": ("failed", 1),
+        "summary": ("upstream_failed", 0),
+    }
+    assert tasks["replay"]["max_tries"] == 1
+    assert "byte 3205" in api.task_log("offsets_load", run_id, "replay")
+    assert published(place / "runs", "bitflip") == []
+
+
+def test_trouble_of_the_machinery_is_retried(api: AirflowApi, place: Path) -> None:
+    run_id = api.trigger("offsets_load", {"cluster": "crippled"})
+    assert api.finished("offsets_load", run_id) == "failed"
+    tasks = api.tasks("offsets_load", run_id)
+    assert (tasks["pin"]["try_number"], tasks["replay"]["try_number"]) == (1, 2)
+    assert published(place / "runs", "crippled") == []
+
+
+@pytest.mark.parametrize("conf", [{"cluster": "unheard-of"}, {"now_ms": "yesterday"}, {"window": "../up"}])
+def test_the_form_refuses(api: AirflowApi, conf: dict[str, str]) -> None:
+    with pytest.raises(OSError, match=r"HTTP Error 4(00|22)"):
+        api.trigger("offsets_load", conf)
+
+
+def test_k0102_is_backfilled_by_day_and_cleared_runs_replace_nothing(
+    api: AirflowApi, place: Path, tmp_path: Path
+) -> None:
+    dag_id = "offsets_load_nightly"
+    api.wait_for_dag(dag_id)
+    backfill = {"dag_id": dag_id, "from_date": "2026-03-01T00:00:00Z", "to_date": "2026-03-02T00:00:00Z"}
+    api.post("/backfills", {**backfill, "max_active_runs": 1, "reprocess_behavior": "none"})
+
+    def ended() -> list[str] | None:
+        runs = api.get(f"/dags/{dag_id}/dagRuns?run_type=backfill")["dag_runs"]
+        done = [run["dag_run_id"] for run in runs if run["state"] in ("success", "failed")]
+        return sorted(done) if len(done) == 2 else None
+
+    first, _ = api.wait_for("both days of the backfill", ended)
+    runs = published(place / "runs", "nightly")
+    assert {run.parent.name for run in runs} == set(WINDOWS), api.logs()
+    for run in runs:
+        loaded = check_run(run, case(WINDOWS[run.parent.name]), tmp_path / run.parent.name)
+        assert loaded.manifest["window"] == run.parent.name
+
+    [before] = [run for run in runs if run.parent.name == min(WINDOWS)]
+    content = {file: file.read_bytes() for file in before.rglob("*") if file.is_file()}
+    api.post(
+        f"/dags/{dag_id}/clearTaskInstances", {"dry_run": False, "dag_run_id": first, "only_failed": False}
+    )
+    api.wait_for("the cleared run", lambda: len(published(place / "runs", "nightly")) == 3)
+    assert api.finished(dag_id, first) == "success", api.logs()
+    [again] = set(published(place / "runs", "nightly")) - set(runs)
+    assert again.parent == before.parent
+    assert {file: file.read_bytes() for file in before.rglob("*") if file.is_file()} == content
+    manifests = [json.loads((run / "manifest.json").read_text()) for run in (before, again)]
+    assert manifests[0]["state_hash"] == manifests[1]["state_hash"]
+    assert manifests[0]["now_ms"] == manifests[1]["now_ms"]
