@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
+from coordinator_core.columnar.compiling import inlined
 from coordinator_core.columnar.intrinsics import le64
-from coordinator_core.columnar.tables import Interned
+from coordinator_core.columnar.tables import Int, Interned
 
 _ROW_BITS = 40
 _ROW_MASK = (1 << _ROW_BITS) - 1
@@ -18,8 +18,8 @@ _TAG_MASK = ((1 << 63) - 1) ^ _ROW_MASK
 INVALID = -1
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def hash_bytes(data: Any, position: int, length: int) -> int:
+@inlined
+def hash_bytes(data: Any, position: Int, length: Int) -> Int:
     """A 63-bit hash of ``length`` bytes; decides speed only, never a result."""
     multiplier = np.uint64(0x9E3779B97F4A7C15)
     shift = np.uint64(29)
@@ -45,8 +45,8 @@ def hash_bytes(data: Any, position: int, length: int) -> int:
     return np.int64(mixed >> np.uint64(1))
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def same_bytes(left: Any, left_at: int, right: Any, right_at: int, length: int) -> bool:
+@inlined
+def same_bytes(left: Any, left_at: Int, right: Any, right_at: Int, length: Int) -> bool:
     """Whether the two runs of ``length`` bytes are equal."""
     at = 0
     while at + 8 <= length:
@@ -60,8 +60,8 @@ def same_bytes(left: Any, left_at: int, right: Any, right_at: int, length: int) 
     return True
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def is_plain_utf8(data: Any, position: int, length: int) -> bool:
+@inlined
+def is_plain_utf8(data: Any, position: Int, length: Int) -> bool:
     """Whether the bytes are well-formed UTF-8 (no overlong forms, no surrogates, at most U+10FFFF) without
     U+FFFD, which is what malformed bytes become."""
     at = position
@@ -101,13 +101,13 @@ def is_plain_utf8(data: Any, position: int, length: int) -> bool:
     return True
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def varint(data: Any, position: int, stop: int) -> tuple[int, int]:
-    """Zigzag int32 of at most five bytes and the position behind it, which is ``INVALID`` when there is none."""
+@inlined
+def varint(data: Any, position: Int, stop: Int) -> tuple[Int, Int]:
+    """Zigzag int32 of at most five bytes and the position behind it, ``INVALID`` if there is none."""
     if position < stop and data[position] < 0x80:
-        value = np.int64(data[position])
+        value: Int = np.int64(data[position])
         return (value >> 1) ^ -(value & 1), position + 1
-    value = np.int64(0)
+    value = 0
     at = position
     for shift in range(0, 35, 7):
         if at >= stop:
@@ -121,8 +121,8 @@ def varint(data: Any, position: int, stop: int) -> tuple[int, int]:
     return 0, INVALID
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def varlong(data: Any, position: int, stop: int) -> tuple[int, int]:
+@inlined
+def varlong(data: Any, position: Int, stop: Int) -> tuple[Int, Int]:
     """Zigzag int64 of at most ten bytes and the position behind it, or ``INVALID``."""
     value = np.uint64(0)
     at = position
@@ -137,10 +137,10 @@ def varlong(data: Any, position: int, stop: int) -> tuple[int, int]:
     return 0, INVALID
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def uvarint(data: Any, position: int, stop: int) -> tuple[int, int]:
+@inlined
+def uvarint(data: Any, position: Int, stop: Int) -> tuple[Int, Int]:
     """Unsigned varint below 2^28 and the position behind it, or ``INVALID``; longer ones are for others."""
-    value = np.int64(0)
+    value: Int = 0
     at = position
     for shift in range(0, 28, 7):
         if at >= stop:
@@ -153,16 +153,16 @@ def uvarint(data: Any, position: int, stop: int) -> tuple[int, int]:
     return 0, INVALID
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def index_entry(hashed: int, row: int) -> int:
+@inlined
+def index_entry(hashed: Int, row: Int) -> Int:
     """The index entry of ``row``."""
     return (hashed & _TAG_MASK) | (row + 1)
 
 
-@register_jitable  # type: ignore[untyped-decorator]
+@inlined
 def find(
-    data: Any, position: int, length: int, hashed: int, index: Any, rows: Any, keys: Any
-) -> tuple[int, int]:
+    data: Any, position: Int, length: Int, hashed: Int, index: Any, rows: Any, keys: Any
+) -> tuple[Int, Int]:
     """Row whose interned bytes are ``data[position : position + length]``, and its place in the index.
 
     The row is -1 when there is none; the place is then where its entry belongs.
@@ -185,8 +185,8 @@ def find(
         place = (place + 1) & mask
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def free_place(hashed: int, index: Any) -> int:
+@inlined
+def free_place(hashed: Int, index: Any) -> Int:
     """Where an entry belongs that is known not to be in the index."""
     mask = len(index) - 1
     place = hashed & mask

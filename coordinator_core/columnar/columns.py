@@ -107,9 +107,8 @@ class _Source:
     def commits(self, positions: Int64s, lengths: Int64s) -> Int64s:
         """Decoded values, columns as in ``finishing.Commit``."""
         out = np.empty((len(positions), Commit.WIDTH), np.int64)
-        decode_commits(
-            self._data, self._arena, np.ascontiguousarray(positions), np.ascontiguousarray(lengths), out
-        )
+        runs = np.ascontiguousarray(positions), np.ascontiguousarray(lengths)
+        decode_commits(self._data, self._arena, *runs, out)
         return out
 
 

@@ -15,7 +15,11 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba.core import config
+from numba.core import config as numba_config
+from numba.extending import register_jitable
+
+config: Any = numba_config
+"""Numba's settings, which it declares at run time."""
 
 _CACHE_FORMAT = 1
 _COMPILED_MODULES = ("bytestrings", "compiling", "finishing", "intrinsics", "kernels", "tables")
@@ -104,6 +108,11 @@ def kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
         return Kernel(function, signature)
 
     return wrap
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Decorator of functions that kernels call: they become part of the kernel."""
+    return register_jitable(function)
 
 
 def _compile(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-import numpy as np
 from numba import types
-from numba.extending import register_jitable
 
 from coordinator_core.columnar.bytestrings import uvarint
-from coordinator_core.columnar.compiling import kernel
+from coordinator_core.columnar.compiling import inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64
 from coordinator_core.columnar.tables import (
     ARENA,
     BYTES_TYPE,
     MUTABLE_BYTES_TYPE,
+    Int,
     Interned,
     OtherRow,
     PendingKind,
@@ -44,8 +43,8 @@ class Commit(IntEnum):
     WIDTH = 8
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _decode_commit(data: Any, position: int, tag: int, length: int, row: int, out: Any) -> None:
+@inlined
+def _decode_commit(data: Any, position: Int, tag: Int, length: Int, row: Int, out: Any) -> None:
     version = be16(data, position)
     stop = position + length
     at = position + 10
@@ -59,7 +58,7 @@ def _decode_commit(data: Any, position: int, tag: int, length: int, row: int, ou
         at += 4
     if version == 4:
         compact, at = uvarint(data, at, stop)
-        metadata = np.int64(compact - 1)
+        metadata = compact - 1
     else:
         metadata = be16(data, at)
         at += 2
@@ -80,9 +79,9 @@ def decode_commits(segment: Any, arena: Any, positions: Any, lengths: Any, out: 
     for row in range(len(positions)):
         position = positions[row]
         if position < ARENA:
-            _decode_commit(segment, position, np.int64(0), lengths[row], row, out)
+            _decode_commit(segment, position, 0, lengths[row], row, out)
         else:
-            _decode_commit(arena, position - ARENA, np.int64(ARENA), lengths[row], row, out)
+            _decode_commit(arena, position - ARENA, ARENA, lengths[row], row, out)
 
 
 @kernel(types.void(BYTES_TYPE, BYTES_TYPE, _VECTOR, _VECTOR, _VECTOR, MUTABLE_BYTES_TYPE))
@@ -107,16 +106,16 @@ def slot_partitions(keys: Any, slots: Any, out: Any) -> None:
         out[row] = be32(keys, stop - 4)
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _moved(position: int, length: int, old: Any, new: Any, used: int) -> int:
+@inlined
+def _moved(position: Int, length: Int, old: Any, new: Any, used: Int) -> Int:
     """``used`` after copying a run of the old arena behind it."""
     for at in range(length):
         new[used + at] = old[position - ARENA + at]
     return used + max(length, 0)
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _move_values(table: Any, row: int, column: int, old: Any, new: Any, used: int) -> int:
+@inlined
+def _move_values(table: Any, row: Int, column: Int, old: Any, new: Any, used: Int) -> Int:
     """Move the run that ``column`` and the one behind it name, if it is in the arena."""
     if table[row, column] < ARENA:
         return used
@@ -126,9 +125,9 @@ def _move_values(table: Any, row: int, column: int, old: Any, new: Any, used: in
 
 
 @kernel(types.int64(BYTES_TYPE, MUTABLE_BYTES_TYPE, _TABLE, _TABLE, _TABLE))
-def compact_arena(old: Any, new: Any, slots: Any, pending: Any, others: Any) -> int:
+def compact_arena(old: Any, new: Any, slots: Any, pending: Any, others: Any) -> Int:
     """Copy what the tables still name from the ``old`` arena to the ``new``; returns the bytes used there."""
-    used = np.int64(0)
+    used = 0
     for row in range(len(slots)):
         if slots[row, SlotRow.KIND] == SlotKind.VALUE:
             used = _move_values(slots, row, SlotRow.VALUE, old, new, used)
@@ -141,4 +140,4 @@ def compact_arena(old: Any, new: Any, slots: Any, pending: Any, others: Any) -> 
     for row in range(len(others)):
         used = _move_values(others, row, OtherRow.KEY, old, new, used)
         used = _move_values(others, row, OtherRow.VALUE, old, new, used)
-    return np.int64(used)
+    return used

@@ -1,4 +1,4 @@
-"""Segments to folds: the fast walk over the mapped file, and the scalar readers where that does not suffice."""
+"""Segments to folds: a fast walk over the mapped file, and the scalar readers where that does not do."""
 
 from __future__ import annotations
 

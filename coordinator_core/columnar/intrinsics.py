@@ -11,10 +11,17 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils, config
-from numba.extending import intrinsic, register_jitable
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from coordinator_core.columnar.compiling import config, inlined
 
 _CRC32C_POLYNOMIAL = 0x82F63B78
+
+
+def instruction(function: Any) -> Any:
+    """:func:`numba.extending.intrinsic`, whose result is called with other arguments than it declares."""
+    return intrinsic(function)
 
 
 def _load(context: Any, builder: Any, array_type: Any, arguments: Any, bits: int) -> Any:
@@ -25,7 +32,13 @@ def _load(context: Any, builder: Any, array_type: Any, arguments: Any, bits: int
     return value
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+def _call(builder: Any, name: str, result: Any, parameters: list[Any], arguments: Any) -> Any:
+    kind = ir.FunctionType(result, parameters)
+    function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
+    return builder.call(function, arguments)
+
+
+@instruction
 def le64(typing_context: Any, array: Any, position: Any) -> Any:
     """Eight bytes at ``position`` in machine order, as uint64."""
 
@@ -35,7 +48,7 @@ def le64(typing_context: Any, array: Any, position: Any) -> Any:
     return types.uint64(array, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@instruction
 def be64(typing_context: Any, array: Any, position: Any) -> Any:
     """Big-endian int64 at ``position``."""
 
@@ -45,7 +58,7 @@ def be64(typing_context: Any, array: Any, position: Any) -> Any:
     return types.int64(array, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@instruction
 def be32(typing_context: Any, array: Any, position: Any) -> Any:
     """Big-endian int32 at ``position``, as int64."""
 
@@ -56,7 +69,7 @@ def be32(typing_context: Any, array: Any, position: Any) -> Any:
     return types.int64(array, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@instruction
 def be16(typing_context: Any, array: Any, position: Any) -> Any:
     """Big-endian int16 at ``position``, as int64."""
 
@@ -67,26 +80,20 @@ def be16(typing_context: Any, array: Any, position: Any) -> Any:
     return types.int64(array, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@instruction
 def _crc32_8_bytes(typing_context: Any, crc: Any, data: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = ir.IntType(64)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(word, [word, word]), "llvm.x86.sse42.crc32.64.64"
-        )
-        return builder.call(function, arguments)
+        return _call(builder, "llvm.x86.sse42.crc32.64.64", word, [word, word], arguments)
 
     return types.uint64(types.uint64, types.uint64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@instruction
 def _crc32_1_byte(typing_context: Any, crc: Any, data: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word, byte = ir.IntType(32), ir.IntType(8)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(word, [word, byte]), "llvm.x86.sse42.crc32.32.8"
-        )
-        return builder.call(function, arguments)
+        return _call(builder, "llvm.x86.sse42.crc32.32.8", word, [word, byte], arguments)
 
     return types.uint32(types.uint32, types.uint8), generate
 
@@ -119,8 +126,8 @@ def _crc_tables() -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
 _TABLES = _crc_tables()
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def crc32c_by_instruction(data: Any, start: int, stop: int) -> int:
+@inlined
+def crc32c_by_instruction(data: Any, start: Any, stop: Any) -> Any:
     """CRC-32C of ``data[start:stop]`` with the processor's instruction."""
     word = np.uint64(0xFFFFFFFF)
     position = start
@@ -134,8 +141,8 @@ def crc32c_by_instruction(data: Any, start: int, stop: int) -> int:
     return np.int64(crc ^ np.uint32(0xFFFFFFFF))
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def crc32c_by_tables(data: Any, start: int, stop: int) -> int:
+@inlined
+def crc32c_by_tables(data: Any, start: Any, stop: Any) -> Any:
     """CRC-32C of ``data[start:stop]``, eight bytes at a time by table look-up."""
     low = np.uint64(0xFF)
     crc = np.uint64(0xFFFFFFFF)

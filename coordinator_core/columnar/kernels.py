@@ -1,9 +1,9 @@
 """The compiled fold: batch walk, record split, commits folded to the last event of each slot.
 
 :func:`walk` is the fast path. It handles what a healthy offsets log consists of and stops, having changed
-nothing, at the first batch that is anything else; the readers of ``coordinator_core.log`` then say what that is.
-So there is one implementation of damage, and this one need not know the rules of odd input, only recognise
-it. Sequential rules: ``coordinator_core.replay.sequential``.
+nothing, at the first batch that is anything else; the readers of ``coordinator_core.log`` then say what that
+is. So there is one implementation of damage, and this one need not know the rules of odd input, only
+recognise it. Sequential rules: ``coordinator_core.replay.sequential``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.extending import register_jitable
 
 from coordinator_core.columnar.bytestrings import (
     INVALID,
@@ -26,7 +25,7 @@ from coordinator_core.columnar.bytestrings import (
     varint,
     varlong,
 )
-from coordinator_core.columnar.compiling import kernel
+from coordinator_core.columnar.compiling import inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64, crc32c
 from coordinator_core.columnar.tables import (
     BYTES_TYPE,
@@ -34,6 +33,7 @@ from coordinator_core.columnar.tables import (
     FragmentGroupRow,
     FragmentRow,
     GroupRow,
+    Int,
     Interned,
     Kind,
     MergeOffset,
@@ -72,8 +72,8 @@ class Status(IntEnum):
     """Not a sound v2 batch, or not in order: legacy, damaged, torn."""
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def commit_version(data: Any, position: int, length: int, newest: int) -> int:
+@inlined
+def commit_version(data: Any, position: Int, length: Int, newest: Int) -> Int:
     """Version of an OffsetCommitValue whose fields all fit, or -1 if anything about it is unusual."""
     if length < 2:
         return -1
@@ -108,10 +108,10 @@ def commit_version(data: Any, position: int, length: int, newest: int) -> int:
     return -1
 
 
-@register_jitable  # type: ignore[untyped-decorator]
+@inlined
 def split_records(
-    data: Any, batch: int, stop: int, count: int, base_offset: int, attributes: int, scratch: Any, rules: Any
-) -> bool:
+    data: Any, batch: Int, stop: Int, count: Int, base_offset: Int, attributes: Int, scratch: Any, rules: Any
+) -> Any:
     """Split the records of the batch at ``batch``, which ends at ``stop``, into ``scratch``.
 
     False if anything about one of them is unusual.
@@ -119,8 +119,8 @@ def split_records(
     base_timestamp = be64(data, batch + 27)
     append_time = be64(data, batch + 35)
     last_offset_delta = be32(data, batch + 23)
-    previous_delta = np.int64(-1)
-    at = np.int64(batch + HEADER_BYTES)
+    previous_delta = -1
+    at = batch + HEADER_BYTES
     for index in range(count):
         start = at
         length, at = varint(data, at, stop)
@@ -162,8 +162,8 @@ def split_records(
     return count == 0 or at == stop
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _classify(data: Any, scratch: Any, index: int, attributes: int, rules: Any) -> bool:
+@inlined
+def _classify(data: Any, scratch: Any, index: Int, attributes: Int, rules: Any) -> Any:
     """Fill in what the record is; False if that takes more than a look at well-formed bytes."""
     key = scratch[index, Split.KEY]
     key_bytes = scratch[index, Split.KEY_BYTES]
@@ -210,14 +210,14 @@ def _classify(data: Any, scratch: Any, index: int, attributes: int, rules: Any) 
     return version >= 0
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _producer_hash(producer_id: int) -> int:
+@inlined
+def _producer_hash(producer_id: Int) -> Int:
     mixed = np.uint64(producer_id) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(mixed >> np.uint64(24))
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _producer_place(producer_id: int, tables: Any) -> int:
+@inlined
+def _producer_place(producer_id: Int, tables: Any) -> Int:
     index, producers = tables.producer_index, tables.producers
     mask = len(index) - 1
     place = _producer_hash(producer_id) & mask
@@ -226,13 +226,13 @@ def _producer_place(producer_id: int, tables: Any) -> int:
     return place
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _producer(producer_id: int, tables: Any) -> int:
+@inlined
+def _producer(producer_id: Int, tables: Any) -> Int:
     """Row of the producer, made when it is new."""
     place = _producer_place(producer_id, tables)
     entry = tables.producer_index[place]
     if entry != 0:
-        return np.int64(entry - 1)
+        return entry - 1
     row = tables.state[State.PRODUCERS]
     tables.state[State.PRODUCERS] = row + 1
     tables.producer_index[place] = row + 1
@@ -241,21 +241,21 @@ def _producer(producer_id: int, tables: Any) -> int:
     tables.producers[row, ProducerRow.PENDING] = -1
     tables.producers[row, ProducerRow.OPEN] = 0
     tables.producers[row, ProducerRow.KEYS] = 0
-    return np.int64(row)
+    return row
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _copy_key(data: Any, position: int, length: int, tables: Any) -> int:
+@inlined
+def _copy_key(data: Any, position: Int, length: Int, tables: Any) -> Int:
     stored = tables.state[State.KEY_BYTES]
     keys = tables.keys
     for at in range(length):
         keys[stored + at] = data[position + at]
     tables.state[State.KEY_BYTES] = stored + length
-    return np.int64(stored)
+    return stored
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _group(data: Any, body: int, length: int, stored: int, tables: Any) -> int:
+@inlined
+def _group(data: Any, body: Int, length: Int, stored: Int, tables: Any) -> Int:
     """Row of the group whose id, with its int16 length, is at ``body``.
 
     ``stored`` is where ``keys`` holds these bytes already, or -1.
@@ -264,7 +264,7 @@ def _group(data: Any, body: int, length: int, stored: int, tables: Any) -> int:
     hashed = hash_bytes(data, body, length)
     row, place = find(data, body, length, hashed, tables.group_index, groups, tables.keys)
     if row >= 0:
-        return np.int64(row)
+        return row
     if stored < 0:
         stored = _copy_key(data, body, length, tables)
     if not is_plain_utf8(data, body + 2, length - 2):
@@ -279,16 +279,16 @@ def _group(data: Any, body: int, length: int, stored: int, tables: Any) -> int:
     groups[row, GroupRow.STAMP] = 0
     for column in range(GroupRow.STATISTICS, GroupRow.STATISTICS + 2 * Statistic.WIDTH):
         groups[row, column] = 0
-    return np.int64(row)
+    return row
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _topic(data: Any, body: int, length: int, stored: int, tables: Any) -> int:
+@inlined
+def _topic(data: Any, body: Int, length: Int, stored: Int, tables: Any) -> Int:
     topics, state = tables.topics, tables.state
     hashed = hash_bytes(data, body, length)
     row, place = find(data, body, length, hashed, tables.topic_index, topics, tables.keys)
     if row >= 0:
-        return np.int64(row)
+        return row
     if not is_plain_utf8(data, body + 2, length - 2):
         state[State.MALFORMED_UTF8] = 1
     row = state[State.TOPICS]
@@ -297,17 +297,17 @@ def _topic(data: Any, body: int, length: int, stored: int, tables: Any) -> int:
     topics[row, Interned.HASH] = hashed
     topics[row, Interned.BODY] = stored
     topics[row, Interned.BODY_BYTES] = length
-    return np.int64(row)
+    return row
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _slot(data: Any, body: int, length: int, tables: Any) -> int:
+@inlined
+def _slot(data: Any, body: Int, length: Int, tables: Any) -> Int:
     """Row of the slot whose group, topic and partition are at ``body``."""
     slots, state = tables.slots, tables.state
     hashed = hash_bytes(data, body, length)
     row, place = find(data, body, length, hashed, tables.slot_index, slots, tables.keys)
     if row >= 0:
-        return np.int64(row)
+        return row
     stored = _copy_key(data, body, length, tables)
     row = state[State.SLOTS]
     state[State.SLOTS] = row + 1
@@ -323,17 +323,17 @@ def _slot(data: Any, body: int, length: int, tables: Any) -> int:
     slots[row, SlotRow.KIND] = SlotKind.NONE
     slots[row, SlotRow.LAST_TOMBSTONE] = -1
     slots[row, SlotRow.PENDING] = -1
-    return np.int64(row)
+    return row
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _transaction_row(slot: int, producer: int, tables: Any) -> int:
+@inlined
+def _transaction_row(slot: Int, producer: Int, tables: Any) -> Int:
     """The pending row of the slot in the producer's open transaction, made when it is new."""
     slots, pending, producers, state = tables.slots, tables.pending, tables.producers, tables.state
     row = slots[slot, SlotRow.PENDING]
     while row >= 0:
         if pending[row, PendingRow.PRODUCER] == producer:
-            return np.int64(row)
+            return row
         row = pending[row, PendingRow.NEXT_SLOT]
     row = state[State.PENDING_FREE]
     if row >= 0:
@@ -354,11 +354,11 @@ def _transaction_row(slot: int, producer: int, tables: Any) -> int:
     pending[row, PendingRow.NEXT_PRODUCER] = producers[producer, ProducerRow.PENDING]
     producers[producer, ProducerRow.PENDING] = row
     producers[producer, ProducerRow.KEYS] += 1
-    return np.int64(row)
+    return row
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _end_transaction(producer: int, marker_offset: int, commits: bool, sequence: int, tables: Any) -> None:
+@inlined
+def _end_transaction(producer: Int, marker_offset: Int, commits: bool, sequence: Int, tables: Any) -> None:
     """Apply an end marker: resolve what the producer has pending, note the marker if it is the first."""
     slots, pending, producers, groups = tables.slots, tables.pending, tables.producers, tables.groups
     state, fragment_groups = tables.state, tables.fragment_groups
@@ -370,21 +370,24 @@ def _end_transaction(producer: int, marker_offset: int, commits: bool, sequence:
     row = producers[producer, ProducerRow.PENDING]
     while row >= 0:
         slot = pending[row, PendingRow.SLOT]
-        if commits and pending[row, PendingRow.KIND] == PendingKind.VALUE:
-            if (
+        if (
+            commits
+            and pending[row, PendingRow.KIND] == PendingKind.VALUE
+            and (
                 slots[slot, SlotRow.KIND] != SlotKind.VALUE
                 or always
                 or slots[slot, SlotRow.MERGE_OFFSET] < pending[row, PendingRow.MERGE_OFFSET]
-            ):
-                slots[slot, SlotRow.KIND] = SlotKind.VALUE
-                slots[slot, SlotRow.SEQUENCE] = sequence
-                slots[slot, SlotRow.VALUE] = pending[row, PendingRow.VALUE]
-                slots[slot, SlotRow.VALUE_BYTES] = pending[row, PendingRow.VALUE_BYTES]
-                slots[slot, SlotRow.FLAGS] = pending[row, PendingRow.FLAGS] | 2
-                slots[slot, SlotRow.RECORD_OFFSET] = pending[row, PendingRow.RECORD_OFFSET]
-                slots[slot, SlotRow.MERGE_OFFSET] = pending[row, PendingRow.MERGE_OFFSET]
-                slots[slot, SlotRow.PRODUCER_ID] = producers[producer, ProducerRow.PRODUCER_ID]
-                slots[slot, SlotRow.PRODUCER_EPOCH] = pending[row, PendingRow.PRODUCER_EPOCH]
+            )
+        ):
+            slots[slot, SlotRow.KIND] = SlotKind.VALUE
+            slots[slot, SlotRow.SEQUENCE] = sequence
+            slots[slot, SlotRow.VALUE] = pending[row, PendingRow.VALUE]
+            slots[slot, SlotRow.VALUE_BYTES] = pending[row, PendingRow.VALUE_BYTES]
+            slots[slot, SlotRow.FLAGS] = pending[row, PendingRow.FLAGS] | 2
+            slots[slot, SlotRow.RECORD_OFFSET] = pending[row, PendingRow.RECORD_OFFSET]
+            slots[slot, SlotRow.MERGE_OFFSET] = pending[row, PendingRow.MERGE_OFFSET]
+            slots[slot, SlotRow.PRODUCER_ID] = producers[producer, ProducerRow.PRODUCER_ID]
+            slots[slot, SlotRow.PRODUCER_EPOCH] = pending[row, PendingRow.PRODUCER_EPOCH]
         before = pending[row, PendingRow.PREVIOUS_SLOT]
         after = pending[row, PendingRow.NEXT_SLOT]
         if before >= 0:
@@ -428,8 +431,8 @@ def _end_transaction(producer: int, marker_offset: int, commits: bool, sequence:
         producers[producer, ProducerRow.FIRST_MARKER_COMMITS] = 1 if commits else 0
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _fits(count: int, size: int, producer_id: int, control: bool, tables: Any) -> bool:
+@inlined
+def _fits(count: Int, size: Int, producer_id: Int, control: bool, tables: Any) -> bool:
     """Whether a batch of ``count`` records in ``size`` bytes surely has room in all tables."""
     state = tables.state
     groups = 0
@@ -457,8 +460,8 @@ def _fits(count: int, size: int, producer_id: int, control: bool, tables: Any) -
     return False
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _append_other(index: int, sequence: int, group: int, tag: int, tables: Any) -> None:
+@inlined
+def _append_other(index: Int, sequence: Int, group: Int, tag: Int, tables: Any) -> None:
     """Keep the record at ``index`` of ``scratch`` whole."""
     scratch, others, state = tables.scratch, tables.others, tables.state
     row = state[State.OTHERS]
@@ -475,8 +478,8 @@ def _append_other(index: int, sequence: int, group: int, tag: int, tables: Any) 
     others[row, OtherRow.KEY_TYPE] = scratch[index, Split.KEY_TYPE]
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def fold_control(count: int, producer_id: int, tag: int, tables: Any) -> None:
+@inlined
+def fold_control(count: Int, producer_id: Int, tag: Int, tables: Any) -> None:
     """Apply the control records in ``scratch``: Scala looks at the first only, and lets any type end."""
     java = tables.rules[Rules.PENDING_BY_PRODUCER] != 0
     scratch, state = tables.scratch, tables.state
@@ -490,30 +493,30 @@ def fold_control(count: int, producer_id: int, tag: int, tables: Any) -> None:
             _append_other(index, sequence, -1, tag, tables)
             continue
         control = scratch[index, Split.DETAIL]
-        if control == _COMMIT or control == _ABORT or not java:
+        if control in (_COMMIT, _ABORT) or not java:
             producer = _producer(producer_id, tables)
             _end_transaction(producer, scratch[index, Split.OFFSET], control == _COMMIT, sequence, tables)
 
 
-@register_jitable  # type: ignore[untyped-decorator]
+@inlined
 def fold_records(
     data: Any,
-    tag: int,
-    count: int,
-    base_offset: int,
-    attributes: int,
-    producer_id: int,
-    producer_epoch: int,
+    tag: Int,
+    count: Int,
+    base_offset: Int,
+    attributes: Int,
+    producer_id: Int,
+    producer_epoch: Int,
     tables: Any,
 ) -> None:
-    """Apply the ``count`` records in ``scratch``, whose bytes are in ``data``; values are named by ``tag``."""
+    """Apply the ``count`` records in ``scratch``, whose bytes are in ``data``; ``tag`` goes on positions."""
     rules, scratch, state = tables.rules, tables.scratch, tables.state
     slots, groups, pending = tables.slots, tables.groups, tables.pending
     java = rules[Rules.PENDING_BY_PRODUCER] != 0
     drops = rules[Rules.TOMBSTONE_DROPS_PENDING] != 0
     merge_rule = rules[Rules.MERGE_OFFSET]
     in_transaction = producer_id != _NO_PRODUCER_ID if java else attributes & _TRANSACTIONAL != 0
-    producer = np.int64(-1)
+    producer = -1
     for index in range(count):
         sequence = state[State.SEQUENCE]
         state[State.SEQUENCE] = sequence + 1
@@ -524,7 +527,7 @@ def fold_records(
         body = scratch[index, Split.BODY]
         kind = scratch[index, Split.KIND]
         if kind == Kind.OTHER:
-            group = np.int64(-1)
+            group = -1
             if scratch[index, Split.BODY_BYTES] > 0:
                 group = _group(data, body, scratch[index, Split.BODY_BYTES], -1, tables)
                 groups[group, GroupRow.TOUCHED] = 0
@@ -542,7 +545,7 @@ def fold_records(
         groups[group, statistics + Statistic.SIZE_BYTES] += scratch[index, Split.SIZE_BYTES]
         groups[group, statistics + Statistic.LAST_TIMESTAMP] = timestamp
 
-        row = np.int64(-1)
+        row = -1
         if in_transaction:
             if producer < 0:
                 producer = _producer(producer_id, tables)
@@ -603,8 +606,8 @@ def fold_records(
             slots[slot, SlotRow.MERGE_OFFSET] = merge_offset
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _note_batch(base_offset: int, next_offset: int, codec: int, state: Any) -> None:
+@inlined
+def _note_batch(base_offset: Int, next_offset: Int, codec: Int, state: Any) -> None:
     if state[State.FIRST_OFFSET] < 0:
         state[State.FIRST_OFFSET] = base_offset
     state[State.NEXT_OFFSET] = next_offset
@@ -612,8 +615,8 @@ def _note_batch(base_offset: int, next_offset: int, codec: int, state: Any) -> N
     state[State.CODECS + codec] += 1
 
 
-@register_jitable  # type: ignore[untyped-decorator]
-def _sound_size(data: Any, position: int, stop: int, expected: int, in_arena: bool, rules: Any) -> int:
+@inlined
+def _sound_size(data: Any, position: Int, stop: Int, expected: Int, in_arena: bool, rules: Any) -> Int:
     """Size of the v2 batch at ``position``, or 0 if anything about it but its records is unusual."""
     if stop - position < HEADER_BYTES or data[position + 16] != 2:
         return 0
@@ -633,7 +636,7 @@ def _sound_size(data: Any, position: int, stop: int, expected: int, in_arena: bo
             return 0
         if crc32c(data, position + 21, position + size) != be32(data, position + 17) & 0xFFFFFFFF:
             return 0
-    return np.int64(size)
+    return size
 
 
 @kernel(
@@ -641,14 +644,14 @@ def _sound_size(data: Any, position: int, stop: int, expected: int, in_arena: bo
         BYTES_TYPE, types.int64, types.int64, types.int64, types.Array(types.int64, 2, "C"), TABLES_TYPE
     )
 )
-def survey(data: Any, start: int, stop: int, max_bytes: int, found: Any, tables: Any) -> int:
-    """List sound batches from ``start`` on, compressed or not, into ``found``: (position, size, codec, count).
+def survey(data: Any, start: Int, stop: Int, max_bytes: Int, found: Any, tables: Any) -> Int:
+    """List sound batches from ``start`` on into ``found``: position, size, codec, record count.
 
     Stops at the first unsound one, when ``found`` is full, or with ``max_bytes``. Returns how many.
     """
     expected = tables.state[State.NEXT_OFFSET]
-    position = np.int64(start)
-    batches = np.int64(0)
+    position = start
+    batches = 0
     while position < stop and batches < len(found) and position - start < max_bytes:
         size = _sound_size(data, position, stop, expected, False, tables.rules)
         if size == 0:
@@ -660,23 +663,23 @@ def survey(data: Any, start: int, stop: int, max_bytes: int, found: Any, tables:
         batches += 1
         expected = be64(data, position) + be32(data, position + 23) + 1
         position += size
-    return np.int64(batches)
+    return batches
 
 
 @kernel(types.int64(BYTES_TYPE, types.int64, types.int64, types.int64, types.boolean, TABLES_TYPE))
-def walk(data: Any, start: int, stop: int, tag: int, in_arena: bool, tables: Any) -> int:
+def walk(data: Any, start: Int, stop: Int, tag: Int, in_arena: bool, tables: Any) -> Int:
     """Fold the v2 batches in ``data[start:stop]``, one after the other; returns a :class:`Status`.
 
     ``in_arena`` says that the CRCs were checked and the records decompressed before. ``State.POSITION``
     tells where it stopped; the fold holds all batches before that and nothing of the one there.
     """
     state, rules = tables.state, tables.rules
-    position = np.int64(start)
-    status = np.int64(Status.END)
+    position = start
+    status = Status.END
     while position < stop:
         size = _sound_size(data, position, stop, state[State.NEXT_OFFSET], in_arena, rules)
         if size == 0:
-            status = np.int64(Status.ODD_BATCH)
+            status = Status.ODD_BATCH
             break
         base_offset = be64(data, position)
         last_offset_delta = be32(data, position + 23)
@@ -688,20 +691,20 @@ def walk(data: Any, start: int, stop: int, tag: int, in_arena: bool, tables: Any
             position += size
             continue
         if not in_arena and codec != 0 and count != 0:
-            status = np.int64(Status.COMPRESSED)
+            status = Status.COMPRESSED
             break
         if count * _MIN_RECORD_BYTES > size - HEADER_BYTES or count > rules[Rules.MAX_RECORDS]:
-            status = np.int64(Status.ODD_RECORDS)
+            status = Status.ODD_RECORDS
             break
         control = attributes & _CONTROL != 0
         producer_id = be64(data, position + 43)
         if not _fits(count, size, producer_id, control, tables):
-            status = np.int64(Status.GROW)
+            status = Status.GROW
             break
         if not split_records(
             data, position, position + size, count, base_offset, attributes, tables.scratch, tables.rules
         ):
-            status = np.int64(Status.ODD_RECORDS)
+            status = Status.ODD_RECORDS
             break
         if control:
             fold_control(count, producer_id, tag, tables)
@@ -731,14 +734,14 @@ def walk(data: Any, start: int, stop: int, tag: int, in_arena: bool, tables: Any
 )
 def fold_split(
     data: Any,
-    tag: int,
-    count: int,
-    size: int,
-    base_offset: int,
-    next_offset: int,
-    attributes: int,
-    producer_id: int,
-    producer_epoch: int,
+    tag: Int,
+    count: Int,
+    size: Int,
+    base_offset: Int,
+    next_offset: Int,
+    attributes: Int,
+    producer_id: Int,
+    producer_epoch: Int,
     tables: Any,
 ) -> bool:
     """Fold one batch whose ``count`` records were put into ``scratch`` already; False if tables must grow."""

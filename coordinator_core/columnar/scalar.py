@@ -140,7 +140,7 @@ def _group_body(key: Key) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """A name with its length. U+FFFD becomes one byte that is not UTF-8, so that no name grows beyond int16."""
+    """A name with its length. U+FFFD becomes one byte that is not UTF-8, so that no name outgrows int16."""
     encoded = encode_utf8(text).replace(_REPLACEMENT, b"\xff")
     return struct.pack(">h", len(encoded)) + encoded
 

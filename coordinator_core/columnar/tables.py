@@ -1,19 +1,22 @@
 """The working tables of a fold: plain arrays that the kernels fill and Python grows.
 
-A table is a two-dimensional int64 array, one row an entry, the columns numbered by the ``IntEnum`` s below. How
-many rows are used is in :class:`State`. Bytes of keys are copied to ``keys``; bytes of values stay where they
-were read and are named by position: in the segment when below ``ARENA``, else in the arena that holds
+A table is a two-dimensional int64 array, one row an entry, the columns numbered by the enumerations below.
+How many rows are used is in :class:`State`. Bytes of keys are copied to ``keys``; bytes of values stay where
+they were read and are named by position: in the segment when below ``ARENA``, else in the arena that holds
 decompressed and rewritten batches.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import numpy.typing as npt
+
+Int = Any
+"""A number in compiled code: int64 there, ``int`` outside."""
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -42,7 +45,7 @@ class State(IntEnum):
     KEY_BYTES = 12
     STAMP = 13
     MALFORMED_UTF8 = 14
-    """Set when a new key holds a group or topic that is not UTF-8, or holds U+FFFD: two keys may be one slot."""
+    """Set when a name is not UTF-8, or holds U+FFFD: several keys may mean one slot."""
     BATCHES = 15
     CONTROL_RECORDS = 16
     MIN_TIMESTAMP = 17
@@ -64,7 +67,7 @@ class Rules(IntEnum):
     """Positions in ``Tables.rules``."""
 
     PENDING_BY_PRODUCER = 0
-    """Java: a producer id makes a commit pending, any control record is looked at, tombstones always apply."""
+    """Java: a producer id makes a commit pending, all control records count, tombstones apply at once."""
     TOMBSTONE_DROPS_PENDING = 1
     MERGE_OFFSET = 2
     MAX_LEGACY_VERSION = 3
@@ -326,7 +329,8 @@ def _numba_type(field: str) -> numba.types.Type:
     return _VECTOR_TYPE if field in _VECTORS else _TABLE_TYPE
 
 
-TABLES_TYPE = numba.types.NamedTuple([_numba_type(field) for field in Tables._fields], Tables)
+_FIELD_TYPES = [_numba_type(field) for field in Tables._fields]
+TABLES_TYPE = numba.types.NamedTuple(_FIELD_TYPES, Tables)  # type: ignore[no-untyped-call]
 
 _ROWS: dict[str, tuple[int, State]] = {
     "slots": (SlotRow.WIDTH, State.SLOTS),
@@ -358,7 +362,7 @@ def new_tables(rules: Int64s) -> Tables:
     state[State.FIRST_OFFSET] = -1
     state[State.MIN_TIMESTAMP] = np.iinfo(np.int64).max
     state[State.MAX_TIMESTAMP] = -1
-    arrays: dict[str, npt.NDArray[np.int64] | npt.NDArray[np.uint8]] = {
+    arrays: dict[str, Any] = {
         "state": state,
         "rules": rules,
         "scratch": np.empty((_FIRST_ROWS, Split.WIDTH), np.int64),
@@ -375,7 +379,7 @@ def grown(tables: Tables) -> tuple[Tables, list[str]]:
     """Tables with room for what the kernel asked for, and the names of those whose index is to be rebuilt."""
     state = tables.state
     records, key_bytes = int(state[State.NEED_RECORDS]), int(state[State.NEED_BYTES])
-    changed: dict[str, npt.NDArray[np.int64] | npt.NDArray[np.uint8]] = {}
+    changed: dict[str, Any] = {}
     if records > len(tables.scratch):
         changed["scratch"] = np.empty((max(records, 2 * len(tables.scratch)), Split.WIDTH), np.int64)
     used = int(state[State.KEY_BYTES])

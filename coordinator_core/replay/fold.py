@@ -2,8 +2,8 @@
 
 A fold is computed from an empty prior state by the rules of the sequential replay, and carries what is needed
 to splice it behind earlier folds (``replay.merge``). Sequence numbers count the records of the segment; they
-order the events inside one fold. Rows refer to groups and topics by position in :attr:`SegmentFold.groups` and
-:attr:`SegmentFold.topics`.
+order the events inside one fold. Rows refer to groups and topics by position in :attr:`SegmentFold.groups`
+and :attr:`SegmentFold.topics`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ SLOTS = pa.schema(
     ]
 )
 """Every slot that the segment names, with its last event; ``last_tombstone`` is the sequence of the newest
-tombstone that applied at once, -1 for none. The sequence of a committed transaction's value is its marker's."""
+tombstone that applied at once, -1 for none. What a transaction committed has the sequence of its marker."""
 
 PENDING = pa.schema(
     [
@@ -226,7 +226,8 @@ class SegmentFold:
             metadata={"regroup.fold.format": str(FORMAT), "regroup.fold": json.dumps(head)},
         )
         columns = [_one_cell(data) for data in parts.values()]
-        return _table_bytes(pa.Table.from_arrays(columns, schema=schema)).to_pybytes()
+        data: bytes = _table_bytes(pa.Table.from_arrays(columns, schema=schema)).to_pybytes()
+        return data
 
     @classmethod
     def from_ipc(cls, data: bytes | memoryview | pa.Buffer) -> SegmentFold:
@@ -279,6 +280,6 @@ def _counts_to_json(counts: SegmentCounts) -> dict[str, Any]:
 
 
 def _counts_from_json(plain: dict[str, Any]) -> SegmentCounts:
-    formats = {magic: batches for magic, batches in plain.pop("formats")}
+    formats = dict(plain.pop("formats"))
     commits = {(key_type, version): records for key_type, version, records in plain.pop("commits")}
     return SegmentCounts(**plain, formats=formats, commits=commits)

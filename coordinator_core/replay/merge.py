@@ -1,8 +1,9 @@
 """Folds of the segments of one offsets partition, in order, to its state.
 
-Most slots were never in a transaction that is open at the end of a segment: for them the last fold that has an
-event wins, and its row is all there is to know. The others (*contested* slots) go through the folds one by
-one, by the rules in :class:`_Contest`. The result equals that of the sequential replay (``replay.sequential``).
+Most slots were never in a transaction that is open at the end of a segment: for them the last fold that has
+an event wins, and its row is all there is to know. The others (*contested* slots) go through the folds one by
+one, by the rules in :class:`_Contest`. The result equals that of the sequential replay
+(``replay.sequential``).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ OFFSETS = pa.schema(
         pa.field("producer_epoch", pa.int16()),
     ]
 )
-"""Columns of :attr:`MergedPartition.offsets` and ``pending``: the slot and the fields of ``CommittedOffset``."""
+"""Columns of :attr:`MergedPartition.offsets` and ``pending``: slot and fields of ``CommittedOffset``."""
 
 TRANSACTIONS = pa.schema(
     [
