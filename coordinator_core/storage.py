@@ -137,7 +137,7 @@ def list_directory(path: str) -> list[Entry]:
 
 
 def read(path: str) -> memoryview:
-    """The whole file. A local file is mapped, not copied; its pages belong to the system's cache."""
+    """The whole file, as unsigned bytes. A local file is mapped, not copied."""
     try:
         if is_local(path):
             with local_path(path).open("rb") as file:
@@ -146,7 +146,8 @@ def read(path: str) -> memoryview:
                 return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         remote, inner = filesystem(path)
         with remote.open_input_file(inner) as stream:
-            return memoryview(stream.read_buffer())
+            # Arrow's buffers are of signed bytes.
+            return memoryview(stream.read_buffer()).cast("B")
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 

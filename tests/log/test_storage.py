@@ -1,0 +1,196 @@
+"""Files by path and by URI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator_core import storage
+from coordinator_core.errors import UsageError
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import read_records
+from coordinator_core.log.verify import verify
+from tests.log.object_store import ObjectStore, object_store
+
+CORPUS = Path(__file__).resolve().parent.parent / "corpus"
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[ObjectStore]:
+    with object_store() as store:
+        yield store
+
+
+@pytest.fixture(params=["path", "file URI", "object store"])
+def root(request: pytest.FixtureRequest, tmp_path: Path, bucket: ObjectStore) -> str:
+    """An empty place to keep files, named in each of the ways."""
+    directory = tmp_path / "a place"
+    if request.param == "object store":
+        bucket.objects.clear()
+        return bucket.uri("a place")
+    directory.mkdir()
+    return str(directory) if request.param == "path" else directory.as_uri()
+
+
+class TestEveryKindOfPath:
+    def test_what_is_written_is_read(self, root: str) -> None:
+        path = storage.join(root, "table", "part 1.bin")
+        for data in (b"first", b"", b"x" * 300_000):
+            storage.write_atomic(path, data)
+            assert bytes(storage.read(path)) == data
+        found = storage.stat(path)
+        assert found is not None
+        assert (found.name, found.path, found.is_directory, found.size) == (
+            "part 1.bin",
+            path,
+            False,
+            300_000,
+        )
+
+    def test_text(self, root: str) -> None:
+        path = storage.join(root, "text")
+        storage.write_atomic(path, "grüße".encode() + b"\xff")
+        assert storage.read_text(path) == "grüße\ufffd"
+
+    def test_listing(self, root: str) -> None:
+        for name in ("b", "a", "inner/c"):
+            storage.write_atomic(storage.join(root, *name.split("/")), b"12")
+        assert [
+            (entry.name, entry.path, entry.is_directory, entry.size) for entry in storage.list_directory(root)
+        ] == [
+            ("a", storage.join(root, "a"), False, 2),
+            ("b", storage.join(root, "b"), False, 2),
+            ("inner", storage.join(root, "inner"), True, 0),
+        ]
+
+    def test_what_is_not_there(self, root: str) -> None:
+        path = storage.join(root, "gone")
+        assert storage.stat(path) is None
+        assert not storage.exists(path)
+        storage.delete(path)
+        with pytest.raises(UsageError, match="gone"):
+            storage.read(path)
+        with pytest.raises(UsageError, match="gone"):
+            storage.list_directory(path)
+
+    def test_deleting(self, root: str) -> None:
+        file, inner = storage.join(root, "keep", "file"), storage.join(root, "go", "inner", "file")
+        for path in (file, inner):
+            storage.write_atomic(path, b"1")
+        storage.delete(storage.join(root, "go"))
+        assert not storage.exists(inner)
+        storage.delete(file)
+        assert not storage.exists(file)
+
+    def test_directories(self, root: str) -> None:
+        path = storage.join(root, "one", "two")
+        storage.make_directory(path)
+        storage.make_directory(path)
+        found = storage.stat(path)
+        assert found is not None
+        assert found.is_directory
+
+    def test_the_arrow_filesystem_names_the_same_file(self, root: str) -> None:
+        path = storage.join(root, "file")
+        storage.write_atomic(path, b"content")
+        system, inner = storage.filesystem(path)
+        with system.open_input_file(inner) as stream:
+            assert stream.read() == b"content"
+
+    def test_parents(self, root: str) -> None:
+        assert storage.split(storage.join(root, "one", "two")) == (storage.join(root, "one"), "two")
+
+
+class TestLocalFiles:
+    def test_reading_maps_the_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(b"before")
+        view = storage.read(str(path))
+        with path.open("r+b") as file:
+            file.write(b"after!")
+        assert bytes(view) == b"after!"
+
+    def test_writing_replaces_the_file_as_a_whole(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(b"before")
+        view = storage.read(str(path))
+        storage.write_atomic(str(path), b"after!")
+        assert bytes(view) == b"before"
+        assert path.read_bytes() == b"after!"
+        assert os.listdir(tmp_path) == ["file"]
+
+    def test_a_failed_write_leaves_nothing_behind(self, tmp_path: Path) -> None:
+        (tmp_path / "file").mkdir()
+        with pytest.raises(UsageError, match="cannot be written"):
+            storage.write_atomic(str(tmp_path / "file"), b"x")
+        assert os.listdir(tmp_path) == ["file"]
+
+    def test_written_files_have_the_mode_of_ordinary_ones(self, tmp_path: Path) -> None:
+        storage.write_atomic(str(tmp_path / "ours"), b"")
+        (tmp_path / "other").touch()
+        assert (tmp_path / "ours").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+    def test_links_are_followed_and_dangling_ones_left_out(self, tmp_path: Path) -> None:
+        (tmp_path / "directory").mkdir()
+        (tmp_path / "link").symlink_to(tmp_path / "directory")
+        (tmp_path / "dangling").symlink_to(tmp_path / "gone")
+        assert [(entry.name, entry.is_directory) for entry in storage.list_directory(str(tmp_path))] == [
+            ("directory", True),
+            ("link", True),
+        ]
+
+    def test_a_directory_cannot_be_read_as_a_file(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="cannot be read"):
+            storage.read(str(tmp_path))
+
+    @pytest.mark.parametrize(
+        "path, parent, name",
+        [
+            ("/a/b", "/a", "b"),
+            ("/a", "/", "a"),
+            ("a", ".", "a"),
+            ("a/b/", "a", "b"),
+            ("s3://b/k?x=1", "s3://b?x=1", "k"),
+        ],
+    )
+    def test_split(self, path: str, parent: str, name: str) -> None:
+        assert storage.split(path) == (parent, name)
+
+
+class TestObjectStore:
+    def test_unknown_kinds_of_uri(self) -> None:
+        with pytest.raises(UsageError, match="carrier-pigeon"):
+            storage.stat("carrier-pigeon://coop/file")
+
+    @pytest.mark.parametrize("case", ["kmix-0102-241/cleaned", "k431-cluster"])
+    def test_a_snapshot_is_read_as_from_files(self, bucket: ObjectStore, case: str) -> None:
+        bucket.objects.clear()
+        for path in (CORPUS / case).rglob("*"):
+            if path.is_file() and "expected" not in path.parts:
+                bucket.objects[f"copy/{path.relative_to(CORPUS / case)}"] = path.read_bytes()
+        remote, local = discover([bucket.uri("copy")]), discover([str(CORPUS / case)])
+
+        assert remote.topic_names == local.topic_names
+        assert len(remote.ignored) == len(local.ignored)
+        assert len(remote.partitions) == len(local.partitions)
+        for ours, theirs in zip(remote.partitions, local.partitions, strict=True):
+            assert [records for _, _, records in read_records(ours)] == [
+                records for _, _, records in read_records(theirs)
+            ]
+            assert (ours.broker_id, ours.log_start_offset) == (theirs.broker_id, theirs.log_start_offset)
+        assert [segment.fingerprint for segment in verify(remote).segments] == [
+            segment.fingerprint for segment in verify(local).segments
+        ]
+
+    def test_one_partition_and_one_file(self, bucket: ObjectStore) -> None:
+        bucket.objects.clear()
+        segment = next((CORPUS / "k431-mixed" / "log").glob("__consumer_offsets-16/*.log"))
+        key = f"log/__consumer_offsets-16/{segment.name}"
+        bucket.objects[key] = segment.read_bytes()
+        for path in (bucket.uri("log/__consumer_offsets-16"), bucket.uri(key)):
+            (log,) = discover([path]).partitions
+            assert log.offsets_partition == 16
+            assert sum(len(records) for _, _, records in read_records(log)) == 37
