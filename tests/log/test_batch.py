@@ -271,6 +271,36 @@ class TestInvalidRecords:
         assert caught.value.damage.kind == "limit_exceeded"
         assert caught.value.damage.record_offset == 3
 
+    @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+    def test_what_compresses_very_well_is_within_the_limits(self, codec: Codec) -> None:
+        # A commit of forty thousand partitions, or the metadata of a group with as many members.
+        one_group = encode_record(
+            (b"\x00\x01" + b"g" * 40, b"m" * 4096), offset_delta=0, base_timestamp=0, default_timestamp=0
+        )
+        big_value = encode_record(
+            (b"\x00\x02g", bytes(20 << 20)), offset_delta=0, base_timestamp=0, default_timestamp=0
+        )
+        many = b"".join(
+            encode_record(
+                (b"\x00\x01group", b"%d" % n), offset_delta=n, base_timestamp=0, default_timestamp=0
+            )
+            for n in range(40_000)
+        )
+        for content, count in ((one_group, 1), (big_value, 1), (many, 40_000)):
+            raw = build_raw_batch(
+                0, compress(codec, content), count=count, last_offset_delta=count - 1, attributes=int(codec)
+            )
+            assert len(records(raw)) == count
+
+    def test_more_records_and_headers_than_the_limit(self) -> None:
+        items = [NewRecord(b"k", b"v", headers=(("a", b""), ("b", None))), NewRecord(b"k", b"v")]
+        batch = parse(build_batch(3, items))
+        assert len(batch_records(batch, path=PATH, limits=Limits(max_records=4))) == 2
+        for most, offset in ((3, 3), (1, 3)):
+            with pytest.raises(DamagedInputError) as caught:
+                batch_records(batch, path=PATH, limits=Limits(max_records=most))
+            assert (caught.value.damage.kind, caught.value.damage.record_offset) == ("limit_exceeded", offset)
+
     def test_batch_without_records_is_not_looked_into(self) -> None:
         raw = build_raw_batch(0, b"whatever", count=0, last_offset_delta=3, attributes=Codec.ZSTD)
         assert records(raw) == []

@@ -168,13 +168,7 @@ from tests.log.builders import build_message, build_raw_batch, compress, lz4_fra
 kind, directory = sys.argv[1:]
 MIB = 1 << 20
 zeroes = bytes(MIB)
-
-
-def null_records(count):
-    return b"".join(
-        varint(5 + len(varint(delta, 32)), 32) + b"\\x00\\x00" + varint(delta, 32) + b"\\x01\\x01\\x00"
-        for delta in range(count)
-    )
+null_record = b"\\x0c\\x00\\x00\\x00\\x01\\x01\\x00"
 
 
 def compressed(codec, blob, count=1):
@@ -193,9 +187,9 @@ elif kind == "zstd":
 elif kind == "wrapper":
     data = build_message(0, None, gzip.compress(zeroes) * 1000, attributes=Codec.GZIP)
 elif kind == "records":
-    data = build_raw_batch(0, null_records(300_000), count=300_000, last_offset_delta=299_999)
+    data = build_raw_batch(0, null_record * 300_000, count=300_000, last_offset_delta=299_999)
 elif kind == "compressed records":
-    data = compressed(Codec.GZIP, gzip.compress(null_records(300_000)), count=300_000)
+    data = compressed(Codec.GZIP, gzip.compress(null_record * 300_000), count=300_000)
 elif kind == "headers":
     body = b"\\x00\\x00\\x00\\x01\\x01" + varint(1_000_000, 32) + b"\\x00\\x01" * 1_000_000
     data = compressed(Codec.GZIP, gzip.compress(varint(len(body), 32) + body))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.log.batch import batch_records
 from coordinator_core.log.legacy import parse_message
+from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Batch, Codec, Record
 from tests.log.builders import NOW_MS, build_message, build_wrapper, compress
 
@@ -173,6 +174,13 @@ class TestWrappers:
         frame = compress(Codec.LZ4, build_message(0, b"a", b"1", magic=0), magic=0)
         assert offsets(build_message(0, None, frame, magic=0, attributes=Codec.LZ4)) == [0]
         assert "header checksum" in failure(build_message(0, None, frame, magic=1, attributes=Codec.LZ4))
+
+    def test_more_inner_messages_than_the_limit(self) -> None:
+        batch = parse(build_wrapper(0, [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")], codec=Codec.GZIP))
+        assert len(batch_records(batch, path=PATH, limits=Limits(max_records=3))) == 3
+        with pytest.raises(DamagedInputError) as caught:
+            batch_records(batch, path=PATH, limits=Limits(max_records=2))
+        assert (caught.value.damage.kind, caught.value.damage.record_offset) == ("limit_exceeded", 2)
 
     def test_crc_of_an_inner_message_is_reported_not_enforced(self) -> None:
         inner = bytearray(build_message(0, b"a", b"1"))
