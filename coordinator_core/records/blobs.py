@@ -59,7 +59,9 @@ _CONNECT_METADATA: Final = schema(
     Field("configOffset", Primitive.INT64),
     last_version=2,
 )
-_CONNECT_METADATA_OPTIONAL: Final = (Field("allocation", Primitive.BYTES, nullable=True, default=None),)
+_CONNECT_METADATA_OPTIONAL: Final = (
+    Struct("allocation", (Field("allocation", Primitive.BYTES, nullable=True, default=None),)),
+)
 _CONNECT_ASSIGNMENT: Final = schema(
     "ConnectAssignment",
     Field("error", Primitive.INT16),
@@ -70,9 +72,9 @@ _CONNECT_ASSIGNMENT: Final = schema(
     last_version=2,
 )
 _CONNECT_ASSIGNMENT_OPTIONAL: Final = (
-    Field("assignment", _CONNECTORS, nullable=True, default=None),
-    Field("revoked", _CONNECTORS, nullable=True, default=None),
-    Field("delay", Primitive.INT32),
+    Struct("assignment", (Field("assignment", _CONNECTORS, nullable=True, default=None),)),
+    Struct("revoked", (Field("revoked", _CONNECTORS, nullable=True, default=None),)),
+    Struct("delay", (Field("delay", Primitive.INT32),)),
 )
 
 
@@ -121,12 +123,12 @@ def decode_connect_assignment(data: bytes) -> dict[str, Any]:
 
 def encode_connect_metadata(version: int, data: dict[str, Any]) -> bytes:
     """Bytes of a worker's state; ``ValueError`` as for subscriptions."""
-    return _encode(_with_optional(_CONNECT_METADATA, _CONNECT_METADATA_OPTIONAL), version, data)
+    return _encode_connect(_CONNECT_METADATA, _CONNECT_METADATA_OPTIONAL, version, data)
 
 
 def encode_connect_assignment(version: int, data: dict[str, Any]) -> bytes:
     """Bytes of a worker's assignment; ``ValueError`` as for subscriptions."""
-    return _encode(_with_optional(_CONNECT_ASSIGNMENT, _CONNECT_ASSIGNMENT_OPTIONAL), version, data)
+    return _encode_connect(_CONNECT_ASSIGNMENT, _CONNECT_ASSIGNMENT_OPTIONAL, version, data)
 
 
 def _read_version(reader: Reader, what: str) -> int:
@@ -142,22 +144,28 @@ def _decode_known_prefix(schema_: Schema, data: bytes, what: str) -> dict[str, A
     return struct_decoder(schema_.struct, version, False)(reader)
 
 
-def _decode_connect(schema_: Schema, optional: tuple[Field, ...], data: bytes) -> dict[str, Any]:
+def _decode_connect(schema_: Schema, optional: tuple[Struct, ...], data: bytes) -> dict[str, Any]:
+    """Fields that came with v1 are optional: at the end of the bytes the rest take their defaults."""
     reader = Reader(data)
     version = min(_read_version(reader, "Connect protocol"), schema_.last_version)
     fields = struct_decoder(schema_.struct, version, False)(reader)
-    if version > 0:
-        for field in optional:
-            if reader.remaining:
-                fields |= struct_decoder(Struct(field.name, (field,)), version, False)(reader)
-            else:
-                fields[field.name] = field.default_value(version)
+    for one_field in optional if version > 0 else ():
+        if reader.remaining:
+            fields |= struct_decoder(one_field, version, False)(reader)
+        else:
+            fields |= {field.name: field.default_value(version) for field in one_field.fields}
     return fields
 
 
-def _with_optional(schema_: Schema, optional: tuple[Field, ...]) -> Schema:
-    later = tuple(Field(f.name, f.type, since=1, nullable=f.nullable, default=f.default) for f in optional)
-    return schema(schema_.struct.name, *schema_.struct.fields, *later, last_version=schema_.last_version)
+def _encode_connect(
+    schema_: Schema, optional: tuple[Struct, ...], version: int, data: dict[str, Any]
+) -> bytes:
+    later = {field.name for one_field in optional for field in one_field.fields} if version > 0 else set()
+    out = bytearray(_encode(schema_, version, {name: data[name] for name in data if name not in later}))
+    for one_field in optional if version > 0 else ():
+        part = {field.name: data[field.name] for field in one_field.fields if field.name in data}
+        struct_encoder(one_field, version, False)(out, part)
+    return bytes(out)
 
 
 def _encode(schema_: Schema, version: int, data: dict[str, Any]) -> bytes:

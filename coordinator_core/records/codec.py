@@ -45,9 +45,10 @@ __all__ = [
 _INT16 = struct.Struct(">h")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Layouts:
-    """Which layouts to try for the record types that had several under one version.
+    """Which layouts to try for the record types that had several under one version; one of the constants
+    of this module.
 
     ``names`` are tried in order; a layout that a type does not have means its current one.  With ``trial``
     the first layout that consumes the value exactly is taken; when none does, the first that can be read

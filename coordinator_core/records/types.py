@@ -1,4 +1,7 @@
-"""The vocabulary in which record schemas are declared: field types, fields, structs, versioned schemas."""
+"""The vocabulary in which record schemas are declared: field types, fields, structs, versioned schemas.
+
+Instances are compared and hashed by identity, so that they are cheap keys of what is compiled from them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class Primitive(enum.Enum):
     BYTES = "bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ArrayOf:
     """An array whose elements are never null."""
 
@@ -34,7 +37,7 @@ class _TypeDefault(enum.Enum):
     TYPE_DEFAULT = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Field:
     """One field of a struct, present in versions ``since`` to ``until`` (``None``: the newest).
 
@@ -69,7 +72,7 @@ class Field:
         return _DEFAULTS[self.type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Struct:
     """Fields in wire order; tagged ones may stand anywhere and are written last."""
 
@@ -94,7 +97,7 @@ _DEFAULTS: Final[dict[Primitive, Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Schema:
     """A struct with its versions 0 to ``last_version``; compact encodings from ``flexible_since`` on."""
 

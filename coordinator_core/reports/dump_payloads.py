@@ -7,7 +7,7 @@ prints nothing.  Where a release's tool would die, the key's text says why, as 3
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from coordinator_core.log.types import Record
@@ -105,12 +105,24 @@ def _json_texts(release: tuple[int, ...], known_types: frozenset[int], record: R
     layouts = SHARE_4_0 if (4, 0) <= release < (4, 1) else CURRENT
     try:
         key = _read_key(record, known_types)
+        assert record.key is not None
         if record.value is None:
-            return key_json(key), _TOMBSTONE
+            return _key_text(record.key), _TOMBSTONE
         value = _read_value(record, key, layouts, legacy_version_only=release >= (4, 1))
     except _SkippedRecordError as error:
         return str(error), None
-    return key_json(key), value_json(key.type, value, release)
+    return _key_text(record.key), value_json(key.type, value, release)
+
+
+# A log has few keys and many records.
+@lru_cache(maxsize=1 << 14)
+def _decode_key(key: bytes) -> Key:
+    return decode_key(key)
+
+
+@lru_cache(maxsize=1 << 14)
+def _key_text(key: bytes) -> str:
+    return key_json(_decode_key(key))
 
 
 def _read_key(
@@ -121,7 +133,7 @@ def _read_key(
     if record.key is None:
         raise _error(record, "Failed to decode message: it has no key")
     try:
-        key = decode_key(record.key)
+        key = _decode_key(record.key)
     except RecordDecodeError as error:
         raise _error(record, _wrapped(error, record.key, "key")) from error
     if key.type not in known_types or key.data is None:
