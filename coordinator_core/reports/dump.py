@@ -442,6 +442,13 @@ def _batches(
         position = batch.position + batch.size
         yield batch
     if on_damage is OnDamage.SALVAGE and any(each.kind in _NO_LENGTH for each in damage):
-        for batch in read_segment(segment, on_damage=OnDamage.SALVAGE, damage=[], end_offset=end_offset):
+        later: list[Damage] = []
+        for batch in read_segment(segment, on_damage=OnDamage.SALVAGE, damage=later, end_offset=end_offset):
             if batch.position >= position:
                 yield batch
+        known = {(each.byte_position, each.kind) for each in damage}
+        damage += [
+            each
+            for each in later
+            if each.byte_position >= position and (each.byte_position, each.kind) not in known
+        ]

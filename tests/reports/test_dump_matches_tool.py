@@ -15,8 +15,8 @@ import pytest
 
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import PartitionLog
+from coordinator_core.log.reader import OnDamage, read_segment
+from coordinator_core.log.types import Batch, PartitionLog
 from coordinator_core.reports.dump import dump_text, style_of
 from tests.cases import CASES, CORPUS, TORN, Case, case
 from tests.log.builders import write_partition
@@ -206,6 +206,27 @@ def test_salvage_goes_on_behind_a_bad_length() -> None:
     found = [line.split()[2] for line in lines if line.startswith("| ")]
     assert [kind.kind for kind in damage] == ["bad_length"]
     assert found == [offset for offset in whole if offset != "23"]
+
+
+def test_salvage_finds_every_damage(tmp_path: Path) -> None:
+    segment = bytearray(tool_logs.odd_segment())
+    positions = [each.position for each in _batches(bytes(segment), tmp_path / "whole")]
+    segment[positions[3] + 8 : positions[3] + 12] = b"\0\0\0\7"
+    segment[positions[6] + 61] ^= 1
+    log = _partition(write_partition(tmp_path, {0: bytes(segment)}))
+    damage: list[Damage] = []
+    lines = list(dump_text(log, release="4.3.1", on_damage=OnDamage.SALVAGE, damage=damage))
+    assert [(each.byte_position, each.kind) for each in damage] == [
+        (positions[3], "bad_length"),
+        (positions[6], "bad_crc"),
+    ]
+    shown = {int(line.split()[2]) for line in lines if line.startswith("| ")}
+    assert shown == set(range(len(positions))) - {3, 6}
+
+
+def _batches(segment: bytes, directory: Path) -> list[Batch]:
+    [pinned] = _partition(write_partition(directory, {0: segment})).segments
+    return list(read_segment(pinned))
 
 
 def test_recover_shows_what_the_broker_keeps() -> None:
