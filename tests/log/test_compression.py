@@ -22,7 +22,7 @@ from coordinator_core.log.compression import (
 )
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Codec
-from tests.log.builders import compress, lz4_frame, xerial
+from tests.log.builders import compress, lz4_frame, uvarint, xerial
 
 TEXT = b"".join(b"group-%d topic-%d " % (n % 7, n) for n in range(20_000))
 ROOM = 64 << 20
@@ -240,6 +240,17 @@ class TestLimits:
         def read() -> None:
             with pytest.raises(CompressionError):
                 plain(codec, data)
+
+        assert peak_memory(read) < 1 << 20
+
+    def test_snappy_lengths_within_the_limit_that_cannot_be_true_allocate_nothing(
+        self, peak_memory: Callable[[Callable[[], object]], int]
+    ) -> None:
+        declared = uvarint(30 << 20)
+
+        def read() -> None:
+            with pytest.raises(CompressionError, match="cannot become"):
+                plain(Codec.SNAPPY, declared + b"\x00a")
 
         assert peak_memory(read) < 1 << 20
 

@@ -259,7 +259,7 @@ class TestDamage:
 
     def test_a_batch_inside_garbage_that_does_not_fit_is_not_taken(self, partition: Partition) -> None:
         log = partition({0: A + b"\x01" * 40 + commits(0) + b"\x01" * 40 + B})
-        assert salvaged(log)[0] == [0, 1, 2, 3, 4]
+        assert salvaged(log) == ([0, 1, 2, 3, 4], ["torn_tail"])
 
 
 class TestSegmentsOfAPartition:
