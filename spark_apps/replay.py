@@ -1,7 +1,8 @@
 """Spark app ``replay``: a snapshot of the offsets log becomes a published run.
 
-One task folds one segment, one task merges one offsets partition and stages its rows; the driver takes over
-what the tasks that count have staged, and writes the manifest.  Prints the run's summary as one line of JSON.
+One task folds a segment, one task merges an offsets partition and stages its rows (small ones share a task);
+the driver takes over what the tasks that count have staged, and writes the manifest.  Prints the summary of
+the run as one line of JSON.
 
     spark-submit spark_apps/replay.py --snapshot LOGDIR --output DIR --cluster NAME
     python -m spark_apps.replay --master 'local[2]' --pin FILE --output DIR --cluster NAME
@@ -19,7 +20,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from coordinator_core import __version__
-from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError
+from coordinator_core.errors import DamagedInputError, ExitCode, RegroupError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
@@ -28,6 +29,7 @@ from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.inference import infer_profile
 from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, profile_for, profile_for_release
 from coordinator_core.runs.folding import fold_tasks
+from coordinator_core.runs.local import structural_damage
 from coordinator_core.runs.manifest import ReplayFacts, summary
 from coordinator_core.runs.pin import Pin, read_pin
 from coordinator_core.runs.publish import (
@@ -39,6 +41,7 @@ from coordinator_core.runs.publish import (
     promote,
     source_directories,
 )
+from spark_apps.packing import packed, task_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,48 +105,60 @@ def replay(
     now_ms: int,
     on_damage: OnDamage = OnDamage.FAIL,
     offsets_topic_num_partitions: int = DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
+    bytes_per_task: int | None = None,
 ) -> Manifest:
-    """Replay ``source`` and publish the run, like ``coordinator_core.runs.local.replay_to_run``."""
+    """Replay ``source`` and publish the run, like ``coordinator_core.runs.local.replay_to_run``.
+
+    Small segments share a task up to ``bytes_per_task`` (default: as suits the session).
+    """
     from spark_apps.session import spark_schema
-    from spark_apps.tasks import FOLDED, MERGED, MergedPartition, folder, merger
+    from spark_apps.tasks import FOLDED, MERGED, MergedTask, folder, merger
 
     began = perf_counter()
     snapshot = source.snapshot if isinstance(source, Pin) else source
-    if snapshot.damage and on_damage is OnDamage.FAIL:
-        raise DamagedInputError(snapshot.damage[0])
+    structural_damage(snapshot, on_damage)
     with RunWriter(place, sources=source_directories(snapshot)) as writer:
         rules = profile or infer_profile(snapshot.partitions)
+        inferred = perf_counter()
         tasks = fold_tasks(source, on_damage)
-        folded = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
-            folder(tasks, FoldRules.of(rules)), spark_schema(FOLDED)
+        sizes = [sum(segment.size for segment in task.segments) for task in tasks]
+        limit = bytes_per_task or task_bytes(sizes, spark.sparkContext.defaultParallelism)
+        fold_runs = packed(sizes, limit)
+        partition_sizes = [sum(segment.size for segment in log.segments) for log in snapshot.partitions]
+        merge_runs = packed(partition_sizes, limit)
+        merge_task_of = {
+            snapshot.partitions[index].offsets_partition: merge_task
+            for merge_task, run in enumerate(merge_runs)
+            for index in run
+        }
+        folded = spark.range(0, len(fold_runs), 1, len(fold_runs)).mapInArrow(
+            folder(tasks, fold_runs, merge_task_of, FoldRules.of(rules)), spark_schema(FOLDED)
         )
         merged = (
-            folded.repartition(len(snapshot.partitions), "offsets_partition")
-            .sortWithinPartitions("offsets_partition", "task", "chunk")
+            folded.repartitionById(len(merge_runs), "merge_task")
+            .sortWithinPartitions("offsets_partition", "fold_task", "chunk")
             .mapInArrow(merger(rules, now_ms, writer.staging_path), spark_schema(MERGED))
         )
-        # The rows are our own tasks' answers; nothing else writes them.
-        results = [
-            pickle.loads(row.data) for row in sorted(merged.collect(), key=lambda row: row.offsets_partition)
-        ]
-        steps = {"replay": perf_counter() - began}
-        partitions: list[MergedPartition] = []
-        for result in results:
-            if isinstance(result, Damage):
-                raise DamagedInputError(result)
-            partitions.append(result)
-            writer.adopt(result.files, result.digests)
-        facts = ReplayFacts(
+        # The pickles are our own tasks' answers; nothing else writes them.
+        answers: list[MergedTask] = [pickle.loads(row.data) for row in merged.collect()]
+        damage = {number: found for answer in answers for number, found in answer.damage.items()}
+        if damage:
+            raise DamagedInputError(damage[min(damage)])
+        facts = {number: told for answer in answers for number, told in answer.facts.items()}
+        for answer in sorted(answers, key=lambda answer: min(answer.facts, default=0)):
+            writer.adopt(answer.files, answer.digests)
+        replayed = perf_counter()
+        replay_facts = ReplayFacts(
             snapshot=snapshot,
-            partitions=[partition.facts for partition in partitions],
+            partitions=[facts[log.offsets_partition] for log in snapshot.partitions],
             profile=rules,
             profile_inferred=profile is None,
             now_ms=now_ms,
             engine="spark",
             offsets_topic_num_partitions=offsets_topic_num_partitions,
         )
-        steps["publish"] = perf_counter() - began - steps["replay"]
-        return writer.commit(facts.as_dict(), seconds=perf_counter() - began, steps=steps)
+        steps = {"profile": inferred - began, "replay": replayed - inferred}
+        return writer.commit(replay_facts.as_dict(), seconds=perf_counter() - began, steps=steps)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -15,12 +15,19 @@ MAX_ROWS_PER_BATCH = 64
 """Rows per Arrow batch that crosses to a Python worker; ours hold up to ``tasks.CHUNK_BYTES`` each."""
 
 
+LOOPBACK = "127.0.0.1"
+
+
 def build_session(name: str, master: str | None = None) -> SparkSession:
     """The session, in UTC. ``master`` is for runs without ``spark-submit``, which names one itself.
 
     On a local master Spark listens on 127.0.0.1 only, and workers are the interpreter that runs the driver;
     on any other the cluster's own settings hold.
     """
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        master = "local[*]"
+    if master is not None and master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     if master is None:
         SparkContext._ensure_initialized()  # spark-submit has set the master in its JVM already.
         master = SparkConf().get("spark.master", None) or "local[*]"
@@ -33,8 +40,8 @@ def build_session(name: str, master: str | None = None) -> SparkSession:
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings |= {
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.driver.host": LOOPBACK,
             "spark.ui.enabled": "false",
         }
     for key, value in settings.items():

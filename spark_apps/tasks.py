@@ -6,7 +6,7 @@ Damaged input is an answer, not an exception: Spark would retry the task and bur
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -20,7 +20,7 @@ from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.folding import FoldTask, SegmentResult, run_fold_task
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.merging import merge_partition
-from coordinator_core.runs.publish import TableFile, write_staged
+from coordinator_core.runs.publish import StagedTables, TableFile
 from coordinator_core.runs.state_hash import TableDigests
 
 CHUNK_BYTES = 8 << 20
@@ -28,46 +28,53 @@ CHUNK_BYTES = 8 << 20
 
 FOLDED = pa.schema(
     [
+        pa.field("merge_task", pa.int32(), nullable=False),
         pa.field("offsets_partition", pa.int32(), nullable=False),
-        pa.field("task", pa.int64(), nullable=False),
+        pa.field("fold_task", pa.int32(), nullable=False),
         pa.field("chunk", pa.int32(), nullable=False),
         pa.field("data", pa.binary(), nullable=False),
     ]
 )
-"""Pieces of what a fold task found: a pickled list of :class:`SegmentResult`, or :class:`Damage`."""
+"""Pieces of what a :class:`FoldTask` gave: a pickled list of :class:`SegmentResult`, or :class:`Damage`."""
 
-MERGED = pa.schema(
-    [
-        pa.field("offsets_partition", pa.int32(), nullable=False),
-        pa.field("data", pa.binary(), nullable=False),
-    ]
-)
-"""What became of a partition: a pickled :class:`MergedPartition`, or :class:`Damage`."""
+MERGED = pa.schema([pa.field("data", pa.binary(), nullable=False)])
+"""What a merge task gave: a pickled :class:`MergedTask`."""
 
 Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
-class MergedPartition:
-    """A merged partition whose rows are staged."""
+class MergedTask:
+    """The partitions that one task merged, their rows staged in ``files``.
 
-    facts: PartitionFacts
+    ``damage`` has the first damage of each partition that could not be merged for it.
+    """
+
+    facts: dict[int, PartitionFacts]
+    damage: dict[int, Damage]
     files: list[TableFile]
     digests: TableDigests
 
 
-def folder(tasks: Sequence[FoldTask], rules: FoldRules) -> Callable[[Batches], Batches]:
-    """For ``mapInArrow`` over rows whose ``id`` counts ``tasks``: rows of ``FOLDED``."""
+def folder(
+    tasks: Sequence[FoldTask], runs: Sequence[range], merge_task_of: Mapping[int, int], rules: FoldRules
+) -> Callable[[Batches], Batches]:
+    """For ``mapInArrow`` over rows whose ``id`` counts ``runs`` of ``tasks``: rows of :data:`FOLDED`.
+
+    ``merge_task_of`` tells by offsets partition which task will merge it.
+    """
 
     def fold(batches: Batches) -> Batches:
         for batch in batches:
-            for number in batch.column("id").to_pylist():
-                yield from _fold_rows(number, tasks[number], rules)
+            for run in batch.column("id").to_pylist():
+                for number in runs[run]:
+                    task = tasks[number]
+                    yield from _fold_rows(number, task, merge_task_of[task.log.offsets_partition], rules)
 
     return fold
 
 
-def _fold_rows(number: int, task: FoldTask, rules: FoldRules) -> Batches:
+def _fold_rows(number: int, task: FoldTask, merge_task: int, rules: FoldRules) -> Batches:
     found: list[SegmentResult] | Damage
     try:
         found = list(run_fold_task(task, rules))
@@ -76,22 +83,21 @@ def _fold_rows(number: int, task: FoldTask, rules: FoldRules) -> Batches:
     data = pickle.dumps(found, protocol=5)
     for chunk, start in enumerate(range(0, len(data), CHUNK_BYTES)):
         piece = data[start : start + CHUNK_BYTES]
-        row = [task.log.offsets_partition], [number], [chunk], [piece]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(values, field.type) for values, field in zip(row, FOLDED, strict=True)], schema=FOLDED
-        )
+        yield _batch(FOLDED, merge_task, task.log.offsets_partition, number, chunk, piece)
+
+
+def _batch(schema: pa.Schema, *row: object) -> pa.RecordBatch:
+    """A batch of one row."""
+    columns = [pa.array([value], field.type) for value, field in zip(row, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def merger(profile: Profile, now_ms: int, staging_path: str) -> Callable[[Batches], Batches]:
-    """For ``mapInArrow`` over rows of ``FOLDED``, sorted, whole partitions: rows of ``MERGED``."""
+    """For ``mapInArrow`` over whole partitions of :data:`FOLDED`, sorted: a row of :data:`MERGED`."""
 
     def merge(batches: Batches) -> Batches:
-        for offsets_partition, rows in groupby(_rows(batches), key=itemgetter("offsets_partition")):
-            merged = _merge_rows(offsets_partition, rows, profile, now_ms, staging_path)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([offsets_partition], pa.int32()), pa.array([pickle.dumps(merged)], pa.binary())],
-                schema=MERGED,
-            )
+        merged = _merged(_rows(batches), profile, now_ms, staging_path)
+        yield _batch(MERGED, pickle.dumps(merged, protocol=5))
 
     return merge
 
@@ -101,25 +107,28 @@ def _rows(batches: Batches) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-def _merge_rows(
-    offsets_partition: int,
-    rows: Iterable[dict[str, Any]],
-    profile: Profile,
-    now_ms: int,
-    staging_path: str,
-) -> MergedPartition | Damage:
-    damage: list[Damage] = []
+def _merged(rows: Iterator[dict[str, Any]], profile: Profile, now_ms: int, staging_path: str) -> MergedTask:
+    staged = StagedTables(staging_path)
+    facts: dict[int, PartitionFacts] = {}
+    damage: dict[int, Damage] = {}
+    for offsets_partition, of_partition in groupby(rows, key=itemgetter("offsets_partition")):
+        found: list[Damage] = []
+        tables, told = merge_partition(
+            offsets_partition, _results(of_partition, found), profile, now_ms=now_ms
+        )
+        if found:
+            damage[offsets_partition] = found[0]
+        else:
+            facts[offsets_partition] = told
+            staged.write_tables(tables)
+    return MergedTask(facts, damage, *staged.close())
 
-    def results() -> Iterator[SegmentResult]:
-        for _, pieces in groupby(rows, key=itemgetter("task")):
-            found = pickle.loads(b"".join(piece["data"] for piece in pieces))
-            if isinstance(found, Damage):
-                damage.append(found)
-            elif not damage:
-                yield from found
 
-    tables, facts = merge_partition(offsets_partition, results(), profile, now_ms=now_ms)
-    if damage:
-        return damage[0]
-    files, digests = write_staged(staging_path, tables)
-    return MergedPartition(facts, files, digests)
+def _results(rows: Iterable[dict[str, Any]], damage: list[Damage]) -> Iterator[SegmentResult]:
+    """Results of a partition's fold tasks, up to the first that is damage."""
+    for _, pieces in groupby(rows, key=itemgetter("fold_task")):
+        found = pickle.loads(b"".join(piece["data"] for piece in pieces))
+        if isinstance(found, Damage):
+            damage.append(found)
+        elif not damage:
+            yield from found

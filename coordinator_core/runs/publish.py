@@ -154,7 +154,7 @@ class RunWriter:
 
     @property
     def staging_path(self) -> str:
-        """Where tasks of this run may write, see :func:`write_staged`."""
+        """Where tasks of this run may write, see :class:`StagedTables`."""
         return storage.join(self.place.path, STAGING)
 
     def write_tables(self, tables: Mapping[str, pa.Table]) -> None:
@@ -256,21 +256,30 @@ class _PartWriter:
         return self.file
 
 
-def write_staged(staging_path: str, tables: Mapping[str, pa.Table]) -> tuple[list[TableFile], TableDigests]:
-    """Write a task's rows where no other attempt of the task writes; for :meth:`RunWriter.adopt`."""
-    storage.make_directory(staging_path)
-    attempt = secrets.token_hex(8)
-    staged: list[TableFile] = []
-    digests: TableDigests = {}
-    for table, rows in tables.items():
-        canonical = canonical_rows(table, rows)
-        if canonical.num_rows:
-            name = f"{table}-{attempt}.parquet"
-            part = _PartWriter(storage.join(staging_path, name), table, name)
-            part.write(canonical)
-            staged.append(part.close())
-            digests |= digests_of(table, canonical)
-    return staged, digests
+class StagedTables:
+    """What a task writes where no other attempt of the task does; for :meth:`RunWriter.adopt`."""
+
+    def __init__(self, staging_path: str) -> None:
+        self._path = staging_path
+        self._attempt = secrets.token_hex(8)
+        self._parts: dict[str, _PartWriter] = {}
+        self._digests: TableDigests = {}
+        storage.make_directory(staging_path)
+
+    def write_tables(self, tables: Mapping[str, pa.Table]) -> None:
+        """Like :meth:`RunWriter.write_tables`."""
+        for table, rows in tables.items():
+            canonical = canonical_rows(table, rows)
+            if canonical.num_rows:
+                if table not in self._parts:
+                    name = f"{table}-{self._attempt}.parquet"
+                    self._parts[table] = _PartWriter(storage.join(self._path, name), table, name)
+                self._parts[table].write(canonical)
+                self._digests |= digests_of(table, canonical)
+
+    def close(self) -> tuple[list[TableFile], TableDigests]:
+        """The files, whole now, and the digests of their rows."""
+        return [part.close() for part in self._parts.values()], self._digests
 
 
 def versions() -> dict[str, str | None]:

@@ -18,11 +18,11 @@ from coordinator_core.runs.publish import (
     Manifest,
     RunPlace,
     RunWriter,
+    StagedTables,
     check_output_outside,
     default_window,
     new_run_id,
     promote,
-    write_staged,
 )
 from coordinator_core.runs.read import RunError, is_run, open_run, resolve_latest
 from coordinator_core.runs.schemas import TABLES
@@ -80,9 +80,11 @@ def test_staged_files_give_the_same_run(tmp_path: Path) -> None:
     direct = publish(place(tmp_path))
     staged_place = place(tmp_path, "r2")
     with RunWriter(staged_place, sources=[]) as writer:
-        write_staged(writer.staging_path, state_tables(rich_states(), now_ms=5))  # an attempt that died
+        StagedTables(writer.staging_path).write_tables(state_tables(rich_states(), now_ms=5))  # died
         for state in rich_states():
-            writer.adopt(*write_staged(writer.staging_path, state_tables([state], now_ms=5)))
+            task = StagedTables(writer.staging_path)
+            task.write_tables(state_tables([state], now_ms=5))
+            writer.adopt(*task.close())
         staged = writer.commit(FACTS, seconds=0, steps={})
     assert staged["state_hash"] == direct["state_hash"]
     hashes = [{name: table["hash"] for name, table in run["tables"].items()} for run in (direct, staged)]
