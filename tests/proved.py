@@ -1,4 +1,4 @@
-"""What the corpus proves, counted from its logs: the README's table (``python -m tests.proved`` prints it)."""
+"""What the corpus proves, counted from its logs (``python -m tests.proved`` prints the README's table)."""
 
 from __future__ import annotations
 
