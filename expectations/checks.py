@@ -1,0 +1,273 @@
+"""What must hold for the tables of a run: expectations as data.
+
+Columns, types, keys and nullability come from ``coordinator_core.runs.schemas``, sets of values from the
+enums of ``coordinator_core.groups.model``; only what neither knows is written here.  Values that differ from
+run to run (rows of the manifest, the cut) are suite parameters of GX.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from coordinator_core.groups.model import GroupState, GroupType, MemberState, TransactionOutcome
+from coordinator_core.runs.schemas import TABLES, TableSchema
+
+FILES = "files"
+"""A suite beside those of the tables: its rows are the files that the manifest lists or that are there."""
+
+FILES_COLUMNS = ("table", "file", "listed", "found")
+
+
+class Severity(IntEnum):
+    """``CRITICAL``: the run contradicts itself and must not become the latest.  ``WARNING``: it says what the
+    log says, and that is not what a broker writes.  ``INFO``: worth knowing."""
+
+    INFO = 1
+    WARNING = 2
+    CRITICAL = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Check:
+    """One expectation. ``kind`` and ``arguments`` are GX's type and keyword arguments; ``code`` is unique."""
+
+    code: str
+    kind: str
+    arguments: dict[str, Any] = field(hash=False)
+    summary: str
+    severity: Severity = Severity.CRITICAL
+
+
+class Reference(NamedTuple):
+    """Rows of ``table`` need a row of ``target`` with equal ``columns`` (and ``where``, when it is set)."""
+
+    table: str
+    target: str
+    columns: tuple[str, ...]
+    where: tuple[str, str] | None = None
+
+    @property
+    def count_column(self) -> str:
+        """The column with the number of rows found, which the gate adds to the table."""
+        return f"{self.target}.rows"
+
+
+_GROUP = ("offsets_partition", "group_id")
+
+REFERENCES = (
+    *(
+        Reference(table, "groups", _GROUP)
+        for table in ("members", "target_assignments", "regexes", "share_state", "streams_topology")
+    ),
+    Reference(
+        "pending_offsets",
+        "transactions",
+        ("offsets_partition", "producer_id"),
+        ("outcome", TransactionOutcome.OPEN.value),
+    ),
+)
+MEMBER_COUNT = Reference("groups", "members", _GROUP)
+"""Counted against ``member_count`` instead of being required."""
+
+COUNTED = (*REFERENCES, MEMBER_COUNT)
+
+_GROUP_TYPES = tuple(GroupType)
+VALUE_SETS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("groups", "type"): _GROUP_TYPES,
+    ("groups", "state"): tuple(GroupState),
+    ("members", "group_type"): _GROUP_TYPES,
+    ("members", "state"): tuple(MemberState),
+    ("target_assignments", "group_type"): tuple(kind for kind in GroupType if kind is not GroupType.CLASSIC),
+    ("share_state", "status"): ("initializing", "initialized", "deleting"),
+    ("transactions", "outcome"): tuple(TransactionOutcome),
+}
+
+# Smallest value of a column, in whatever table it is. What a client or an old broker chose is a warning.
+_MINIMA: dict[str, tuple[int, Severity]] = {
+    "partition": (0, Severity.CRITICAL),
+    "position": (0, Severity.CRITICAL),
+    "member_count": (0, Severity.CRITICAL),
+    "value_version": (0, Severity.CRITICAL),
+    "keys": (1, Severity.CRITICAL),
+    "records": (0, Severity.CRITICAL),
+    "producer_id": (0, Severity.CRITICAL),
+    "producer_epoch": (0, Severity.CRITICAL),
+    "committed_offset": (0, Severity.WARNING),
+    "leader_epoch": (0, Severity.WARNING),
+    "timestamp_ms": (0, Severity.WARNING),
+    "commit_timestamp_ms": (0, Severity.WARNING),
+    "expire_timestamp_ms": (0, Severity.WARNING),
+    "state_timestamp_ms": (0, Severity.WARNING),
+    "assignment_timestamp_ms": (0, Severity.WARNING),
+}
+# Positions in the offsets log; those of members are -1 when no record of that type was seen.
+_POSITIONS = ("record_offset", "assignment_record_offset", "last_record_offset", "end_marker_offset")
+_UNSEEN = {("members", "record_offset"), ("members", "assignment_record_offset")}
+
+# Times that the clock of the run cannot be behind.
+_PAST = ("commit_timestamp_ms", "timestamp_ms", "state_timestamp_ms")
+
+
+def suites() -> dict[str, list[Check]]:
+    """The checks of every table of a run, and of its files, by name of the suite."""
+    return {name: _table_checks(table) for name, table in TABLES.items()} | {FILES: _files_checks()}
+
+
+def _table_checks(table: TableSchema) -> list[Check]:
+    return [
+        _schema(table),
+        Check(
+            f"{table.name}.rows",
+            "expect_table_row_count_to_equal",
+            {"value": {"$PARAMETER": "rows"}},
+            "as many rows as the manifest says",
+        ),
+        Check(
+            f"{table.name}.key",
+            "expect_compound_columns_to_be_unique",
+            {"column_list": list(table.key), "ignore_row_if": "never"},
+            f"no two rows with the same {', '.join(table.key)}",
+        ),
+        _not_null(table),
+        *_column_checks(table),
+        *_cut_checks(table),
+        *_reference_checks(table.name),
+    ]
+
+
+def _schema(table: TableSchema) -> Check:
+    columns = [[column.name, str(column.type)] for column in table.arrow]
+    columns += [[reference.count_column, "int64"] for reference in COUNTED if reference.table == table.name]
+    return Check(
+        f"{table.name}.schema",
+        "expect_table_arrow_schema_to_equal",
+        {"columns": columns},
+        "the declared columns, in order, with the declared types",
+    )
+
+
+def _column_checks(table: TableSchema) -> list[Check]:
+    checks = []
+    for column in table.arrow:
+        name = column.name
+        code = f"{table.name}.{name}"
+        if (table.name, name) in VALUE_SETS:
+            values = [str(value) for value in VALUE_SETS[table.name, name]]
+            arguments = {"column": name, "value_set": values}
+            checks.append(
+                Check(
+                    f"{code}.values",
+                    "expect_column_values_to_be_in_set",
+                    arguments,
+                    f"{name} is one of {', '.join(values)}",
+                )
+            )
+        if name in _MINIMA:
+            minimum, severity = _MINIMA[name]
+            checks.append(
+                Check(
+                    f"{code}.minimum",
+                    "expect_column_values_to_be_between",
+                    {"column": name, "min_value": minimum},
+                    f"{name} is not below {minimum}",
+                    severity,
+                )
+            )
+        if name in _PAST:
+            checks.append(
+                Check(
+                    f"{code}.not_later_than_now",
+                    "expect_column_values_to_be_between",
+                    {"column": name, "max_value": {"$PARAMETER": "now_ms"}},
+                    f"{name} is not later than now_ms of the run",
+                    Severity.INFO,
+                )
+            )
+    return checks
+
+
+def _cut_checks(table: TableSchema) -> list[Check]:
+    """The cut bounds partitions and record offsets, so neither needs a minimum."""
+    positions = [name for name in _POSITIONS if name in table.arrow.names]
+    return [
+        Check(
+            f"{table.name}.{name}.cut",
+            "expect_record_offset_inside_cut",
+            {
+                "column_list": ["offsets_partition", name],
+                "unseen": -1 if (table.name, name) in _UNSEEN else None,
+                "cut": {"$PARAMETER": "cut"},
+            },
+            f"{name} lies in the part of its offsets partition that the run has read",
+        )
+        for name in positions
+    ] or [
+        Check(
+            f"{table.name}.offsets_partition.values",
+            "expect_column_values_to_be_in_set",
+            {"column": "offsets_partition", "value_set": {"$PARAMETER": "offsets_partitions"}},
+            "offsets_partition is one that the run has read",
+        )
+    ]
+
+
+def _not_null(table: TableSchema) -> Check:
+    columns = [column.name for column in table.arrow if not column.nullable]
+    return Check(
+        f"{table.name}.not_null",
+        "expect_columns_not_null",
+        {"column_list": columns},
+        f"none of {', '.join(columns)} is null",
+    )
+
+
+def _reference_checks(table: str) -> list[Check]:
+    checks = []
+    for reference in REFERENCES:
+        if reference.table == table:
+            where = "" if reference.where is None else f" whose {' is '.join(reference.where)}"
+            checks.append(
+                Check(
+                    f"{table}.{reference.target}.reference",
+                    "expect_column_values_to_be_between",
+                    {"column": reference.count_column, "min_value": 1},
+                    f"a row of {reference.target}{where} has the same {', '.join(reference.columns)}",
+                )
+            )
+    if table == MEMBER_COUNT.table:
+        checks.append(
+            Check(
+                "groups.member_count.members",
+                "expect_column_pair_values_to_be_equal",
+                {
+                    "column_A": "member_count",
+                    "column_B": MEMBER_COUNT.count_column,
+                    "ignore_row_if": "neither",
+                },
+                "member_count is the number of rows of members",
+            )
+        )
+    return checks
+
+
+def _files_checks() -> list[Check]:
+    def all_true(column: str, summary: str) -> Check:
+        arguments = {"column": column, "value_set": [True]}
+        return Check(f"{FILES}.{column}", "expect_column_values_to_be_in_set", arguments, summary)
+
+    return [
+        all_true("found", "every file that the manifest lists is there"),
+        all_true("listed", "there is no file that the manifest does not list"),
+        Check(
+            f"{FILES}.table",
+            "expect_column_distinct_values_to_contain_set",
+            {"column": "table", "value_set": sorted(TABLES)},
+            "every table has a file",
+        ),
+    ]

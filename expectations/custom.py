@@ -1,0 +1,110 @@
+"""Expectations of our own; importing this module registers them with GX."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import pandas as pd
+from great_expectations.execution_engine.pandas_execution_engine import PandasExecutionEngine
+from great_expectations.expectations.expectation import BatchExpectation, MulticolumnMapExpectation
+from great_expectations.expectations.metrics.map_metric_provider.multicolumn_condition_partial import (
+    multicolumn_condition_partial,
+)
+from great_expectations.expectations.metrics.map_metric_provider.multicolumn_map_metric_provider import (
+    MulticolumnMapMetricProvider,
+)
+
+
+class ExpectTableArrowSchemaToEqual(BatchExpectation):
+    """The columns are ``columns``, in that order: pairs of name and type as Arrow prints it."""
+
+    columns: list[tuple[str, str]]
+
+    metric_dependencies: ClassVar[tuple[str, ...]] = ("table.column_types",)
+    success_keys: ClassVar[tuple[str, ...]] = ("columns",)
+    args_keys: ClassVar[tuple[str, ...]] = ("columns",)
+
+    def _validate(
+        self,
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any] | None = None,
+        execution_engine: Any = None,
+    ) -> dict[str, Any]:
+        found = [(column["name"], _arrow_type(column["type"])) for column in metrics["table.column_types"]]
+        return {
+            "success": found == self.columns,
+            "result": {"observed_value": _difference(dict(self.columns), dict(found))},
+        }
+
+
+def _arrow_type(dtype: Any) -> str:
+    return str(dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else dtype)
+
+
+def _difference(declared: dict[str, str], found: dict[str, str]) -> str:
+    parts = [f"{name} is missing" for name in declared if name not in found]
+    parts += [f"{name} is not declared" for name in found if name not in declared]
+    parts += [
+        f"{name} is {found[name]}, not {kind}"
+        for name, kind in declared.items()
+        if name in found and found[name] != kind
+    ]
+    if not parts and list(found) != list(declared):
+        parts = [f"the order is {', '.join(found)}"]
+    return "; ".join(parts) or "as declared"
+
+
+class RecordOffsetInsideCut(MulticolumnMapMetricProvider):
+    """Per row, whether the second column lies in the cut of the partition in the first."""
+
+    condition_metric_name = "multicolumn_values.record_offset_inside_cut"
+    condition_value_keys = ("cut", "unseen")
+
+    @multicolumn_condition_partial(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
+    def _pandas(cls, column_list: pd.DataFrame, **kwargs: Any) -> pd.Series:  # noqa: N805
+        partitions, positions = (column_list.iloc[:, index] for index in (0, 1))
+        start = partitions.map({int(name): bounds[0] for name, bounds in kwargs["cut"].items()})
+        end = partitions.map({int(name): bounds[1] for name, bounds in kwargs["cut"].items()})
+        absent = positions.isna()
+        if kwargs["unseen"] is not None:
+            absent |= (positions == kwargs["unseen"]).fillna(False)
+        within = ((positions >= start) & (positions < end)).fillna(False)
+        return (start.notna() & (absent | within)).astype(bool)
+
+
+class ExpectRecordOffsetInsideCut(MulticolumnMapExpectation):
+    """``column_list`` is an offsets partition and a record offset in it, null where there is none.
+
+    ``cut`` has the first and the behind-last offset by offsets partition (text); ``unseen`` is a value that
+    stands for no record.
+    """
+
+    column_list: list[str]
+    cut: dict[str, Any]
+    unseen: int | None = None
+    ignore_row_if: Literal["never"] = "never"
+
+    map_metric = "multicolumn_values.record_offset_inside_cut"
+    success_keys: ClassVar[tuple[str, ...]] = ("cut", "unseen", "mostly")
+    args_keys: ClassVar[tuple[str, ...]] = ("column_list", "cut", "unseen")
+
+
+class ColumnsNotNull(MulticolumnMapMetricProvider):
+    """Per row, whether no column is null."""
+
+    condition_metric_name = "multicolumn_values.not_null"
+    condition_value_keys = ()
+
+    @multicolumn_condition_partial(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
+    def _pandas(cls, column_list: pd.DataFrame, **kwargs: Any) -> pd.Series:  # noqa: N805
+        return ~column_list.isna().any(axis="columns")
+
+
+class ExpectColumnsNotNull(MulticolumnMapExpectation):
+    """No column of ``column_list`` is null in any row."""
+
+    column_list: list[str]
+    ignore_row_if: Literal["never"] = "never"
+
+    map_metric = "multicolumn_values.not_null"
+    args_keys: ClassVar[tuple[str, ...]] = ("column_list",)

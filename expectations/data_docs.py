@@ -1,0 +1,151 @@
+"""GX's Data Docs as a directory that needs nothing but itself.
+
+GX's pages load styles, scripts and pictures from other hosts.  Ours keep GX's content, with a style sheet of
+their own, no script, and a content security policy under which a browser makes no request.  GX fills its
+index page by script, so the index is ours.
+"""
+
+from __future__ import annotations
+
+import shutil
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coordinator_core import storage
+from coordinator_core.errors import UsageError
+from expectations.checks import Severity, suites
+from expectations.result import GateResult
+
+if TYPE_CHECKING:
+    from great_expectations.data_context.data_context.file_data_context import FileDataContext
+
+STYLES = Path(__file__).parent / "data_docs.css"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_SITE = "data_docs"
+"""Where the site of ``great_expectations.yml`` is built."""
+
+
+def check_directory(path: str) -> Path:
+    """``path`` as a local directory, which need not exist; :class:`UsageError` when it cannot be one."""
+    if not storage.is_local(path):
+        raise UsageError(f"Data Docs are written to a local directory, not to {path}")
+    local = storage.local_path(path)
+    if local.exists() and not local.is_dir():
+        raise UsageError(f"{path} is not a directory")
+    return local
+
+
+def write_data_docs(context: FileDataContext, result: GateResult, path: str) -> None:
+    """Write the pages of what ``context`` has evaluated, and ``index.html``, into the directory ``path``.
+
+    Pages of other runs that are there stay.
+    """
+    target = check_directory(path)
+    context.build_data_docs()
+    built = Path(context.root_directory) / _SITE
+    shutil.rmtree(built / "static")
+    for page in built.rglob("*.html"):
+        page.write_text(self_contained(page.read_text("utf-8")), "utf-8")
+    (built / "index.html").write_text(_index(result, built), "utf-8")
+    try:
+        shutil.copytree(built, target, dirs_exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error}") from None
+
+
+def self_contained(page: str) -> str:
+    """A page of GX without what it loads, and without what needs a script."""
+    rewriter = _Rewriter()
+    rewriter.feed(page)
+    rewriter.close()
+    return "".join(rewriter.parts)
+
+
+def _head(title: str) -> str:
+    return (
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>{escape(title)}</title><style>{STYLES.read_text('utf-8')}</style>"
+    )
+
+
+class _Rewriter(HTMLParser):
+    """Passes everything on as it is, but for whole elements and attributes that are left out."""
+
+    WITHOUT_CONTENT = frozenset({"link", "img", "input"})
+    WITH_CONTENT = frozenset({"script", "style", "footer", "title", "label", "button"})
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=False)
+        self.parts: list[str] = []
+        self._inside: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in self.WITH_CONTENT:
+            self._inside.append(tag)
+        elif not self._inside and tag not in self.WITHOUT_CONTENT:
+            self._keep(self.get_starttag_text() or "")
+            if tag == "head":
+                self._keep(_head("Regroup: Data Docs"))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.WITHOUT_CONTENT:
+            self._keep(self.get_starttag_text() or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.WITH_CONTENT:
+            self._keep(f"</{tag}>")
+        elif self._inside and self._inside[-1] == tag:
+            self._inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        self._keep(data)
+
+    def handle_entityref(self, name: str) -> None:
+        self._keep(f"&{name};")
+
+    def handle_charref(self, name: str) -> None:
+        self._keep(f"&#{name};")
+
+    def handle_decl(self, decl: str) -> None:
+        self._keep(f"<!{decl}>")
+
+    def _keep(self, text: str) -> None:
+        if not self._inside:
+            self.parts.append(text)
+
+
+def _index(result: GateResult, site: Path) -> str:
+    verdict = "passed" if result.passed() else "not passed"
+    rows = "".join(_row(name, len(checks), result, site) for name, checks in suites().items())
+    problems = "".join(f"<pre>{escape(str(problem))}</pre>" for problem in _problems(result))
+    counts = ", ".join(f"{count} {severity}" for severity, count in result.by_severity.items())
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"{_head('Regroup: quality gate')}</head><body><main><h1>Quality gate: {verdict}</h1>"
+        f"<p>Run {escape(result.run)}: {result.evaluated} of {result.declared} expectations evaluated; "
+        f"failed: {counts}.</p>{problems}"
+        "<table><thead><tr><th>table</th><th>expectations</th><th>not evaluated</th>"
+        + "".join(f"<th>{severity.label}</th>" for severity in _SEVERITIES)
+        + f"</tr></thead><tbody>{rows}</tbody></table></main></body></html>\n"
+    )
+
+
+_SEVERITIES = sorted(Severity, reverse=True)
+
+
+def _problems(result: GateResult) -> list[Any]:
+    return [*result.refusals, *sorted(result.failures, key=lambda failure: -failure.severity)]
+
+
+def _row(name: str, declared: int, result: GateResult, site: Path) -> str:
+    failed = [failure.severity for failure in result.failures if failure.code.startswith(f"{name}.")]
+    refused = sum(refusal.code.startswith(f"{name}.") for refusal in result.refusals)
+    pages = sorted((site / "validations" / name).rglob("*.html"))
+    link = escape(name)
+    if pages:
+        link = f'<a href="{escape(pages[-1].relative_to(site).as_posix())}">{link}</a>'
+    numbers = [declared, refused, *(failed.count(severity) for severity in _SEVERITIES)]
+    return f"<tr><td>{link}</td>{''.join(f'<td>{number}</td>' for number in numbers)}</tr>"

@@ -1,0 +1,240 @@
+"""The gate: evaluates every suite on a run, and counts.
+
+GX leaves out, without failing, an expectation whose type is not registered or whose stored form it cannot
+read.  So suites are stored, read back and run, and each declared check must come out of the results exactly
+once; whatever does not is a refusal.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from coordinator_core.runs.read import Run
+from expectations.checks import FILES, Check, suites
+from expectations.data_docs import check_directory, write_data_docs
+from expectations.frames import (
+    UnreadableTableError,
+    parameters,
+    run_files,
+    stored_table,
+    with_counts,
+)
+from expectations.result import EXAMPLES, Failure, GateResult, Refusal
+
+if TYPE_CHECKING:
+    from great_expectations import ExpectationSuite
+    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.core.batch_definition import BatchDefinition
+    from great_expectations.core.run_identifier import RunIdentifier
+    from great_expectations.data_context.data_context.file_data_context import FileDataContext
+
+CONTEXT = Path(__file__).parent / "great_expectations.yml"
+_CODE = "code"
+_COORDINATES = ("offsets_partition", "record_offset")
+
+
+def evaluate(run: Run, *, data_docs: str | None = None) -> GateResult:
+    """Evaluate all suites on ``run``; with ``data_docs``, write GX's Data Docs into that local directory.
+
+    The directory is made when it is missing.  Raises :class:`UsageError` when it cannot be one.
+    """
+    if data_docs is not None:
+        check_directory(data_docs)
+    tables: dict[str, pa.Table] = {}
+    unreadable: dict[str, str] = {}
+    for name in suites():
+        try:
+            tables[name] = run_files(run) if name == FILES else stored_table(run, name)
+        except UnreadableTableError as error:
+            unreadable[name] = str(error)
+    failures: list[Failure] = []
+    refusals: list[Refusal] = []
+    declared = evaluated = 0
+    with _gx_context() as (context, data):
+        from great_expectations.core.run_identifier import RunIdentifier
+
+        run_id = RunIdentifier(run_name=str(run.manifest["run_id"]))
+        for name, checks in suites().items():
+            declared += len(checks)
+            if name in unreadable:
+                refusals += [Refusal(check.code, unreadable[name]) for check in checks]
+                continue
+            rows = with_counts(name, tables)
+            outcomes = _validate(context, data, name, checks, rows, parameters(run, name), run_id)
+            judged = judge(checks, outcomes)
+            evaluated += len(checks) - len(judged[1])
+            failures += judged[0]
+            refusals += judged[1]
+        result = GateResult(run.path, declared, evaluated, tuple(failures), tuple(refusals))
+        if data_docs is not None:
+            write_data_docs(context, result, data_docs)
+    return result
+
+
+@contextmanager
+def _gx_context() -> Iterator[tuple[FileDataContext, BatchDefinition[Any]]]:
+    """A GX context in a directory of its own, silent, and what stands for a data frame in it."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read when GX is imported
+    with tempfile.TemporaryDirectory(prefix="regroup-expectations-") as directory, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import great_expectations as gx
+
+        import_module("expectations.custom")  # registers them
+        logger = logging.getLogger("great_expectations")
+        level = logger.level
+        logger.setLevel(logging.CRITICAL + 1)
+        try:
+            shutil.copy(CONTEXT, directory)
+            context = gx.get_context(mode="file", context_root_dir=directory)
+            yield (
+                context,
+                context.data_sources.add_pandas("run")
+                .add_dataframe_asset("table")
+                .add_batch_definition_whole_dataframe("rows"),
+            )
+        finally:
+            logger.setLevel(level)
+
+
+def _validate(
+    context: FileDataContext,
+    data: BatchDefinition[Any],
+    name: str,
+    checks: Sequence[Check],
+    rows: pa.Table,
+    values: dict[str, Any],
+    run_id: RunIdentifier,
+) -> ExpectationSuiteValidationResult:
+    import great_expectations as gx
+    import pandas as pd
+
+    _store(context, name, checks)
+    suite = context.suites.get(name)
+    definition = context.validation_definitions.add(
+        gx.ValidationDefinition(name=name, data=data, suite=suite)
+    )
+    coordinates = [column for column in _COORDINATES if column in rows.column_names]
+    checkpoint = context.checkpoints.add(
+        gx.Checkpoint(
+            name=name,
+            validation_definitions=[definition],
+            actions=[],
+            result_format={
+                "result_format": "SUMMARY",
+                "partial_unexpected_count": EXAMPLES,
+                **({"unexpected_index_column_names": coordinates} if coordinates else {}),
+            },
+        )
+    )
+    frame = rows.to_pandas(types_mapper=pd.ArrowDtype)
+    outcome = checkpoint.run(
+        batch_parameters={"dataframe": frame}, expectation_parameters=values, run_id=run_id
+    )
+    return next(iter(outcome.run_results.values()))
+
+
+def _store(context: FileDataContext, name: str, checks: Sequence[Check]) -> ExpectationSuite:
+    import great_expectations as gx
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+    from great_expectations.expectations.metadata_types import FailureSeverity
+
+    return context.suites.add(
+        gx.ExpectationSuite(
+            name,
+            expectations=[
+                ExpectationConfiguration(
+                    type=check.kind,
+                    kwargs=check.arguments,
+                    meta={_CODE: check.code},
+                    description=check.summary,
+                    severity=FailureSeverity(check.severity.label),
+                )
+                for check in checks
+            ],
+        )
+    )
+
+
+def judge(
+    checks: Sequence[Check], outcomes: ExpectationSuiteValidationResult
+) -> tuple[list[Failure], list[Refusal]]:
+    """Failures and refusals of one suite; results that no check asked for are refused as well."""
+    results: dict[str, ExpectationValidationResult] = {}
+    counts: Counter[str] = Counter()
+    for result in outcomes.results:
+        code = _code(result)
+        counts[code] += 1
+        results[code] = result
+    failures: list[Failure] = []
+    refusals: list[Refusal] = []
+    for check in checks:
+        times = counts.pop(check.code, 0)
+        if times != 1:
+            reason = "GX dropped it" if times == 0 else f"it was evaluated {times} times"
+            refusals.append(Refusal(check.code, reason))
+            continue
+        result = results[check.code]
+        raised = _raised(result.exception_info or {})
+        if raised is not None:
+            refusals.append(Refusal(check.code, f"it raised: {raised}"))
+        elif not result.success:
+            failures.append(_failure(check, result.result))
+    refusals += [Refusal(code, "it was evaluated but not declared") for code in sorted(counts)]
+    return failures, refusals
+
+
+def _code(result: ExpectationValidationResult) -> str:
+    config = result.expectation_config
+    return "" if config is None else str(config.meta.get(_CODE, config.type))
+
+
+def _raised(info: Mapping[str, Any]) -> str | None:
+    """The exception of a result: GX has one mapping, or one per metric."""
+    for entry in (info, *(value for value in info.values() if isinstance(value, dict))):
+        if entry.get("raised_exception"):
+            return str(entry.get("exception_message"))
+    return None
+
+
+def _failure(check: Check, result: Mapping[str, Any]) -> Failure:
+    examples = result.get("partial_unexpected_index_list") or ()
+    values = result.get("partial_unexpected_list") or ()
+    if values and isinstance(values[0], dict):  # of several columns, which the index leaves out
+        examples = [row | example for row, example in zip(values, examples, strict=True)]
+    observed = result.get("observed_value")
+    return Failure(
+        check.code,
+        check.severity,
+        check.summary,
+        result.get("unexpected_count"),
+        tuple(_example(example) for example in examples),
+        None if observed is None else str(observed),
+    )
+
+
+def _example(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Coordinates first, then what the check is about; GX's values as Python's."""
+    import pandas as pd
+
+    names = [*(name for name in _COORDINATES if name in row), *(n for n in row if n not in _COORDINATES)]
+    return {name: None if _is_null(pd.isna(row[name])) else _plain(row[name]) for name in names}
+
+
+def _is_null(found: Any) -> bool:
+    return found is True or bool(getattr(found, "ndim", 1) == 0 and found)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
