@@ -1,7 +1,7 @@
 """``describe`` text against what ``kafka-consumer-groups`` 4.3.1 printed for the same groups.
 
 Cells that only a running cluster can fill (log end offset, lag, coordinator) are blanked to ``-`` on the
-other side, by column. Blocks of different groups, and rows inside a block, are in hash order there: compared sorted.
+other side, by column. Groups, and rows inside a group, come in hash order there: both sides are sorted.
 """
 
 from __future__ import annotations
