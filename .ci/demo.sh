@@ -42,13 +42,21 @@ step "Running the DAG offsets_load" "$BIN/airflow" dags test offsets_load \
     --conf "{\"cluster\": \"demo\", \"now_ms\": $NOW_MS}"
 
 # What the task `summary` logged.
-summary=$(sed -n 's/^[^ ]* \[info *\] \(.*[^ ]\) *\[dags\.common\.load\] loc=.*/\1/p' "$LOG")
+summary=$(sed -n 's/^[^ ]* \[info *\] \(.*[^ ]\) *\[dags\.common\.load\] loc=.*/\1/p' "$LOG" | sed -n '/^run  /,$p')
 run=$(sed -n 's/^run  *//p' <<<"$summary")
 [ -n "$run" ] || { say "demo: the log has no summary, see $LOG" >&2; exit 1; }
 
 say
+say "The groups:"
+"$BIN/python" -m coordinator_core list "$run" --format json | "$BIN/python" -c '
+import json, sys
+for group in json.load(sys.stdin):
+    # Ids can be any text; these stay on one line.
+    name = json.dumps(group["group_id"], ensure_ascii=False)[1:-1]
+    name = name if len(name) <= 40 else name[:37] + "..."
+    print("  {:<42}{:<10}{}".format(name, group["type"], group["state"]))
+'
+say
 say "$summary"
 say
-say "The groups (regroup list $run):"
-say
-"$BIN/python" -m coordinator_core list "$run"
+say "More: .venv/bin/regroup describe '$run' --all-groups"

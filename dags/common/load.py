@@ -43,7 +43,7 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
         raise AirflowFailException(str(error)) from None
     now = now_ms(params["now_ms"], dag_run.data_interval_end, dag_run.run_after)
     sources = _sources(file, cluster, params, window)
-    rules = _rules(cluster, params)
+    rules = replay_rules(cluster, params)
     partial = params["partial"] or cluster.partial
 
     with final_errors():
@@ -91,7 +91,7 @@ def _sources(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], win
     return [source.replace("{window}", window) for source in sources]
 
 
-def _rules(cluster: Cluster, params: Mapping[str, Any]) -> list[str]:
+def replay_rules(cluster: Cluster, params: Mapping[str, Any]) -> list[str]:
     """Arguments that choose the coordinator's rules: those of the form over those of the cluster."""
     if params["profile"]:
         return ["--profile", params["profile"]]
@@ -125,6 +125,7 @@ def summary(pinned: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str,
         "run": run,
         "run_id": manifest["run_id"],
         "window": manifest["window"],
+        "now_ms": manifest["now_ms"],
         "state_hash": manifest["state_hash"],
         "complete": manifest["complete"],
         "findings": manifest["findings"],
@@ -135,23 +136,30 @@ def summary(pinned: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str,
 def summary_lines(manifest: Mapping[str, Any], run: str, seconds: Mapping[str, float]) -> list[str]:
     """The run in a few lines for a person."""
     rows = {table: entry["rows"] for table, entry in manifest["tables"].items()}
-    inputs = manifest["inputs"]
+    inputs, damage = manifest["inputs"], manifest["damage"]
     size = sum(entry["bytes"] for entry in inputs)
-    facts = {
-        "run": run,
-        "cluster": f"{manifest['cluster']}, window {manifest['window']}, profile {manifest['profile']}",
-        "input": f"{len(inputs)} segments, {len(manifest['cut'])} offsets partitions, {size} bytes",
-        "complete": "yes" if manifest["complete"] else "NO: damaged input was left out",
-        "groups": f"{rows.get('groups', 0)} with {rows.get('members', 0)} members",
-        "offsets": f"{rows.get('offsets', 0)} committed, {rows.get('pending_offsets', 0)} pending",
-        "findings": _findings(manifest["findings"]),
-        "state hash": manifest["state_hash"],
-        "seconds": ", ".join(f"{step} {value:.1f}" for step, value in seconds.items()),
-    }
-    return [f"{name:<12}{text}" for name, text in facts.items()]
+    chosen = "told from the records" if manifest["profile_inferred"] else "as asked"
+    facts = [
+        ("run", run),
+        ("cluster", f"{manifest['cluster']}, window {manifest['window']}"),
+        ("profile", f"{manifest['profile']}, {chosen}"),
+        ("input", f"{len(inputs)} segments, {len(manifest['cut'])} offsets partitions, {size} bytes"),
+        ("complete", "yes" if manifest["complete"] else f"NO: damaged in {len(damage)} places, see manifest"),
+        ("groups", f"{rows['groups']} with {rows['members']} members"),
+        ("offsets", f"{rows['offsets']} committed, {rows['pending_offsets']} pending"),
+        ("findings", _findings(manifest["findings"])),
+        ("state hash", manifest["state_hash"]),
+        ("seconds", ", ".join(f"{step} {value:.1f}" for step, value in seconds.items())),
+    ]
+    if failures := manifest["load_failures"]:
+        facts.append(("not loaded", f"{failures} records at which a broker of this profile gives up"))
+    if carried := manifest["carried_records"]:
+        facts.append(("carried", f"{carried} records of types or versions that this profile does not know"))
+    return [f"{name:<12}{text}" for name, text in facts]
 
 
-def _findings(counts: Mapping[str, int] | None) -> str:
-    if counts is None:
-        return "not looked for in this run"
-    return ", ".join(f"{counts[level]} {level}" for level in ("critical", "warning", "info"))
+def _findings(counts: Mapping[str, int | None]) -> str:
+    """Counts by severity; ``None`` where nobody has applied the rules yet."""
+    if None in counts.values():
+        return "not looked for yet"
+    return ", ".join(f"{count} {severity}" for severity, count in counts.items())

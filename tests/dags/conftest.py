@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.cases import case
 from tests.dags.airflow_home import AirflowHome
+
+# Whoever imports Airflow makes it a home; the tests that import it here must not do so in the user's.
+os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
+atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
 WINDOWS = {"2026-03-01T00-00-00Z": "k0102/before", "2026-03-02T00-00-00Z": "k0102/after"}
 """What cluster ``nightly`` finds in its snapshot directory: a snapshot per day."""

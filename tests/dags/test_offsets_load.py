@@ -1,31 +1,39 @@
-"""``offsets_load`` through ``airflow dags test``: the whole run in one process, as an operator tries it."""
+"""``offsets_load`` in one process, through ``airflow dags test``: the demo, and a snapshot that cannot be pinned."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 from tests.cases import case
-from tests.dags.airflow_home import AirflowHome
+from tests.dags.airflow_home import PATIENCE_SECONDS, ROOT, AirflowHome
 from tests.dags.published import check_run, published
 
 
-def test_k431_mixed_is_published_with_the_state_of_the_local_engine(
-    home: AirflowHome, place: Path, tmp_path: Path
-) -> None:
-    conf = {"cluster": "mixed", "window": "by-hand", "now_ms": 1795250785872}
-    done = home.airflow("dags", "test", "offsets_load", "--conf", json.dumps(conf))
+def test_the_demo_publishes_k431_mixed_with_the_state_of_the_local_engine(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [ROOT / ".ci/demo.sh"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=2 * PATIENCE_SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
+    said = dict(re.findall(r"^(run|state hash|groups|seconds) {2,}(.*)$", done.stdout, re.MULTILINE))
 
-    [path] = published(place / "runs", "mixed")
+    path = Path(said["run"])
     run = check_run(path, case("k431-mixed"), tmp_path)
-    assert path.parent.name == "by-hand"
-    assert run.now_ms == 1795250785872
-    assert run.manifest["cluster"] == "mixed"
+    assert said["state hash"] == run.state_hash
     assert run.manifest["engine"] == "spark"
+    assert run.manifest["cluster"] == "demo"
+    assert run.now_ms == json.loads((case("k431-mixed").directory / "case.json").read_text())["capturedAtMs"]
+    assert path.parent.parent == ROOT / "demo-output/runs/demo"
 
-    [pin] = (place / "runs/mixed/_pins/by-hand").iterdir()
+    # The run read exactly what was pinned, and this attempt pinned it.
+    [pin] = (path.parent.parent / "_pins" / path.parent.name).iterdir()
     pinned = {
         segment["path"]: segment["fingerprint"]
         for partition in json.loads(pin.read_text())["partitions"]
@@ -33,22 +41,10 @@ def test_k431_mixed_is_published_with_the_state_of_the_local_engine(
     }
     assert {entry["path"]: entry["fingerprint"] for entry in run.manifest["inputs"]} == pinned
 
-    groups = run.manifest["tables"]["groups"]["rows"]
-    assert f"run         {path}" in done.stdout
-    assert re.search(rf"groups      {groups} with \d+ members", done.stdout)
-    assert re.search(r"seconds     pin \d+\.\d, replay \d+\.\d, summary \d+\.\d", done.stdout)
-    assert f"state hash  {run.state_hash}" in done.stdout
-
-
-def test_k431_torn_bitflip_fails_at_once_with_the_position(home: AirflowHome, place: Path) -> None:
-    done = home.airflow("dags", "test", "offsets_load", "--conf", '{"cluster": "bitflip"}')
-    assert done.returncode != 0
-    # The batch with the flipped bit begins at byte 3205 (case.json).
-    where = "__consumer_offsets-16/00000000000000000000.log: byte 3205"
-    failure = rf"AirflowFailException: replay: the input is damaged, so no retry: .*{where}"
-    assert re.search(failure, done.stdout), done.stdout
-    assert done.stdout.count("[DAG TEST] starting task_id=replay") == 1
-    assert published(place / "runs", "bitflip") == []
+    listed = re.findall(r"^  .{41} (?:classic|consumer|share|streams) +\w+$", done.stdout, re.MULTILINE)
+    assert len(listed) == run.manifest["tables"]["groups"]["rows"]
+    assert said["groups"].startswith(f"{len(listed)} with ")
+    assert re.fullmatch(r"pin \d+\.\d, replay \d+\.\d, summary \d+\.\d", said["seconds"])
 
 
 def test_a_damaged_checkpoint_stops_the_pin_at_once(home: AirflowHome, place: Path) -> None:

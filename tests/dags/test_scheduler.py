@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -52,7 +54,7 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
     assert json.loads((place / "runs/mixed/latest.json").read_text())["run_id"] == path.name
 
     # The asset event starts whoever waits for this cluster, and tells it which run.
-    [event] = api.get(f"/assets/events?source_dag_id=offsets_load&source_run_id={run_id}")["asset_events"]
+    [event] = api.get(f"/assets/events?source_run_id={quote(run_id)}")["asset_events"]
     assert event["uri"] == "regroup://mixed/offsets"
     assert event["extra"] == found
     [consumer] = api.wait_for(
@@ -63,7 +65,7 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
 
 
 def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:
-    run_id = api.trigger("offsets_load", {"cluster": "bitflip"})
+    run_id = api.trigger("offsets_load", {"cluster": "bitflip", "window": "asked-for"})
     assert api.finished("offsets_load", run_id) == "failed"
     tasks = api.tasks("offsets_load", run_id)
     assert {name: (task["state"], task["try_number"]) for name, task in tasks.items()} == {
@@ -72,8 +74,13 @@ def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:
         "summary": ("upstream_failed", 0),
     }
     assert tasks["replay"]["max_tries"] == 1
-    assert "byte 3205" in api.task_log("offsets_load", run_id, "replay")
+    # The batch with the flipped bit begins at byte 3205 (case.json).
+    where = r"__consumer_offsets-16/00000000000000000000\.log: byte 3205"
+    failure = rf"replay: the input is damaged, so no retry: [^\n]*{where}"
+    assert re.search(failure, api.task_log("offsets_load", run_id, "replay"))
     assert published(place / "runs", "bitflip") == []
+    assert [path.name for path in (place / "runs/bitflip").iterdir()] == ["_pins"]
+    assert [path.name for path in (place / "runs/bitflip/_pins").iterdir()] == ["asked-for"]
 
 
 def test_trouble_of_the_machinery_is_retried(api: AirflowApi, place: Path) -> None:
