@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.groups.model import ConsumerGroup, PartitionState
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.verify import verify
+from coordinator_core.records.codec import decode_key
 from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
@@ -123,9 +126,38 @@ def test_the_manifest_says_what_was_done(tmp_path: Path) -> None:
     assert manifest["engine"] == "local"
     assert manifest["sources"] == [str(path) for path in item.paths]
     assert manifest["cut"].keys() == {str(log.offsets_partition) for log in snapshot(item).partitions}
-    assert manifest["steps"].keys() == {"pin", "replay", "publish"}
+    assert manifest["steps"].keys() == {"profile", "replay"}
     assert manifest["versions"]["regroup"]
     printed = summary(manifest, path="p", latest=True)
     assert printed["rows"]["groups"] == 24
     assert printed["latest"]
     assert printed["state_hash"] == manifest["state_hash"]
+
+
+@pytest.mark.parametrize("item", WHOLE, ids=name)
+def test_segments_tell_what_verify_counts(item: Case, tmp_path: Path) -> None:
+    rows = {row["path"]: row for row in run_of(item, tmp_path).table("segments").to_pylist()}
+    report = verify(snapshot(item))
+    assert rows.keys() == {segment.path for segment in report.segments}
+    for segment in report.segments:
+        row = rows[segment.path]
+        assert (row["size_bytes"], row["fingerprint"]) == (segment.bytes, segment.fingerprint)
+        assert (row["batches"], row["records"]) == (segment.batches, segment.records)
+        assert row["next_offset"] == (None if segment.last_offset is None else segment.last_offset + 1)
+        assert (tuple(row["codecs"]), tuple(row["formats"])) == (segment.codecs, segment.magics)
+
+
+@pytest.mark.parametrize("item", WHOLE, ids=name)
+def test_group_stats_count_every_record_of_a_group(item: Case, tmp_path: Path) -> None:
+    expected: Counter[tuple[int, str, int]] = Counter()
+    for log in snapshot(item).partitions:
+        for _, batch, records in read_records(log):
+            for record in [] if batch.is_control else records:
+                assert record.key is not None
+                key = decode_key(record.key)
+                assert key.data is not None
+                group_id = key.data.get("group") or key.data.get("groupId") or ""
+                expected[log.offsets_partition, group_id, key.type] += 1
+    rows = run_of(item, tmp_path).table("group_stats").to_pylist()
+    counted = {(row["offsets_partition"], row["group_id"], row["key_type"]): row["records"] for row in rows}
+    assert counted == expected
