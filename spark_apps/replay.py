@@ -29,7 +29,7 @@ from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.inference import infer_profile
 from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, profile_for, profile_for_release
 from coordinator_core.runs.folding import fold_tasks
-from coordinator_core.runs.local import structural_damage
+from coordinator_core.runs.local import check_source
 from coordinator_core.runs.manifest import ReplayFacts, summary
 from coordinator_core.runs.pin import Pin, read_pin
 from coordinator_core.runs.publish import (
@@ -116,7 +116,7 @@ def replay(
 
     began = perf_counter()
     snapshot = source.snapshot if isinstance(source, Pin) else source
-    structural_damage(snapshot, on_damage)
+    check_source(source, on_damage)
     with RunWriter(place, sources=source_directories(snapshot)) as writer:
         rules = profile or infer_profile(snapshot.partitions)
         inferred = perf_counter()

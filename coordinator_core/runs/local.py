@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
@@ -19,7 +20,7 @@ from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.folding import FoldTask, SegmentResult, fold_tasks, run_fold_task
 from coordinator_core.runs.manifest import PartitionFacts, ReplayFacts
 from coordinator_core.runs.merging import merge_partition, merge_results
-from coordinator_core.runs.pin import Pin
+from coordinator_core.runs.pin import Pin, check_size
 from coordinator_core.runs.publish import Manifest, RunPlace, RunWriter, source_directories
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ def replay_snapshot(
         merged, _, facts = merge_results(offsets_partition, results, profile)
         return merged.to_state(), facts
 
-    damage += structural_damage(source, on_damage)
+    damage += check_source(source, on_damage)
     states = []
     for state, facts in _replayed(source, profile, on_damage, merge):
         states.append(state)
@@ -65,7 +66,7 @@ def replay_to_run(
     """
     began = perf_counter()
     snapshot = source.snapshot if isinstance(source, Pin) else source
-    structural_damage(source, on_damage)
+    check_source(source, on_damage)
     with RunWriter(place, sources=source_directories(snapshot)) as writer:
         rules = profile or infer_profile(snapshot.partitions)
         inferred = perf_counter()
@@ -92,12 +93,23 @@ def replay_to_run(
         return writer.commit(replay_facts.as_dict(), seconds=perf_counter() - began, steps=steps)
 
 
-def structural_damage(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage]:
-    """What is wrong with the directories themselves; under ``FAIL`` the first of it is raised."""
+def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage]:
+    """What is wrong with the directories themselves; under ``FAIL`` the first of it is raised.
+
+    Raises :class:`DamagedInputError` too when a pinned file has become shorter or is gone.
+    """
+    if isinstance(source, Pin):
+        for segment in source.snapshot.segments:
+            check_size(segment)
     snapshot = source.snapshot if isinstance(source, Pin) else source
     if snapshot.damage and on_damage is OnDamage.FAIL:
         raise DamagedInputError(snapshot.damage[0])
     return snapshot.damage
+
+
+def _emptied(items: deque[T]) -> Iterator[T]:
+    while items:
+        yield items.popleft()
 
 
 def _replayed(
@@ -117,19 +129,20 @@ def _replayed(
     def fold(task: FoldTask) -> list[SegmentResult]:
         return list(run_fold_task(task, rules))
 
-    def merged(offsets_partition: int, folds: Sequence[Future[list[SegmentResult]]]) -> T:
-        return merge(offsets_partition, (result for future in folds for result in future.result()))
+    def merged(offsets_partition: int, folds: deque[Future[list[SegmentResult]]]) -> T:
+        # What was merged must not be held any longer, so the futures go one by one.
+        return merge(offsets_partition, (result for future in _emptied(folds) for result in future.result()))
 
     workers = os.cpu_count() or 1
     # Merging waits for folds, so it must not take a thread that folds.
     with ThreadPoolExecutor(workers) as folders, ThreadPoolExecutor(1) as mergers:
-        by_partition: dict[int, list[Future[list[SegmentResult]]]] = {}
+        by_partition: dict[int, deque[Future[list[SegmentResult]]]] = {}
         for task in tasks:
-            by_partition.setdefault(task.log.offsets_partition, []).append(folders.submit(fold, task))
-        pending = [mergers.submit(merged, number, folds) for number, folds in by_partition.items()]
+            by_partition.setdefault(task.log.offsets_partition, deque()).append(folders.submit(fold, task))
+        pending = deque(mergers.submit(merged, number, folds) for number, folds in by_partition.items())
         try:
-            while pending:
-                yield pending.pop(0).result()
+            for future in _emptied(pending):
+                yield future.result()
         finally:
             folders.shutdown(wait=True, cancel_futures=True)
             mergers.shutdown(wait=True, cancel_futures=True)

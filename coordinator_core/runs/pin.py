@@ -152,6 +152,15 @@ def _pin(document: Mapping[str, Any]) -> Pin:
     return Pin(snapshot, fingerprints, next_offsets)
 
 
+def check_size(segment: SegmentFile) -> None:
+    """:class:`DamagedInputError` (``changed_since_pin``) when the file has fewer bytes than were pinned."""
+    found = storage.stat(segment.path)
+    size = 0 if found is None else found.size
+    if found is None or size < segment.size:
+        state = "is gone" if found is None else f"has {size} bytes now"
+        raise _changed(segment, size, f"{segment.size} bytes were pinned; the file {state}")
+
+
 def checked_fingerprint(segment: SegmentFile, pinned: str | None) -> str:
     """Fingerprint of the segment's first ``size`` bytes as they are now.
 
@@ -160,11 +169,7 @@ def checked_fingerprint(segment: SegmentFile, pinned: str | None) -> str:
     """
     if pinned is None:
         return fingerprint(segment)
-    found = storage.stat(segment.path)
-    size = 0 if found is None else found.size
-    if size < segment.size:
-        state = "is gone" if found is None else f"has {size} bytes now"
-        raise _changed(segment, size, f"{segment.size} bytes were pinned; the file {state}")
+    check_size(segment)
     now = fingerprint(segment)
     if now != pinned:
         raise _changed(

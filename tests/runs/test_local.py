@@ -13,6 +13,7 @@ from coordinator_core.log.verify import verify
 from coordinator_core.records.codec import decode_key
 from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.replay.sequential import replay_partition
+from coordinator_core.reports.describe import Selection, describe
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.manifest import summary
 from coordinator_core.runs.publish import RunPlace
@@ -161,3 +162,22 @@ def test_group_stats_count_every_record_of_a_group(item: Case, tmp_path: Path) -
     rows = run_of(item, tmp_path).table("group_stats").to_pylist()
     counted = {(row["offsets_partition"], row["group_id"], row["key_type"]): row["records"] for row in rows}
     assert counted == expected
+
+
+@pytest.mark.parametrize("item", CASES, ids=name)
+def test_a_run_is_described_like_its_snapshot(item: Case, tmp_path: Path) -> None:
+    run = run_of(item, tmp_path, OnDamage.RECOVER)
+    profile = profile_for_release(item.release, item.coordinator)
+    replayed = replay_snapshot(snapshot(item), profile, on_damage=OnDamage.RECOVER, damage=[])
+    from_snapshot, from_run = (
+        describe(
+            states,
+            profile=profile,
+            now_ms=0,
+            partial=False,
+            known_topic_names=names,
+            selection=Selection(),
+        )
+        for states, names in ((replayed, snapshot(item).topic_names), (run.states(), run.topic_names))
+    )
+    assert from_run == from_snapshot

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,14 +73,15 @@ def remove(path: Path) -> None:
     path.unlink()
 
 
+@pytest.mark.parametrize("position", [0, -1], ids=["first", "active"])
 @pytest.mark.parametrize(
     "change, detail",
     [(shrink, "bytes now"), (overwrite, "fingerprint of its first"), (remove, "the file is gone")],
 )
 def test_a_segment_that_changed_since_the_pin_is_damage(
-    pin: Pin, tmp_path: Path, change, detail: str
-) -> None:  # type: ignore[no-untyped-def]
-    segment = pin.snapshot.partitions[1].segments[0]
+    position: int, change: Callable[[Path], None], detail: str, pin: Pin, tmp_path: Path
+) -> None:
+    segment = pin.snapshot.partitions[1].segments[position]
     change(Path(segment.path))
     with pytest.raises(DamagedInputError, match=detail) as caught:
         replay(pin, tmp_path / "out")
