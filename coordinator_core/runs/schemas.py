@@ -200,7 +200,7 @@ MEMBERS = TableSchema(
     "members of groups of every type",
     _schema(
         [
-            *_coordinates("offset of the group (classic) or member record; -1: none was seen", null=True),
+            *_coordinates("offset of the group (classic) or member record", null=True),
             _column("group_id", TEXT, "group"),
             _column("group_type", TEXT, "classic, consumer, share or streams"),
             _column("position", INT, "classic: place in the group's record", null=True),
@@ -245,7 +245,7 @@ MEMBERS = TableSchema(
             _column(
                 "assignment_record_offset",
                 LONG,
-                "offset of the current assignment; -1: none was seen",
+                "not classic: offset of the current assignment record",
                 null=True,
             ),
         ]

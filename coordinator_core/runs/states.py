@@ -136,8 +136,10 @@ def _add_member(state: PartitionState, row: Row) -> None:
 
 def _modern_member(row: Row) -> Row:
     names = ("member_id", "rack_id", "client_id", "client_host", "member_epoch", "previous_member_epoch")
-    offsets = ("record_offset", "assignment_record_offset")
-    return {name: row[name] for name in (*names, *offsets)} | {"state": MemberState(row["state"])}
+    member = {name: row[name] for name in names} | {"state": MemberState(row["state"])}
+    for name in ("record_offset", "assignment_record_offset"):
+        member[name] = -1 if row[name] is None else row[name]
+    return member
 
 
 def _consumer_member(row: Row) -> ConsumerMember:

@@ -270,8 +270,8 @@ def _classic_assignment(data: bytes) -> list[Row] | None:
 
 def _modern_member_row(member: ConsumerMember | ShareMember | StreamsMember) -> Row:
     return {
-        "record_offset": member.record_offset,
-        "assignment_record_offset": member.assignment_record_offset,
+        "record_offset": _seen(member.record_offset),
+        "assignment_record_offset": _seen(member.assignment_record_offset),
         "member_id": member.member_id,
         "rack_id": member.rack_id,
         "client_id": member.client_id,
@@ -280,6 +280,11 @@ def _modern_member_row(member: ConsumerMember | ShareMember | StreamsMember) -> 
         "previous_member_epoch": member.previous_member_epoch,
         "state": member.state.value,
     }
+
+
+def _seen(record_offset: int) -> int | None:
+    """A member's record offset; the model has -1 where no such record was seen."""
+    return None if record_offset < 0 else record_offset
 
 
 def _consumer_member_row(member: ConsumerMember) -> Row:

@@ -1,0 +1,79 @@
+"""The page ``docs/tables.md``, made from the schemas.
+
+``python -m coordinator_core.runs.documentation > docs/tables.md`` writes it.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES, TableSchema
+
+_HEAD = f"""# Tables of a run
+
+A run is `<output>/<cluster>/<window>/<run id>/<table>/part-*.parquet` and, written last, `manifest.json`,
+which names the files that count. `<output>/<cluster>/latest.json` names the newest run. This page is made
+from the schemas (version {SCHEMA_VERSION}) in `coordinator_core/runs/schemas.py`.
+
+- `offsets_partition` and `record_offset` are the coordinates at which Kafka's dump tool prints the record
+  that a row comes from. Where no single record made the row, `record_offset` is null or missing.
+- Times end in `_ms` (epoch milliseconds), sizes in `_bytes`. Topic ids are Kafka's 22-character text; the
+  manifest's `topic_names` says what they are called. Null stands for what Kafka calls absent.
+- Rows of a file are in the order of the table's key. Tables marked *state* make up the manifest's
+  `state_hash`; their columns marked † do not. `coordinator_core/runs/state_hash.py` gives the scheme.
+
+## `manifest.json`
+
+| field | meaning |
+|---|---|
+| `regroup_version`, `schema_version`, `state_hash_version`, `versions` | what wrote the run, and how |
+| `cluster`, `window`, `run_id` | where it lies |
+| `now_ms` | the time that ages were measured from |
+| `profile`, `profile_name`, `release`, `coordinator`, `profile_inferred` | whose rules were applied |
+| `complete` | false when anything in the input was damaged; `damage` lists it with its positions |
+| `engine`, `seconds`, `steps` | `local` or `spark`, and how long it took |
+| `sources`, `inputs` | what was named, and the segments with their sizes and SHA-256 |
+| `cut` | by offsets partition: log start offset and log end offset of what was read |
+| `topic_names` | topic id to name, as far as the directories of the snapshot tell |
+| `tables` | by table: `rows`, `files`, and `hash`, which depends on the rows alone |
+| `state_hash` | equal exactly when two replays found the same state |
+| `load_failures`, `carried_records` | rows of these tables |
+| `findings` | by severity; null until rules have looked at the run |
+| `offsets_topic_num_partitions` | as given |
+"""
+
+
+def tables_page() -> str:
+    """The whole page, Markdown."""
+    return "\n".join([_HEAD, *(_section(table) for table in TABLES.values())])
+
+
+def _section(table: TableSchema) -> str:
+    state = " (state)" if table.is_state else ""
+    key = ", ".join(f"`{name}`" for name in table.key)
+    lines = [
+        f"## `{table.name}`{state}",
+        "",
+        f"{table.summary[0].upper()}{table.summary[1:]}. Key: {key}.",
+        "",
+        "| column | type | meaning |",
+        "|---|---|---|",
+    ]
+    for field in table.arrow:
+        mark = " †" if field.name in table.not_state else ""
+        meaning = field.metadata[b"comment"].decode()
+        null = ", null" if field.nullable else ""
+        lines.append(f"| `{field.name}`{mark} | {_type(field.type)}{null} | {meaning} |")
+    return "\n".join([*lines, ""])
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"list of {_type(kind.value_type)}"
+    if pa.types.is_struct(kind):
+        return f"({', '.join(f'{field.name} {_type(field.type)}' for field in kind)})"
+    return str(kind)
+
+
+if __name__ == "__main__":
+    print(tables_page(), end="")
