@@ -1,0 +1,85 @@
+"""Replays a log both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from coordinator_core.columnar.fold import fold_batches, fold_segment
+from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.groups.model import PartitionState
+from coordinator_core.log.reader import OnDamage, read_segment
+from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.replay.merge import merge_folds
+from coordinator_core.replay.profiles import Profile, profile_for_release
+from coordinator_core.replay.sequential import replay_partition
+from tests.columnar.random_logs import Log
+
+PROFILES = {
+    "4.3.1": profile_for_release("4.3.1"),
+    "3.7.2 new": profile_for_release("3.7.2", "new"),
+    "3.9.2 classic": profile_for_release("3.9.2", "classic"),
+    "2.4.1": profile_for_release("2.4.1"),
+    "0.11.0.3": profile_for_release("0.11.0.3"),
+}
+"""Both loaders, all rules for the merge offset, both treatments of pending offsets by tombstones."""
+
+
+def partition_log(segments: Iterable[SegmentFile], start_offset: int | None = None) -> PartitionLog:
+    return PartitionLog(0, "", tuple(segments), start_offset, clean_shutdown=False)
+
+
+def write_log(directory: Path, log: Log, cuts: Iterable[int] = ()) -> PartitionLog:
+    """The log as segment files, cut before the batches whose numbers are in ``cuts``."""
+    bounds = [0, *sorted(set(cuts) - {0}), len(log.batches)]
+    segments = []
+    for first, stop in pairwise(bounds):
+        data = b"".join(log.batches[first:stop])
+        path = directory / f"{log.starts[first]:020d}.{first}-{stop}.log"
+        path.write_bytes(data)
+        segments.append(SegmentFile(str(path), 0, log.starts[first], len(data)))
+    return partition_log(segments)
+
+
+def fold_all(log: PartitionLog, profile: Profile) -> list[SegmentFold]:
+    rules = FoldRules.of(profile)
+    return [
+        fold_segment(segment, rules=rules, end_offset=end_offset)
+        for segment, end_offset in log.segment_ranges()
+    ]
+
+
+def fold_batch_by_batch(log: PartitionLog, profile: Profile) -> list[SegmentFold]:
+    rules = FoldRules.of(profile)
+    return [
+        fold_batches([batch], rules=rules, offsets_partition=0, path=segment.path)
+        for segment in log.segments
+        for batch in read_segment(segment)
+    ]
+
+
+def differences(left: PartitionState, right: PartitionState) -> list[str]:
+    """What of two states differs, one line a field, so that a failure can be read."""
+    return [
+        f"{name}:\n  sequential {getattr(left, name)}\n  merged     {getattr(right, name)}"
+        for name in PartitionState.__dataclass_fields__
+        if getattr(left, name) != getattr(right, name)
+    ]
+
+
+def assert_merges(expected: PartitionState, folds: Sequence[SegmentFold], profile: Profile) -> None:
+    merged = merge_folds(folds, profile, expected.offsets_partition)
+    assert not differences(expected, merged), "\n".join(differences(expected, merged))
+
+
+def sequential_outcome(
+    log: PartitionLog, profile: Profile, on_damage: OnDamage
+) -> tuple[PartitionState | Damage, list[Damage]]:
+    """State or first damage, and all damage passed over, of the sequential replay."""
+    damage: list[Damage] = []
+    try:
+        return replay_partition(log, profile, on_damage=on_damage, damage=damage), damage
+    except DamagedInputError as error:
+        return error.damage, damage

@@ -1,0 +1,47 @@
+"""The partitioned replay equals the sequential one, for random logs and any cut into whole batches."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator_core.replay.fold import SegmentFold
+from coordinator_core.replay.sequential import replay_partition
+from tests.columnar.parity import PROFILES, assert_merges, fold_all, fold_batch_by_batch, write_log
+from tests.columnar.random_logs import Log, contended_logs, logs
+
+every_profile = pytest.mark.parametrize("name", PROFILES)
+random_logs = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@every_profile
+@random_logs
+@given(log=logs, cuts=st.sets(st.integers(1, 13), max_size=4))
+def test_any_cut_gives_the_sequential_state(name: str, log: Log, cuts: set[int]) -> None:
+    profile = PROFILES[name]
+    with tempfile.TemporaryDirectory() as directory:
+        whole = write_log(Path(directory), log)
+        expected = replay_partition(whole, profile, damage=[])
+        assert_merges(expected, fold_all(whole, profile), profile)
+        assert_merges(expected, fold_batch_by_batch(whole, profile), profile)
+        pieces = write_log(Path(directory), log, (cut for cut in cuts if cut < len(log.batches)))
+        folds = fold_all(pieces, profile)
+        assert_merges(expected, folds, profile)
+        sent = [SegmentFold.from_ipc(fold.to_ipc()) for fold in folds]
+        assert sent == folds
+        assert_merges(expected, sent, profile)
+
+
+@every_profile
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(log=contended_logs)
+def test_a_cut_at_every_boundary(name: str, log: Log) -> None:
+    profile = PROFILES[name]
+    with tempfile.TemporaryDirectory() as directory:
+        expected = replay_partition(write_log(Path(directory), log), profile, damage=[])
+        for cut in range(1, len(log.batches)):
+            assert_merges(expected, fold_all(write_log(Path(directory), log, [cut]), profile), profile)
