@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from coordinator_core.columnar.fold import fold_partition, fold_segment
 from coordinator_core.errors import Damage
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
@@ -59,6 +58,9 @@ def run_fold_task(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
 
     Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that changed since the pin.
     """
+    # Loading the kernels takes a second that reading a run need not.
+    from coordinator_core.columnar.fold import fold_partition
+
     fingerprints = {
         segment.path: checked_fingerprint(segment, task.pinned.get(segment.path)) for segment in task.segments
     }
@@ -82,6 +84,8 @@ def run_fold_task(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
 
 def _fold(task: FoldTask, segment: SegmentFile, rules: FoldRules, damage: list[Damage]) -> SegmentFold | None:
     """The fold of one segment; ``None`` when it lies wholly below the log start offset."""
+    from coordinator_core.columnar.fold import fold_segment
+
     start_offset = task.log.log_start_offset or 0
     if task.end_offset is not None and task.end_offset <= start_offset:
         return None

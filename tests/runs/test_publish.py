@@ -53,6 +53,16 @@ def test_a_published_run_reads_back(tmp_path: Path) -> None:
     assert manifest["findings"] == {"critical": None, "warning": None, "info": None}
 
 
+def test_a_run_may_be_at_a_uri(tmp_path: Path) -> None:
+    where = RunPlace(f"file://{tmp_path}/runs", "prod", "w", "r1")
+    manifest = publish(where)
+    assert promote(where, manifest)
+    run = resolve_latest(where.output, "prod")
+    assert run.path == f"file://{tmp_path}/runs/prod/w/r1"
+    assert run.states() == rich_states()
+    assert open_run(f"{tmp_path}/runs/prod/w/r1").manifest == manifest
+
+
 def test_layout_is_cluster_window_run_table(tmp_path: Path) -> None:
     publish(place(tmp_path))
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
