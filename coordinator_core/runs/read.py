@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
@@ -61,20 +62,33 @@ class Run:
         if not self.has_table(name):
             raise RunError(f"{self.path} has no table {name!r} (it has {', '.join(self.manifest['tables'])})")
         listed = self.manifest["tables"][name]
-        schema = TABLES[name].arrow
-        paths = [storage.filesystem(storage.join(self.path, file)) for file in listed["files"]]
         try:
-            dataset = ds.dataset(
-                [inner for _, inner in paths], schema, format="parquet", filesystem=paths[0][0]
+            rows = pa.concat_tables(
+                [
+                    TABLES[name].arrow.empty_table(),
+                    *(self._file(name, file, group_ids) for file in listed["files"]),
+                ]
             )
-            rows = dataset.to_table(filter=_group_filter(schema, group_ids))
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, KeyError, pa.ArrowInvalid) as error:
             raise RunError(f"{self.path}: table {name} cannot be read: {error}") from None
         if group_ids is None and rows.num_rows != listed["rows"]:
             raise RunError(
                 f"{self.path}: table {name} has {rows.num_rows} rows, its manifest says {listed['rows']}"
             )
         return rows
+
+    def _file(self, name: str, file: str, group_ids: Collection[str] | None) -> pa.Table:
+        schema = TABLES[name].arrow
+        system, path = storage.filesystem(storage.join(self.path, file))
+        with pq.ParquetFile(path, filesystem=system) as parquet:
+            if group_ids is None or "group_id" not in schema.names:
+                return parquet.read().select(schema.names).cast(schema)
+            wanted = pa.array(sorted(group_ids), pa.string())
+            found = [schema.empty_table()]
+            for index in range(parquet.num_row_groups):
+                rows = parquet.read_row_group(index).select(schema.names).cast(schema)
+                found.append(rows.filter(pc.is_in(rows["group_id"], wanted)))
+            return pa.concat_tables(found)
 
     def tables(self, *, group_ids: Collection[str] | None = None) -> dict[str, pa.Table]:
         """All tables of the run."""
@@ -87,12 +101,6 @@ class Run:
     def computed_state_hash(self) -> str:
         """State hash of the rows as they are now, to be compared with :attr:`state_hash`."""
         return state_hash(all_digests(self.tables()))
-
-
-def _group_filter(schema: pa.Schema, group_ids: Collection[str] | None) -> ds.Expression | None:
-    if group_ids is None or "group_id" not in schema.names:
-        return None
-    return ds.field("group_id").isin(sorted(group_ids))
 
 
 def is_run(path: str) -> bool:
