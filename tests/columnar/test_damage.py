@@ -1,0 +1,151 @@
+"""Cut at each byte and with each byte changed, a segment folds or fails exactly as the scalar reader says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import crc32c
+import pytest
+
+from coordinator_core.columnar.fold import fold_partition
+from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.groups.model import PartitionState
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Codec, ControlType, PartitionLog, SegmentFile
+from coordinator_core.replay.fold import FoldRules
+from coordinator_core.replay.merge import merge_folds
+from coordinator_core.replay.profiles import Profile, profile_for_release
+from tests.columnar.parity import partition_log, sequential_outcome
+from tests.columnar.random_logs import Item, classic, offset_key, offset_value
+from tests.log.builders import build_batch, build_control_batch, build_message, build_wrapper
+
+PROFILE = profile_for_release("4.3.1")
+KEY = offset_key(b"g", b"t", 0)
+ITEMS: list[Item] = [(KEY, offset_value(3, 1, b"m")), (offset_key(b"h", b"t", 1), offset_value(4, 2, b""))]
+
+
+def v2(codec: Codec) -> bytes:
+    return b"".join(
+        (
+            build_batch(0, ITEMS, codec=codec),
+            build_batch(2, [(KEY, offset_value(3, 5, b""))], codec=codec, producer_id=5, transactional=True),
+            build_control_batch(3, ControlType.COMMIT, producer_id=5),
+            build_batch(4, [(KEY, None), classic("g", 1)], codec=codec),
+        )
+    )
+
+
+LOGS = {
+    **{f"format 2 {codec.name.lower()}": v2(codec) for codec in (Codec.NONE, Codec.SNAPPY, Codec.LZ4)},
+    "format 1": build_message(0, *ITEMS[0]) + build_wrapper(1, ITEMS, codec=Codec.GZIP),
+    "legacy, then format 2": build_message(0, *ITEMS[0], magic=0) + build_batch(1, ITEMS),
+}
+
+
+def damaged(data: bytes, stride: int) -> Iterator[bytes]:
+    """Each truncation, and each byte changed, one in ``stride`` of them."""
+    for cut in range(0, len(data), stride):
+        yield data[:cut]
+    for position in range(0, len(data), stride):
+        flip = 0xFF if position % 2 else 0x01
+        yield data[:position] + bytes((data[position] ^ flip,)) + data[position + 1 :]
+    yield data + bytes(30)
+
+
+def columnar_outcome(
+    log: PartitionLog, profile: Profile, on_damage: OnDamage
+) -> tuple[PartitionState | Damage, list[Damage]]:
+    damage: list[Damage] = []
+    rules = FoldRules.of(profile)
+    try:
+        folds = list(fold_partition(log, rules=rules, on_damage=on_damage, damage=damage))
+    except DamagedInputError as error:
+        return error.damage, damage
+    return merge_folds(folds, profile, log.offsets_partition), damage
+
+
+def assert_same_outcome(path: Path, data: bytes, on_damage: OnDamage) -> PartitionState | Damage:
+    path.write_bytes(data)
+    log = partition_log([SegmentFile(str(path), 0, 0, len(data))])
+    expected = sequential_outcome(log, PROFILE, on_damage)
+    assert columnar_outcome(log, PROFILE, on_damage) == expected
+    return expected[0]
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_every_byte(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    outcomes = [assert_same_outcome(path, data, OnDamage.FAIL) for data in damaged(LOGS[name], 1)]
+    assert sum(isinstance(outcome, Damage) for outcome in outcomes) > len(outcomes) * 3 / 4
+
+
+@pytest.mark.parametrize("on_damage", [OnDamage.SALVAGE, OnDamage.RECOVER])
+@pytest.mark.parametrize("name", LOGS)
+def test_every_seventh_byte_when_going_on(tmp_path: Path, name: str, on_damage: OnDamage) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    for data in damaged(LOGS[name], 7):
+        assert not isinstance(assert_same_outcome(path, data, on_damage), Damage)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("crc", [True, False], ids=["valid crc", "stale crc"])
+def test_bytes_of_records_changed_under_a_crc(tmp_path: Path, codec: Codec, crc: bool) -> None:
+    """With a valid CRC the damage is in the records: found where they are split, by both in the same way."""
+    data = bytearray(build_batch(0, ITEMS, codec=codec) + build_batch(2, ITEMS))
+    size = 12 + int.from_bytes(data[8:12], "big")
+    path = tmp_path / f"{0:020d}.log"
+    seen = set()
+    for position in range(21, size):
+        changed = bytearray(data)
+        changed[position] ^= 0x41
+        if crc:
+            changed[17:21] = crc32c.crc32c(bytes(changed[21:size])).to_bytes(4, "big")
+        outcome = assert_same_outcome(path, bytes(changed), OnDamage.FAIL)
+        assert_same_outcome(path, bytes(changed), OnDamage.SALVAGE)
+        seen.add(outcome.kind if isinstance(outcome, Damage) else "read")
+    assert seen >= ({"bad_records", "read"} if crc else {"bad_crc"})
+
+
+def two_segments(directory: Path, first: bytes, second: bytes, second_base: int) -> PartitionLog:
+    segments = []
+    for base, data in ((0, first), (second_base, second)):
+        path = directory / f"{base:020d}.{len(segments)}.log"
+        path.write_bytes(data)
+        segments.append(SegmentFile(str(path), 0, base, len(data)))
+    return partition_log(segments)
+
+
+@pytest.mark.parametrize("on_damage", OnDamage)
+@pytest.mark.parametrize(
+    "case", ["in order", "swapped", "overlap", "hole that the next batch fills", "shrunk"]
+)
+def test_segments_that_contradict_each_other(tmp_path: Path, case: str, on_damage: OnDamage) -> None:
+    first, second = build_batch(0, ITEMS), build_batch(2, [(KEY, offset_value(3, 9, b""))])
+    match case:
+        case "swapped":
+            log = two_segments(tmp_path, second, first, 2)
+        case "overlap":
+            log = two_segments(tmp_path, first + second, build_batch(1, ITEMS), 1)
+        case "hole that the next batch fills":
+            log = two_segments(
+                tmp_path, build_batch(50, ITEMS) + build_batch(0, ITEMS), build_batch(60, ITEMS), 60
+            )
+        case _:
+            log = two_segments(tmp_path, first, second, 2)
+    if case == "shrunk":
+        path = Path(log.segments[0].path)
+        path.write_bytes(path.read_bytes()[:-1])
+    assert columnar_outcome(log, PROFILE, on_damage) == sequential_outcome(log, PROFILE, on_damage)
+
+
+def test_the_log_start_offset_leaves_out_whole_batches(tmp_path: Path) -> None:
+    for codec in (Codec.NONE, Codec.ZSTD):
+        data = build_batch(0, ITEMS, codec=codec) + build_batch(2, ITEMS, codec=codec)
+        data += build_batch(4, [(KEY, None)])
+        path = tmp_path / f"{0:020d}.{codec.name}.log"
+        path.write_bytes(data)
+        for start in range(6):
+            log = partition_log([SegmentFile(str(path), 0, 0, len(data))], start)
+            outcome = columnar_outcome(log, PROFILE, OnDamage.FAIL)
+            assert outcome == sequential_outcome(log, PROFILE, OnDamage.FAIL)
