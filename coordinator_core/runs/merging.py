@@ -79,8 +79,13 @@ def _segment_row(result: SegmentResult) -> Row:
         "batches": counts.batches,
         "records": counts.records,
         "control_records": counts.control_records,
-        "first_timestamp_ms": counts.min_timestamp_ms,
-        "last_timestamp_ms": counts.max_timestamp_ms,
+        "first_timestamp_ms": _timestamp(counts.min_timestamp_ms),
+        "last_timestamp_ms": _timestamp(counts.max_timestamp_ms),
         "codecs": sorted(counts.codecs),
         "formats": sorted(counts.formats),
     }
+
+
+def _timestamp(timestamp_ms: int | None) -> int | None:
+    """Message format 0 has no timestamps, which reads as -1."""
+    return None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms

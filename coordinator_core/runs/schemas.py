@@ -396,8 +396,15 @@ SEGMENTS = TableSchema(
             _column("batches", LONG, "batches"),
             _column("records", LONG, "records, control records included"),
             _column("control_records", LONG, "control records"),
-            _column("first_timestamp_ms", LONG, "smallest record timestamp", null=True),
-            _column("last_timestamp_ms", LONG, "largest record timestamp", null=True),
+            _column(
+                "first_timestamp_ms", LONG, "smallest record timestamp; null if a record has none", null=True
+            ),
+            _column(
+                "last_timestamp_ms",
+                LONG,
+                "largest timestamp (of records other than control records)",
+                null=True,
+            ),
             _column("codecs", _list(TEXT), "compression codecs seen"),
             _column("formats", _list(pa.int8()), "message formats (magic) seen"),
             _column("crc_errors", LONG, "batches whose CRC is wrong"),
@@ -419,8 +426,8 @@ GROUP_STATS = TableSchema(
             _column("records", LONG, "records, tombstones included"),
             _column("tombstones", LONG, "tombstones"),
             _column("size_bytes", LONG, "bytes of these records in their decompressed batches"),
-            _column("first_timestamp_ms", LONG, "timestamp of the first record; -1: it has none"),
-            _column("last_timestamp_ms", LONG, "timestamp of the last record; -1: it has none"),
+            _column("first_timestamp_ms", LONG, "timestamp of the first record, if it has one", null=True),
+            _column("last_timestamp_ms", LONG, "timestamp of the last record, if it has one", null=True),
         ]
     ),
     ("offsets_partition", "group_id", "key_type"),

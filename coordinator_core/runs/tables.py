@@ -72,8 +72,18 @@ def merged_tables(merged: MergedPartition, *, now_ms: int) -> dict[str, pa.Table
             "age_ms", pc.if_else(is_open, transaction_age, None)
         ),
     )
-    tables["group_stats"] = _of_partition(schemas.GROUP_STATS, merged, merged.group_stats)
+    tables["group_stats"] = _of_partition(schemas.GROUP_STATS, merged, _with_nulls(merged.group_stats))
     return tables
+
+
+def _with_nulls(group_stats: pa.Table) -> pa.Table:
+    """Message format 0 has no timestamps, which reads as -1."""
+    for name in ("first_timestamp_ms", "last_timestamp_ms"):
+        column = group_stats[name]
+        index = group_stats.column_names.index(name)
+        known = pc.if_else(pc.less(column, 0), None, column)
+        group_stats = group_stats.set_column(index, pa.field(name, pa.int64()), known)
+    return group_stats
 
 
 def _of_partition(table: schemas.TableSchema, merged: MergedPartition, rows: pa.Table) -> pa.Table:

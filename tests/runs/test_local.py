@@ -9,8 +9,10 @@ import pytest
 
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.groups.model import ConsumerGroup, PartitionState
+from coordinator_core.log.batch import batch_records
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.reader import OnDamage, read_records, read_segment
+from coordinator_core.log.types import SegmentFile
 from coordinator_core.log.verify import verify
 from coordinator_core.records.codec import decode_key
 from coordinator_core.replay.profiles import profile_for_release
@@ -143,6 +145,16 @@ def test_the_manifest_says_what_was_done(tmp_path: Path) -> None:
     assert printed["state_hash"] == manifest["state_hash"]
 
 
+def record_timestamps(segment: SegmentFile) -> list[int]:
+    """Of all records but control records; -1 where there is none."""
+    return [
+        record.timestamp_ms
+        for batch in read_segment(segment)
+        for record in batch_records(batch, path=segment.path)
+        if not batch.is_control
+    ]
+
+
 @pytest.mark.parametrize("item", WHOLE, ids=name)
 def test_segments_tell_what_verify_counts(item: Case, published: Callable[[Case], Run]) -> None:
     rows = {row["path"]: row for row in published(item).table("segments").to_pylist()}
@@ -153,6 +165,9 @@ def test_segments_tell_what_verify_counts(item: Case, published: Callable[[Case]
         assert (row["size_bytes"], row["fingerprint"]) == (segment.bytes, segment.fingerprint)
         assert (row["batches"], row["records"]) == (segment.batches, segment.records)
         assert row["next_offset"] == (None if segment.last_offset is None else segment.last_offset + 1)
+        times = record_timestamps(SegmentFile(segment.path, 0, segment.base_offset, segment.bytes))
+        assert row["first_timestamp_ms"] == (min(times) if times and min(times) >= 0 else None)
+        assert row["last_timestamp_ms"] == (max(times) if times and max(times) >= 0 else None)
         assert (tuple(row["codecs"]), tuple(row["formats"])) == (segment.codecs, segment.magics)
 
 
