@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from coordinator_core.columnar.compiling import inlined
+from coordinator_core.columnar.compiling import called, inlined
 from coordinator_core.columnar.intrinsics import le64
 from coordinator_core.columnar.tables import Int, Interned
 
@@ -60,7 +60,7 @@ def same_bytes(left: Any, left_at: Int, right: Any, right_at: Int, length: Int) 
     return True
 
 
-@inlined
+@called
 def is_plain_utf8(data: Any, position: Int, length: Int) -> bool:
     """Whether the bytes are well-formed UTF-8 (no overlong forms, no surrogates, at most U+10FFFF) without
     U+FFFD, which is what malformed bytes become."""

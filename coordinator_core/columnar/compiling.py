@@ -111,7 +111,15 @@ def kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Decorator of functions that kernels call: they become part of the kernel."""
+    """Decorator of functions that kernels call for every record: they become part of the kernel.
+
+    A call would count references to every array it passes, with atomic instructions.
+    """
+    return register_jitable(forceinline=True)(function)
+
+
+def called(function: Callable[..., Any]) -> Any:
+    """Decorator of functions that kernels call now and then."""
     return register_jitable(function)
 
 

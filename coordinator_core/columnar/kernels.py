@@ -25,7 +25,7 @@ from coordinator_core.columnar.bytestrings import (
     varint,
     varlong,
 )
-from coordinator_core.columnar.compiling import inlined, kernel
+from coordinator_core.columnar.compiling import called, inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64, crc32c
 from coordinator_core.columnar.tables import (
     BYTES_TYPE,
@@ -226,7 +226,7 @@ def _producer_place(producer_id: Int, tables: Any) -> Int:
     return place
 
 
-@inlined
+@called
 def _producer(producer_id: Int, tables: Any) -> Int:
     """Row of the producer, made when it is new."""
     place = _producer_place(producer_id, tables)
@@ -254,7 +254,7 @@ def _copy_key(data: Any, position: Int, length: Int, tables: Any) -> Int:
     return stored
 
 
-@inlined
+@called
 def _group(data: Any, body: Int, length: Int, stored: Int, tables: Any) -> Int:
     """Row of the group whose id, with its int16 length, is at ``body``.
 
@@ -282,7 +282,7 @@ def _group(data: Any, body: Int, length: Int, stored: Int, tables: Any) -> Int:
     return row
 
 
-@inlined
+@called
 def _topic(data: Any, body: Int, length: Int, stored: Int, tables: Any) -> Int:
     topics, state = tables.topics, tables.state
     hashed = hash_bytes(data, body, length)
@@ -300,14 +300,10 @@ def _topic(data: Any, body: Int, length: Int, stored: Int, tables: Any) -> Int:
     return row
 
 
-@inlined
-def _slot(data: Any, body: Int, length: Int, tables: Any) -> Int:
-    """Row of the slot whose group, topic and partition are at ``body``."""
+@called
+def _new_slot(data: Any, body: Int, length: Int, hashed: Int, place: Int, tables: Any) -> Int:
+    """Row made for the slot whose group, topic and partition are at ``body``."""
     slots, state = tables.slots, tables.state
-    hashed = hash_bytes(data, body, length)
-    row, place = find(data, body, length, hashed, tables.slot_index, slots, tables.keys)
-    if row >= 0:
-        return row
     stored = _copy_key(data, body, length, tables)
     row = state[State.SLOTS]
     state[State.SLOTS] = row + 1
@@ -357,7 +353,7 @@ def _transaction_row(slot: Int, producer: Int, tables: Any) -> Int:
     return row
 
 
-@inlined
+@called
 def _end_transaction(producer: Int, marker_offset: Int, commits: bool, sequence: Int, tables: Any) -> None:
     """Apply an end marker: resolve what the producer has pending, note the marker if it is the first."""
     slots, pending, producers, groups = tables.slots, tables.pending, tables.producers, tables.groups
@@ -460,7 +456,7 @@ def _fits(count: Int, size: Int, producer_id: Int, control: bool, tables: Any) -
     return False
 
 
-@inlined
+@called
 def _append_other(index: Int, sequence: Int, group: Int, tag: Int, tables: Any) -> None:
     """Keep the record at ``index`` of ``scratch`` whole."""
     scratch, others, state = tables.scratch, tables.others, tables.state
@@ -478,7 +474,7 @@ def _append_other(index: Int, sequence: Int, group: Int, tag: Int, tables: Any) 
     others[row, OtherRow.KEY_TYPE] = scratch[index, Split.KEY_TYPE]
 
 
-@inlined
+@called
 def fold_control(count: Int, producer_id: Int, tag: Int, tables: Any) -> None:
     """Apply the control records in ``scratch``: Scala looks at the first only, and lets any type end."""
     java = tables.rules[Rules.PENDING_BY_PRODUCER] != 0
@@ -534,7 +530,11 @@ def fold_records(
             _append_other(index, sequence, group, tag, tables)
             continue
 
-        slot = _slot(data, body, scratch[index, Split.BODY_BYTES], tables)
+        body_bytes = scratch[index, Split.BODY_BYTES]
+        hashed = hash_bytes(data, body, body_bytes)
+        slot, place = find(data, body, body_bytes, hashed, tables.slot_index, slots, tables.keys)
+        if slot < 0:
+            slot = _new_slot(data, body, body_bytes, hashed, place, tables)
         group = slots[slot, SlotRow.GROUP]
         key_type = scratch[index, Split.KEY_TYPE]
         state[State.COMMITS + 6 * key_type + 1 + scratch[index, Split.DETAIL]] += 1
