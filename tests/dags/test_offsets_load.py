@@ -1,4 +1,4 @@
-"""``offsets_load`` in one process, through ``airflow dags test``: the demo, and a snapshot that cannot be pinned."""
+"""``offsets_load`` in one process, by ``airflow dags test``: the demo, and a snapshot that nobody can pin."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ def test_the_demo_publishes_k431_mixed_with_the_state_of_the_local_engine(tmp_pa
     assert run.manifest["cluster"] == "demo"
     assert run.now_ms == json.loads((case("k431-mixed").directory / "case.json").read_text())["capturedAtMs"]
     assert path.parent.parent == ROOT / "demo-output/runs/demo"
+
+    # No Spark connection is defined there.
+    assert "--master local[*]" in (ROOT / "demo-output/airflow.log").read_text()
 
     # The run read exactly what was pinned, and this attempt pinned it.
     [pin] = (path.parent.parent / "_pins" / path.parent.name).iterdir()

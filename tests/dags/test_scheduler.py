@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from coordinator_core.runs.read import open_run
 from tests.cases import case
 from tests.dags.airflow_home import AirflowApi, AirflowHome
 from tests.dags.conftest import WINDOWS
@@ -47,6 +48,8 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
     assert (found["run"], found["state_hash"]) == (str(path), run.state_hash)
     assert f"state hash  {run.state_hash}" in api.task_log("offsets_load", run_id, "summary")
 
+    assert "--master local[2]" in api.task_log("offsets_load", run_id, "replay")
+
     # A run on request has no data interval: its window and its now are those of the request.
     dag_run = api.get(f"/dags/offsets_load/dagRuns/{run_id}")
     assert (dag_run["data_interval_start"], dag_run["logical_date"]) == (None, None)
@@ -79,7 +82,7 @@ def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:
     failure = rf"replay: the input is damaged, so no retry: [^\n]*{where}"
     assert re.search(failure, api.task_log("offsets_load", run_id, "replay"))
     assert published(place / "runs", "bitflip") == []
-    assert [path.name for path in (place / "runs/bitflip").iterdir()] == ["_pins"]
+    assert list((place / "runs/bitflip/asked-for").iterdir()) == []
     assert [path.name for path in (place / "runs/bitflip/_pins").iterdir()] == ["asked-for"]
 
 
@@ -97,36 +100,33 @@ def test_the_form_refuses(api: AirflowApi, conf: dict[str, str]) -> None:
         api.trigger("offsets_load", conf)
 
 
-def test_k0102_is_backfilled_by_day_and_cleared_runs_replace_nothing(
+def test_k0102_after_is_backfilled_into_its_window_and_a_cleared_run_replaces_nothing(
     api: AirflowApi, place: Path, tmp_path: Path
 ) -> None:
     dag_id = "offsets_load_nightly"
     api.wait_for_dag(dag_id)
-    backfill = {"dag_id": dag_id, "from_date": "2026-03-01T00:00:00Z", "to_date": "2026-03-02T00:00:00Z"}
+    # Of the two days that have a snapshot, the second.
+    [window] = [window for window, name in WINDOWS.items() if name == "k0102/after"]
+    backfill = {"dag_id": dag_id, "from_date": "2026-03-02T00:00:00Z", "to_date": "2026-03-02T00:00:00Z"}
     api.post("/backfills", {**backfill, "max_active_runs": 1, "reprocess_behavior": "none"})
-
-    def ended() -> list[str] | None:
-        runs = api.get(f"/dags/{dag_id}/dagRuns?run_type=backfill")["dag_runs"]
-        done = [run["dag_run_id"] for run in runs if run["state"] in ("success", "failed")]
-        return sorted(done) if len(done) == 2 else None
-
-    first, _ = api.wait_for("both days of the backfill", ended)
-    runs = published(place / "runs", "nightly")
-    assert {run.parent.name for run in runs} == set(WINDOWS), api.logs()
-    for run in runs:
-        loaded = check_run(run, case(WINDOWS[run.parent.name]), tmp_path / run.parent.name)
-        assert loaded.manifest["window"] == run.parent.name
-
-    [before] = [run for run in runs if run.parent.name == min(WINDOWS)]
-    content = {file: file.read_bytes() for file in before.rglob("*") if file.is_file()}
-    api.post(
-        f"/dags/{dag_id}/clearTaskInstances", {"dry_run": False, "dag_run_id": first, "only_failed": False}
+    [dag_run] = api.wait_for(
+        "the run of the backfill", lambda: api.get(f"/dags/{dag_id}/dagRuns?run_type=backfill")["dag_runs"]
     )
-    api.wait_for("the cleared run", lambda: len(published(place / "runs", "nightly")) == 3)
-    assert api.finished(dag_id, first) == "success", api.logs()
-    [again] = set(published(place / "runs", "nightly")) - set(runs)
-    assert again.parent == before.parent
-    assert {file: file.read_bytes() for file in before.rglob("*") if file.is_file()} == content
-    manifests = [json.loads((run / "manifest.json").read_text()) for run in (before, again)]
-    assert manifests[0]["state_hash"] == manifests[1]["state_hash"]
-    assert manifests[0]["now_ms"] == manifests[1]["now_ms"]
+    run_id = dag_run["dag_run_id"]
+    assert api.finished(dag_id, run_id) == "success", api.logs()
+    [path] = published(place / "runs", "nightly")
+    assert path.parent.name == window
+    run = check_run(path, case("k0102/after"), tmp_path)
+    assert run.manifest["window"] == window
+    assert run.now_ms == 1772409600000
+
+    content = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    clear = {"dry_run": False, "dag_run_id": run_id, "only_failed": False}
+    api.post(f"/dags/{dag_id}/clearTaskInstances", clear)
+    api.wait_for("the cleared run", lambda: len(published(place / "runs", "nightly")) == 2)
+    assert api.finished(dag_id, run_id) == "success", api.logs()
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == content
+    [again] = set(published(place / "runs", "nightly")) - {path}
+    assert again.parent == path.parent
+    repeated = open_run(str(again))
+    assert (repeated.state_hash, repeated.now_ms) == (run.state_hash, run.now_ms)
