@@ -19,6 +19,8 @@ FILES = "files"
 
 FILES_COLUMNS = ("table", "file", "listed", "found")
 
+NOT_NULL = "expect_columns_not_null"
+
 
 class Severity(IntEnum):
     """``CRITICAL``: the run contradicts itself and must not become the latest.  ``WARNING``: it says what the
@@ -42,6 +44,21 @@ class Check:
     arguments: dict[str, Any] = field(hash=False)
     summary: str
     severity: Severity = Severity.CRITICAL
+
+    @property
+    def suite(self) -> str:
+        return suite_of(self.code)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns it looks at; none when it is about the table as a whole."""
+        single = (self.arguments.get(name) for name in ("column", "column_A", "column_B"))
+        return [*(name for name in single if name is not None), *self.arguments.get("column_list", ())]
+
+
+def suite_of(code: str) -> str:
+    """The suite of a check: codes begin with it."""
+    return code.partition(".")[0]
 
 
 class Reference(NamedTuple):
@@ -89,7 +106,7 @@ VALUE_SETS: dict[tuple[str, str], tuple[str, ...]] = {
 }
 
 # Smallest value of a column, in whatever table it is. What a client or an old broker chose is a warning.
-_MINIMA: dict[str, tuple[int, Severity]] = {
+MINIMA: dict[str, tuple[int, Severity]] = {
     "partition": (0, Severity.CRITICAL),
     "position": (0, Severity.CRITICAL),
     "member_count": (0, Severity.CRITICAL),
@@ -168,8 +185,8 @@ def _column_checks(table: TableSchema) -> list[Check]:
                     f"{name} is one of {', '.join(values)}",
                 )
             )
-        if name in _MINIMA:
-            minimum, severity = _MINIMA[name]
+        if name in MINIMA:
+            minimum, severity = MINIMA[name]
             checks.append(
                 Check(
                     f"{code}.minimum",
@@ -221,7 +238,7 @@ def _not_null(table: TableSchema) -> Check:
     columns = [column.name for column in table.arrow if not column.nullable]
     return Check(
         f"{table.name}.not_null",
-        "expect_columns_not_null",
+        NOT_NULL,
         {"column_list": columns},
         f"none of {', '.join(columns)} is null",
     )

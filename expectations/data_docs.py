@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
-from expectations.checks import Severity, suites
+from expectations.checks import Severity, suite_of, suites
 from expectations.result import GateResult
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ def _problems(result: GateResult) -> list[Any]:
 
 
 def _row(name: str, declared: int, result: GateResult, site: Path) -> str:
-    failed = [failure.severity for failure in result.failures if failure.code.startswith(f"{name}.")]
-    refused = sum(refusal.code.startswith(f"{name}.") for refusal in result.refusals)
+    failed = [failure.severity for failure in result.failures if suite_of(failure.code) == name]
+    refused = sum(suite_of(refusal.code) == name for refusal in result.refusals)
     pages = sorted((site / "validations" / name).rglob("*.html"))
     link = escape(name)
     if pages:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from coordinator_core.runs.read import Run
-from expectations.checks import FILES, Check, suites
+from coordinator_core.runs.schemas import TABLES
+from expectations.checks import FILES, FILES_COLUMNS, NOT_NULL, Check, suites
 from expectations.data_docs import check_directory, write_data_docs
 from expectations.frames import (
     UnreadableTableError,
@@ -73,7 +74,7 @@ def evaluate(run: Run, *, data_docs: str | None = None) -> GateResult:
                 continue
             rows = with_counts(name, tables)
             outcomes = _validate(context, data, name, checks, rows, parameters(run, name), run_id)
-            judged = judge(checks, outcomes)
+            judged = judge(checks, rows, outcomes)
             evaluated += len(checks) - len(judged[1])
             failures += judged[0]
             refusals += judged[1]
@@ -125,17 +126,13 @@ def _validate(
     definition = context.validation_definitions.add(
         gx.ValidationDefinition(name=name, data=data, suite=suite)
     )
-    coordinates = [column for column in _COORDINATES if column in rows.column_names]
     checkpoint = context.checkpoints.add(
         gx.Checkpoint(
             name=name,
             validation_definitions=[definition],
             actions=[],
-            result_format={
-                "result_format": "SUMMARY",
-                "partial_unexpected_count": EXAMPLES,
-                **({"unexpected_index_column_names": coordinates} if coordinates else {}),
-            },
+            # Without unexpected_index_column_names, which costs GX as long as all else for each wrong row.
+            result_format={"result_format": "SUMMARY", "partial_unexpected_count": EXAMPLES},
         )
     )
     frame = rows.to_pandas(types_mapper=pd.ArrowDtype)
@@ -168,9 +165,9 @@ def _store(context: FileDataContext, name: str, checks: Sequence[Check]) -> Expe
 
 
 def judge(
-    checks: Sequence[Check], outcomes: ExpectationSuiteValidationResult
+    checks: Sequence[Check], rows: pa.Table, outcomes: ExpectationSuiteValidationResult
 ) -> tuple[list[Failure], list[Refusal]]:
-    """Failures and refusals of one suite; results that no check asked for are refused as well."""
+    """Failures and refusals of one suite on ``rows``; results that no check asked for are refused too."""
     results: dict[str, ExpectationValidationResult] = {}
     counts: Counter[str] = Counter()
     for result in outcomes.results:
@@ -190,7 +187,7 @@ def judge(
         if raised is not None:
             refusals.append(Refusal(check.code, f"it raised: {raised}"))
         elif not result.success:
-            failures.append(_failure(check, result.result))
+            failures.append(_failure(check, rows, result.result))
     refusals += [Refusal(code, "it was evaluated but not declared") for code in sorted(counts)]
     return failures, refusals
 
@@ -208,33 +205,25 @@ def _raised(info: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _failure(check: Check, result: Mapping[str, Any]) -> Failure:
-    examples = result.get("partial_unexpected_index_list") or ()
-    values = result.get("partial_unexpected_list") or ()
-    if values and isinstance(values[0], dict):  # of several columns, which the index leaves out
-        examples = [row | example for row, example in zip(values, examples, strict=True)]
+def _failure(check: Check, rows: pa.Table, result: Mapping[str, Any]) -> Failure:
     observed = result.get("observed_value")
+    if result.get("partial_missing_list"):
+        observed = f"no {', '.join(map(str, result['partial_missing_list']))}"
+    wrong = result.get("partial_unexpected_index_list") or ()
     return Failure(
         check.code,
         check.severity,
         check.summary,
         result.get("unexpected_count"),
-        tuple(_example(example) for example in examples),
+        tuple(_example(check, rows.slice(index, 1)) for index in wrong),
         None if observed is None else str(observed),
     )
 
 
-def _example(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Coordinates first, then what the check is about; GX's values as Python's."""
-    import pandas as pd
-
-    names = [*(name for name in _COORDINATES if name in row), *(n for n in row if n not in _COORDINATES)]
-    return {name: None if _is_null(pd.isna(row[name])) else _plain(row[name]) for name in names}
-
-
-def _is_null(found: Any) -> bool:
-    return found is True or bool(getattr(found, "ndim", 1) == 0 and found)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
+def _example(check: Check, row: pa.Table) -> dict[str, Any]:
+    """The row's coordinates, the others of its key, and what the check looked at (of nulls, only those)."""
+    key = FILES_COLUMNS[:2] if check.suite == FILES else TABLES[check.suite].key
+    values: dict[str, Any] = row.to_pylist()[0]
+    names = dict.fromkeys([*_COORDINATES, *key])
+    names |= dict.fromkeys(name for name in check.columns if check.kind != NOT_NULL or values[name] is None)
+    return {name: values[name] for name in names if name in values}

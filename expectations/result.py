@@ -13,7 +13,7 @@ EXAMPLES = 20
 
 Example = dict[str, Any]
 """Columns of an unexpected row: ``offsets_partition`` and ``record_offset`` where the table has them, then
-those that the check is about."""
+the others of its key and those that the check is about."""
 
 
 @dataclass(frozen=True)
