@@ -15,24 +15,37 @@ class Arena:
     """A growing byte array. What no table names any more goes when :meth:`tidy` finds it worth the copy."""
 
     def __init__(self) -> None:
-        self.data: Bytes = np.empty(_FIRST_BYTES, np.uint8)
+        self.data: Bytes
+        self._view: memoryview
+        self._set(np.empty(_FIRST_BYTES, np.uint8))
         self.used = 0
         self._tidy_at = _KEPT_BYTES
 
     def append(self, *parts: bytes | bytearray | memoryview) -> int:
         """Position of the parts, one behind the other."""
+        start = self.reserve(sum(map(len, parts)))
+        at = start
+        for part in parts:
+            self._view[at : at + len(part)] = part
+            at += len(part)
+        return start
+
+    def reserve(self, size: int, *, tail: bytes | bytearray | memoryview = b"") -> int:
+        """Position of ``size`` bytes to be filled in, with ``tail`` behind them."""
         start = self.used
-        stop = start + sum(len(part) for part in parts)
+        stop = start + size + len(tail)
         if stop > len(self.data):
             bigger = np.empty(max(stop, 2 * len(self.data)), np.uint8)
             bigger[:start] = self.data[:start]
-            self.data = bigger
-        at = start
-        for part in parts:
-            self.data[at : at + len(part)] = np.frombuffer(part, np.uint8)
-            at += len(part)
+            self._set(bigger)
+        if tail:
+            self._view[start + size : stop] = tail
         self.used = stop
         return start
+
+    def _set(self, data: Bytes) -> None:
+        self.data = data
+        self._view = data.data
 
     def tidy(self, tables: Tables) -> None:
         """Drop bytes of lost values, when many bytes came in since the last time; positions change."""
@@ -46,6 +59,6 @@ class Arena:
             used_rows(tables, "pending"),
             used_rows(tables, "others"),
         )
-        self.data = kept[: max(used, _FIRST_BYTES)].copy()
+        self._set(kept[: max(used, _FIRST_BYTES)].copy())
         self.used = used
         self._tidy_at = max(_KEPT_BYTES, 2 * used)

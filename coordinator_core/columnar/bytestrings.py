@@ -186,6 +186,12 @@ def find(
 
 
 @inlined
+def likely_row(hashed: Int, index: Any) -> Int:
+    """The row that :func:`find` will look at first, -1 for none."""
+    return (index[hashed & (len(index) - 1)] & _ROW_MASK) - 1
+
+
+@inlined
 def free_place(hashed: Int, index: Any) -> Int:
     """Where an entry belongs that is known not to be in the index."""
     mask = len(index) - 1

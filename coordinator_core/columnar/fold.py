@@ -12,7 +12,7 @@ import numpy as np
 from coordinator_core import storage
 from coordinator_core.columnar.arena import Arena
 from coordinator_core.columnar.columns import to_segment_fold
-from coordinator_core.columnar.finishing import slot_partitions
+from coordinator_core.columnar.finishing import complete_batches, slot_partitions
 from coordinator_core.columnar.kernels import (
     HEADER_BYTES,
     Status,
@@ -250,13 +250,24 @@ class _Folder:
         found = np.empty((_SURVEY_BATCHES, 4), np.int64)
         count = survey(self._data, position, len(view), _SURVEY_BYTES, found, self._tables)
         self._arena.tidy(self._tables)
-        starts: list[int] = []
         batches: list[list[int]] = found[:count].tolist()
+        starts: list[int] = []
+        sections: list[int] = []
         for at, size, codec, records in batches:
+            if codec == Codec.NONE or records == 0:
+                starts.append(self._arena.reserve(size))
+                sections.append(-1)
+                continue
+            compressed = view[at + HEADER_BYTES : at + size]
+            allowance = self._limits.decompressed_allowance(len(compressed))
             try:
-                starts.append(self._unpack(view[at : at + size], codec if records else 0))
+                section = decompress(codec, compressed, magic=2, max_bytes=allowance)
             except CompressionError:
                 return None
+            starts.append(self._arena.reserve(HEADER_BYTES, tail=section))
+            sections.append(len(section))
+        places = np.array(starts, np.int64), np.array(sections, np.int64)
+        complete_batches(self._data, self._arena.data, found, *places)
         arena_position, arena_stop = starts[0], self._arena.used
         while arena_position < arena_stop:
             status = self._walk_arena(arena_position, arena_stop)
@@ -270,14 +281,6 @@ class _Folder:
                 arena_position = starts[index + 1] if index + 1 < len(starts) else arena_stop
         at, size, _, _ = batches[-1]
         return at + size
-
-    def _unpack(self, batch: memoryview, codec: int) -> int:
-        """Position in the arena of the batch, its records decompressed."""
-        if codec == Codec.NONE:
-            return self._arena.append(batch)
-        section = batch[HEADER_BYTES:]
-        allowance = self._limits.decompressed_allowance(len(section))
-        return self._append_unpacked(batch, decompress(codec, section, magic=2, max_bytes=allowance))
 
     def _append_unpacked(self, batch: memoryview, section: bytes | bytearray | memoryview) -> int:
         length = _BATCH_LENGTH.pack(HEADER_BYTES - 12 + len(section))

@@ -81,6 +81,22 @@ def be16(typing_context: Any, array: Any, position: Any) -> Any:
 
 
 @instruction
+def prefetch(typing_context: Any, array: Any, position: Any) -> Any:
+    """Have the cache line of element ``position`` of a C-ordered array, counted flat, fetched meanwhile."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), byte)
+        # For reading, to be kept in all levels, data.
+        hints = [ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)]
+        _call(builder, "llvm.prefetch.p0", ir.VoidType(), [byte, word, word, word], [pointer, *hints])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+@instruction
 def _crc32_8_bytes(typing_context: Any, crc: Any, data: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = ir.IntType(64)

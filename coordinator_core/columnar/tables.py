@@ -120,7 +120,8 @@ class Split(IntEnum):
     """-1 for a null value."""
     SIZE_BYTES = 11
     """What the record takes in its batch, its own length field included."""
-    WIDTH = 12
+    HASH = 12
+    WIDTH = 13
 
 
 class Interned(IntEnum):
