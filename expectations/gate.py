@@ -74,10 +74,10 @@ def evaluate(run: Run, *, data_docs: str | None = None) -> GateResult:
                 continue
             rows = with_counts(name, tables)
             outcomes = _validate(context, data, name, checks, rows, parameters(run, name), run_id)
-            judged = judge(checks, rows, outcomes)
-            evaluated += len(checks) - len(judged[1])
-            failures += judged[0]
-            refusals += judged[1]
+            failed, refused = judge(checks, rows, outcomes)
+            evaluated += len({check.code for check in checks} - {refusal.code for refusal in refused})
+            failures += failed
+            refusals += refused
         result = GateResult(run.path, declared, evaluated, tuple(failures), tuple(refusals))
         if data_docs is not None:
             write_data_docs(context, result, data_docs)
