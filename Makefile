@@ -19,10 +19,10 @@ demo: setup ## Run the main job, through its DAG, on a real broker's log that co
 test: lint ## Lint, then every test
 	$(PYTEST) -n $(PYTEST_WORKERS) --no-loadscope-reorder $(PYTEST_ARGS)
 
-lint: setup ## ruff, mypy --strict on coordinator_core and spark_apps, the direction of imports
+lint: setup ## ruff, mypy --strict on coordinator_core, spark_apps and expectations, the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict coordinator_core spark_apps
+	$(BIN)/mypy --strict coordinator_core spark_apps expectations
 	$(PYTEST) -q tests/test_architecture.py
 
 bench: setup ## Measure; ratios against Kafka's own tools on the same bytes
