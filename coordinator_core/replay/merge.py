@@ -252,8 +252,11 @@ def _winners(folds: Sequence[SegmentFold], names: _Names, profile: Profile) -> _
     for f in range(len(folds)):
         contest.apply(f)
     committed = _chosen(contest.committed.values(), len(folds))
+    last_fold[contested] = -1
+    slots_by_fold = np.argsort(last_fold, kind="stable")
+    bounds = np.searchsorted(last_fold[slots_by_fold], np.arange(len(folds) + 1))
     for f, fold in enumerate(folds):
-        rows = last_row[(last_fold == f) & ~contested]
+        rows = last_row[slots_by_fold[bounds[f] : bounds[f + 1]]]
         rows = rows[_numbers(fold.slots["kind"])[rows] == columns.VALUE]
         committed.slots[f] = np.concatenate([rows, committed.slots[f]])
     pending = (row for slots in contest.pending.values() for row in slots.values())
@@ -395,6 +398,21 @@ class _OpenTransaction:
     groups: set[int]
 
 
+class _SlotsByProducer:
+    """The slots in each producer's transactions, of those rows of ``pending`` that are kept."""
+
+    def __init__(self, fold: SegmentFold) -> None:
+        owners = 2 * _numbers(fold.pending["producer"]).astype(np.int64) + _numbers(fold.pending["open"])
+        order = np.argsort(owners, kind="stable")
+        self._slots = _numbers(fold.pending["slot"])[order]
+        self._bounds = np.searchsorted(owners[order], np.arange(2 * fold.producers.num_rows + 1))
+
+    def rows(self, producer: int, *, is_open: bool) -> Any:
+        """Slot rows in the open transaction of ``producer`` (a row too), or in the one first closed."""
+        owner = 2 * producer + is_open
+        return self._slots[self._bounds[owner] : self._bounds[owner + 1]]
+
+
 class _Stitching:
     """Transactions, put together where they go on over segments."""
 
@@ -408,25 +426,28 @@ class _Stitching:
         self._sorted_groups = names.groups.take(pa.array(order))
         self._open: dict[int, _OpenTransaction] = {}
         self._tables: list[pa.Table] = []
+        self._stitched: list[dict[str, Any]] = []
 
     def apply(self, f: int) -> None:
         """Go on with the transactions of fold ``f``."""
         fold = self._folds[f]
         complete = np.ones(fold.transactions.num_rows, np.bool_)
+        slots_of = _SlotsByProducer(fold)
         if self._open:
-            self._close(f, complete)
+            self._close(f, complete, slots_of)
         self._append_complete(f, complete)
-        self._keep_open(f)
+        self._keep_open(f, slots_of)
 
     def table(self) -> pa.Table:
         """All transactions, those still open included, in the order of their first records."""
         for producer_id, transaction in self._open.items():
             self._append(producer_id, transaction, TransactionOutcome.OPEN, None)
-        table = pa.concat_tables([TRANSACTIONS.empty_table(), *self._tables])
+        stitched = pa.Table.from_pylist(self._stitched, schema=TRANSACTIONS)
+        table = pa.concat_tables([stitched, *self._tables])
         offsets = _numbers(table["first_record_offset"])
         return table.take(pa.array(np.argsort(offsets, kind="stable")))
 
-    def _close(self, f: int, complete: _Mask) -> None:
+    def _close(self, f: int, complete: _Mask, slots_of: _SlotsByProducer) -> None:
         """End the open transactions whose producers have a marker in fold ``f``."""
         fold = self._folds[f]
         first = np.flatnonzero(_numbers(fold.transactions["first"]))
@@ -435,7 +456,7 @@ class _Stitching:
         )
         producers = fold.producers.to_pydict()
         for row, producer_id in enumerate(producers["producer_id"]):
-            if producers["first_marker"][row] < 0 or producer_id not in self._open:
+            if producer_id not in self._open or producers["first_marker"][row] < 0:
                 continue
             transaction = self._open.pop(producer_id)
             fragment = fragment_of.get(producer_id)
@@ -445,16 +466,15 @@ class _Stitching:
                 transaction.producer_epoch = rest["producer_epoch"]
                 transaction.last_record_offset = rest["last_record_offset"]
                 transaction.timestamp_ms = rest["timestamp_ms"]
-                self._add_slots(f, row, transaction, is_open=False)
+                self._add_slots(f, slots_of.rows(row, is_open=False), transaction)
             commits = producers["first_marker_commits"][row]
             outcome = TransactionOutcome.COMMITTED if commits else TransactionOutcome.ABORTED
             self._append(producer_id, transaction, outcome, producers["first_marker_offset"][row])
 
-    def _keep_open(self, f: int) -> None:
+    def _keep_open(self, f: int, slots_of: _SlotsByProducer) -> None:
         fold = self._folds[f]
-        is_open = _numbers(fold.producers["open"])
-        for row in np.flatnonzero(is_open).tolist():
-            data = fold.producers.slice(row, 1).to_pylist()[0]
+        rows = np.flatnonzero(_numbers(fold.producers["open"]))
+        for row, data in zip(rows.tolist(), fold.producers.take(pa.array(rows)).to_pylist(), strict=True):
             transaction = self._open.get(data["producer_id"])
             if transaction is None:
                 transaction = _OpenTransaction(0, data["first_record_offset"], 0, 0, set(), set())
@@ -462,15 +482,11 @@ class _Stitching:
             transaction.producer_epoch = data["producer_epoch"]
             transaction.last_record_offset = data["last_record_offset"]
             transaction.timestamp_ms = data["timestamp_ms"]
-            self._add_slots(f, row, transaction, is_open=True)
+            self._add_slots(f, slots_of.rows(row, is_open=True), transaction)
 
-    def _add_slots(self, f: int, producer: int, transaction: _OpenTransaction, *, is_open: bool) -> None:
-        fold = self._folds[f]
-        rows = _numbers(fold.pending["producer"]) == producer
-        rows &= _numbers(fold.pending["open"]) == is_open
-        slots = _numbers(fold.pending["slot"])[rows]
+    def _add_slots(self, f: int, slots: _Numbers, transaction: _OpenTransaction) -> None:
         transaction.slots.update(self._names.slot_of[f][slots].tolist())
-        groups = np.unique(_numbers(fold.slots["group"])[slots])
+        groups = np.unique(_numbers(self._folds[f].slots["group"])[slots])
         transaction.groups.update(self._names.group_of[f][groups].tolist())
 
     def _append(
@@ -492,7 +508,7 @@ class _Stitching:
             "keys": len(transaction.slots),
             "timestamp_ms": transaction.timestamp_ms,
         }
-        self._tables.append(pa.Table.from_pylist([row], schema=TRANSACTIONS))
+        self._stitched.append(row)
 
     def _append_complete(self, f: int, complete: _Mask) -> None:
         """The transactions of fold ``f`` that nothing of an earlier segment belongs to."""
