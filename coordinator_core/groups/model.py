@@ -170,6 +170,7 @@ class ConsumerGroup:
     assignment_timestamp_ms: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     target_assignment: dict[str, Assignment] = field(default_factory=dict)
+    target_record_offsets: dict[str, int] = field(default_factory=dict)
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
     has_partition_metadata_record: bool = False
     partition_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -217,6 +218,7 @@ class ShareTopic:
     topic: str
     status: str
     partitions: tuple[int, ...] | None
+    record_offset: int
 
 
 @dataclass(slots=True)
@@ -230,6 +232,7 @@ class ShareGroup:
     assignment_timestamp_ms: int = 0
     members: dict[str, ShareMember] = field(default_factory=dict)
     target_assignment: dict[str, Assignment] = field(default_factory=dict)
+    target_record_offsets: dict[str, int] = field(default_factory=dict)
     topics: tuple[ShareTopic, ...] = ()
     record_offset: int | None = None
 
@@ -291,7 +294,9 @@ class StreamsGroup:
     last_assignment_configs: dict[str, str] = field(default_factory=dict)
     members: dict[str, StreamsMember] = field(default_factory=dict)
     target_assignment: dict[str, TaskAssignment] = field(default_factory=dict)
+    target_record_offsets: dict[str, int] = field(default_factory=dict)
     topology: dict[str, object] | None = None
+    topology_record_offset: int | None = None
     record_offset: int | None = None
 
     @property

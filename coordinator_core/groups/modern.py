@@ -193,8 +193,10 @@ class ModernRecords(ABC):
             return
         if value is None:
             group.target_assignment.pop(key["memberId"], None)
+            group.target_record_offsets.pop(key["memberId"], None)
         else:
             group.target_assignment[key["memberId"]] = self.target(value)
+            group.target_record_offsets[key["memberId"]] = record_offset
 
     def _current_assignment(self, record_offset: int, key: Record, value: Record | None) -> None:
         group = self.group(key["groupId"], create=value is not None)
@@ -395,12 +397,14 @@ class ShareRecords(ModernRecords):
             self._topics.pop(group_id, None)
             return
         topics = [
-            ShareTopic(topic["topicId"], topic["topicName"], status, tuple(topic["partitions"]))
+            ShareTopic(
+                topic["topicId"], topic["topicName"], status, tuple(topic["partitions"]), record_offset
+            )
             for status in ("initializing", "initialized")
             for topic in value.get(f"{status}Topics", ())
         ]
         topics += [
-            ShareTopic(topic["topicId"], topic["topicName"], "deleting", None)
+            ShareTopic(topic["topicId"], topic["topicName"], "deleting", None, record_offset)
             for topic in value["deletingTopics"]
         ]
         self._topics[group_id] = tuple(topics)
@@ -466,6 +470,7 @@ class StreamsRecords(ModernRecords):
         group = self.group(key["groupId"], create=value is not None)
         if group is not None:
             group.topology = value
+            group.topology_record_offset = None if value is None else record_offset
 
 
 def _task_assignment(value: Record, suffix: str = "") -> TaskAssignment:

@@ -364,7 +364,8 @@ def _offsets_by_group(state: PartitionState, selection: Selection) -> dict[str, 
     pending: dict[Slot, CommittedOffset] = {}
     for slots in state.pending.values():
         for slot, offset in slots.items():
-            pending.setdefault(slot, offset)
+            if slot not in pending or offset.record_offset > pending[slot].record_offset:
+                pending[slot] = offset
     rows: dict[str, list[Json]] = {}
     for slot, offset in state.offsets.items():
         if selection.has_group(slot.group_id) and selection.has_topic(slot.topic):

@@ -259,7 +259,7 @@ TARGET_ASSIGNMENTS = TableSchema(
     "what the assignor wants each member to own",
     _schema(
         [
-            *_coordinates("offset of the target assignment record, where it is kept", null=True),
+            *_coordinates("offset of the target assignment record"),
             _column("group_id", TEXT, "group"),
             _column("group_type", TEXT, "consumer, share or streams"),
             _column("member_id", TEXT, "member"),
@@ -293,7 +293,7 @@ SHARE_STATE = TableSchema(
     "topics of share groups and the state of their share partitions",
     _schema(
         [
-            *_coordinates("offset of the state metadata record, where it is kept", null=True),
+            *_coordinates("offset of the state metadata record"),
             _column("group_id", TEXT, "group"),
             _column("position", INT, "place in the group's record"),
             _column("topic_id", TEXT, "topic id"),
@@ -311,7 +311,7 @@ STREAMS_TOPOLOGY = TableSchema(
     "topologies of streams groups",
     _schema(
         [
-            *_coordinates("offset of the topology record, where it is kept", null=True),
+            *_coordinates("offset of the topology record"),
             _column("group_id", TEXT, "group"),
             _column("epoch", INT, "topology epoch"),
             _column("subtopologies", SUBTOPOLOGIES, "subtopologies as the record says", null=True),

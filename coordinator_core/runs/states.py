@@ -195,8 +195,10 @@ def _add_target(state: PartitionState, row: Row) -> None:
     group = state.groups[row["group_id"]]
     if isinstance(group, StreamsGroup):
         group.target_assignment[row["member_id"]] = _task_assignment(row["tasks"])
+        group.target_record_offsets[row["member_id"]] = row["record_offset"]
     elif isinstance(group, ConsumerGroup | ShareGroup):
         group.target_assignment[row["member_id"]] = _assignment(row["assignment"])
+        group.target_record_offsets[row["member_id"]] = row["record_offset"]
 
 
 def _add_regex(state: PartitionState, row: Row) -> None:
@@ -212,7 +214,11 @@ def _add_share_topic(state: PartitionState, row: Row) -> None:
     if isinstance(group, ShareGroup):
         partitions = row["partitions"]
         topic = ShareTopic(
-            row["topic_id"], row["topic"], row["status"], None if partitions is None else tuple(partitions)
+            row["topic_id"],
+            row["topic"],
+            row["status"],
+            None if partitions is None else tuple(partitions),
+            row["record_offset"],
         )
         group.topics = (*group.topics, topic)
 
@@ -221,6 +227,7 @@ def _add_topology(state: PartitionState, row: Row) -> None:
     group = state.groups[row["group_id"]]
     if isinstance(group, StreamsGroup):
         group.topology = decode_value(STREAMS_TOPOLOGY_KEY_TYPE, row["value"]).data
+        group.topology_record_offset = row["record_offset"]
 
 
 def _committed_offset(row: Row) -> CommittedOffset:

@@ -359,21 +359,21 @@ def _target_rows(state: ReplayedPartition) -> list[Row]:
     for group in state.groups.values():
         if isinstance(group, ClassicGroup):
             continue
-        common = {
-            "offsets_partition": state.offsets_partition,
-            "group_id": group.group_id,
-            "group_type": group.type.value,
-        }
-        if isinstance(group, StreamsGroup):
-            rows += [
-                common | {"member_id": member_id, "tasks": _task_assignment_value(tasks)}
-                for member_id, tasks in group.target_assignment.items()
-            ]
-        else:
-            rows += [
-                common | {"member_id": member_id, "assignment": _assignment_value(assignment)}
-                for member_id, assignment in group.target_assignment.items()
-            ]
+        for member_id, target in group.target_assignment.items():
+            rows.append(
+                {
+                    "offsets_partition": state.offsets_partition,
+                    "record_offset": group.target_record_offsets[member_id],
+                    "group_id": group.group_id,
+                    "group_type": group.type.value,
+                    "member_id": member_id,
+                    **(
+                        {"tasks": _task_assignment_value(target)}
+                        if isinstance(target, TaskAssignment)
+                        else {"assignment": _assignment_value(target)}
+                    ),
+                }
+            )
     return rows
 
 
@@ -398,6 +398,7 @@ def _share_state_rows(state: ReplayedPartition) -> list[Row]:
     return [
         {
             "offsets_partition": state.offsets_partition,
+            "record_offset": topic.record_offset,
             "group_id": group.group_id,
             "position": position,
             "topic_id": topic.topic_id,
@@ -439,6 +440,7 @@ def _topology_rows(state: ReplayedPartition) -> list[Row]:
     return [
         {
             "offsets_partition": state.offsets_partition,
+            "record_offset": group.topology_record_offset,
             "group_id": group.group_id,
             "epoch": group.topology["epoch"],
             "subtopologies": _renamed(group.topology["subtopologies"]),

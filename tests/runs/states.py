@@ -132,6 +132,7 @@ def rich_states() -> list[PartitionState]:
                 "m-0": ConsumerMember("m-0"),
             },
             target_assignment={"m-9": {TOPIC_A: (1, 2)}, "gone": {}},
+            target_record_offsets={"m-9": 30, "gone": 31},
             regexes={"t.*": ResolvedRegex(("t1", "t2"), 77, 1_234, 25)},
             has_partition_metadata_record=True,
             record_offset=22,
@@ -202,10 +203,11 @@ def rich_states() -> list[PartitionState]:
                 )
             },
             target_assignment={"s": {TOPIC_A: (0,)}},
+            target_record_offsets={"s": 40},
             topics=(
-                ShareTopic(TOPIC_B, "z", "initialized", (1, 0)),
-                ShareTopic(TOPIC_A, "a", "deleting", None),
-                ShareTopic(TOPIC_A, "a", "initializing", ()),
+                ShareTopic(TOPIC_B, "z", "initialized", (1, 0), 41),
+                ShareTopic(TOPIC_A, "a", "deleting", None, 41),
+                ShareTopic(TOPIC_A, "a", "initializing", (), 41),
             ),
             record_offset=3,
         ),
@@ -239,7 +241,9 @@ def rich_states() -> list[PartitionState]:
                 )
             },
             target_assignment={"st": TaskAssignment({"0": (0,)}, {}, {})},
+            target_record_offsets={"st": 50},
             topology=TOPOLOGY,
+            topology_record_offset=51,
             record_offset=10,
         ),
         "streams-new": StreamsGroup("streams-new"),

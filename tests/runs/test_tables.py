@@ -30,12 +30,7 @@ OF_FOLDS = {"segments", "group_stats"}
 def test_the_rich_states_fill_table(name: str) -> None:
     table = state_tables(rich_states(), now_ms=0)[name]
     assert table.schema.equals(TABLES[name].arrow)
-    assert [column for column in table.column_names if table[column].null_count == table.num_rows] == [
-        # The model does not keep which record set these.
-        column
-        for column in table.column_names
-        if column == "record_offset" and name in ("target_assignments", "share_state", "streams_topology")
-    ]
+    assert [column for column in table.column_names if table[column].null_count == table.num_rows] == []
 
 
 @pytest.mark.parametrize("name", TABLES)
