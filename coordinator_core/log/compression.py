@@ -7,7 +7,9 @@ input declares: output grows with what was really decompressed, up to ``max_byte
 
 from __future__ import annotations
 
+import threading
 import zlib
+from functools import lru_cache
 from typing import Protocol
 
 import cramjam
@@ -172,7 +174,7 @@ def _lz4(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
     position = 14 if flags & 0x08 else 6
     if position >= len(data):
         raise CompressionError("lz4: stream ends in the header")
-    if magic > 0 and data[position] != lz4_header_checksum(data[4:position]):
+    if magic > 0 and data[position] != lz4_header_checksum(bytes(data[4:position])):
         raise CompressionError("lz4: header checksum does not match")
     position += 1
 
@@ -217,7 +219,8 @@ def _lz4_checked_block(block_descriptor: int, sized_block: memoryview) -> bytes:
     return plain
 
 
-def lz4_header_checksum(descriptor: bytes | memoryview) -> int:
+@lru_cache(maxsize=256)  # Writers use one or two descriptors for every batch they write.
+def lz4_header_checksum(descriptor: bytes) -> int:
     """HC byte of an LZ4 frame: the second byte of XXH32 (seed 0) of the descriptor, 2 to 15 bytes."""
     mask = 0xFFFFFFFF
     value = (374761393 + len(descriptor)) & mask
@@ -235,12 +238,23 @@ def lz4_header_checksum(descriptor: bytes | memoryview) -> int:
     return (value >> 8) & 0xFF
 
 
+_of_thread = threading.local()
+
+
+def _zstd_decompressor() -> zstandard.ZstdDecompressor:
+    """One context a thread: making one costs more than decompressing a batch with it."""
+    found: zstandard.ZstdDecompressor | None = getattr(_of_thread, "zstd", None)
+    if found is None:
+        found = _of_thread.zstd = zstandard.ZstdDecompressor()
+    return found
+
+
 def _zstd(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
     """Concatenated frames, with or without a content size."""
     out = bytearray()
     rest: memoryview = data
     while len(rest):
-        frame = zstandard.ZstdDecompressor().decompressobj()
+        frame = _zstd_decompressor().decompressobj()
         position = 0
         while not frame.eof:
             if position == len(rest):
