@@ -55,21 +55,6 @@ def format_option(*formats: Format) -> Callable[[F], F]:
     )
 
 
-def damage_options(command: F) -> F:
-    """``--partial`` and ``--salvage``: what to do about damaged input."""
-    command = click.option(
-        "--salvage",
-        is_flag=True,
-        help="Go on past damage and read every batch that is whole, also behind it.",
-    )(command)
-    return click.option(
-        "--partial",
-        is_flag=True,
-        help="Go on past damage the way a broker that starts on these files would: it cuts a partition at "
-        "the first bad batch, or reads it unchecked after a clean shutdown.",
-    )(command)
-
-
 def replay_options(command: F) -> F:
     """Options of every command that replays; pass them on to :func:`replay_options_from`."""
     options = [
@@ -87,7 +72,17 @@ def replay_options(command: F) -> F:
             help="Which coordinator, for releases that have both.",
         ),
         click.option("--now-ms", type=int, metavar="MS", help="The time to judge by (default: the clock)."),
-        damage_options,
+        click.option(
+            "--partial",
+            is_flag=True,
+            help="Go on past damage the way a broker that starts on these files would: it cuts a partition "
+            "at the first bad batch, or reads it unchecked after a clean shutdown.",
+        ),
+        click.option(
+            "--salvage",
+            is_flag=True,
+            help="Go on past damage and read every batch that is whole, also behind it.",
+        ),
         offsets_partitions_option,
         click.option(
             "--engine",

@@ -22,7 +22,6 @@ STREAMS_KEY_TYPES = frozenset({17, 19, 20, 21, 22, 23})
 Release = tuple[int, ...]
 
 NEWEST_RELEASE: Release = (4, 5)
-DEFAULT_RELEASE = "4.3.1"
 
 
 class Loader(StrEnum):

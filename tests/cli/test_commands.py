@@ -106,6 +106,16 @@ def test_explain_of_a_run_reads_the_log_it_came_from(
     assert "COMMIT marker" in explained
 
 
+@pytest.mark.parametrize("name", ["k082/plain", "k0102/before", "k392-classic", "k431-mixed"])
+def test_dump_prints_like_the_tool_of_the_release_that_the_records_tell(
+    name: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    snapshot = case(name)
+    told = output_of(["dump", str(snapshot.paths[0])], capfdbinary)
+    assert told == output_of(["dump", *snapshot.command_line()], capfdbinary)
+    assert told != output_of(["dump", str(snapshot.paths[0]), "--kafka-version", "2.2.2"], capfdbinary)
+
+
 def test_find_coordinator_by_count_and_by_topology(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     plain = json.loads(output_of(["find-coordinator", "testgroup", "--format", "json"], capfdbinary))
     assert plain == [{"group_id": "testgroup", "offsets_partition": 27, "leader": None}]
