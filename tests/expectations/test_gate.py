@@ -149,7 +149,7 @@ def test_examples_show_what_is_wrong(faulty: GateResult, rich: Run) -> None:
     (without_epoch,) = failure_of(faulty, "streams_topology.not_null").examples
     assert without_epoch == {
         "offsets_partition": 41,
-        "record_offset": None,
+        "record_offset": 1,
         "epoch": None,
         "group_id": "e-streams-empty",
     }
