@@ -1,10 +1,15 @@
-"""Classic groups from GroupMetadata records (key type 2)."""
+"""Classic groups from GroupMetadata records (key type 2), and what their members' blobs say."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from coordinator_core.groups.model import ClassicGroup, ClassicMember, GroupState
+from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
+from coordinator_core.records.codec import RecordDecodeError
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+"""Protocol type whose blobs have a known form; those of any other are the clients' own business."""
 
 
 def classic_group_from_record(
@@ -66,3 +71,26 @@ def duplicate_instance_id(group: ClassicGroup) -> str | None:
                 return member.instance_id
             seen.add(member.instance_id)
     return None
+
+
+def consumer_subscription(member: ClassicMember) -> tuple[list[str] | None, str | None]:
+    """Subscribed topics, sorted, and rack of a ``consumer`` member; no topics (``None``) in a broken blob."""
+    try:
+        subscription = decode_consumer_subscription(member.subscription)
+    except RecordDecodeError:
+        return None, None
+    return sorted(subscription["topics"]), subscription.get("rackId")
+
+
+def consumer_assignment(member: ClassicMember) -> list[tuple[str, list[int]]] | None:
+    """Topics and partitions, sorted, assigned to a ``consumer`` member; ``None`` in a broken blob.
+
+    A member that the leader left out of its assignment has a blob of no bytes.
+    """
+    if not member.assignment:
+        return []
+    try:
+        assignment = decode_consumer_assignment(member.assignment)
+    except RecordDecodeError:
+        return None
+    return sorted((entry["topic"], sorted(entry["partitions"])) for entry in assignment["assignedPartitions"])

@@ -11,6 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator_core.groups.classic import (
+    CONSUMER_PROTOCOL_TYPE,
+    consumer_assignment,
+    consumer_subscription,
+)
 from coordinator_core.groups.model import (
     Assignment,
     ClassicGroup,
@@ -28,11 +33,8 @@ from coordinator_core.groups.model import (
     TaskAssignment,
     Tasks,
 )
-from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
-from coordinator_core.records.codec import RecordDecodeError
 from coordinator_core.replay.profiles import Profile
 
-CONSUMER_PROTOCOL_TYPE = "consumer"
 DEFAULT_CONSUMER_ASSIGNOR = "uniform"
 """First of the broker's default ``group.consumer.assignors``, used when no member names one."""
 SHARE_ASSIGNOR = "simple"
@@ -257,26 +259,11 @@ def _classic_member(member: ClassicMember, group_protocol_type: str | None) -> J
     }
     if group_protocol_type != CONSUMER_PROTOCOL_TYPE:
         return described
-    try:
-        subscription = decode_consumer_subscription(member.subscription)
-        described["subscribed_topics"] = sorted(subscription["topics"])
-        described["rack_id"] = subscription.get("rackId")
-    except RecordDecodeError:
-        described["subscribed_topics"] = None
-    # A member that the leader gave nothing has an assignment of no bytes.
-    if member.assignment:
-        try:
-            assignment = decode_consumer_assignment(member.assignment)
-        except RecordDecodeError:
-            described["assignment"] = None
-        else:
-            described["assignment"] = sorted(
-                (
-                    {"topic": entry["topic"], "topic_id": None, "partitions": sorted(entry["partitions"])}
-                    for entry in assignment["assignedPartitions"]
-                ),
-                key=lambda entry: entry["topic"],
-            )
+    described["subscribed_topics"], described["rack_id"] = consumer_subscription(member)
+    assignment = consumer_assignment(member)
+    described["assignment"] = assignment and [
+        {"topic": topic, "topic_id": None, "partitions": partitions} for topic, partitions in assignment
+    ]
     return described
 
 

@@ -9,6 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.groups.classic import (
+    CONSUMER_PROTOCOL_TYPE,
+    consumer_assignment,
+    consumer_subscription,
+)
 from coordinator_core.groups.model import (
     Assignment,
     CarriedRecord,
@@ -29,14 +34,11 @@ from coordinator_core.groups.model import (
     Tasks,
     TransactionOutcome,
 )
-from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
-from coordinator_core.records.codec import RecordDecodeError, encode_value
+from coordinator_core.records.codec import encode_value
 from coordinator_core.replay.merge import MergedPartition
 from coordinator_core.runs import schemas
 
 Row = dict[str, Any]
-
-_CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class ReplayedPartition(Protocol):
@@ -248,34 +250,13 @@ def _classic_member_row(member: ClassicMember, protocol_type: str | None) -> Row
         "subscription": member.subscription,
         "assignment_data": member.assignment,
     }
-    if protocol_type == _CONSUMER_PROTOCOL_TYPE:
-        row["subscribed_topics"], row["rack_id"] = _classic_subscription(member.subscription)
-        row["assignment"] = _classic_assignment(member.assignment)
+    if protocol_type == CONSUMER_PROTOCOL_TYPE:
+        row["subscribed_topics"], row["rack_id"] = consumer_subscription(member)
+        assignment = consumer_assignment(member)
+        row["assignment"] = assignment and [
+            {"topic_id": None, "topic": topic, "partitions": partitions} for topic, partitions in assignment
+        ]
     return row
-
-
-def _classic_subscription(data: bytes) -> tuple[list[str] | None, str | None]:
-    try:
-        subscription = decode_consumer_subscription(data)
-    except RecordDecodeError:
-        return None, None
-    return sorted(subscription["topics"]), subscription.get("rackId")
-
-
-def _classic_assignment(data: bytes) -> list[Row] | None:
-    if not data:  # what a leader left out of its assignment
-        return []
-    try:
-        assignment = decode_consumer_assignment(data)
-    except RecordDecodeError:
-        return None
-    return sorted(
-        (
-            {"topic_id": None, "topic": entry["topic"], "partitions": sorted(entry["partitions"])}
-            for entry in assignment["assignedPartitions"]
-        ),
-        key=lambda entry: (entry["topic"], entry["partitions"]),
-    )
 
 
 def _modern_member_row(member: ConsumerMember | ShareMember | StreamsMember) -> Row:
