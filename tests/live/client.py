@@ -15,7 +15,6 @@ import threading
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.structs import OffsetAndMetadata
@@ -23,7 +22,6 @@ from kafka.structs import OffsetAndMetadata
 ASSIGNORS = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
-    "cooperative-sticky": CooperativeStickyAssignor,
 }
 LONG_TIMEOUT_MS = 300_000
 """Memberships and transactions outlive the restart of their broker."""
