@@ -1,4 +1,4 @@
-"""Arrow without pandas, which ``pa.array`` and ``pa.scalar`` import when first called: a second of CPU time."""
+"""Arrow without pandas: ``pa.array`` and ``pa.scalar`` import it when first called, a second of CPU time."""
 
 from __future__ import annotations
 
