@@ -79,7 +79,7 @@ def fold_segment(
     found = [] if damage is None else damage
     if on_damage is not OnDamage.RECOVER:
         for check_utf8 in (False, True):
-            folder = _Folder(segment, rules, limits, check_utf8=check_utf8)
+            folder = _Folder(segment, rules, limits, check_utf8=check_utf8, check_crc=check_crc)
             if not folder.fold_mapped(start_offset, end_offset):
                 break
             if check_utf8 or not folder.has_malformed_names:
@@ -159,7 +159,15 @@ def fold_partition(
 class _Folder:
     """One fold in the making."""
 
-    def __init__(self, segment: SegmentFile, rules: FoldRules, limits: Limits, *, check_utf8: bool) -> None:
+    def __init__(
+        self,
+        segment: SegmentFile,
+        rules: FoldRules,
+        limits: Limits,
+        *,
+        check_utf8: bool,
+        check_crc: bool = True,
+    ) -> None:
         self.segment = segment
         self.stopped = False
         self._rules = rules
@@ -174,6 +182,7 @@ class _Folder:
         numbers[Rules.MAX_LEGACY_VERSION] = rules.max_legacy_offset_value_version
         numbers[Rules.MAX_VERSION] = rules.max_offset_value_version
         numbers[Rules.CHECK_UTF8] = check_utf8
+        numbers[Rules.CHECK_CRC] = check_crc
         numbers[Rules.MAX_BATCH_BYTES] = limits.max_batch_bytes
         numbers[Rules.MAX_RECORDS] = limits.max_records
         numbers[Rules.LAST_OFFSET] = _NO_LIMIT

@@ -30,6 +30,7 @@ from coordinator_core.columnar.compiling import called, inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64, crc32c, prefetch
 from coordinator_core.columnar.tables import (
     BYTES_TYPE,
+    MUTABLE_BYTES_TYPE,
     TABLES_TYPE,
     FragmentGroupRow,
     FragmentRow,
@@ -644,6 +645,12 @@ def _note_batch(base_offset: Int, next_offset: Int, codec: Int, state: Any) -> N
 
 
 @inlined
+def _crc_matches(data: Any, position: Int, size: Int) -> bool:
+    """Whether the v2 batch at ``position`` has the CRC-32C that it declares."""
+    return crc32c(data, position + 21, position + size) == be32(data, position + 17) & 0xFFFFFFFF
+
+
+@inlined
 def _sound_size(data: Any, position: Int, stop: Int, expected: Int, in_arena: bool, rules: Any) -> Int:
     """Size of the v2 batch at ``position``, or 0 if anything about it but its records is unusual."""
     if stop - position < HEADER_BYTES or data[position + 16] != 2:
@@ -662,9 +669,42 @@ def _sound_size(data: Any, position: Int, stop: Int, expected: Int, in_arena: bo
     if not in_arena:
         if size - 12 > rules[Rules.MAX_BATCH_BYTES]:
             return 0
-        if crc32c(data, position + 21, position + size) != be32(data, position + 17) & 0xFFFFFFFF:
+        if rules[Rules.CHECK_CRC] != 0 and not _crc_matches(data, position, size):
             return 0
     return size
+
+
+@kernel(
+    types.int64(BYTES_TYPE, types.int64, types.int64, MUTABLE_BYTES_TYPE, types.Array(types.int64, 1, "C"))
+)
+def gather_headers(data: Any, start: Int, stop: Int, out: Any, done: Any) -> Int:
+    """Copy the 61 header bytes of each intact v2 batch in ``data[start:stop]`` to ``out``, without gaps.
+
+    Intact is a batch that lies wholly before ``stop`` and has the CRC-32C that it declares: its header then
+    stands for all its bytes. Returns ``Status.END``, ``GROW`` when ``out`` is full, or ``ODD_BATCH`` at
+    anything but an intact batch; ``done`` is set to the position reached and the number of headers.
+    """
+    position = start
+    headers = 0
+    status = Status.END
+    while position < stop:
+        if (headers + 1) * HEADER_BYTES > len(out):
+            status = Status.GROW
+            break
+        status = Status.ODD_BATCH
+        if stop - position < HEADER_BYTES or data[position + 16] != 2:
+            break
+        size = be32(data, position + 8) + 12
+        if size < HEADER_BYTES or size > stop - position or not _crc_matches(data, position, size):
+            break
+        for at in range(HEADER_BYTES):
+            out[headers * HEADER_BYTES + at] = data[position + at]
+        headers += 1
+        position += size
+        status = Status.END
+    done[0] = position
+    done[1] = headers
+    return status
 
 
 @kernel(

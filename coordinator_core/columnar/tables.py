@@ -79,7 +79,8 @@ class Rules(IntEnum):
     START_OFFSET = 8
     """Batches wholly below it are not part of the log."""
     MAX_RECORDS = 9
-    SIZE = 10
+    CHECK_CRC = 10
+    SIZE = 11
 
 
 class MergeOffset(IntEnum):

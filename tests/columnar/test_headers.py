@@ -1,0 +1,80 @@
+"""The kernel that gathers the headers of intact batches, which stand for their bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coordinator_core.columnar.fold import fold_segment
+from coordinator_core.columnar.kernels import HEADER_BYTES, Status, gather_headers
+from coordinator_core.errors import DamagedInputError
+from coordinator_core.log.types import Codec, SegmentFile
+from coordinator_core.replay.fold import FoldRules
+from coordinator_core.replay.profiles import profile_for_release
+from tests.columnar.random_logs import offset_key, offset_value
+from tests.log.builders import build_batch, build_message
+
+ITEMS = [(offset_key(b"g", b"t", 0), offset_value(3, 1, b"m")), (offset_key(b"g", b"t", 1), None)]
+BATCHES = [build_batch(0, ITEMS), build_batch(2, ITEMS, codec=Codec.LZ4), build_batch(4, [])]
+LOG = b"".join(BATCHES)
+
+
+def gathered(data: bytes, start: int = 0, room: int = 10) -> tuple[Status, int, bytes]:
+    """Status, position reached, and the headers."""
+    out, done = np.empty(room * HEADER_BYTES + 7, np.uint8), np.empty(2, np.int64)
+    status = gather_headers(np.frombuffer(data or b"\0", np.uint8), start, len(data), out, done)
+    return Status(status), int(done[0]), out[: done[1] * HEADER_BYTES].tobytes()
+
+
+def headers(*batches: bytes) -> bytes:
+    return b"".join(batch[:HEADER_BYTES] for batch in batches)
+
+
+def test_headers_of_a_sound_log() -> None:
+    assert gathered(LOG) == (Status.END, len(LOG), headers(*BATCHES))
+    assert gathered(b"") == (Status.END, 0, b"")
+
+
+def test_a_full_buffer_is_gone_on_with() -> None:
+    first = len(BATCHES[0])
+    assert gathered(LOG, room=1) == (Status.GROW, first, headers(BATCHES[0]))
+    assert gathered(LOG, start=first, room=2) == (Status.END, len(LOG), headers(*BATCHES[1:]))
+
+
+@pytest.mark.parametrize("rest", [build_message(6, *ITEMS[0]), bytes(100), LOG[:-1], b"\0"])
+def test_it_stops_at_anything_else(rest: bytes) -> None:
+    status, position, found = gathered(LOG + rest)
+    intact = BATCHES[:2] if rest == LOG[:-1] else []
+    assert (status, position) == (Status.ODD_BATCH, len(LOG) + sum(map(len, intact)))
+    assert found == headers(*BATCHES, *intact)
+
+
+def test_every_changed_byte_changes_headers_or_stops() -> None:
+    sound = gathered(LOG)
+    for position in range(len(LOG)):
+        changed = bytearray(LOG)
+        changed[position] ^= 0x10
+        status, reached, found = gathered(bytes(changed))
+        assert (status, found) != (Status.END, sound[2])
+        assert status != Status.END or reached == len(LOG)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_fold_can_do_without_the_crc(tmp_path: Path, codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytearray(build_batch(0, ITEMS, codec=codec))
+    data[20] ^= 1
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    segment = SegmentFile(str(path), 0, 0, len(data))
+    rules = FoldRules.of(profile_for_release("4.3.1"))
+    with pytest.raises(DamagedInputError) as raised:
+        fold_segment(segment, rules=rules)
+    assert raised.value.damage.kind == "bad_crc"
+
+    def read_again(*_: object, **__: object) -> None:
+        raise AssertionError("the segment was read by the scalar reader")
+
+    monkeypatch.setattr("coordinator_core.columnar.fold.read_segment", read_again)
+    assert fold_segment(segment, rules=rules, check_crc=False).counts.records == 2
