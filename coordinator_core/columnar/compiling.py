@@ -1,107 +1,64 @@
-"""Compiled kernels: compiled on first use, kept on disk, so that the next process starts warm."""
+"""Compiled kernels: compiled on first use, kept on disk, so that the next process starts warm.
+
+Numba compiles them and is imported for nothing else: importing it takes longer than to fold 100 MB.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import platform
-import tempfile
+import re
 import threading
-import warnings
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
-import llvmlite
-import numba
-from numba.core import config as numba_config
-from numba.extending import register_jitable
+from coordinator_core.columnar import objects
+from coordinator_core.columnar.types import Signature
 
-config: Any = numba_config
-"""Numba's settings, which it declares at run time."""
+__all__ = ["Kernel", "called", "inlined", "kernel", "sources", "take_helpers"]
 
-_CACHE_FORMAT = 1
-_COMPILED_MODULES = ("bytestrings", "compiling", "finishing", "intrinsics", "kernels", "tables")
-"""The modules that compiled code is made from."""
+_PACKAGE = __package__ + "."
+_IMPORTS = re.compile(rf"^from {__package__}(?:\.(\w+))? import ([\w, ]*)", re.MULTILINE)
+_COMPILERS = tuple(_PACKAGE + name for name in ("compiling", "lowering", "objects", "types"))
 
-
-class KernelCacheWarning(UserWarning):
-    """Compiled code cannot be kept, so that every process compiles anew."""
-
-
-def cache_directory() -> Path:
-    """Where compiled kernels are kept: below ``NUMBA_CACHE_DIR``, else below the user's cache directory.
-
-    The last part of the path names all sources that were compiled: numba itself looks only at the file of the
-    outermost function, and would run stale code after a change in another.
-    """
-    base = os.environ.get("NUMBA_CACHE_DIR")
-    if base is None:
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        base = os.path.join(home, "regroup", "kernels")
-    return Path(base) / f"regroup-{_source_digest()}"
-
-
-def _source_digest() -> str:
-    digest = hashlib.sha256()
-    digest.update(
-        repr((_CACHE_FORMAT, numba.__version__, llvmlite.__version__, platform.python_version())).encode()
-    )
-    package = Path(__file__).parent
-    for name in _COMPILED_MODULES:
-        digest.update((package / f"{name}.py").read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
-
-
-@cache
-def usable_cache_directory() -> Path | None:
-    """The cache directory, created; ``None``, after one warning, when it cannot be written."""
-    try:
-        directory = cache_directory()
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-    except OSError as error:
-        warnings.warn(
-            f"compiled kernels cannot be kept ({error}): every process will spend some seconds compiling "
-            "them; set NUMBA_CACHE_DIR to a writable directory",
-            KernelCacheWarning,
-            stacklevel=2,
-        )
-        return None
-    return directory
+_helpers: list[tuple[Callable[..., Any], bool]] = []
 
 
 class Kernel:
     """A function that is compiled (or loaded from the cache) when it is first called.
 
-    It runs without the interpreter lock. The signature is fixed: a second set of argument types would mean a
-    second, hidden compilation.
+    It runs without the interpreter lock.
     """
 
     _compiling = threading.Lock()
 
-    def __init__(self, function: Callable[..., Any], signature: Any) -> None:
+    def __init__(self, function: Callable[..., Any], signature: Signature) -> None:
         self.py_func = function
-        self._signature = signature
-        self._compiled: Callable[..., Any] | None = None
+        self.signature = signature
+        self._entry: objects.Entry | None = None
 
-    def __call__(self, *arguments: Any) -> Any:
-        compiled = self._compiled
-        if compiled is None:
-            compiled = self.compile()
-        return compiled(*arguments)
+    def __call__(self, *arguments: Any) -> int:
+        entry = self._entry or self.compile()
+        words = self.signature.words(arguments)
+        return entry(words.ctypes.data)
 
-    def compile(self) -> Callable[..., Any]:
+    def compile(self) -> objects.Entry:
         """The compiled function; the first call of all may take some seconds."""
         with self._compiling:
-            if self._compiled is None:
-                self._compiled = _compile(self.py_func, self._signature)
-            return self._compiled
+            if self._entry is None:
+                module = self.py_func.__module__
+                name = f"{module.rpartition('.')[2]}.{self.py_func.__name__}"
+                self._entry = objects.load(name, objects.cached(name, _key(module), self._object_code))
+            return self._entry
+
+    def _object_code(self) -> bytes:
+        from coordinator_core.columnar.lowering import object_code
+
+        return object_code(self.py_func, self.signature)
 
 
-def kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
+def kernel(signature: Signature) -> Callable[[Callable[..., Any]], Kernel]:
     """Decorator that makes a :class:`Kernel` of a function."""
 
     def wrap(function: Callable[..., Any]) -> Kernel:
@@ -111,37 +68,47 @@ def kernel(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Decorator of functions that kernels call for every record: they become part of the kernel.
-
-    A call would count references to every array it passes, with atomic instructions.
-    """
-    return register_jitable(forceinline=True)(function)
+    """Decorator of functions that kernels call for every record: they become part of the kernel."""
+    _helpers.append((function, True))
+    return function
 
 
 def called(function: Callable[..., Any]) -> Any:
     """Decorator of functions that kernels call now and then."""
-    return register_jitable(function)
+    _helpers.append((function, False))
+    return function
 
 
-def _compile(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
-    directory = usable_cache_directory()
-    if directory is not None:
-        before = config.CACHE_DIR
-        config.CACHE_DIR = str(directory)
-        try:
-            return _njit(function, signature, cache=True)
-        except (RuntimeError, OSError) as error:
-            # For instance sources inside a zip archive, for which numba knows no cache.
-            warnings.warn(
-                f"kernel {function.__name__} cannot be kept ({error})", KernelCacheWarning, stacklevel=2
-            )
-        finally:
-            config.CACHE_DIR = before
-    return _njit(function, signature, cache=False)
+def take_helpers() -> list[tuple[Callable[..., Any], bool]]:
+    """Functions that were declared since the last call, each with whether it is inlined."""
+    taken = _helpers.copy()
+    _helpers.clear()
+    return taken
 
 
-def _njit(function: Callable[..., Any], signature: Any, *, cache: bool) -> Callable[..., Any]:
-    compiled: Callable[..., Any] = numba.njit(signature, nogil=True, cache=cache, error_model="numpy")(
-        function
-    )
-    return compiled
+@cache
+def sources(module: str) -> dict[str, str]:
+    """Source text, by module, of all that code compiled from ``module`` may depend on: what it imports."""
+    found: dict[str, str] = {}
+    wanted = {module, *_COMPILERS}
+    while wanted:
+        name = wanted.pop()
+        found[name] = _source(name)
+        for package, names in _IMPORTS.findall(found[name]):
+            imported = [package] if package else [name.split()[0] for name in names.split(",")]
+            wanted |= {_PACKAGE + part for part in imported} - found.keys()
+    return found
+
+
+def _source(module: str) -> str:
+    """Also of a module in a zip archive."""
+    loader = getattr(find_spec(module), "loader", None)
+    return (loader.get_source(module) if loader else None) or ""
+
+
+@cache
+def _key(module: str) -> str:
+    digest = hashlib.sha256(objects.environment_digest().encode())
+    for name, source in sorted(sources(module).items()):
+        digest.update(f"{name}\0{source}\0".encode())
+    return digest.hexdigest()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from numba import types
-
+from coordinator_core.columnar import types
 from coordinator_core.columnar.bytestrings import uvarint
 from coordinator_core.columnar.compiling import inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64

@@ -1,138 +1,63 @@
-"""Single machine instructions that numba has no Python spelling for: unaligned loads and CRC-32C.
+"""Single machine instructions that Python has no spelling for: unaligned loads, CRC-32C, prefetching.
 
-None of these checks bounds; the kernels do, once per batch or record.
+The functions say what the instructions do; in compiled code they are those instructions (``lowering``), none
+of which checks bounds. The kernels do, once per batch or record.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from coordinator_core.columnar.compiling import config, inlined
+from coordinator_core.columnar.compiling import inlined
+from coordinator_core.columnar.objects import host_has
 
 _CRC32C_POLYNOMIAL = 0x82F63B78
 
 
-def instruction(function: Any) -> Any:
-    """:func:`numba.extending.intrinsic`, whose result is called with other arguments than it declares."""
-    return intrinsic(function)
-
-
-def _load(context: Any, builder: Any, array_type: Any, arguments: Any, bits: int) -> Any:
-    array = context.make_array(array_type)(context, builder, arguments[0])
-    pointer = builder.gep(array.data, [arguments[1]])
-    value = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()))
-    value.align = 1
-    return value
-
-
-def _call(builder: Any, name: str, result: Any, parameters: list[Any], arguments: Any) -> Any:
-    kind = ir.FunctionType(result, parameters)
-    function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
-    return builder.call(function, arguments)
-
-
-@instruction
-def le64(typing_context: Any, array: Any, position: Any) -> Any:
+def le64(array: Any, position: Any) -> Any:
     """Eight bytes at ``position`` in machine order, as uint64."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _load(context, builder, signature.args[0], arguments, 64)
-
-    return types.uint64(array, types.int64), generate
+    return np.uint64(int.from_bytes(bytes(array[position : position + 8]), "little"))
 
 
-@instruction
-def be64(typing_context: Any, array: Any, position: Any) -> Any:
+def be64(array: Any, position: Any) -> Any:
     """Big-endian int64 at ``position``."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bswap(_load(context, builder, signature.args[0], arguments, 64))
-
-    return types.int64(array, types.int64), generate
+    return int.from_bytes(bytes(array[position : position + 8]), "big", signed=True)
 
 
-@instruction
-def be32(typing_context: Any, array: Any, position: Any) -> Any:
+def be32(array: Any, position: Any) -> Any:
     """Big-endian int32 at ``position``, as int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        value = builder.bswap(_load(context, builder, signature.args[0], arguments, 32))
-        return builder.sext(value, ir.IntType(64))
-
-    return types.int64(array, types.int64), generate
+    return int.from_bytes(bytes(array[position : position + 4]), "big", signed=True)
 
 
-@instruction
-def be16(typing_context: Any, array: Any, position: Any) -> Any:
+def be16(array: Any, position: Any) -> Any:
     """Big-endian int16 at ``position``, as int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        value = builder.bswap(_load(context, builder, signature.args[0], arguments, 16))
-        return builder.sext(value, ir.IntType(64))
-
-    return types.int64(array, types.int64), generate
+    return int.from_bytes(bytes(array[position : position + 2]), "big", signed=True)
 
 
-@instruction
-def prefetch(typing_context: Any, array: Any, position: Any) -> Any:
+def prefetch(array: Any, position: Any) -> None:
     """Have the cache line of element ``position`` of a C-ordered array, counted flat, fetched meanwhile."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-        pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), byte)
-        # For reading, to be kept in all levels, data.
-        hints = [ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)]
-        _call(builder, "llvm.prefetch.p0", ir.VoidType(), [byte, word, word, word], [pointer, *hints])
-        return context.get_dummy_value()
 
-    return types.void(array, types.int64), generate
+def crc32_1_byte(crc: Any, byte: Any) -> Any:
+    """The CRC register after one byte more, as uint32."""
+    register = int(crc) ^ int(byte)
+    for _ in range(8):
+        register = (register >> 1) ^ (_CRC32C_POLYNOMIAL if register & 1 else 0)
+    return np.uint32(register)
 
 
-@instruction
-def _crc32_8_bytes(typing_context: Any, crc: Any, data: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(64)
-        return _call(builder, "llvm.x86.sse42.crc32.64.64", word, [word, word], arguments)
-
-    return types.uint64(types.uint64, types.uint64), generate
-
-
-@instruction
-def _crc32_1_byte(typing_context: Any, crc: Any, data: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word, byte = ir.IntType(32), ir.IntType(8)
-        return _call(builder, "llvm.x86.sse42.crc32.32.8", word, [word, byte], arguments)
-
-    return types.uint32(types.uint32, types.uint8), generate
-
-
-def _has_crc_instruction() -> bool:
-    if config.CPU_NAME or config.CPU_FEATURES:  # compiling for another machine than this one
-        return False
-    try:
-        return bool(llvm.get_host_cpu_features().get("sse4.2", False))
-    except RuntimeError:
-        return False
-
-
-HAS_CRC_INSTRUCTION = _has_crc_instruction()
+def crc32_8_bytes(crc: Any, word: Any) -> Any:
+    """The CRC register after eight bytes more, as uint64."""
+    for byte in int(word).to_bytes(8, "little"):
+        crc = crc32_1_byte(crc, byte)
+    return np.uint64(crc)
 
 
 def _crc_tables() -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
     tables = np.zeros((8, 256), np.uint32)
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (_CRC32C_POLYNOMIAL if crc & 1 else 0)
-        tables[0, byte] = crc
+    tables[0] = [crc32_1_byte(0, byte) for byte in range(256)]
     for distance in range(1, 8):
         previous = tables[distance - 1]
         tables[distance] = (previous >> np.uint32(8)) ^ tables[0][previous & np.uint32(0xFF)]
@@ -148,11 +73,11 @@ def crc32c_by_instruction(data: Any, start: Any, stop: Any) -> Any:
     word = np.uint64(0xFFFFFFFF)
     position = start
     while position + 8 <= stop:
-        word = _crc32_8_bytes(word, le64(data, position))
+        word = crc32_8_bytes(word, le64(data, position))
         position += 8
     crc = np.uint32(word)
     while position < stop:
-        crc = _crc32_1_byte(crc, data[position])
+        crc = crc32_1_byte(crc, data[position])
         position += 1
     return np.int64(crc ^ np.uint32(0xFFFFFFFF))
 
@@ -182,4 +107,4 @@ def crc32c_by_tables(data: Any, start: Any, stop: Any) -> Any:
     return np.int64(crc ^ np.uint64(0xFFFFFFFF))
 
 
-crc32c = crc32c_by_instruction if HAS_CRC_INSTRUCTION else crc32c_by_tables
+crc32c = crc32c_by_instruction if host_has("sse4.2") else crc32c_by_tables

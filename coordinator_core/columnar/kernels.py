@@ -12,8 +12,8 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from numba import types
 
+from coordinator_core.columnar import types
 from coordinator_core.columnar.bytestrings import (
     INVALID,
     find,

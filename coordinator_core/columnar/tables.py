@@ -11,9 +11,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from coordinator_core.columnar import types
 
 Int = Any
 """A number in compiled code: int64 there, ``int`` outside."""
@@ -318,21 +319,20 @@ class Tables(NamedTuple):
 
 
 _VECTORS = {"state", "rules", "slot_index", "group_index", "topic_index", "producer_index"}
-_VECTOR_TYPE = numba.types.Array(numba.types.int64, 1, "C")
-_TABLE_TYPE = numba.types.Array(numba.types.int64, 2, "C")
-MUTABLE_BYTES_TYPE = numba.types.Array(numba.types.uint8, 1, "C")
-BYTES_TYPE = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
+_VECTOR_TYPE = types.Array(types.int64, 1)
+_TABLE_TYPE = types.Array(types.int64, 2)
+MUTABLE_BYTES_TYPE = types.Array(types.uint8, 1)
+BYTES_TYPE = types.Array(types.uint8, 1, readonly=True)
 """Read-only, so that a mapped file is accepted as well as an own array."""
 
 
-def _numba_type(field: str) -> numba.types.Type:
+def _field_type(field: str) -> types.Array:
     if field == "keys":
         return MUTABLE_BYTES_TYPE
     return _VECTOR_TYPE if field in _VECTORS else _TABLE_TYPE
 
 
-_FIELD_TYPES = [_numba_type(field) for field in Tables._fields]
-TABLES_TYPE = numba.types.NamedTuple(_FIELD_TYPES, Tables)  # type: ignore[no-untyped-call]
+TABLES_TYPE = types.NamedTuple(tuple(_field_type(field) for field in Tables._fields), Tables)
 
 _ROWS: dict[str, tuple[int, State]] = {
     "slots": (SlotRow.WIDTH, State.SLOTS),

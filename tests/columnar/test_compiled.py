@@ -15,9 +15,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.columnar import bytestrings, compiling, intrinsics
+from coordinator_core.columnar import bytestrings, compiling, intrinsics, lowering, objects
+from coordinator_core.columnar.compiling import inlined
+from tests.columnar.argument_kernel import Pair, take_everything
 
-pytestmark = pytest.mark.filterwarnings("error::coordinator_core.columnar.compiling.KernelCacheWarning")
+pytestmark = pytest.mark.filterwarnings("error::coordinator_core.columnar.objects.KernelCacheWarning")
 
 u8 = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
 i64 = numba.types.int64
@@ -25,6 +27,7 @@ i64 = numba.types.int64
 
 def compiled(function: Any, result: Any, *parameters: Any) -> Any:
     """``function(data, *parameters)`` as a function of ``bytes``."""
+    lowering.register_helpers()
     names = ", ".join(f"p{number}" for number in range(len(parameters)))
     scope: dict[str, Any] = {"function": function}
     exec(f"def call(data, {names}):\n    return function(data, {names})", scope)
@@ -126,50 +129,134 @@ def test_hashes_differ_in_length_and_every_byte() -> None:
         assert len(changed | {hash_bytes(bytes(size), 0, size)}) == size + 1
 
 
-FOLD = """
+@given(st.binary(min_size=8, max_size=40))
+def test_instructions_do_what_their_functions_say(data: bytes) -> None:
+    array = np.frombuffer(data, np.uint8)
+    for position in range(len(data) - 7):
+        loads = [function(array, position) for function in LOADS]
+        assert loads == [load(data, position) for load in compiled_loads]
+    if objects.host_has("sse4.2"):
+        expected = intrinsics.crc32_1_byte(intrinsics.crc32_8_bytes(7, intrinsics.le64(array, 0)), 9)
+        assert two_crcs(data) == expected
+
+
+LOADS = (intrinsics.le64, intrinsics.be64, intrinsics.be32, intrinsics.be16)
+compiled_loads = [
+    compiled(function, kind, i64)
+    for function, kind in zip(LOADS, (numba.types.uint64, i64, i64, i64), strict=True)
+]
+
+
+@inlined
+def crc_of_nine(data: Any) -> Any:
+    return intrinsics.crc32_1_byte(intrinsics.crc32_8_bytes(7, intrinsics.le64(data, 0)), 9)
+
+
+two_crcs = compiled(crc_of_nine, numba.types.uint32) if objects.host_has("sse4.2") else None
+
+
+def test_every_kind_of_argument() -> None:
+    numbers = np.arange(3, dtype=np.int32)
+    for negative in (False, True):
+        pair = Pair(np.zeros(3, np.int32), np.ones((2, 5), np.int64))
+        assert take_everything(numbers, negative, pair, 7) == (-70 if negative else 70)
+        assert pair.numbers.tolist() == [0, 1, 2]
+        assert pair.rows.tolist() == [[0] * 5, [1] * 5]
+
+
+def test_arguments_are_checked() -> None:
+    numbers, rows = np.zeros(3, np.int32), np.zeros((2, 5), np.int64)
+    fixed = numbers.copy()
+    fixed.flags.writeable = False
+    for wrong in (
+        (numbers.astype(np.int64), False, Pair(numbers, rows), 1),
+        (numbers[::2], False, Pair(numbers, rows), 1),
+        (numbers, False, Pair(numbers, rows[0]), 1),
+        (numbers, False, Pair(numbers, rows.T), 1),
+        (fixed, False, Pair(numbers, rows), 1),
+    ):
+        with pytest.raises(TypeError, match="a kernel takes"):
+            take_everything(*wrong)
+    with pytest.raises(ValueError, match="zip"):
+        take_everything(numbers)
+
+
+PROCESS = """
 import sys, warnings
 from coordinator_core.columnar.kernels import rebuild_index
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    compiled = rebuild_index.compile()
-print(sum(compiled.stats.cache_hits.values()), sum(compiled.stats.cache_misses.values()))
+    rebuild_index.compile()
+print("compiled" if "numba" in sys.modules else "loaded")
 for warning in caught:
     print(warning.category.__name__, warning.message)
 """
 
 
-def in_new_process(cache: Path) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", FOLD],
-        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)},
+def started(cache: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROCESS],
+        env=os.environ | {"REGROUP_KERNEL_CACHE": str(cache)},
         cwd=Path(__file__).parents[2],
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-        check=True,
     )
-    return done.stdout.splitlines()
 
 
-def test_a_second_process_starts_warm(tmp_path: Path) -> None:
-    assert in_new_process(tmp_path) == ["0 1"]
-    assert in_new_process(tmp_path) == ["1 0"]
+def lines_of(process: subprocess.Popen[str]) -> list[str]:
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    return out.splitlines()
+
+
+def test_a_second_process_starts_warm_and_damage_is_mended(tmp_path: Path) -> None:
+    assert lines_of(started(tmp_path)) == ["compiled"]
+    assert lines_of(started(tmp_path)) == ["loaded"]
+    (entry,) = tmp_path.glob("*.o")
+    whole = entry.read_bytes()
+    for broken in (whole[:-1] + bytes([whole[-1] ^ 1]), whole[: len(whole) // 2], b""):
+        entry.write_bytes(broken)
+        assert objects.cached_code(entry) is None
+    assert lines_of(started(tmp_path)) == ["compiled"]
+    assert lines_of(started(tmp_path)) == ["loaded"]
+
+
+def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
+    processes = [started(tmp_path) for _ in range(3)]
+    assert sorted(lines_of(process) for process in processes) == [["compiled"], ["loaded"], ["loaded"]]
 
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     occupied = tmp_path / "file"
     occupied.write_text("in the way")
-    lines = in_new_process(occupied)
-    assert lines[0] == "0 1"
+    lines = lines_of(started(occupied))
+    assert lines[0] == "compiled"
     assert lines[1].startswith("KernelCacheWarning compiled kernels cannot be kept (")
-    assert "set NUMBA_CACHE_DIR to a writable directory" in lines[1]
+    assert "set REGROUP_KERNEL_CACHE to a writable directory" in lines[1]
     assert len(lines) == 2
 
 
-def test_all_compiled_sources_name_the_cache() -> None:
-    package = Path(compiling.__file__).parent
-    made = {
-        path.stem
-        for path in package.glob("*.py")
-        if "@kernel" in path.read_text() or "@inlined" in path.read_text() or "@called" in path.read_text()
-    }
-    assert made | {"tables", "compiling", "intrinsics"} == set(compiling._COMPILED_MODULES)
+def test_entries_nobody_uses_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGROUP_KERNEL_CACHE", str(tmp_path))
+    objects.usable_cache_directory.cache_clear()
+    old, used = tmp_path / "old.o", tmp_path / "used.o"
+    for path in (old, used):
+        path.write_bytes(b"")
+        os.utime(path, (0, 0))
+    assert objects.cached("used", "", lambda: b"code") == b"code"
+    objects.usable_cache_directory.cache_clear()
+    assert not old.exists()
+
+
+def test_a_kernel_depends_on_all_that_it_is_made_from() -> None:
+    names = ("bytestrings", "compiling", "intrinsics", "kernels", "lowering", "objects", "tables", "types")
+    found = compiling.sources("coordinator_core.columnar.kernels")
+    assert found.keys() == {f"coordinator_core.columnar.{name}" for name in names}
+    assert all(found.values())
+
+
+def test_code_of_another_processor_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = objects.environment_digest()
+    for other in (("another", objects.host()[1]), (objects.host()[0], "+sse2")):
+        monkeypatch.setattr(objects, "host", lambda other=other: other)
+        assert objects.environment_digest() != here
