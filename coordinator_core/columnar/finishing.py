@@ -1,11 +1,14 @@
-"""Compiled steps around the walk: the arena filled and kept small, surviving bytes to columns."""
+"""Compiled steps around the walk: the arena filled and kept small, surviving bytes to columns, slots numbered
+across folds."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import Any
 
-from coordinator_core.columnar import types
+import numpy as np
+from numba import types
+
 from coordinator_core.columnar.bytestrings import uvarint
 from coordinator_core.columnar.compiling import inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64
@@ -158,3 +161,62 @@ def compact_arena(old: Any, new: Any, slots: Any, pending: Any, others: Any) -> 
         used = _move_values(others, row, OtherRow.KEY, old, new, used)
         used = _move_values(others, row, OtherRow.VALUE, old, new, used)
     return used
+
+
+class SlotKey(IntEnum):
+    """Columns of a slot's key: group and topic in one number, the partition."""
+
+    NAMES = 0
+    PARTITION = 1
+    WIDTH = 2
+
+
+@inlined
+def _place(names: Int, partition: Int, index: Any) -> Int:
+    mixed = np.uint64(names) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(32)) ^ np.uint64(partition)) * np.uint64(0xBF58476D1CE4E5B9)
+    return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(index) - 1))
+
+
+@kernel(types.int64(_TABLE, types.int64, _TABLE, _VECTOR, types.int64, _VECTOR))
+def number_slots(wanted: Any, row: Int, keys: Any, index: Any, used: Int, numbers: Any) -> Int:
+    """Put the numbers of the ``wanted`` keys, from ``row`` on, into ``numbers``; new keys go behind ``used``.
+
+    An entry of ``index`` (a power of two long) is a number plus one. Returns the row that there was no room
+    for in ``keys``, or how many rows there are. Folds name slots in much the same order, so the number behind
+    the last one found is tried before the index.
+    """
+    mask = len(index) - 1
+    last = np.int64(-1)
+    while row < len(wanted):
+        names, partition = wanted[row, SlotKey.NAMES], wanted[row, SlotKey.PARTITION]
+        number = last + 1
+        if number >= used or keys[number, 0] != names or keys[number, 1] != partition:
+            place = _place(names, partition, index)
+            number = index[place] - 1
+            while number >= 0 and (keys[number, 0] != names or keys[number, 1] != partition):
+                place = (place + 1) & mask
+                number = index[place] - 1
+            if number < 0:
+                if used == len(keys):
+                    return row
+                number = used
+                keys[number, 0] = names
+                keys[number, 1] = partition
+                used += 1
+                index[place] = used
+        numbers[row] = number
+        last = number
+        row += 1
+    return row
+
+
+@kernel(types.void(_TABLE, types.int64, _VECTOR))
+def index_slots(keys: Any, used: Int, index: Any) -> None:
+    """Fill the empty ``index`` of :func:`number_slots` anew."""
+    mask = len(index) - 1
+    for number in range(used):
+        place = _place(keys[number, 0], keys[number, 1], index)
+        while index[place] != 0:
+            place = (place + 1) & mask
+        index[place] = number + 1

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from coordinator_core.errors import Damage
 from coordinator_core.replay.fold import SegmentFold
-from coordinator_core.replay.merge import MergedPartition, merge_columns
+from coordinator_core.replay.merged import MergedPartition
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.folding import SegmentResult
 from coordinator_core.runs.manifest import PartitionFacts
@@ -35,6 +35,9 @@ def merge_results(
                 if fold.next_offset is not None:
                     next_offsets[segment.path] = fold.next_offset
                 yield fold
+
+    # Loading the kernels takes a second that reading a run need not.
+    from coordinator_core.columnar.merge import merge_columns
 
     # The merge may stop at a fold that a loader would not get past; what follows is told of all the same.
     remaining = folds()

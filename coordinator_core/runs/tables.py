@@ -35,7 +35,7 @@ from coordinator_core.groups.model import (
     TransactionOutcome,
 )
 from coordinator_core.records.codec import encode_value
-from coordinator_core.replay.merge import MergedPartition
+from coordinator_core.replay.merged import MergedPartition
 from coordinator_core.runs import schemas
 
 Row = dict[str, Any]
@@ -63,7 +63,8 @@ def merged_tables(merged: MergedPartition, *, now_ms: int) -> dict[str, pa.Table
     age = pc.subtract(pa.scalar(now_ms, pa.int64()), pending["commit_timestamp_ms"])
     is_open = pc.equal(transactions["outcome"], TransactionOutcome.OPEN.value)
     transaction_age = pc.subtract(pa.scalar(now_ms, pa.int64()), transactions["timestamp_ms"])
-    tables["offsets"] = _of_partition(schemas.OFFSETS, merged, merged.offsets)
+    blocks = [_of_partition(schemas.OFFSETS, merged, block) for block in merged.offsets.blocks()]
+    tables["offsets"] = pa.concat_tables([schemas.empty_table(schemas.OFFSETS), *blocks])
     tables["pending_offsets"] = _of_partition(
         schemas.PENDING_OFFSETS, merged, pending.append_column("age_ms", age)
     )

@@ -9,10 +9,10 @@ import pytest
 
 from coordinator_core.columnar import arena
 from coordinator_core.columnar.fold import fold_segment
+from coordinator_core.columnar.merge import merge_folds
 from coordinator_core.groups.model import Slot
 from coordinator_core.log.types import Codec, ControlType, SegmentFile
 from coordinator_core.replay.fold import FoldRules
-from coordinator_core.replay.merge import merge_folds
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.parity import PROFILES, assert_merges, partition_log
 from tests.columnar.random_logs import classic, offset_key, offset_value

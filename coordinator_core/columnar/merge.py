@@ -1,0 +1,148 @@
+"""Folds of the segments of one offsets partition, in log order, to its state.
+
+The folds are taken in one by one, and each can be forgotten afterwards: what is kept is a number for every
+slot and, of the values, those that still stand and some that do not any longer. So memory follows the live
+slots, not the segments. The result equals that of the sequential replay (``replay.sequential``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from coordinator_core.columnar.group_stats import GroupStats
+from coordinator_core.columnar.numbering import NameNumbers, SlotNumbers
+from coordinator_core.columnar.offset_rows import GatheredRows
+from coordinator_core.columnar.open_commits import OpenCommits
+from coordinator_core.columnar.tables import Int64s
+from coordinator_core.columnar.transactions import Transactions
+from coordinator_core.columnar.values import NOWHERE, ValueStore
+from coordinator_core.groups.model import PartitionState
+from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.replay.group_replay import GroupReplay
+from coordinator_core.replay.merged import OFFSETS, MergedPartition
+from coordinator_core.replay.profiles import Profile
+
+__all__ = ["PartitionMerge", "merge_columns", "merge_folds"]
+
+_SPARE_ROWS = 1 << 20
+"""Values that no longer stand may be this many, or as many as stand, before they are dropped."""
+
+
+def merge_folds(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> PartitionState:
+    """State after the segments whose ``folds`` are given in log order.
+
+    The folds must have been made by the rules of ``profile`` (else ``ValueError``).
+    """
+    return merge_columns(folds, profile, offsets_partition).to_state()
+
+
+def merge_columns(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> MergedPartition:
+    """Like :func:`merge_folds`, without making an object of every offset."""
+    merge = PartitionMerge(profile, offsets_partition)
+    for fold in folds:
+        merge.add(fold)
+        if fold.stopped:
+            break
+    return merge.finish()
+
+
+class PartitionMerge:
+    """The state of one offsets partition in the making."""
+
+    def __init__(self, profile: Profile, offsets_partition: int) -> None:
+        self._profile = profile
+        self._rules = FoldRules.of(profile)
+        self._offsets_partition = offsets_partition
+        self._groups = NameNumbers()
+        self._topics = NameNumbers()
+        self._slots = SlotNumbers()
+        self._values = ValueStore()
+        self._committed = np.empty(0, np.int64)
+        self._open = OpenCommits(profile, self._values)
+        self._transactions = Transactions()
+        self._stats = GroupStats()
+        self._replay = GroupReplay(profile)
+        self._exists = np.empty(0, np.bool_)
+
+    def add(self, fold: SegmentFold) -> None:
+        """Take in the next fold; ``ValueError`` when it was made by other rules than the profile's."""
+        if fold.rules != self._rules:
+            raise ValueError(f"{fold.path}: folded by other rules than those of the profile")
+        group_of, topic_of = self._groups.add(fold.groups), self._topics.add(fold.topics)
+        slots = fold.slots
+        slot_of = self._slots.add(
+            group_of[slots["group"].to_numpy()],
+            topic_of[slots["topic"].to_numpy()],
+            slots["partition"].to_numpy(),
+        )
+        self._committed = _grown(self._committed, len(self._slots), NOWHERE)
+        places = self._values.add(slots), self._values.add(fold.pending)
+        self._open.apply(fold, slot_of, self._committed, *places)
+        self._transactions.apply(fold, slot_of, group_of)
+        self._stats.add(fold, group_of)
+        self._replay.apply(fold, self._touches(fold, group_of))
+        if self._values.rows > _SPARE_ROWS + 2 * len(self._slots):
+            self._compact()
+
+    def finish(self) -> MergedPartition:
+        """The state after the folds so far; no other can be added any more."""
+        slots = np.flatnonzero(self._committed[: len(self._slots)] != NOWHERE)
+        offsets = self._offset_rows(slots, self._committed[slots])
+        pending = self._offset_rows(*self._open.items())
+        return MergedPartition(
+            offsets_partition=self._offsets_partition,
+            offsets=offsets,
+            pending=pa.concat_tables([OFFSETS.empty_table(), *pending.blocks()]),
+            transactions=self._transactions.table(self._groups),
+            group_stats=self._stats.table(self._groups),
+            groups=self._replay.loader.finish(self._groups_with(offsets, pending)),
+            load_failures=self._replay.load_failures,
+            carried=self._replay.carried,
+            record_counts=self._replay.record_counts,
+        )
+
+    def _touches(self, fold: SegmentFold, group_of: Int64s) -> list[tuple[int, str]]:
+        """The commits of a fold that may create a group: those of groups that may be gone, or not yet be.
+
+        Only a record of its own can unmake a group, so between such records one touch is as good as many.
+        """
+        self._exists = _grown(self._exists, len(self._groups), False)
+        with_records = np.zeros(len(self._groups), np.bool_)
+        with_records[group_of[fold.others["group"].drop_null().to_numpy()]] = True
+        touched = group_of[fold.touches["group"].to_numpy()]
+        rows = np.flatnonzero(~self._exists[touched] | with_records[touched])
+        self._exists[touched] = True
+        self._exists[: len(self._groups)][with_records] = False
+        sequences = fold.touches["sequence"].to_numpy()[rows].tolist()
+        return list(zip(sequences, self._groups.of(touched[rows]), strict=True)) if len(rows) else []
+
+    def _compact(self) -> None:
+        slots = np.flatnonzero(self._committed != NOWHERE)
+        _, pending = self._open.items()
+        places = self._values.compact(np.concatenate([self._committed[slots], pending]))
+        self._committed[slots] = places[: len(slots)]
+        self._open.move(places[len(slots) :])
+
+    def _groups_with(self, *rows: GatheredRows) -> list[str]:
+        has_offsets = np.zeros(len(self._groups), np.bool_)
+        for part in rows:
+            has_offsets[self._slots.groups(part.slots)] = True
+        return sorted(self._groups.of(np.flatnonzero(has_offsets)))
+
+    def _offset_rows(self, slots: Int64s, places: Int64s) -> GatheredRows:
+        return GatheredRows(
+            slots, places, self._values, self._slots, self._groups, self._topics, self._profile
+        )
+
+
+def _grown(array: npt.NDArray[Any], size: int, empty: object) -> npt.NDArray[Any]:
+    if size <= len(array):
+        return array
+    bigger = np.full(max(size, 2 * len(array)), empty, array.dtype)
+    bigger[: len(array)] = array
+    return bigger

@@ -1,0 +1,75 @@
+"""Committed offsets as rows, made block by block of the values that stand in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.columnar.arrow import column
+from coordinator_core.columnar.numbering import NameNumbers, SlotNumbers
+from coordinator_core.columnar.tables import Int64s
+from coordinator_core.columnar.values import ValueStore
+from coordinator_core.replay.merged import BLOCK_ROWS, OFFSETS
+from coordinator_core.replay.profiles import Profile
+
+
+class GatheredRows:
+    """The rows (``merged.OffsetRows``) of slots and the places of their values."""
+
+    def __init__(
+        self,
+        slots: Int64s,
+        places: Int64s,
+        values: ValueStore,
+        numbers: SlotNumbers,
+        groups: NameNumbers,
+        topics: NameNumbers,
+        profile: Profile,
+    ) -> None:
+        self._values = values
+        self._numbers = numbers
+        self._groups = groups
+        self._topics = topics
+        self._minus_one_expires = profile.minus_one_expires
+        order = self._order(slots, values.numbers("record_offset", places))
+        self.slots = slots[order]
+        self._places = places[order]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.slots)
+
+    def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
+        """See ``merged.OffsetRows``."""
+        groups, topics = self._groups.texts(), self._topics.texts()
+        for start in range(0, len(self.slots), block_rows):
+            slots = self.slots[start : start + block_rows]
+            values = self._values.take(self._places[start : start + block_rows])
+            leader_epoch = values["leader_epoch"].to_numpy()
+            expiry = values["expire_timestamp_ms"]
+            if not self._minus_one_expires and expiry.null_count < len(expiry):
+                expiry = pc.if_else(pc.equal(expiry, -1), None, expiry)
+            made = {
+                "group_id": groups.take(column(self._numbers.groups(slots))),
+                "topic": topics.take(column(self._numbers.topics(slots))),
+                "partition": column(self._numbers.partitions(slots)),
+                "leader_epoch": column(leader_epoch, leader_epoch < 0),
+                "expire_timestamp_ms": expiry,
+            }
+            arrays = [
+                (made[field.name] if field.name in made else values[field.name]).cast(field.type)
+                for field in OFFSETS
+            ]
+            yield pa.Table.from_arrays(arrays, schema=OFFSETS)
+
+    def _order(self, slots: Int64s, record_offsets: Int64s) -> Int64s:
+        order = np.argsort(record_offsets, kind="stable")
+        if (np.diff(record_offsets[order]) > 0).all():
+            return order
+        # In a damaged log offsets repeat, in transactions of several producers too; the names decide then.
+        groups = self._groups.ranks()[self._numbers.groups(slots)]
+        topics = self._topics.ranks()[self._numbers.topics(slots)]
+        return np.lexsort((self._numbers.partitions(slots), topics, groups, record_offsets))

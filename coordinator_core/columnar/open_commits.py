@@ -1,0 +1,200 @@
+"""Commits of transactions that are open between segments, and the slots that these contest.
+
+A slot that no open transaction holds is easy: the last fold that has an event for it decides. The others go
+by the rules here, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from coordinator_core.columnar.tables import Int64s
+from coordinator_core.columnar.values import NOWHERE, ValueStore
+from coordinator_core.replay import fold as columns
+from coordinator_core.replay.fold import SegmentFold
+from coordinator_core.replay.profiles import MergeOffsetRule, Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A producer's first end marker in a segment."""
+
+    sequence: int
+    commits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a segment holds for a slot, apart from its open transactions."""
+
+    place: int
+    kind: int
+    sequence: int
+    last_tombstone: int
+
+
+_NO_EVENT = Event(NOWHERE, columns.NOT_VALUE, -1, -1)
+
+
+class OpenCommits:
+    """The open transactions' commits, as places in a :class:`ValueStore`.
+
+    ``committed`` arguments are the places of the committed values by slot number, ``NOWHERE`` where none is.
+    """
+
+    def __init__(self, profile: Profile, values: ValueStore) -> None:
+        self._values = values
+        self._places: dict[int, dict[int, int]] = {}
+        self._producers: dict[int, set[int]] = {}
+        self._always = profile.merge_offset_rule is MergeOffsetRule.NONE
+        self._drops = profile.tombstone_drops_pending
+
+    def items(self) -> tuple[Int64s, Int64s]:
+        """Slots and places of all open commits, by producers in the order of their appearance."""
+        pairs = [pair for places in self._places.values() for pair in places.items()]
+        both = np.array(pairs, np.int64).reshape(-1, 2)
+        return both[:, 0].copy(), both[:, 1].copy()
+
+    def move(self, places: Int64s) -> None:
+        """Give the commits, in the order of :meth:`items`, new places."""
+        moved = iter(places.tolist())
+        for held in self._places.values():
+            for slot in held:
+                held[slot] = next(moved)
+
+    def apply(
+        self,
+        fold: SegmentFold,
+        slot_of: Int64s,
+        committed: Int64s,
+        first_place: int,
+        first_pending_place: int,
+    ) -> None:
+        """Splice ``fold``, whose slot rows have the numbers ``slot_of``, behind the state so far."""
+        kinds = fold.slots["kind"].to_numpy()
+        free = np.ones(len(slot_of), np.bool_)
+        if self._producers:
+            contested = np.zeros(len(committed), np.bool_)
+            contested[np.fromiter(self._producers, np.int64, len(self._producers))] = True
+            free = ~contested[slot_of]
+        rows = np.flatnonzero(free & (kinds == columns.VALUE))
+        committed[slot_of[rows]] = first_place + rows
+        committed[slot_of[free & (kinds == columns.TOMBSTONE)]] = NOWHERE
+        if self._producers:
+            self._apply_contested(fold, slot_of, np.flatnonzero(~free), committed, first_place)
+        self._open(fold, slot_of, first_pending_place)
+
+    def _apply_contested(
+        self, fold: SegmentFold, slot_of: Int64s, rows: Int64s, committed: Int64s, first_place: int
+    ) -> None:
+        names = ("kind", "sequence", "last_tombstone")
+        taken = [first_place + rows, *(fold.slots[name].to_numpy()[rows] for name in names)]
+        events = {
+            slot: Event(*event)
+            for slot, event in zip(
+                slot_of[rows].tolist(), zip(*(column.tolist() for column in taken), strict=True), strict=True
+            )
+        }
+        markers = first_markers(fold)
+        if self._drops:
+            self._drop_pending(events, markers)
+        for producer_id, slot, is_open in self._decided(fold, slot_of):
+            # What this segment holds for the slot stands in place of what earlier ones left pending.
+            if (producer_id in markers) != is_open:
+                self._drop(producer_id, slot)
+        overridden = self._end_transactions(events, markers, committed)
+        for slot, event in events.items():
+            if slot not in overridden:
+                if event.kind == columns.VALUE:
+                    committed[slot] = event.place
+                elif event.kind == columns.TOMBSTONE:
+                    committed[slot] = NOWHERE
+
+    def _decided(self, fold: SegmentFold, slot_of: Int64s) -> list[tuple[int, int, bool]]:
+        """Producer id, slot and open of the rows of ``pending`` that hold a value, or that there is none."""
+        rows = np.flatnonzero(fold.pending["kind"].to_numpy() != columns.NOTED)
+        slots, producer_ids = _slots_and_producers(fold, slot_of, rows)
+        is_open = fold.pending["open"].to_numpy()[rows].tolist()
+        return [
+            (producer_id, slot, opened)
+            for producer_id, slot, opened in zip(producer_ids, slots, is_open, strict=True)
+            if slot in self._producers
+        ]
+
+    def _drop_pending(self, events: Mapping[int, Event], markers: Mapping[int, Marker]) -> None:
+        """A tombstone takes the slot out of all transactions that are open when it comes (Java)."""
+        for slot, event in events.items():
+            if event.last_tombstone < 0:
+                continue
+            for producer_id in [*self._producers.get(slot, ())]:
+                marker = markers.get(producer_id)
+                if marker is None or event.last_tombstone < marker.sequence:
+                    self._drop(producer_id, slot)
+
+    def _end_transactions(
+        self, events: Mapping[int, Event], markers: Mapping[int, Marker], committed: Int64s
+    ) -> set[int]:
+        """Apply the first end markers to what earlier segments left pending.
+
+        Returns the slots that hold such a value although the segment has an event of its own for them.
+        """
+        overridden: set[int] = set()
+        ended = sorted(self._places.keys() & markers.keys(), key=lambda found: markers[found].sequence)
+        for producer_id in ended:
+            marker = markers[producer_id]
+            for slot, place in [*self._places[producer_id].items()]:
+                self._drop(producer_id, slot)
+                if not marker.commits:
+                    continue
+                event = events.get(slot, _NO_EVENT)
+                if event.kind == columns.NOT_VALUE or slot in overridden:
+                    # Nothing in this segment decides, or only what an earlier marker already overrode.
+                    if self._is_newer(place, int(committed[slot])):
+                        committed[slot] = place
+                elif event.sequence < marker.sequence and (self._always or event.kind == columns.TOMBSTONE):
+                    # The slot was empty when the marker came, or the marker does not ask.
+                    committed[slot] = place
+                    overridden.add(slot)
+        return overridden
+
+    def _is_newer(self, place: int, existing: int) -> bool:
+        if existing == NOWHERE or self._always:
+            return True
+        return self._values.merge_offset(existing) < self._values.merge_offset(place)
+
+    def _open(self, fold: SegmentFold, slot_of: Int64s, first_place: int) -> None:
+        """Keep what the fold leaves pending."""
+        is_value = fold.pending["kind"].to_numpy() == columns.PENDING_VALUE
+        rows = np.flatnonzero(is_value & fold.pending["open"].to_numpy())
+        slots, producer_ids = _slots_and_producers(fold, slot_of, rows)
+        for producer_id, slot, place in zip(producer_ids, slots, (first_place + rows).tolist(), strict=True):
+            self._places.setdefault(producer_id, {})[slot] = place
+            self._producers.setdefault(slot, set()).add(producer_id)
+
+    def _drop(self, producer_id: int, slot: int) -> None:
+        held = self._places.get(producer_id)
+        if held is None or held.pop(slot, None) is None:
+            return
+        if not held:
+            del self._places[producer_id]
+        self._producers[slot].discard(producer_id)
+        if not self._producers[slot]:
+            del self._producers[slot]
+
+
+def first_markers(fold: SegmentFold) -> dict[int, Marker]:
+    """By producer id, where there is one."""
+    sequences = fold.producers["first_marker"].to_numpy()
+    rows = np.flatnonzero(sequences >= 0)
+    producer_ids = fold.producers["producer_id"].to_numpy()[rows].tolist()
+    commits = fold.producers["first_marker_commits"].to_numpy()[rows].tolist()
+    return dict(zip(producer_ids, map(Marker, sequences[rows].tolist(), commits), strict=True))
+
+
+def _slots_and_producers(fold: SegmentFold, slot_of: Int64s, rows: Int64s) -> tuple[list[int], list[int]]:
+    slots = slot_of[fold.pending["slot"].to_numpy()[rows]]
+    producers = fold.pending["producer"].to_numpy()[rows]
+    return slots.tolist(), fold.producers["producer_id"].to_numpy()[producers].tolist()

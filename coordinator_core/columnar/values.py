@@ -1,0 +1,81 @@
+"""Values of commits, kept in the tables of the folds that they came in until something asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.columnar.arrow import column
+from coordinator_core.columnar.tables import Int64s
+from coordinator_core.replay.fold import VALUE_FIELDS
+
+NOWHERE = -1
+_ROW_BITS = 32
+_ROW_MASK = (1 << _ROW_BITS) - 1
+
+VALUES = pa.schema(
+    [pa.field(f.name, pa.string(), f.nullable) if f.name == "topic_id" else f for f in VALUE_FIELDS]
+)
+"""``fold.VALUE_FIELDS``, the topic id as plain text: folds number topic ids each in its own way."""
+
+
+class ValueStore:
+    """A *place* is a value in the store: source and row in one number."""
+
+    def __init__(self) -> None:
+        self._tables: list[pa.Table] = []
+        self._merge_offsets: list[Int64s] = []
+        self.rows = 0
+
+    def add(self, table: pa.Table) -> int:
+        """Keep the rows of a table with the columns of ``fold.VALUE_FIELDS``; the place of the first."""
+        self._tables.append(table.select(VALUES.names))
+        self._merge_offsets.append(table["merge_offset"].to_numpy())
+        self.rows += table.num_rows
+        return (len(self._tables) - 1) << _ROW_BITS
+
+    def merge_offset(self, place: int) -> int:
+        return int(self._merge_offsets[place >> _ROW_BITS][place & _ROW_MASK])
+
+    def numbers(self, name: str, places: Int64s) -> Int64s:
+        """The int64 column ``name`` of the values at ``places``."""
+        out = np.empty(len(places), np.int64)
+        for table, rows, positions in self._by_source(places):
+            out[positions] = table[name].to_numpy()[rows]
+        return out
+
+    def take(self, places: Int64s) -> pa.Table:
+        """The values at ``places``, as :data:`VALUES`."""
+        found, order = [VALUES.empty_table()], [np.empty(0, np.int64)]
+        for table, rows, positions in self._by_source(places):
+            found.append(table.take(column(rows)).cast(VALUES))
+            order.append(positions)
+        values, positions = pa.concat_tables(found), np.concatenate(order)
+        if (positions[1:] < positions[:-1]).any():
+            values = values.combine_chunks().take(column(inverse(positions)))
+        return values
+
+    def _by_source(self, places: Int64s) -> Iterator[tuple[pa.Table, Int64s, Int64s]]:
+        """Tables, the rows of theirs that are at ``places``, and the positions of these places."""
+        sources, rows = places >> _ROW_BITS, places & _ROW_MASK
+        order = np.argsort(sources, kind="stable")
+        bounds = np.searchsorted(sources[order], np.arange(len(self._tables) + 1))
+        for source, table in enumerate(self._tables):
+            positions = order[bounds[source] : bounds[source + 1]]
+            if len(positions):
+                yield table, rows[positions], positions
+
+    def compact(self, places: Int64s) -> Int64s:
+        """Keep the values at ``places`` only, and return their new places."""
+        table = self.take(places).combine_chunks()
+        self._tables, self._merge_offsets, self.rows = [], [], 0
+        return self.add(table) + np.arange(len(places))
+
+
+def inverse(order: Int64s) -> Int64s:
+    """The permutation that undoes ``order``."""
+    found = np.empty(len(order), np.int64)
+    found[order] = np.arange(len(order))
+    return found

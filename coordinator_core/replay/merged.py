@@ -1,0 +1,130 @@
+"""What the folds of an offsets partition merge to: its state, as columns where it may be large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from coordinator_core.groups.model import (
+    CarriedRecord,
+    CommittedOffset,
+    Group,
+    LoadFailure,
+    PartitionState,
+    Slot,
+    Transaction,
+    TransactionOutcome,
+)
+
+BLOCK_ROWS = 1 << 20
+"""Rows that are handled at once; what is made of a partition never depends on it."""
+
+OFFSETS = pa.schema(
+    [
+        pa.field("group_id", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("record_offset", pa.int64(), nullable=False),
+        pa.field("merge_offset", pa.int64(), nullable=False),
+        pa.field("value_version", pa.int16(), nullable=False),
+        pa.field("committed_offset", pa.int64(), nullable=False),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("metadata", pa.string(), nullable=False),
+        pa.field("commit_timestamp_ms", pa.int64(), nullable=False),
+        pa.field("expire_timestamp_ms", pa.int64()),
+        pa.field("topic_id", pa.string()),
+        pa.field("producer_id", pa.int64()),
+        pa.field("producer_epoch", pa.int16()),
+    ]
+)
+"""Columns of :attr:`MergedPartition.offsets` and ``pending``: slot and fields of ``CommittedOffset``."""
+
+TRANSACTIONS = pa.schema(
+    [
+        pa.field("producer_id", pa.int64(), nullable=False),
+        pa.field("producer_epoch", pa.int16(), nullable=False),
+        pa.field("first_record_offset", pa.int64(), nullable=False),
+        pa.field("last_record_offset", pa.int64(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("end_marker_offset", pa.int64()),
+        pa.field("groups", pa.list_(pa.field("element", pa.string(), nullable=False)), nullable=False),
+        pa.field("keys", pa.int64(), nullable=False),
+        pa.field("timestamp_ms", pa.int64(), nullable=False),
+    ]
+)
+"""Columns of :attr:`MergedPartition.transactions`: the fields of ``Transaction``."""
+
+GROUP_STATS = pa.schema(
+    [
+        pa.field("group_id", pa.string(), nullable=False),
+        pa.field("key_type", pa.int16(), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
+        pa.field("tombstones", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("first_timestamp_ms", pa.int64(), nullable=False),
+        pa.field("last_timestamp_ms", pa.int64(), nullable=False),
+    ]
+)
+"""Columns of :attr:`MergedPartition.group_stats`: the weight of each group's records in the log."""
+
+
+class OffsetRows(Protocol):
+    """Rows of :data:`OFFSETS`, made when they are asked for, so that they need not be in memory at once."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
+        """The rows by record offset, then group, topic and partition; ``block_rows`` in all but the last."""
+
+
+@dataclass
+class MergedPartition:
+    """State of one offsets partition.
+
+    ``offsets`` are the committed offsets, ``pending`` those of open transactions, ``transactions`` is in the
+    order of first record offsets. The rest is as in :class:`PartitionState`.
+    """
+
+    offsets_partition: int
+    offsets: OffsetRows
+    pending: pa.Table
+    transactions: pa.Table
+    group_stats: pa.Table
+    groups: dict[str, Group] = field(default_factory=dict)
+    load_failures: list[LoadFailure] = field(default_factory=list)
+    carried: list[CarriedRecord] = field(default_factory=list)
+    record_counts: dict[tuple[int, int | None], int] = field(default_factory=dict)
+
+    def to_state(self) -> PartitionState:
+        """The same as Python objects, one for every offset."""
+        pending: dict[int, dict[Slot, CommittedOffset]] = {}
+        for slot, offset in _committed_offsets(self.pending):
+            assert offset.producer_id is not None
+            pending.setdefault(offset.producer_id, {})[slot] = offset
+        return PartitionState(
+            offsets_partition=self.offsets_partition,
+            groups=self.groups,
+            offsets=dict(pair for block in self.offsets.blocks() for pair in _committed_offsets(block)),
+            pending=pending,
+            transactions=[_transaction(row) for row in self.transactions.to_pylist()],
+            load_failures=self.load_failures,
+            carried=self.carried,
+            record_counts=self.record_counts,
+        )
+
+
+def _committed_offsets(table: pa.Table) -> Iterator[tuple[Slot, CommittedOffset]]:
+    lists = {name: table[name].to_pylist() for name in OFFSETS.names}
+    slots = zip(lists.pop("group_id"), lists.pop("topic"), lists.pop("partition"), strict=True)
+    for slot, *values in zip(slots, *lists.values(), strict=True):
+        yield Slot(*slot), CommittedOffset(**dict(zip(lists, values, strict=True)))
+
+
+def _transaction(row: dict[str, Any]) -> Transaction:
+    return Transaction(
+        **row | {"outcome": TransactionOutcome(row["outcome"]), "groups": tuple(row["groups"])}
+    )
