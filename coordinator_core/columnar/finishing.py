@@ -7,8 +7,8 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from numba import types
 
+from coordinator_core.columnar import types
 from coordinator_core.columnar.bytestrings import uvarint
 from coordinator_core.columnar.compiling import inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64
