@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from coordinator_core import __version__
+from coordinator_core.cli.process import start_light
 from coordinator_core.errors import ExitCode, RegroupError
 
 _COMMANDS = {
@@ -47,6 +48,7 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line and leave the process with the documented exit code."""
+    start_light()
     sys.exit(run(args))
 
 

@@ -1,11 +1,7 @@
-"""Arrow without pandas: ``pa.array`` and ``pa.scalar`` import it when first called, a second of CPU time."""
+"""Columns of numpy arrays, made without ``pa.array``, which imports pandas when it is first called."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -26,15 +22,3 @@ def column(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None = None) 
 
 def _bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
-
-
-class _NoPandas(MetaPathFinder):
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("pandas is kept out of this process", name=fullname)
-
-
-def keep_pandas_out() -> None:
-    """Let Arrow find that there is no pandas. For processes of our own only: it is then missing for all."""
-    if "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _NoPandas())

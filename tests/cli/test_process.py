@@ -1,0 +1,37 @@
+"""What a process of the command line loads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from ..cases import CASES
+
+SCRIPT = """
+import json, sys
+from coordinator_core.cli.app import start_light, run
+start_light()
+code = run(sys.argv[1:])
+print(json.dumps({"code": code, "modules": sorted(name for name in sys.modules if "." not in name)}))
+"""
+
+CASE = next(case for case in CASES if case.name == "k431-txn")
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, check=True
+    )
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["code"] == 0
+    return set(told["modules"])
+
+
+def test_a_warm_replay_needs_neither_pandas_nor_numba(tmp_path: Path) -> None:
+    arguments = ["replay", *map(str, CASE.paths), "--output", str(tmp_path), "--cluster", "c"]
+    loaded_by(*arguments)
+    loaded = loaded_by(*arguments)
+    assert "pyarrow" in loaded
+    assert not loaded & {"pandas", "numba", "pyspark"}
