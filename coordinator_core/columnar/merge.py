@@ -18,6 +18,7 @@ from coordinator_core.columnar.group_stats import GroupStats
 from coordinator_core.columnar.numbering import NameNumbers, SlotNumbers
 from coordinator_core.columnar.offset_rows import GatheredRows
 from coordinator_core.columnar.open_commits import OpenCommits
+from coordinator_core.columnar.shards import MergedShard, combine_shards
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.columnar.transactions import Transactions
 from coordinator_core.columnar.values import NOWHERE, ValueStore
@@ -27,7 +28,7 @@ from coordinator_core.replay.group_replay import GroupReplay
 from coordinator_core.replay.merged import OFFSETS, MergedPartition
 from coordinator_core.replay.profiles import Profile
 
-__all__ = ["PartitionMerge", "merge_columns", "merge_folds"]
+__all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]
 
 _SPARE_ROWS = 1 << 20
 """Values that no longer stand may be this many, or as many as stand, before they are dropped."""
@@ -43,6 +44,11 @@ def merge_folds(folds: Iterable[SegmentFold], profile: Profile, offsets_partitio
 
 def merge_columns(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> MergedPartition:
     """Like :func:`merge_folds`, without making an object of every offset."""
+    return combine_shards([merge_shard(folds, profile, offsets_partition)])
+
+
+def merge_shard(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> MergedShard:
+    """State of one shard, after folds as :func:`columnar.shards.shard_folds` gives them, in log order."""
     merge = PartitionMerge(profile, offsets_partition)
     for fold in folds:
         merge.add(fold)
@@ -52,7 +58,7 @@ def merge_columns(folds: Iterable[SegmentFold], profile: Profile, offsets_partit
 
 
 class PartitionMerge:
-    """The state of one offsets partition in the making."""
+    """The state of one offsets partition in the making, or of a shard of it."""
 
     def __init__(self, profile: Profile, offsets_partition: int) -> None:
         self._profile = profile
@@ -89,21 +95,19 @@ class PartitionMerge:
         if self._values.rows > _SPARE_ROWS + 2 * len(self._slots):
             self._compact()
 
-    def finish(self) -> MergedPartition:
+    def finish(self) -> MergedShard:
         """The state after the folds so far; no other can be added any more."""
         slots = np.flatnonzero(self._committed[: len(self._slots)] != NOWHERE)
         offsets = self._offset_rows(slots, self._committed[slots])
         pending = self._offset_rows(*self._open.items())
-        return MergedPartition(
+        return MergedShard(
             offsets_partition=self._offsets_partition,
             offsets=offsets,
             pending=pa.concat_tables([OFFSETS.empty_table(), *pending.blocks()]),
             transactions=self._transactions.table(self._groups),
             group_stats=self._stats.table(self._groups),
-            groups=self._replay.loader.finish(self._groups_with(offsets, pending)),
-            load_failures=self._replay.load_failures,
-            carried=self._replay.carried,
-            record_counts=self._replay.record_counts,
+            groups_with_offsets=self._groups_with(offsets, pending),
+            replay=self._replay,
         )
 
     def _touches(self, fold: SegmentFold, group_of: Int64s) -> list[tuple[int, str]]:
@@ -132,7 +136,7 @@ class PartitionMerge:
         has_offsets = np.zeros(len(self._groups), np.bool_)
         for part in rows:
             has_offsets[self._slots.groups(part.slots)] = True
-        return sorted(self._groups.of(np.flatnonzero(has_offsets)))
+        return self._groups.of(np.flatnonzero(has_offsets))
 
     def _offset_rows(self, slots: Int64s, places: Int64s) -> GatheredRows:
         return GatheredRows(

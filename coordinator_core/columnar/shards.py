@@ -1,0 +1,225 @@
+"""An offsets partition merged in several places at once, each with a share of the slots.
+
+For a partition too large for one task. The three steps, and what each has in memory:
+
+1. where a segment is folded: ``shard_folds(fold, shards)`` gives a fold for each shard;
+2. one task a shard: ``merge_shard(folds, profile, offsets_partition)`` (in :mod:`~columnar.merge`) of the
+   shard's folds in log order, and ``.stored(path)`` of the result, which pickles small;
+3. one task a partition: ``combine_shards(stored)``, in the order of the shards, is the
+   :class:`MergedPartition` that a merge of the whole folds would have given. Its offsets are read from the
+   stored files block by block.
+
+A slot belongs to one shard, by hash. Everything that is not of slots (records other than commits, statistics,
+counts, transactions that lie in one segment) is in shard 0; producers and their markers are in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core import storage
+from coordinator_core.columnar.arrow import column
+from coordinator_core.columnar.tables import Int64s
+from coordinator_core.replay.fold import SegmentCounts, SegmentFold
+from coordinator_core.replay.group_replay import GroupReplay
+from coordinator_core.replay.merged import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, OffsetRows
+
+_STORED_ROWS = 1 << 16
+"""Rows that are read at once of each stored shard."""
+
+
+@dataclass
+class MergedShard:
+    """State of a share of the slots of one offsets partition."""
+
+    offsets_partition: int
+    offsets: OffsetRows
+    pending: pa.Table
+    transactions: pa.Table
+    group_stats: pa.Table
+    groups_with_offsets: list[str]
+    replay: GroupReplay
+
+    def stored(self, path: str) -> MergedShard:
+        """The same with its offsets in a file at ``path``, which may be a URI."""
+        return replace(self, offsets=store_rows(self.offsets, path))
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows (``merged.OffsetRows``) in a file, an Arrow stream."""
+
+    path: str
+    num_rows: int
+
+    def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
+        return _blocks_of(self.pieces(), block_rows)
+
+    def pieces(self) -> Iterator[pa.Table]:
+        """The rows in order, as they were written."""
+        system, inner = storage.filesystem(self.path)
+        with system.open_input_stream(inner) as source, pa.ipc.open_stream(source) as reader:
+            for batch in reader:
+                yield pa.Table.from_batches([batch])
+
+
+def store_rows(rows: OffsetRows, path: str) -> StoredRows:
+    """Write ``rows`` to a file at ``path``."""
+    system, inner = storage.filesystem(path)
+    with system.open_output_stream(inner) as sink, pa.ipc.new_stream(sink, OFFSETS) as writer:
+        for block in rows.blocks():
+            writer.write_table(block, max_chunksize=_STORED_ROWS)
+    return StoredRows(path, rows.num_rows)
+
+
+class CombinedRows:
+    """Rows (``merged.OffsetRows``) of several shards, merged as they are read."""
+
+    def __init__(self, shards: Sequence[OffsetRows]) -> None:
+        self._shards = shards
+
+    @property
+    def num_rows(self) -> int:
+        return sum(shard.num_rows for shard in self._shards)
+
+    def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
+        return _blocks_of(self._pieces(), block_rows)
+
+    def _pieces(self) -> Iterator[pa.Table]:
+        """In order. Of a shard that has more rows, a row is always held back, to compare the others with."""
+        readers = [shard.blocks(_STORED_ROWS) for shard in self._shards]
+        held = [OFFSETS.empty_table() for _ in readers]
+        unread = hungry = set(range(len(readers)))
+        while True:
+            for shard in hungry:
+                piece = next(readers[shard], None)
+                if piece is None:
+                    unread = unread - {shard}
+                else:
+                    held[shard] = pa.concat_tables([held[shard], piece])
+            if not unread:
+                yield _in_order(held)
+                return
+            last = {shard: held[shard]["record_offset"][-1].as_py() for shard in unread}
+            bound = min(last.values())
+            sizes = [int(np.searchsorted(rows["record_offset"].to_numpy(), bound)) for rows in held]
+            yield _in_order([rows.slice(0, size) for rows, size in zip(held, sizes, strict=True)])
+            held = [rows.slice(size) for rows, size in zip(held, sizes, strict=True)]
+            hungry = {shard for shard, offset in last.items() if offset == bound}
+
+
+def _in_order(parts: Sequence[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(parts)
+    offsets = rows["record_offset"].to_numpy()
+    order = np.argsort(offsets, kind="stable")
+    if (np.diff(offsets[order]) == 0).any():
+        keys = ("record_offset", "group_id", "topic", "partition")
+        order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in keys]).to_numpy()
+    return rows.take(column(order.astype(np.int64)))
+
+
+def _blocks_of(pieces: Iterator[pa.Table], block_rows: int) -> Iterator[pa.Table]:
+    """``pieces`` cut anew, into tables of ``block_rows``, the last one maybe shorter."""
+    held: list[pa.Table] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += piece.num_rows
+        while size >= block_rows:
+            rows = pa.concat_tables(held)
+            yield rows.slice(0, block_rows)
+            held, size = [rows.slice(block_rows)], size - block_rows
+    if size:
+        yield pa.concat_tables(held)
+
+
+def shard_folds(fold: SegmentFold, shards: int) -> list[SegmentFold]:
+    """``fold`` in ``shards`` parts, see the module; every part knows all groups and topics."""
+    shard_of = _shard_of_slots(fold, shards)
+    return [_part(fold, shard_of, shard) for shard in range(shards)]
+
+
+def _shard_of_slots(fold: SegmentFold, shards: int) -> Int64s:
+    """By names and partition, the same in every fold and on every machine."""
+    groups, topics = (
+        np.array([crc32(name) for name in names.cast(pa.large_binary()).to_pylist()], np.uint64)
+        for names in (fold.groups, fold.topics)
+    )
+    mixed = groups[fold.slots["group"].to_numpy()] << np.uint64(32)
+    mixed |= topics[fold.slots["topic"].to_numpy()]
+    mixed += fold.slots["partition"].to_numpy().astype(np.uint64)
+    for multiplier in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9):
+        mixed *= np.uint64(multiplier)
+        mixed ^= mixed >> np.uint64(32)
+    shard_of: Int64s = (mixed % np.uint64(shards)).astype(np.int64)
+    return shard_of
+
+
+def _part(fold: SegmentFold, shard_of: Int64s, shard: int) -> SegmentFold:
+    own = shard_of == shard
+    row_of = np.cumsum(own) - 1
+    slot_of_pending = fold.pending["slot"].to_numpy()
+    own_pending = own[slot_of_pending]
+    pending = fold.pending.filter(column(own_pending)).set_column(
+        0, fold.pending.schema.field(0), column(row_of[slot_of_pending[own_pending]].astype(np.int32))
+    )
+    part = replace(fold, slots=fold.slots.filter(column(own)), pending=pending)
+    if shard == 0:
+        return part
+    # What lies in one segment whole has no keys here, and is left out when the shards are combined.
+    first = fold.transactions.filter(fold.transactions["first"])
+    keys = first.schema.get_field_index("keys")
+    return replace(
+        part,
+        counts=SegmentCounts(0, 0, 0, None, None, {}, {}, {}),
+        transactions=first.set_column(
+            keys, first.schema.field(keys), column(np.zeros(first.num_rows, np.int64))
+        ),
+        others=fold.others.slice(0, 0),
+        touches=fold.touches.slice(0, 0),
+        group_stats=fold.group_stats.slice(0, 0),
+    )
+
+
+def combine_shards(shards: Sequence[MergedShard]) -> MergedPartition:
+    """The state of the partition, of all its shards in their order."""
+    main = shards[0]
+    with_offsets = {group for shard in shards for group in shard.groups_with_offsets}
+    return MergedPartition(
+        offsets_partition=main.offsets_partition,
+        offsets=main.offsets if len(shards) == 1 else CombinedRows([shard.offsets for shard in shards]),
+        pending=main.pending if len(shards) == 1 else _in_order([shard.pending for shard in shards]),
+        transactions=_combined_transactions([shard.transactions for shard in shards]),
+        group_stats=main.group_stats,
+        groups=main.replay.loader.finish(sorted(with_offsets)),
+        load_failures=main.replay.load_failures,
+        carried=main.replay.carried,
+        record_counts=main.replay.record_counts,
+    )
+
+
+def _combined_transactions(tables: Sequence[pa.Table]) -> pa.Table:
+    """The first table has all transactions; the others have more keys and groups for some of them."""
+    main, *others = tables
+    more: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for table in others:
+        for row in table.filter(column(table["keys"].to_numpy() > 0)).to_pylist():
+            more.setdefault((row["first_record_offset"], row["producer_id"]), []).append(row)
+    if not more:
+        return main
+    found = np.isin(main["first_record_offset"].to_numpy(), [offset for offset, _ in more])
+    rows = main.filter(column(found)).to_pylist()
+    for row in rows:
+        for share in more.get((row["first_record_offset"], row["producer_id"]), ()):
+            row["keys"] += share["keys"]
+            row["groups"] = sorted({*row["groups"], *share["groups"]}, key=str.encode)
+    whole = pa.concat_tables([main.filter(column(~found)), pa.Table.from_pylist(rows, TRANSACTIONS)])
+    order = np.argsort(whole["first_record_offset"].to_numpy(), kind="stable")
+    return whole.combine_chunks().take(column(order))

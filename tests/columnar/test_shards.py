@@ -1,0 +1,170 @@
+"""An offsets partition merged in shards is the same as merged in one piece."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator_core.columnar import merge, shards
+from coordinator_core.columnar.fold import fold_batches
+from coordinator_core.columnar.merge import merge_columns, merge_shard
+from coordinator_core.columnar.shards import (
+    CombinedRows,
+    MergedShard,
+    combine_shards,
+    shard_folds,
+    store_rows,
+)
+from coordinator_core.groups.model import Slot
+from coordinator_core.log.batch import parse_batch
+from coordinator_core.log.types import ControlType
+from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.replay.merged import OFFSETS, MergedPartition
+from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.state_hash import all_digests
+from coordinator_core.runs.tables import merged_tables
+from tests.columnar.parity import PROFILES, differences, fold_all, write_log
+from tests.columnar.random_logs import Log, contended_logs, logs
+from tests.replay.histories import History, offset_key, offset_value
+
+every_profile = pytest.mark.parametrize("name", PROFILES)
+random_logs = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def merged_in_shards(
+    folds: Sequence[SegmentFold], profile: Profile, count: int, directory: Path
+) -> MergedPartition:
+    parts = [shard_folds(fold, count) for fold in folds]
+    stored = [
+        merge_shard([part[shard] for part in parts], profile, 0).stored(str(directory / f"{shard}.arrows"))
+        for shard in range(count)
+    ]
+    sent: list[MergedShard] = pickle.loads(pickle.dumps(stored))
+    return combine_shards(sent)
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Rows of a table."""
+
+    table: pa.Table
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.table.num_rows)
+
+    def blocks(self, block_rows: int = 1 << 20) -> Iterator[pa.Table]:
+        for start in range(0, self.table.num_rows, block_rows):
+            yield self.table.slice(start, block_rows)
+
+
+def digests(merged: MergedPartition) -> dict[tuple[str, int], str]:
+    return all_digests(merged_tables(merged, now_ms=0))
+
+
+@every_profile
+@random_logs
+@given(log=st.one_of(logs, contended_logs), data=st.data())
+def test_any_number_of_shards_gives_the_same_state(name: str, log: Log, data: st.DataObject) -> None:
+    profile = PROFILES[name]
+    cuts = data.draw(st.sets(st.integers(1, max(1, len(log.batches) - 1)), max_size=3))
+    with tempfile.TemporaryDirectory() as directory:
+        pieces = write_log(Path(directory), log, (cut for cut in cuts if cut < len(log.batches)))
+        folds = fold_all(pieces, profile)
+        expected = merge_columns(folds, profile, 0)
+        for count in (1, 2, 7):
+            merged = merged_in_shards(folds, profile, count, Path(directory))
+            assert not differences(expected.to_state(), merged.to_state())
+            assert digests(merged) == digests(expected)
+
+
+@every_profile
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(log=st.one_of(logs, contended_logs))
+def test_values_that_no_longer_stand_may_be_dropped_at_any_time(name: str, log: Log) -> None:
+    profile = PROFILES[name]
+    with tempfile.TemporaryDirectory() as directory:
+        folds = fold_all(write_log(Path(directory), log, range(1, len(log.batches))), profile)
+        expected = merge_columns(folds, profile, 0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(merge, "_SPARE_ROWS", -(1 << 20))
+            always = merge_columns(folds, profile, 0)
+        assert not differences(expected.to_state(), always.to_state())
+
+
+def test_a_transaction_over_segments_and_shards_is_one_row() -> None:
+    profile = PROFILES["4.3.1"]
+    history = History()
+    slots = [Slot(f"g{number}", "t", number) for number in range(20)]
+    for slot in slots[:10]:
+        history.commit(1, slot, producer_id=7)
+    history.commit(1, slots[19], producer_id=8)
+    cut = len(history.batches)
+    for slot in slots[5:15]:
+        history.commit(2, slot, producer_id=7)
+    history.marker(ControlType.COMMIT, 7).commit(3, slots[0], producer_id=7).marker(ControlType.ABORT, 7)
+    batches = [parse_batch(memoryview(data), 0) for data in history.batches]
+    rules = FoldRules.of(profile)
+    folds = [fold_batches(part, rules=rules, offsets_partition=0) for part in (batches[:cut], batches[cut:])]
+    with tempfile.TemporaryDirectory() as directory:
+        merged = merged_in_shards(folds, profile, 3, Path(directory))
+    rows = [(row["producer_id"], row["keys"], len(row["groups"])) for row in merged.transactions.to_pylist()]
+    assert rows == [(7, 15, 15), (8, 1, 1), (7, 1, 1)]
+
+
+def test_shards_share_the_slots_evenly() -> None:
+    profile = PROFILES["4.3.1"]
+    history = History().records(
+        *((offset_key(Slot("g", "t", number)), offset_value(1)) for number in range(7_000))
+    )
+    (batch,) = [parse_batch(memoryview(data), 0) for data in history.batches]
+    fold = fold_batches([batch], rules=FoldRules.of(profile), offsets_partition=0)
+    sizes = [part.slots.num_rows for part in shard_folds(fold, 7)]
+    assert sum(sizes) == 7_000
+    assert min(sizes) > 800
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    offsets=st.lists(st.lists(st.integers(0, 40), max_size=12), min_size=1, max_size=4),
+    block_rows=st.integers(1, 9),
+    stored_rows=st.integers(1, 5),
+)
+def test_shards_are_read_in_one_order(offsets: list[list[int]], block_rows: int, stored_rows: int) -> None:
+    """Record offsets repeat in damaged logs only; then the names decide."""
+    tables = [
+        OFFSETS.empty_table()
+        if not part
+        else pa.Table.from_pylist(
+            [
+                {
+                    **dict.fromkeys(OFFSETS.names, 0),
+                    "group_id": f"g{shard}",
+                    "topic": "t",
+                    "metadata": "",
+                    "topic_id": None,
+                    "record_offset": offset,
+                    "partition": partition,
+                }
+                for partition, offset in enumerate(sorted(part))
+            ],
+            schema=OFFSETS,
+        )
+        for shard, part in enumerate(offsets)
+    ]
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "_STORED_ROWS", stored_rows)
+        parts = [store_rows(InMemory(rows), f"{directory}/{shard}") for shard, rows in enumerate(tables)]
+        blocks = list(CombinedRows(parts).blocks(block_rows))
+    keys = ["record_offset", "group_id", "topic", "partition"]
+    expected = pa.concat_tables(tables).sort_by([(key, "ascending") for key in keys])
+    assert pa.concat_tables([OFFSETS.empty_table(), *blocks]) == expected
+    assert all(block.num_rows == block_rows for block in blocks[:-1])
