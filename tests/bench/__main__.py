@@ -18,10 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from tests.bench.generator import Truth, Workload, generate, topic_name
+from tests.bench.generator import Truth, Workload, generate
 from tests.bench.measure import HEADER, Sample, in_turn, run_process
+from tests.bench.truth import check_truth
 from tests.live.broker import Broker, Kafka
 
 RELEASE = "4.3.1"
@@ -79,7 +78,7 @@ def replay_table(kafka: Kafka, log: Path, directory: Path, truth: Truth, runs: i
             "json",
         ]
         sample = run_process(command, summary_at)
-        check_truth(Path(json.loads(summary_at.read_text())["run"]), truth)
+        check_truth(Path(json.loads(summary_at.read_text())["run"]), [truth])
         return sample
 
     with loading_broker(kafka, log, directory) as broker:
@@ -132,30 +131,6 @@ def loading_broker(kafka: Kafka, log: Path, directory: Path) -> Iterator[Broker]
         yield broker
     finally:
         broker.kill()
-
-
-def check_truth(run: Path, truth: Truth) -> None:
-    """A fast wrong answer is no answer: every committed offset must be what the generator wrote."""
-    rows = pq.read_table(run / "offsets", columns=["group_id", "topic", "partition", "committed_offset"])
-    found = dict(
-        zip(
-            zip(*(rows[name].to_pylist() for name in ("group_id", "topic", "partition")), strict=True),
-            rows["committed_offset"].to_pylist(),
-            strict=True,
-        )
-    )
-    expected = {
-        (truth.groups[group], topic_name(group), partition): committed
-        for group, partition, committed in zip(
-            truth.group_of_slot.tolist(),
-            truth.partition_of_slot.tolist(),
-            truth.committed.tolist(),
-            strict=True,
-        )
-        if committed >= 0
-    }
-    if found != expected:
-        raise RuntimeError(f"{run} does not hold the committed offsets that were generated")
 
 
 def dump_table(kafka: Kafka, log: Path, directory: Path, runs: int) -> list[str]:

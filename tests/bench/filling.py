@@ -1,0 +1,427 @@
+"""Compiled part of the generator: decides what is committed, writes the batches, keeps the truth.
+
+It shares nothing with the kernels of the product. A batch is left without its CRC, which the caller fills in.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+
+HEADER_BYTES = 61
+TEN_YEARS_MS = 10 * 365 * 86_400_000
+COMMIT, ABORT = 1, 0
+RECORD_ROOM = 120
+"""Bytes of a record beside the names in its key and its metadata: lengths, value, topic id."""
+
+
+class At(IntEnum):
+    """Indexes of the counters of a log in the making."""
+
+    OFFSET = 0
+    BATCHES = 1
+    BYTES = 2
+    RANDOM = 3
+    TURN = 4
+    PRODUCER = 5
+    OPEN = 6
+    DUE = 7
+    """Group batches that are due."""
+    GIVEN = 8
+    """Group batches taken of those the caller gave."""
+    SIZE = 9
+
+
+class Setting(IntEnum):
+    """Indexes of what does not change. Shares are in units of 2**-32."""
+
+    START_MS = 0
+    SMALLEST_BATCH = 1
+    LARGEST_BATCH = 2
+    TRANSACTIONAL = 3
+    ABORTED = 4
+    TOMBSTONES = 5
+    GROUPS_EVERY = 6
+    SHUFFLED = 7
+    IN_TURN = 8
+    PRODUCERS = 9
+    TRANSACTION_BATCHES = 10
+    METADATA_BYTES = 11
+    RECORD_ROOM = 12
+    TARGET_BYTES = 13
+    SIZE = 14
+
+
+class Names(NamedTuple):
+    """Group and topic names end to end, with their starts; a topic id of 16 bytes per topic."""
+
+    groups: Bytes
+    group_starts: Int64s
+    topics: Bytes
+    topic_starts: Int64s
+    topic_ids: Bytes
+
+
+class Slots(NamedTuple):
+    """What can be committed; the slots of a group lie together. ``committed`` is the truth, -1 for none.
+
+    ``legacy`` slots are committed under key type 0 as often as under type 1.
+    """
+
+    group: Int32s
+    topic: Int32s
+    partition: Int32s
+    legacy: Bytes
+    committed: Int64s
+    written_at: Int64s
+
+
+class Groups(NamedTuple):
+    """``first_slot`` has one more entry than there are groups; ``cumulative`` is the chance of each active
+    group to be next, added up; ``cursor`` the place in the rotation of its slots."""
+
+    first_slot: Int64s
+    active: Int64s
+    cumulative: npt.NDArray[np.float64]
+    cursor: Int64s
+
+
+class Transactions(NamedTuple):
+    """Open transactions, a row each."""
+
+    due: Int64s
+    producer: Int64s
+    outcome: Int64s
+    first_offset: Int64s
+    count: Int64s
+    slots: Int64s
+    values: Int64s
+
+
+class Log(NamedTuple):
+    """Everything that :func:`fill` works on."""
+
+    settings: Int64s
+    versions: Int64s
+    at: Int64s
+    names: Names
+    slots: Slots
+    groups: Groups
+    transactions: Transactions
+
+
+def share(value: float) -> int:
+    """A share as :class:`Setting` has it."""
+    return round(value * (1 << 32))
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _random(at: Int64s) -> int:
+    """The next 32 random bits (splitmix64)."""
+    at[At.RANDOM] += -7046029254386353131
+    x = np.uint64(at[At.RANDOM])
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.int64((x ^ (x >> np.uint64(31))) >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _below(at: Int64s, bound: int) -> int:
+    return (_random(at) * bound) >> 32
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _put_uvarint(out: Bytes, at: int, value: int) -> int:
+    while value > 0x7F:
+        out[at] = (value & 0x7F) | 0x80
+        value >>= 7
+        at += 1
+    out[at] = value
+    return at + 1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _put_varint(out: Bytes, at: int, value: int) -> int:
+    return _put_uvarint(out, at, (value << 1) ^ (value >> 63))
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _put_integer(out: Bytes, at: int, value: int, count: int) -> int:
+    for index in range(count):
+        out[at + index] = (value >> (8 * (count - 1 - index))) & 0xFF
+    return at + count
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _put_bytes(out: Bytes, at: int, data: Bytes, start: int, stop: int) -> int:
+    for index in range(stop - start):
+        out[at + index] = data[start + index]
+    return at + stop - start
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _put_header(
+    out: Bytes, at: int, base_offset: int, count: int, attributes: int, timestamp: int, producer_id: int
+) -> int:
+    at = _put_integer(out, at, base_offset, 8)
+    at += 4  # length, known at the end
+    at = _put_integer(out, at, 0, 4)
+    out[at] = 2
+    at += 1 + 4  # CRC
+    at = _put_integer(out, at, attributes, 2)
+    at = _put_integer(out, at, count - 1, 4)
+    at = _put_integer(out, at, timestamp, 8)
+    at = _put_integer(out, at, timestamp, 8)
+    at = _put_integer(out, at, producer_id, 8)
+    at = _put_integer(out, at, 0 if producer_id >= 0 else -1, 2)
+    at = _put_integer(out, at, -1 if attributes & 0x20 else 0, 4)
+    return _put_integer(out, at, count, 4)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _put_key(out: Bytes, at: int, key_type: int, slot: int, names: Names, slots: Slots) -> int:
+    group, topic = slots.group[slot], slots.topic[slot]
+    at = _put_integer(out, at, key_type, 2)
+    start, stop = names.group_starts[group], names.group_starts[group + 1]
+    at = _put_bytes(out, _put_integer(out, at, stop - start, 2), names.groups, start, stop)
+    start, stop = names.topic_starts[topic], names.topic_starts[topic + 1]
+    at = _put_bytes(out, _put_integer(out, at, stop - start, 2), names.topics, start, stop)
+    return _put_integer(out, at, slots.partition[slot], 4)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _put_value(
+    out: Bytes, at: int, version: int, committed: int, text: int, timestamp: int, topic: int, names: Names
+) -> int:
+    """An OffsetCommitValue with ``text`` bytes of metadata."""
+    at = _put_integer(out, at, version, 2)
+    at = _put_integer(out, at, committed, 8)
+    if version >= 3:
+        at = _put_integer(out, at, (committed & 7) - 1, 4)
+    at = _put_uvarint(out, at, text + 1) if version >= 4 else _put_integer(out, at, text, 2)
+    for index in range(text):
+        out[at + index] = 97 + (committed + index) % 26
+    at = _put_integer(out, at + text, timestamp, 8)
+    if version == 1:
+        at = _put_integer(out, at, timestamp + TEN_YEARS_MS, 8)
+    if version >= 4:
+        out[at], out[at + 1], out[at + 2] = 1, 0, 16
+        at = _put_bytes(out, at + 3, names.topic_ids, 16 * topic, 16 * topic + 16)
+    return at
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _put_commits(
+    out: Bytes,
+    scratch: Bytes,
+    at: int,
+    picked: Int64s,
+    values: Int64s,
+    version: int,
+    timestamp: int,
+    producer_id: int,
+    log: Log,
+) -> int:
+    """A batch of commits; a value of -1 is a tombstone."""
+    counters, settings = log.at, log.settings
+    start = at
+    attributes = 0x10 if producer_id >= 0 else 0
+    at = _put_header(out, at, counters[At.OFFSET], len(picked), attributes, timestamp, producer_id)
+    for index in range(len(picked)):
+        slot = picked[index]
+        legacy = log.slots.legacy[slot] != 0 and producer_id < 0 and _below(counters, 2) == 0
+        scratch[0] = 0
+        scratch[1] = 0
+        end = _put_varint(scratch, 2, index)
+        # The key follows its length, which is known when the key is written; so is the value.
+        size = _put_key(scratch, end + 3, 0 if legacy else 1, slot, log.names, log.slots) - end - 3
+        moved = _put_varint(scratch, end, size)
+        for position in range(size):
+            scratch[moved + position] = scratch[end + 3 + position]
+        end = moved + size
+        if values[index] < 0:
+            end = _put_varint(scratch, end, -1)
+        else:
+            text = _below(counters, settings[Setting.METADATA_BYTES] + 1)
+            size = (
+                _put_value(
+                    scratch,
+                    end + 3,
+                    0 if legacy else version,
+                    values[index],
+                    text,
+                    timestamp,
+                    log.slots.topic[slot],
+                    log.names,
+                )
+                - end
+                - 3
+            )
+            moved = _put_varint(scratch, end, size)
+            for position in range(size):
+                scratch[moved + position] = scratch[end + 3 + position]
+            end = moved + size
+        scratch[end] = 0
+        end += 1
+        at = _put_bytes(out, _put_varint(out, at, end), scratch, 0, end)
+    _put_integer(out, start + 8, at - start - 12, 4)
+    return at
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _end_transaction(out: Bytes, at: int, row: int, timestamp: int, log: Log) -> int:
+    """The marker of the transaction at ``row``, and what it makes of the truth; the last row moves there."""
+    counters, open_ones = log.at, log.transactions
+    count, outcome = open_ones.count[row], open_ones.outcome[row]
+    start = at
+    at = _put_header(out, at, counters[At.OFFSET], 1, 0x30, timestamp, open_ones.producer[row])
+    at = _put_varint(out, at, 16)
+    out[at], out[at + 1], out[at + 2] = 0, 0, 0
+    at = _put_varint(out, at + 3, 4)
+    at = _put_integer(out, at, outcome, 4)
+    at = _put_varint(out, at, 6)
+    at = _put_integer(out, at, 0, 6)
+    out[at] = 0
+    at += 1
+    _put_integer(out, start + 8, at - start - 12, 4)
+    if outcome == COMMIT:
+        for index in range(count):
+            slot, offset = open_ones.slots[row, index], open_ones.first_offset[row] + index
+            if offset > log.slots.written_at[slot]:
+                log.slots.written_at[slot] = offset
+                log.slots.committed[slot] = open_ones.values[row, index]
+    last = counters[At.OPEN] - 1
+    counters[At.OPEN] = last
+    open_ones.due[row] = open_ones.due[last]
+    open_ones.producer[row] = open_ones.producer[last]
+    open_ones.outcome[row] = open_ones.outcome[last]
+    open_ones.first_offset[row] = open_ones.first_offset[last]
+    open_ones.count[row] = open_ones.count[last]
+    open_ones.slots[row] = open_ones.slots[last]
+    open_ones.values[row] = open_ones.values[last]
+    return at
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _pick(log: Log, picked: Int64s) -> int:
+    """The slots of the next commit, none twice; returns how many."""
+    counters, settings, groups = log.at, log.settings, log.groups
+    smallest, largest = settings[Setting.SMALLEST_BATCH], settings[Setting.LARGEST_BATCH]
+    count = smallest
+    if smallest < largest:
+        # As likely between 1 and 2 as between 50 and 100.
+        spread = np.log((largest + 1) / smallest) * (_random(counters) / 4294967296.0)
+        count = min(largest, int(smallest * np.exp(spread)))
+    if settings[Setting.IN_TURN]:
+        group = groups.active[counters[At.TURN]]
+    else:
+        chance = _random(counters) / 4294967296.0
+        group = groups.active[np.searchsorted(groups.cumulative, chance, "right")]
+    first, size = groups.first_slot[group], groups.first_slot[group + 1] - groups.first_slot[group]
+    count = min(count, size)
+    if settings[Setting.IN_TURN]:
+        count = min(count, size - groups.cursor[group])
+        if groups.cursor[group] + count == size:
+            counters[At.TURN] = (counters[At.TURN] + 1) % len(groups.active)
+    for index in range(count):
+        picked[index] = first + (groups.cursor[group] + index) % size
+    groups.cursor[group] = (groups.cursor[group] + count) % size
+    if settings[Setting.SHUFFLED]:
+        for index in range(count - 1, 0, -1):
+            other = _below(counters, index + 1)
+            picked[index], picked[other] = picked[other], picked[index]
+    return count
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def fill(
+    out: Bytes, starts: Int64s, controls: Bytes, given: Bytes, given_starts: Int64s, log: Log
+) -> tuple[int, bool]:
+    """Append batches to ``out`` until it is full, the log has its size, or a group batch is due that was not
+    given. Returns the number of batches and whether the log is complete.
+
+    ``starts`` takes the start of each batch and the end of the last, ``controls`` 1 for a marker. ``given``
+    are batches of group records, which get their offset here.
+    """
+    counters, settings, slots, open_ones = log.at, log.settings, log.slots, log.transactions
+    picked = np.empty(settings[Setting.LARGEST_BATCH], np.int64)
+    values = np.empty(settings[Setting.LARGEST_BATCH], np.int64)
+    scratch = np.empty(settings[Setting.RECORD_ROOM], np.uint8)
+    room = HEADER_BYTES + settings[Setting.LARGEST_BATCH] * settings[Setting.RECORD_ROOM]
+    batches = at = 0
+    starts[0] = 0
+    while batches + 1 < len(starts) and at + room <= len(out):
+        now = settings[Setting.START_MS] + counters[At.BATCHES]
+        complete = counters[At.BYTES] >= settings[Setting.TARGET_BYTES]
+        ended = -1
+        for row in range(counters[At.OPEN]):
+            if complete or open_ones.due[row] <= counters[At.BATCHES]:
+                ended = row
+                break
+        records = 1
+        controls[batches] = ended >= 0
+        start = at
+        if ended >= 0:
+            at = _end_transaction(out, at, ended, now, log)
+        elif complete:
+            return batches, True
+        elif counters[At.DUE] > 0:
+            taken = counters[At.GIVEN]
+            if taken + 1 >= len(given_starts):
+                break
+            size = given_starts[taken + 1] - given_starts[taken]
+            if at + size > len(out):
+                break
+            at = _put_bytes(out, at, given, given_starts[taken], given_starts[taken + 1])
+            _put_integer(out, start, counters[At.OFFSET], 8)
+            records = 1
+            for index in range(4):
+                records += np.int64(out[start + 23 + index]) << (24 - 8 * index)
+            counters[At.GIVEN] += 1
+            counters[At.DUE] -= 1
+        else:
+            records = _pick(log, picked)
+            version = log.versions[_below(counters, len(log.versions))]
+            transactional = _random(counters) < settings[Setting.TRANSACTIONAL]
+            for index in range(records):
+                values[index] = (_random(counters) << 8) | (counters[At.BATCHES] & 0xFF)
+                if not transactional and _random(counters) < settings[Setting.TOMBSTONES]:
+                    values[index] = -1
+            producer = -1
+            if transactional:
+                producer = 1000 + counters[At.PRODUCER] % settings[Setting.PRODUCERS]
+                counters[At.PRODUCER] += 1
+                row = counters[At.OPEN]
+                counters[At.OPEN] += 1
+                open_ones.due[row] = counters[At.BATCHES] + 1
+                open_ones.due[row] += _below(counters, settings[Setting.TRANSACTION_BATCHES])
+                open_ones.producer[row] = producer
+                open_ones.outcome[row] = ABORT if _random(counters) < settings[Setting.ABORTED] else COMMIT
+                open_ones.first_offset[row] = counters[At.OFFSET]
+                open_ones.count[row] = records
+                for index in range(records):
+                    open_ones.slots[row, index] = picked[index]
+                    open_ones.values[row, index] = values[index]
+            else:
+                for index in range(records):
+                    slots.committed[picked[index]] = values[index]
+                    slots.written_at[picked[index]] = counters[At.OFFSET] + index
+            at = _put_commits(
+                out, scratch, at, picked[:records], values[:records], version, now, producer, log
+            )
+            if (counters[At.BATCHES] + 1) % settings[Setting.GROUPS_EVERY] == 0:
+                counters[At.DUE] += 1
+        counters[At.OFFSET] += records
+        counters[At.BATCHES] += 1
+        counters[At.BYTES] += at - start
+        batches += 1
+        starts[batches] = at
+    return batches, False
