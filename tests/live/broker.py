@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -28,6 +28,9 @@ KAFKA_VERSION = re.search(r"<kafka\.version>(.+)</kafka\.version>", POM.read_tex
 
 START_SECONDS = 120
 """How long a broker may take to start or to load its partitions on a loaded machine."""
+
+FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""What makes a JVM start fast and work slowly."""
 
 SESSION_TIMEOUT_MS = 600_000
 """Long enough that members outlive the restart of their broker, so that the reloaded groups keep them."""
@@ -95,8 +98,9 @@ def java() -> str:
 class Kafka:
     """One release of Kafka: the jars that ``pom.xml`` names."""
 
-    def __init__(self, jars: Path) -> None:
+    def __init__(self, jars: Path, jvm_options: Sequence[str] = FAST_START) -> None:
         self.jars = jars
+        self.jvm_options = jvm_options
         self.version = KAFKA_VERSION
 
     @classmethod
@@ -130,8 +134,7 @@ class Kafka:
         return [
             java(),
             f"-Xmx{heap}",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
+            *self.jvm_options,
             # Java 17 takes the encoding of its output from the locale, later releases from stdout.encoding.
             "-Dfile.encoding=UTF-8",
             "-Dstdout.encoding=UTF-8",
@@ -168,8 +171,18 @@ class Kafka:
 class Broker:
     """A combined broker and controller on two loopback ports. Its directory survives kills and restarts."""
 
-    def __init__(self, kafka: Kafka, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        kafka: Kafka,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        heap: str = "512m",
+        start_seconds: float = START_SECONDS,
+    ) -> None:
         self.kafka = kafka
+        self.heap = heap
+        self.start_seconds = start_seconds
         self.directory = directory
         self.log_dir = directory / "log"
         self.log_file = directory / "broker.log"
@@ -189,6 +202,12 @@ class Broker:
         self._config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
     @property
+    def pid(self) -> int:
+        """Process id while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
@@ -199,14 +218,14 @@ class Broker:
             self.kafka.tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._config))
         self._stderr = self.log_file.open("ab")
         self._log_position = self._stderr.tell()
-        command = self.kafka.command("kafka.Kafka", str(self._config), heap="512m", log_level="INFO")
+        command = self.kafka.command("kafka.Kafka", str(self._config), heap=self.heap, log_level="INFO")
         # In a session of its own, a Ctrl-C on the tests reaches it only through their clean-up.
         self._process = subprocess.Popen(
             command, stdout=self._stderr, stderr=self._stderr, start_new_session=True
         )
         try:
-            wait_for("Kafka to start", self._is_up)
-            wait_for("Kafka to load the offsets partitions", self._has_loaded)
+            wait_for("Kafka to start", self._is_up, self.start_seconds)
+            wait_for("Kafka to load the offsets partitions", self._has_loaded, self.start_seconds)
         except BaseException:
             self.kill()
             raise
