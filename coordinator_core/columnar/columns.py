@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from coordinator_core.columnar.finishing import Commit, decode_commits, gather
+from coordinator_core.columnar.arrow import column
+from coordinator_core.columnar.finishing import Commit, decode_commits, gather, transpose
 from coordinator_core.columnar.tables import (
     CONTROL_KEY,
     NO_KEY_TYPE,
@@ -105,11 +106,17 @@ class _Source:
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(lengths), buffers)
 
     def commits(self, positions: Int64s, lengths: Int64s) -> Int64s:
-        """Decoded values, columns as in ``finishing.Commit``."""
-        out = np.empty((len(positions), Commit.WIDTH), np.int64)
-        runs = np.ascontiguousarray(positions), np.ascontiguousarray(lengths)
-        decode_commits(self._data, self._arena, *runs, out)
+        """Decoded values, rows as in ``finishing.Commit``; none where a position is negative."""
+        out = np.empty((Commit.WIDTH, len(positions)), np.int64)
+        decode_commits(self._data, self._arena, positions, lengths, out)
         return out
+
+
+def _columns(table: Int64s, *wanted: int) -> Int64s:
+    """Columns of a working table, each contiguous. A fold must hold copies, or it holds them all."""
+    out = np.empty((len(wanted), len(table)), np.int64)
+    transpose(table, np.array(wanted, np.int64), out)
+    return out
 
 
 def _text(binary: pa.Array) -> pa.Array:
@@ -129,57 +136,44 @@ def _names(tables: Tables, name: str) -> pa.Array:
 
 
 def _values(
-    row_is_value: _Mask,
-    positions: Int64s,
-    lengths: Int64s,
+    is_value: _Mask,
+    value: tuple[Int64s, Int64s],
     row_offsets: Mapping[str, Int64s],
     producers: tuple[Int64s, Int64s, _Mask],
     source: _Source,
 ) -> dict[str, pa.Array]:
-    """The columns of ``fold.VALUE_FIELDS``."""
-    size = len(row_is_value)
-    commits = np.zeros((size, Commit.WIDTH), np.int64)
-    commits[:, Commit.TOPIC_ID] = -1
-    commits[row_is_value] = source.commits(positions[row_is_value], lengths[row_is_value])
-    version = commits[:, Commit.VERSION]
-    has_expiry = row_is_value & (version == 1)
+    """The columns of ``fold.VALUE_FIELDS``; ``value`` is position and length."""
+    commits = source.commits(np.where(is_value, value[0], -1), value[1])
+    version = commits[Commit.VERSION]
     producer_ids, producer_epochs, has_producer = producers
     return {
-        **{name: pa.array(np.where(row_is_value, column, 0)) for name, column in row_offsets.items()},
-        "value_version": pa.array(version.astype(np.int16)),
-        "committed_offset": _column(commits, Commit.COMMITTED_OFFSET),
-        "leader_epoch": pa.array(commits[:, Commit.LEADER_EPOCH].astype(np.int32)),
-        "metadata": _text(source.binary(commits[:, Commit.METADATA], commits[:, Commit.METADATA_BYTES])),
-        "commit_timestamp_ms": _column(commits, Commit.COMMIT_TIMESTAMP),
-        "expire_timestamp_ms": pa.array(commits[:, Commit.EXPIRE_TIMESTAMP], mask=~has_expiry),
-        "topic_id": _topic_ids(commits[:, Commit.TOPIC_ID], source),
-        "producer_id": pa.array(producer_ids, mask=~has_producer),
-        "producer_epoch": pa.array(producer_epochs.astype(np.int16), mask=~has_producer),
+        **{name: column(numbers * is_value) for name, numbers in row_offsets.items()},
+        "value_version": column(version.astype(np.int16)),
+        "committed_offset": column(commits[Commit.COMMITTED_OFFSET].copy()),
+        "leader_epoch": column(commits[Commit.LEADER_EPOCH].astype(np.int32)),
+        "metadata": _text(source.binary(commits[Commit.METADATA], commits[Commit.METADATA_BYTES])),
+        "commit_timestamp_ms": column(commits[Commit.COMMIT_TIMESTAMP].copy()),
+        "expire_timestamp_ms": column(commits[Commit.EXPIRE_TIMESTAMP].copy(), ~is_value | (version != 1)),
+        "topic_id": _topic_ids(commits[Commit.TOPIC_ID], source),
+        "producer_id": column(producer_ids * has_producer, ~has_producer),
+        "producer_epoch": column(producer_epochs.astype(np.int16), ~has_producer),
     }
 
 
 def _topic_ids(positions: Int64s, source: _Source) -> pa.Array:
     """Topic ids as dictionary-encoded text; the zero id, and none at all, is null."""
     has_id = positions >= 0
-    raw = source.binary(positions[has_id], np.full(int(has_id.sum()), 16, np.int64))
-    encoded = raw.dictionary_encode()
+    found = positions[has_id]
+    encoded = source.binary(found, np.full(len(found), 16, np.int64)).dictionary_encode()
     texts = [None if not any(data) else uuid_text(data) for data in encoded.dictionary.to_pylist()]
     zero = np.array([text is None for text in texts], np.bool_)
     indices = np.full(len(positions), -1, np.int32)
-    indices[has_id] = encoded.indices.to_numpy(zero_copy_only=False)
+    indices[has_id] = encoded.indices.to_numpy()
     missing = indices < 0
     if zero.any():
         missing[~missing] |= zero[indices[~missing]]
     dictionary = pa.array(["" if text is None else text for text in texts], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(np.where(missing, 0, indices), mask=missing), dictionary)
-
-
-def _column(rows: Int64s, column: int) -> pa.Array:
-    return pa.array(np.ascontiguousarray(rows[:, column]))
-
-
-def _narrow(rows: Int64s, column: int, kind: type[np.generic]) -> pa.Array:
-    return pa.array(rows[:, column].astype(kind))
+    return pa.DictionaryArray.from_arrays(column(np.where(missing, 0, indices), missing), dictionary)
 
 
 def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
@@ -187,31 +181,51 @@ def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _slots(tables: Tables, partitions: npt.NDArray[np.int32], source: _Source) -> pa.Table:
-    rows = used_rows(tables, "slots")
-    kinds = rows[:, SlotRow.KIND]
-    is_value = kinds == SlotKind.VALUE
-    flags = np.where(is_value, rows[:, SlotRow.FLAGS], 0)
-    offsets = {
-        "record_offset": rows[:, SlotRow.RECORD_OFFSET],
-        "merge_offset": rows[:, SlotRow.MERGE_OFFSET],
-    }
-    producers = (
-        np.ascontiguousarray(rows[:, SlotRow.PRODUCER_ID]),
-        rows[:, SlotRow.PRODUCER_EPOCH],
-        flags & 2 != 0,
+    (
+        groups,
+        topics,
+        kinds,
+        sequences,
+        last_tombstones,
+        positions,
+        lengths,
+        flags,
+        record_offsets,
+        merge_offsets,
+        producer_ids,
+        producer_epochs,
+    ) = _columns(
+        used_rows(tables, "slots"),
+        SlotRow.GROUP,
+        SlotRow.TOPIC,
+        SlotRow.KIND,
+        SlotRow.SEQUENCE,
+        SlotRow.LAST_TOMBSTONE,
+        SlotRow.VALUE,
+        SlotRow.VALUE_BYTES,
+        SlotRow.FLAGS,
+        SlotRow.RECORD_OFFSET,
+        SlotRow.MERGE_OFFSET,
+        SlotRow.PRODUCER_ID,
+        SlotRow.PRODUCER_EPOCH,
     )
+    is_value = kinds == SlotKind.VALUE
     values = _values(
-        is_value, rows[:, SlotRow.VALUE], rows[:, SlotRow.VALUE_BYTES], offsets, producers, source
+        is_value,
+        (positions, lengths),
+        {"record_offset": record_offsets, "merge_offset": merge_offsets},
+        (producer_ids, producer_epochs, is_value & (flags & 2 != 0)),
+        source,
     )
     return _table(
         fold.SLOTS,
         {
-            "group": _narrow(rows, SlotRow.GROUP, np.int32),
-            "topic": _narrow(rows, SlotRow.TOPIC, np.int32),
-            "partition": pa.array(partitions),
-            "kind": pa.array(kinds.astype(np.int8)),
-            "sequence": pa.array(np.where(kinds == SlotKind.NONE, -1, rows[:, SlotRow.SEQUENCE])),
-            "last_tombstone": _column(rows, SlotRow.LAST_TOMBSTONE),
+            "group": column(groups.astype(np.int32)),
+            "topic": column(topics.astype(np.int32)),
+            "partition": column(partitions),
+            "kind": column(kinds.astype(np.int8)),
+            "sequence": column(np.where(kinds == SlotKind.NONE, -1, sequences)),
+            "last_tombstone": column(last_tombstones.copy()),
             **values,
         },
     )
@@ -220,24 +234,35 @@ def _slots(tables: Tables, partitions: npt.NDArray[np.int32], source: _Source) -
 def _pending(tables: Tables, source: _Source) -> pa.Table:
     rows = used_rows(tables, "pending")
     rows = rows[rows[:, PendingRow.PHASE] != Phase.FREE]
-    is_open = rows[:, PendingRow.PHASE] == Phase.OPEN
-    is_value = is_open & (rows[:, PendingRow.KIND] == PendingKind.VALUE)
-    offsets = {
-        "record_offset": rows[:, PendingRow.RECORD_OFFSET],
-        "merge_offset": rows[:, PendingRow.MERGE_OFFSET],
-    }
-    producer_ids = used_rows(tables, "producers")[rows[:, PendingRow.PRODUCER], ProducerRow.PRODUCER_ID]
-    producers = (producer_ids, rows[:, PendingRow.PRODUCER_EPOCH], is_value)
+    slots, producers, kinds, phases, positions, lengths, record_offsets, merge_offsets, epochs = _columns(
+        rows,
+        PendingRow.SLOT,
+        PendingRow.PRODUCER,
+        PendingRow.KIND,
+        PendingRow.PHASE,
+        PendingRow.VALUE,
+        PendingRow.VALUE_BYTES,
+        PendingRow.RECORD_OFFSET,
+        PendingRow.MERGE_OFFSET,
+        PendingRow.PRODUCER_EPOCH,
+    )
+    is_open = phases == Phase.OPEN
+    is_value = is_open & (kinds == PendingKind.VALUE)
+    producer_ids = used_rows(tables, "producers")[producers, ProducerRow.PRODUCER_ID]
     values = _values(
-        is_value, rows[:, PendingRow.VALUE], rows[:, PendingRow.VALUE_BYTES], offsets, producers, source
+        is_value,
+        (positions, lengths),
+        {"record_offset": record_offsets, "merge_offset": merge_offsets},
+        (producer_ids, epochs, is_value),
+        source,
     )
     return _table(
         fold.PENDING,
         {
-            "slot": _narrow(rows, PendingRow.SLOT, np.int32),
-            "producer": _narrow(rows, PendingRow.PRODUCER, np.int32),
-            "kind": _narrow(rows, PendingRow.KIND, np.int8),
-            "open": pa.array(is_open),
+            "slot": column(slots.astype(np.int32)),
+            "producer": column(producers.astype(np.int32)),
+            "kind": column(kinds.astype(np.int8)),
+            "open": column(is_open),
             **values,
         },
     )
@@ -254,15 +279,15 @@ def _producers(tables: Tables) -> pa.Table:
     return _table(
         fold.PRODUCERS,
         {
-            "producer_id": _column(rows, ProducerRow.PRODUCER_ID),
-            "first_marker": _column(rows, ProducerRow.FIRST_MARKER),
-            "first_marker_offset": pa.array(where(has_marker, ProducerRow.FIRST_MARKER_OFFSET)),
-            "first_marker_commits": pa.array(where(has_marker, ProducerRow.FIRST_MARKER_COMMITS) != 0),
-            "open": pa.array(is_open),
-            "producer_epoch": pa.array(where(is_open, ProducerRow.EPOCH).astype(np.int16)),
-            "first_record_offset": pa.array(where(is_open, ProducerRow.FIRST_OFFSET)),
-            "last_record_offset": pa.array(where(is_open, ProducerRow.LAST_OFFSET)),
-            "timestamp_ms": pa.array(where(is_open, ProducerRow.TIMESTAMP)),
+            "producer_id": column(rows[:, ProducerRow.PRODUCER_ID]),
+            "first_marker": column(rows[:, ProducerRow.FIRST_MARKER]),
+            "first_marker_offset": column(where(has_marker, ProducerRow.FIRST_MARKER_OFFSET)),
+            "first_marker_commits": column(where(has_marker, ProducerRow.FIRST_MARKER_COMMITS) != 0),
+            "open": column(is_open),
+            "producer_epoch": column(where(is_open, ProducerRow.EPOCH).astype(np.int16)),
+            "first_record_offset": column(where(is_open, ProducerRow.FIRST_OFFSET)),
+            "last_record_offset": column(where(is_open, ProducerRow.LAST_OFFSET)),
+            "timestamp_ms": column(where(is_open, ProducerRow.TIMESTAMP)),
         },
     )
 
@@ -273,20 +298,20 @@ def _transactions(tables: Tables) -> pa.Table:
     groups = used_rows(tables, "fragment_groups")
     starts = np.searchsorted(groups[:, FragmentGroupRow.FRAGMENT], np.arange(len(rows) + 1))
     lists = pa.LargeListArray.from_arrays(
-        pa.array(starts.astype(np.int64)), _narrow(groups, FragmentGroupRow.GROUP, np.int32)
+        column(starts.astype(np.int64)), column(groups[:, FragmentGroupRow.GROUP].astype(np.int32))
     )
     return _table(
         fold.TRANSACTIONS,
         {
-            "producer_id": _column(rows, FragmentRow.PRODUCER_ID),
-            "producer_epoch": _narrow(rows, FragmentRow.PRODUCER_EPOCH, np.int16),
-            "first_record_offset": _column(rows, FragmentRow.FIRST_OFFSET),
-            "last_record_offset": _column(rows, FragmentRow.LAST_OFFSET),
-            "timestamp_ms": _column(rows, FragmentRow.TIMESTAMP),
-            "end_marker_offset": _column(rows, FragmentRow.MARKER_OFFSET),
-            "committed": pa.array(rows[:, FragmentRow.COMMITTED] != 0),
-            "keys": _column(rows, FragmentRow.KEYS),
-            "first": pa.array(rows[:, FragmentRow.FIRST] != 0),
+            "producer_id": column(rows[:, FragmentRow.PRODUCER_ID]),
+            "producer_epoch": column(rows[:, FragmentRow.PRODUCER_EPOCH].astype(np.int16)),
+            "first_record_offset": column(rows[:, FragmentRow.FIRST_OFFSET]),
+            "last_record_offset": column(rows[:, FragmentRow.LAST_OFFSET]),
+            "timestamp_ms": column(rows[:, FragmentRow.TIMESTAMP]),
+            "end_marker_offset": column(rows[:, FragmentRow.MARKER_OFFSET]),
+            "committed": column(rows[:, FragmentRow.COMMITTED] != 0),
+            "keys": column(rows[:, FragmentRow.KEYS]),
+            "first": column(rows[:, FragmentRow.FIRST] != 0),
             "groups": lists.cast(fold.TRANSACTIONS.field("groups").type),
         },
     )
@@ -298,14 +323,14 @@ def _others(tables: Tables, source: _Source) -> pa.Table:
     return _table(
         fold.OTHERS,
         {
-            "sequence": _column(rows, OtherRow.SEQUENCE),
-            "record_offset": _column(rows, OtherRow.RECORD_OFFSET),
+            "sequence": column(rows[:, OtherRow.SEQUENCE]),
+            "record_offset": column(rows[:, OtherRow.RECORD_OFFSET]),
             "key": source.binary(rows[:, OtherRow.KEY], rows[:, OtherRow.KEY_BYTES], nulls=True),
             "value": source.binary(rows[:, OtherRow.VALUE], rows[:, OtherRow.VALUE_BYTES], nulls=True),
-            "timestamp_ms": _column(rows, OtherRow.TIMESTAMP),
-            "size_bytes": _column(rows, OtherRow.SIZE_BYTES),
-            "group": pa.array(groups.astype(np.int32), mask=groups < 0),
-            "control": pa.array(rows[:, OtherRow.KEY_TYPE] == CONTROL_KEY),
+            "timestamp_ms": column(rows[:, OtherRow.TIMESTAMP]),
+            "size_bytes": column(rows[:, OtherRow.SIZE_BYTES]),
+            "group": column(groups.astype(np.int32), groups < 0),
+            "control": column(rows[:, OtherRow.KEY_TYPE] == CONTROL_KEY),
         },
     )
 
@@ -315,9 +340,9 @@ def _touches(tables: Tables) -> pa.Table:
     return _table(
         fold.TOUCHES,
         {
-            "sequence": _column(rows, TouchRow.SEQUENCE),
-            "record_offset": _column(rows, TouchRow.RECORD_OFFSET),
-            "group": _narrow(rows, TouchRow.GROUP, np.int32),
+            "sequence": column(rows[:, TouchRow.SEQUENCE]),
+            "record_offset": column(rows[:, TouchRow.RECORD_OFFSET]),
+            "group": column(rows[:, TouchRow.GROUP].astype(np.int32)),
         },
     )
 
@@ -346,9 +371,9 @@ def _group_stats(tables: Tables) -> pa.Table:
     return _table(
         fold.GROUP_STATS,
         {
-            **{name: pa.array(array) for name, array in arrays.items()},
-            "group": pa.array(arrays["group"].astype(np.int32)),
-            "key_type": pa.array(arrays["key_type"].astype(np.int16)),
+            **{name: column(array) for name, array in arrays.items()},
+            "group": column(arrays["group"].astype(np.int32)),
+            "key_type": column(arrays["key_type"].astype(np.int16)),
         },
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 from coordinator_core.columnar import types
 from coordinator_core.columnar.bytestrings import uvarint
 from coordinator_core.columnar.compiling import inlined, kernel
-from coordinator_core.columnar.intrinsics import be16, be32, be64
+from coordinator_core.columnar.intrinsics import be16, be32, be64, prefetch
 from coordinator_core.columnar.tables import (
     ARENA,
     BYTES_TYPE,
@@ -30,8 +30,16 @@ _VECTOR = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
 
 
+@kernel(types.void(_TABLE, _VECTOR, _TABLE))
+def transpose(table: Any, wanted: Any, out: Any) -> None:
+    """Put the ``wanted`` columns of ``table`` into the rows of ``out``."""
+    for row in range(len(table)):
+        for index in range(len(wanted)):
+            out[index, row] = table[row, wanted[index]]
+
+
 class Commit(IntEnum):
-    """Columns that :func:`decode_commits` fills."""
+    """Rows that :func:`decode_commits` fills."""
 
     VERSION = 0
     COMMITTED_OFFSET = 1
@@ -50,13 +58,11 @@ def _decode_commit(data: Any, position: Int, tag: Int, length: Int, row: Int, ou
     version = be16(data, position)
     stop = position + length
     at = position + 10
-    out[row, Commit.VERSION] = version
-    out[row, Commit.COMMITTED_OFFSET] = be64(data, position + 2)
-    out[row, Commit.LEADER_EPOCH] = -1
-    out[row, Commit.EXPIRE_TIMESTAMP] = -1
-    out[row, Commit.TOPIC_ID] = -1
+    out[Commit.VERSION, row] = version
+    out[Commit.COMMITTED_OFFSET, row] = be64(data, position + 2)
+    leader_epoch, expire_timestamp, topic_id = np.int64(-1), np.int64(-1), np.int64(-1)
     if version >= 3:
-        out[row, Commit.LEADER_EPOCH] = be32(data, at)
+        leader_epoch = be32(data, at)
         at += 4
     if version == 4:
         compact, at = uvarint(data, at, stop)
@@ -64,23 +70,41 @@ def _decode_commit(data: Any, position: Int, tag: Int, length: Int, row: Int, ou
     else:
         metadata = be16(data, at)
         at += 2
-    out[row, Commit.METADATA] = at + tag
-    out[row, Commit.METADATA_BYTES] = metadata
+    out[Commit.METADATA, row] = at + tag
+    out[Commit.METADATA_BYTES, row] = metadata
     at += metadata
-    out[row, Commit.COMMIT_TIMESTAMP] = be64(data, at)
+    out[Commit.COMMIT_TIMESTAMP, row] = be64(data, at)
     at += 8
     if version == 1:
-        out[row, Commit.EXPIRE_TIMESTAMP] = be64(data, at)
+        expire_timestamp = be64(data, at)
     elif version == 4 and data[at] == 1:
-        out[row, Commit.TOPIC_ID] = at + 3 + tag
+        topic_id = at + 3 + tag
+    out[Commit.LEADER_EPOCH, row] = leader_epoch
+    out[Commit.EXPIRE_TIMESTAMP, row] = expire_timestamp
+    out[Commit.TOPIC_ID, row] = topic_id
+
+
+_AHEAD = 16
+"""Values lie all over the segment, so they are fetched some rows before they are decoded."""
 
 
 @kernel(types.void(BYTES_TYPE, BYTES_TYPE, _VECTOR, _VECTOR, _TABLE))
 def decode_commits(segment: Any, arena: Any, positions: Any, lengths: Any, out: Any) -> None:
-    """Decode OffsetCommitValues that ``kernels.commit_version`` accepted into the columns of ``out``."""
+    """Decode OffsetCommitValues that ``kernels.commit_version`` accepted into the columns of ``out``.
+
+    A negative position is no value: zeroes, and no topic id.
+    """
     for row in range(len(positions)):
+        if row + _AHEAD < len(positions):
+            ahead = positions[row + _AHEAD]
+            if 0 <= ahead < ARENA:
+                prefetch(segment, ahead)
         position = positions[row]
-        if position < ARENA:
+        if position < 0:
+            for index in range(Commit.WIDTH):
+                out[index, row] = 0
+            out[Commit.TOPIC_ID, row] = -1
+        elif position < ARENA:
             _decode_commit(segment, position, 0, lengths[row], row, out)
         else:
             _decode_commit(arena, position - ARENA, ARENA, lengths[row], row, out)
