@@ -69,8 +69,9 @@ def fold_segment(
     start_offset: int = 0,
     end_offset: int | None = None,
     check_crc: bool = True,
+    data: memoryview | None = None,
 ) -> SegmentFold:
-    """Fold one segment file.
+    """Fold one segment file, whose content is ``data`` when it was read already.
 
     ``start_offset`` is the log start offset: batches wholly below it are left out. ``end_offset`` and
     ``check_crc`` are those of ``log.reader.read_segment``, whose verdict on damage this is: what is left out
@@ -80,7 +81,7 @@ def fold_segment(
     if on_damage is not OnDamage.RECOVER:
         for check_utf8 in (False, True):
             folder = _Folder(segment, rules, limits, check_utf8=check_utf8, check_crc=check_crc)
-            if not folder.fold_mapped(start_offset, end_offset):
+            if not folder.fold_mapped(start_offset, end_offset, data):
                 break
             if check_utf8 or not folder.has_malformed_names:
                 return folder.finish()
@@ -210,10 +211,10 @@ class _Folder:
 
     # The fast way
 
-    def fold_mapped(self, start_offset: int, end_offset: int | None) -> bool:
+    def fold_mapped(self, start_offset: int, end_offset: int | None, data: memoryview | None = None) -> bool:
         """Fold the whole file where it lies. False if anything in it is for the scalar readers to judge."""
         segment, rules = self.segment, self._tables.rules
-        view = storage.read(segment.path)[: segment.size]
+        view = data if data is not None else storage.read(segment.path)[: segment.size]
         if len(view) < segment.size:
             return False
         self._data = np.frombuffer(view, np.uint8)

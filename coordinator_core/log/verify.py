@@ -23,7 +23,7 @@ class SegmentReport:
     count what could be read.  ``first_timestamp_ms`` and ``last_timestamp_ms`` are the smallest and largest
     record timestamps, ``None`` when no record has one.  ``magics`` and ``codecs`` are those seen, sorted.
     ``torn_bytes`` are the bytes at the end that belong to no readable entry, ``zero_bytes`` the zeroes of a
-    preallocated file.  ``fingerprint`` is the SHA-256 of the file in hex.
+    preallocated file.  ``sha256`` is that of the file, in hex, as ``sha256sum`` prints it.
     """
 
     path: str
@@ -40,7 +40,7 @@ class SegmentReport:
     crc_errors: int
     torn_bytes: int
     zero_bytes: int
-    fingerprint: str
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,8 @@ def verify_segment(
         sum(found.kind == "bad_crc" for found in damage[known:]),
         walk.torn_bytes,
         walk.zero_bytes,
-        fingerprint(segment),
+        hashlib.sha256(storage.read(segment.path)[: segment.size]).hexdigest(),
     )
-
-
-def fingerprint(segment: SegmentFile) -> str:
-    """SHA-256, in hex, of the pinned bytes of a segment."""
-    return hashlib.sha256(storage.read(segment.path)[: segment.size]).hexdigest()
 
 
 def _timestamps(batch: Batch, path: str, limits: Limits, damage: list[Damage]) -> Iterator[int]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from coordinator_core import storage
 from coordinator_core.errors import Damage
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.replay.fold import FoldRules, SegmentFold
-from coordinator_core.runs.pin import Pin, checked_fingerprint
+from coordinator_core.runs.pin import Pin, check_fingerprint, check_size, segment_fingerprint
 
 
 @dataclass(frozen=True)
@@ -58,21 +59,19 @@ def run_fold_task(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
 
     Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that changed since the pin.
     """
-    # Loading the kernels takes a second that reading a run need not.
+    # Loading the kernels takes time that reading a run need not.
     from coordinator_core.columnar.fold import fold_partition
 
-    fingerprints = {
-        segment.path: checked_fingerprint(segment, task.pinned.get(segment.path)) for segment in task.segments
-    }
+    if task.on_damage is not OnDamage.RECOVER:
+        for segment in task.segments:
+            yield _folded(task, segment, rules)
+        return
+    fingerprints = {segment.path: _checked_fingerprint(task, segment) for segment in task.segments}
     damage: list[Damage] = []
-    folds: dict[str, SegmentFold | None]
-    if task.on_damage is OnDamage.RECOVER:
-        folds = {
-            fold.path: fold
-            for fold in fold_partition(task.log, rules=rules, on_damage=task.on_damage, damage=damage)
-        }
-    else:
-        folds = {segment.path: _fold(task, segment, rules, damage) for segment in task.segments}
+    folds = {
+        fold.path: fold
+        for fold in fold_partition(task.log, rules=rules, on_damage=task.on_damage, damage=damage)
+    }
     for segment in task.segments:
         yield SegmentResult(
             segment,
@@ -82,18 +81,38 @@ def run_fold_task(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
         )
 
 
-def _fold(task: FoldTask, segment: SegmentFile, rules: FoldRules, damage: list[Damage]) -> SegmentFold | None:
-    """The fold of one segment; ``None`` when it lies wholly below the log start offset."""
+def _checked_fingerprint(task: FoldTask, segment: SegmentFile) -> str:
+    pinned = task.pinned.get(segment.path)
+    if pinned is not None:
+        check_size(segment)
+    now = segment_fingerprint(segment)
+    check_fingerprint(segment, now, pinned)
+    return now
+
+
+def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules) -> SegmentResult:
+    """The result of one segment; without a fold when it lies wholly below the log start offset."""
+    from coordinator_core.columnar.fingerprint import fingerprint
     from coordinator_core.columnar.fold import fold_segment
 
+    pinned = task.pinned.get(segment.path)
+    if pinned is not None:
+        check_size(segment)
+    data = storage.read(segment.path)[: segment.size]
+    found = fingerprint(data)
+    check_fingerprint(segment, found.digest, pinned)
     start_offset = task.log.log_start_offset or 0
     if task.end_offset is not None and task.end_offset <= start_offset:
-        return None
-    return fold_segment(
+        return SegmentResult(segment, found.digest, None)
+    damage: list[Damage] = []
+    fold = fold_segment(
         segment,
         rules=rules,
         on_damage=task.on_damage,
         damage=damage,
         start_offset=start_offset,
         end_offset=task.end_offset,
+        check_crc=not found.intact,
+        data=data,
     )
+    return SegmentResult(segment, found.digest, fold, damage)

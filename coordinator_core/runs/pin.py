@@ -17,10 +17,9 @@ from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.reader import last_entry
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
-from coordinator_core.log.verify import fingerprint
 from coordinator_core.runs import files
 
-PIN_VERSION = 1
+PIN_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def pin_snapshot(snapshot: Snapshot) -> Pin:
         fingerprints = dict(
             zip(
                 (segment.path for segment in snapshot.segments),
-                threads.map(fingerprint, snapshot.segments),
+                threads.map(segment_fingerprint, snapshot.segments),
                 strict=True,
             )
         )
@@ -161,21 +160,20 @@ def check_size(segment: SegmentFile) -> None:
         raise _changed(segment, size, f"{segment.size} bytes were pinned; the file {state}")
 
 
-def checked_fingerprint(segment: SegmentFile, pinned: str | None) -> str:
-    """Fingerprint of the segment's first ``size`` bytes as they are now.
+def segment_fingerprint(segment: SegmentFile) -> str:
+    """Fingerprint of the segment's first ``size`` bytes as they are now."""
+    # Reading a pin takes no kernels.
+    from coordinator_core.columnar.fingerprint import fingerprint
 
-    Raises :class:`DamagedInputError` (``changed_since_pin``) when they are fewer, or when ``pinned`` is given
-    and is another.  The position is where the file ends now, or 0 when its content changed.
-    """
-    if pinned is None:
-        return fingerprint(segment)
-    check_size(segment)
-    now = fingerprint(segment)
-    if now != pinned:
+    return fingerprint(storage.read(segment.path)[: segment.size]).digest
+
+
+def check_fingerprint(segment: SegmentFile, now: str, pinned: str | None) -> None:
+    """:class:`DamagedInputError` (``changed_since_pin``) unless ``pinned`` is ``None`` or as ``now``."""
+    if pinned is not None and now != pinned:
         raise _changed(
             segment, 0, f"fingerprint of its first {segment.size} bytes is {now}, pinned was {pinned}"
         )
-    return now
 
 
 def _changed(segment: SegmentFile, position: int, detail: str) -> DamagedInputError:

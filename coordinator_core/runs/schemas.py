@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Goes up when a column changes its meaning or disappears; readers refuse a version they do not know."""
 
 
@@ -391,7 +391,12 @@ SEGMENTS = TableSchema(
             _column("path", TEXT, "path or URI, as it was given"),
             _column("base_offset", LONG, "base offset of the segment"),
             _column("size_bytes", LONG, "pinned size"),
-            _column("fingerprint", TEXT, "SHA-256 of that many bytes"),
+            _column(
+                "fingerprint",
+                TEXT,
+                "of that many bytes: SHA-256 over the headers of intact batches, which hold their CRCs, and "
+                "over all bytes that are not in one (`coordinator_core/columnar/fingerprint.py`)",
+            ),
             _column("next_offset", LONG, "offset behind the last batch; null without batches", null=True),
             _column("batches", LONG, "batches"),
             _column("records", LONG, "records, control records included"),

@@ -181,8 +181,8 @@ class TestObjectStore:
                 records for _, _, records in read_records(theirs)
             ]
             assert (ours.broker_id, ours.log_start_offset) == (theirs.broker_id, theirs.log_start_offset)
-        assert [segment.fingerprint for segment in verify(remote).segments] == [
-            segment.fingerprint for segment in verify(local).segments
+        assert [segment.sha256 for segment in verify(remote).segments] == [
+            segment.sha256 for segment in verify(local).segments
         ]
 
     def test_one_partition_and_one_file(self, bucket: ObjectStore) -> None:

@@ -67,7 +67,7 @@ def test_the_columns_of_a_segment(partition: Partition) -> None:
     assert (first.bytes, first.batches, first.records, first.last_offset) == (len(A + B), 2, 3, 2)
     assert (first.first_timestamp_ms, first.last_timestamp_ms) == (1000, 3000)
     assert (first.magics, first.codecs) == ((2,), ("lz4", "none"))
-    assert first.fingerprint == hashlib.sha256(A + B).hexdigest()
+    assert first.sha256 == hashlib.sha256(A + B).hexdigest()
     assert (second.base_offset, second.batches, second.last_offset) == (3, 1, 3)
 
 
@@ -85,7 +85,7 @@ def test_an_empty_segment(partition: Partition) -> None:
     (segment,) = check(partition({0: b""})).segments
     assert (segment.batches, segment.records, segment.last_offset) == (0, 0, None)
     assert segment.first_timestamp_ms is None
-    assert segment.fingerprint == hashlib.sha256(b"").hexdigest()
+    assert segment.sha256 == hashlib.sha256(b"").hexdigest()
 
 
 def test_every_damage_is_listed(partition: Partition) -> None:

@@ -96,7 +96,7 @@ def test_an_unpinned_snapshot_is_pinned_by_its_run(log: Path, pin: Pin, tmp_path
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"pin_version": 1}', '{"pin_version": 1, "partitions": 3}']
+    "text", ["", "[]", "{}", '{"pin_version": 2}', '{"pin_version": 2, "partitions": 3}']
 )
 def test_not_a_pin(tmp_path: Path, text: str) -> None:
     (tmp_path / "pin.json").write_text(text)
@@ -106,7 +106,7 @@ def test_not_a_pin(tmp_path: Path, text: str) -> None:
 
 def test_pin_of_another_version(tmp_path: Path) -> None:
     (tmp_path / "pin.json").write_text('{"pin_version": 9}')
-    with pytest.raises(UsageError, match="version 9, this is for 1"):
+    with pytest.raises(UsageError, match="version 9, this is for 2"):
         read_pin(str(tmp_path / "pin.json"))
 
 

@@ -54,10 +54,10 @@ def test_broken_manifest(run: Run, text: str) -> None:
         open_run(run.path)
 
 
-@pytest.mark.parametrize("version", [0, 2, None, "1"])
+@pytest.mark.parametrize("version", [0, 1, None, "2"])
 def test_unknown_schema_version(run: Run, version: object) -> None:
     change_manifest(run, schema_version=version)
-    with pytest.raises(RunError, match=f"schema version {version}; this version of Regroup reads 1"):
+    with pytest.raises(RunError, match=f"schema version {version}; this version of Regroup reads 2"):
         read_manifest(run.path)
 
 
