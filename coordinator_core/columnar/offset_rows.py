@@ -17,7 +17,7 @@ from coordinator_core.replay.profiles import Profile
 
 
 class GatheredRows:
-    """The rows (``merged.OffsetRows``) of slots and the places of their values."""
+    """The rows (``merged.RowBlocks``) of slots and the places of their values."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class GatheredRows:
         return len(self.slots)
 
     def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
-        """See ``merged.OffsetRows``."""
+        """See ``merged.RowBlocks``."""
         groups, topics = self._groups.texts(), self._topics.texts()
         for start in range(0, len(self.slots), block_rows):
             slots = self.slots[start : start + block_rows]

@@ -29,7 +29,7 @@ from coordinator_core.columnar.arrow import column
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.replay.fold import SegmentCounts, SegmentFold
 from coordinator_core.replay.group_replay import GroupReplay
-from coordinator_core.replay.merged import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, OffsetRows
+from coordinator_core.replay.merged import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, RowBlocks
 
 _STORED_ROWS = 1 << 16
 """Rows that are read at once of each stored shard."""
@@ -40,7 +40,7 @@ class MergedShard:
     """State of a share of the slots of one offsets partition."""
 
     offsets_partition: int
-    offsets: OffsetRows
+    offsets: RowBlocks
     pending: pa.Table
     transactions: pa.Table
     group_stats: pa.Table
@@ -54,7 +54,7 @@ class MergedShard:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows (``merged.OffsetRows``) in a file, an Arrow stream."""
+    """Rows (``merged.RowBlocks``) in a file, an Arrow stream."""
 
     path: str
     num_rows: int
@@ -70,7 +70,7 @@ class StoredRows:
                 yield pa.Table.from_batches([batch])
 
 
-def store_rows(rows: OffsetRows, path: str) -> StoredRows:
+def store_rows(rows: RowBlocks, path: str) -> StoredRows:
     """Write ``rows`` to a file at ``path``."""
     system, inner = storage.filesystem(path)
     with system.open_output_stream(inner) as sink, pa.ipc.new_stream(sink, OFFSETS) as writer:
@@ -80,9 +80,9 @@ def store_rows(rows: OffsetRows, path: str) -> StoredRows:
 
 
 class CombinedRows:
-    """Rows (``merged.OffsetRows``) of several shards, merged as they are read."""
+    """Rows (``merged.RowBlocks``) of several shards, merged as they are read."""
 
-    def __init__(self, shards: Sequence[OffsetRows]) -> None:
+    def __init__(self, shards: Sequence[RowBlocks]) -> None:
         self._shards = shards
 
     @property

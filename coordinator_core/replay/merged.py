@@ -71,26 +71,27 @@ GROUP_STATS = pa.schema(
 """Columns of :attr:`MergedPartition.group_stats`: the weight of each group's records in the log."""
 
 
-class OffsetRows(Protocol):
-    """Rows of :data:`OFFSETS`, made when they are asked for, so that they need not be in memory at once."""
+class RowBlocks(Protocol):
+    """Rows that are made when they are asked for, so that they need not be in memory at once."""
 
     @property
     def num_rows(self) -> int: ...
 
     def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
-        """The rows by record offset, then group, topic and partition; ``block_rows`` in all but the last."""
+        """The rows in order, ``block_rows`` in every table but the last."""
 
 
 @dataclass
 class MergedPartition:
     """State of one offsets partition.
 
-    ``offsets`` are the committed offsets, ``pending`` those of open transactions, ``transactions`` is in the
-    order of first record offsets. The rest is as in :class:`PartitionState`.
+    ``offsets`` are the committed offsets, by record offset (then group, topic, partition), ``pending`` those
+    of open transactions. ``transactions`` is in the order of first record offsets. The rest is as in
+    :class:`PartitionState`.
     """
 
     offsets_partition: int
-    offsets: OffsetRows
+    offsets: RowBlocks
     pending: pa.Table
     transactions: pa.Table
     group_stats: pa.Table

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from coordinator_core.errors import Damage
 from coordinator_core.replay.fold import SegmentFold
-from coordinator_core.replay.merged import MergedPartition
+from coordinator_core.replay.merged import MergedPartition, RowBlocks
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.folding import SegmentResult
 from coordinator_core.runs.manifest import PartitionFacts
@@ -56,7 +56,7 @@ def merge_results(
 
 def merge_partition(
     offsets_partition: int, results: Iterable[SegmentResult], profile: Profile, *, now_ms: int
-) -> tuple[dict[str, pa.Table], PartitionFacts]:
+) -> tuple[dict[str, pa.Table | RowBlocks], PartitionFacts]:
     """All tables of a partition, and its facts."""
     merged, segments, facts = merge_results(offsets_partition, results, profile)
     return merged_tables(merged, now_ms=now_ms) | {SEGMENTS.name: segments}, facts

@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.runs.schemas import TABLES, TableSchema
+from coordinator_core.columnar.arrow import column
+from coordinator_core.runs.schemas import TABLES
 
 STATE_HASH_VERSION = 1
 BLOCK_ROWS = 1 << 20
@@ -43,36 +44,36 @@ def canonical_rows(name: str, rows: pa.Table) -> pa.Table:
     typed = rows.select(table.arrow.names).cast(table.arrow)
     if typed.num_rows < 2:
         return typed
-    order = _order_of_coordinates(typed) if table.key[:2] == COORDINATES else None
-    if order is None:
-        order = pc.sort_indices(typed, sort_keys=[(column, "ascending") for column in table.key])
-    return typed.take(order)
+    if table.key[:2] == COORDINATES:
+        # These tell all rows apart, unless offsets repeat in a damaged log.  Comparing text is slow.
+        partitions = typed.column("offsets_partition").to_numpy()
+        offsets = typed.column("record_offset").to_numpy()
+        if _is_ascending(partitions, offsets):
+            return typed
+        order = np.lexsort((offsets, partitions))
+        if _is_ascending(partitions[order], offsets[order]):
+            return typed.take(column(order))
+    return typed.take(pc.sort_indices(typed, sort_keys=[(name, "ascending") for name in table.key]))
 
 
-def _order_of_coordinates(rows: pa.Table) -> pa.Array | None:
-    """Order by offsets partition and record offset, where these tell all rows apart; else ``None``.
-
-    They do in a table with a row per record, unless offsets repeat in a damaged log.  Comparing text is slow.
-    """
-    partitions = rows.column("offsets_partition").to_numpy()
-    offsets = rows.column("record_offset").to_numpy()
-    order = np.lexsort((offsets, partitions))
-    same = (np.diff(partitions[order]) == 0) & (np.diff(offsets[order]) == 0)
-    return None if same.any() else pa.array(order)
+def _is_ascending(partitions: Any, offsets: Any) -> bool:
+    step, within = np.diff(partitions), np.diff(offsets)
+    return bool(((step > 0) | ((step == 0) & (within > 0))).all())
 
 
 def digests_of(name: str, canonical: pa.Table) -> TableDigests:
     """Digests of the :func:`canonical_rows` of one table, which may belong to any number of partitions."""
     if not canonical.num_rows:
         return {}
-    table = TABLES[name]
-    column = canonical.column("offsets_partition").to_numpy()
-    partitions, starts = np.unique(column, return_index=True)
+    partitions, starts = np.unique(canonical.column("offsets_partition").to_numpy(), return_index=True)
     ends = [*starts[1:], canonical.num_rows]
-    return {
-        (name, int(partition)): _digest(table, canonical.slice(start, end - start))
-        for partition, start, end in zip(partitions, starts, ends, strict=True)
-    }
+    digests = {}
+    for partition, start, end in zip(partitions.tolist(), starts, ends, strict=True):
+        digest = PartitionDigest(name, end - start)
+        for block in range(start, end, BLOCK_ROWS):
+            digest.update(canonical.slice(block, min(BLOCK_ROWS, end - block)))
+        digests[name, partition] = digest.hexdigest()
+    return digests
 
 
 def all_digests(tables: Mapping[str, pa.Table]) -> TableDigests:
@@ -82,6 +83,24 @@ def all_digests(tables: Mapping[str, pa.Table]) -> TableDigests:
         if name in TABLES:
             digests |= digests_of(name, canonical_rows(name, rows))
     return digests
+
+
+class PartitionDigest:
+    """The digest of a table's rows of one offsets partition, in the making."""
+
+    def __init__(self, name: str, num_rows: int) -> None:
+        table = TABLES[name]
+        self._names = [field for field in table.arrow.names if field not in table.not_state]
+        self._hash = hashlib.sha256(f"{STATE_HASH_VERSION} {name} {num_rows}\n".encode())
+
+    def update(self, block: pa.Table) -> None:
+        """Take in the next rows in canonical order: ``BLOCK_ROWS``, or what is left at the end."""
+        for name in self._names:
+            self._hash.update(f"{name}\n".encode())
+            _feed(self._hash, block.column(name).combine_chunks())
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
 
 
 def combined_hash(digests: TableDigests, names: Iterable[str]) -> str:
@@ -94,17 +113,6 @@ def combined_hash(digests: TableDigests, names: Iterable[str]) -> str:
 def state_hash(digests: TableDigests) -> str:
     """The state hash, of the digests of all offsets partitions."""
     return combined_hash(digests, (name for name, table in TABLES.items() if table.is_state))
-
-
-def _digest(table: TableSchema, rows: pa.Table) -> str:
-    digest = hashlib.sha256(f"{STATE_HASH_VERSION} {table.name} {rows.num_rows}\n".encode())
-    names = [name for name in table.arrow.names if name not in table.not_state]
-    for start in range(0, rows.num_rows, BLOCK_ROWS):
-        block = rows.slice(start, BLOCK_ROWS)
-        for name in names:
-            digest.update(f"{name}\n".encode())
-            _feed(digest, block.column(name).combine_chunks())
-    return digest.hexdigest()
 
 
 def _feed(digest: _Hash, values: pa.Array) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.columnar.arrow import column
 from coordinator_core.groups.classic import (
     CONSUMER_PROTOCOL_TYPE,
     consumer_assignment,
@@ -35,7 +36,7 @@ from coordinator_core.groups.model import (
     TransactionOutcome,
 )
 from coordinator_core.records.codec import encode_value
-from coordinator_core.replay.merged import MergedPartition
+from coordinator_core.replay.merged import BLOCK_ROWS, MergedPartition, RowBlocks
 from coordinator_core.runs import schemas
 
 Row = dict[str, Any]
@@ -56,27 +57,43 @@ class ReplayedPartition(Protocol):
     def record_counts(self) -> dict[tuple[int, int | None], int]: ...
 
 
-def merged_tables(merged: MergedPartition, *, now_ms: int) -> dict[str, pa.Table]:
+def merged_tables(merged: MergedPartition, *, now_ms: int) -> dict[str, pa.Table | RowBlocks]:
     """The tables of one merged partition, all but ``segments``."""
-    tables = _common_tables([merged])
+    tables: dict[str, pa.Table | RowBlocks] = {**_common_tables([merged])}
     pending, transactions = merged.pending, merged.transactions
     age = pc.subtract(pa.scalar(now_ms, pa.int64()), pending["commit_timestamp_ms"])
     is_open = pc.equal(transactions["outcome"], TransactionOutcome.OPEN.value)
     transaction_age = pc.subtract(pa.scalar(now_ms, pa.int64()), transactions["timestamp_ms"])
-    blocks = [_of_partition(schemas.OFFSETS, merged, block) for block in merged.offsets.blocks()]
-    tables["offsets"] = pa.concat_tables([schemas.empty_table(schemas.OFFSETS), *blocks])
     tables["pending_offsets"] = _of_partition(
-        schemas.PENDING_OFFSETS, merged, pending.append_column("age_ms", age)
+        schemas.PENDING_OFFSETS, merged.offsets_partition, pending.append_column("age_ms", age)
     )
     tables["transactions"] = _of_partition(
         schemas.TRANSACTIONS,
-        merged,
+        merged.offsets_partition,
         transactions.append_column("record_offset", transactions["first_record_offset"]).append_column(
             "age_ms", pc.if_else(is_open, transaction_age, None)
         ),
     )
-    tables["group_stats"] = _of_partition(schemas.GROUP_STATS, merged, _with_nulls(merged.group_stats))
-    return tables
+    tables["group_stats"] = _of_partition(
+        schemas.GROUP_STATS, merged.offsets_partition, _with_nulls(merged.group_stats)
+    )
+    return tables | {"offsets": _Offsets(merged)}
+
+
+class _Offsets:
+    """Rows of ``offsets`` (a ``RowBlocks``)."""
+
+    def __init__(self, merged: MergedPartition) -> None:
+        self._offsets_partition = merged.offsets_partition
+        self._rows = merged.offsets
+
+    @property
+    def num_rows(self) -> int:
+        return self._rows.num_rows
+
+    def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
+        for block in self._rows.blocks(block_rows):
+            yield _of_partition(schemas.OFFSETS, self._offsets_partition, block)
 
 
 def _with_nulls(group_stats: pa.Table) -> pa.Table:
@@ -89,8 +106,8 @@ def _with_nulls(group_stats: pa.Table) -> pa.Table:
     return group_stats
 
 
-def _of_partition(table: schemas.TableSchema, merged: MergedPartition, rows: pa.Table) -> pa.Table:
-    partition = pa.array(np.full(rows.num_rows, merged.offsets_partition, np.int32))
+def _of_partition(table: schemas.TableSchema, offsets_partition: int, rows: pa.Table) -> pa.Table:
+    partition = column(np.full(rows.num_rows, offsets_partition, np.int32))
     columns = [
         partition if field.name == "offsets_partition" else rows[field.name].cast(field.type)
         for field in table.arrow

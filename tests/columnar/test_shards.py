@@ -29,6 +29,7 @@ from coordinator_core.log.types import ControlType
 from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.replay.merged import OFFSETS, MergedPartition
 from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import all_digests
 from coordinator_core.runs.tables import merged_tables
 from tests.columnar.parity import PROFILES, differences, fold_all, write_log
@@ -67,7 +68,9 @@ class InMemory:
 
 
 def digests(merged: MergedPartition) -> dict[tuple[str, int], str]:
-    return all_digests(merged_tables(merged, now_ms=0))
+    tables = merged_tables(merged, now_ms=0)
+    offsets = pa.concat_tables([TABLES["offsets"].arrow.empty_table(), *tables["offsets"].blocks()])
+    return all_digests(tables | {"offsets": offsets})
 
 
 @every_profile
