@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
@@ -38,6 +39,7 @@ def dump_command(paths: tuple[str, ...], output_format: Format, **replay: Any) -
     else:
         snapshot, profile = open_snapshot(paths, options)
         for log in snapshot.partitions:
-            for line in dump_text(log, release=profile.release, on_damage=options.on_damage, damage=damage):
-                write_line(line)
+            pieces = dump_text(log, release=profile.release, on_damage=options.on_damage, damage=damage)
+            for piece in pieces:
+                sys.stdout.buffer.write(piece)
     warn_about_damage(damage, options.on_damage)

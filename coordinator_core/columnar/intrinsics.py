@@ -36,6 +36,11 @@ def be16(array: Any, position: Any) -> Any:
     return int.from_bytes(bytes(array[position : position + 2]), "big", signed=True)
 
 
+def put64(array: Any, position: Any, word: Any) -> None:
+    """Store the eight bytes of a uint64 at ``position`` in machine order."""
+    array[position : position + 8] = np.frombuffer(int(word).to_bytes(8, "little"), np.uint8)
+
+
 def prefetch(array: Any, position: Any) -> None:
     """Have the cache line of element ``position`` of a C-ordered array, counted flat, fetched meanwhile."""
 

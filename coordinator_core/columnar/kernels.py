@@ -651,7 +651,7 @@ def _crc_matches(data: Any, position: Int, size: Int) -> bool:
 
 
 @inlined
-def _sound_size(data: Any, position: Int, stop: Int, expected: Int, in_arena: bool, rules: Any) -> Int:
+def sound_size(data: Any, position: Int, stop: Int, expected: Int, in_arena: bool, rules: Any) -> Int:
     """Size of the v2 batch at ``position``, or 0 if anything about it but its records is unusual."""
     if stop - position < HEADER_BYTES or data[position + 16] != 2:
         return 0
@@ -721,7 +721,7 @@ def survey(data: Any, start: Int, stop: Int, max_bytes: Int, found: Any, tables:
     position = start
     batches = 0
     while position < stop and batches < len(found) and position - start < max_bytes:
-        size = _sound_size(data, position, stop, expected, False, tables.rules)
+        size = sound_size(data, position, stop, expected, False, tables.rules)
         if size == 0:
             break
         found[batches, 0] = position
@@ -745,7 +745,7 @@ def walk(data: Any, start: Int, stop: Int, tag: Int, in_arena: bool, tables: Any
     position = start
     status = Status.END
     while position < stop:
-        size = _sound_size(data, position, stop, state[State.NEXT_OFFSET], in_arena, rules)
+        size = sound_size(data, position, stop, state[State.NEXT_OFFSET], in_arena, rules)
         if size == 0:
             status = Status.ODD_BATCH
             break

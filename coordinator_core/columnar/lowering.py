@@ -156,6 +156,20 @@ _lower_instruction(intrinsics.crc32_8_bytes, "llvm.x86.sse42.crc32.64.64", types
 _lower_instruction(intrinsics.crc32_1_byte, "llvm.x86.sse42.crc32.32.8", types.uint32, types.uint8)
 
 
+@type_callable(intrinsics.put64)
+def _type_put64(context: Any) -> Any:
+    return lambda array, position, word: signature(types.none, array, types.int64, types.uint64)
+
+
+@lower_builtin(intrinsics.put64, types.Array, types.Integer, types.Integer)
+def _put64(context: Any, builder: Any, called: Any, arguments: Any) -> Any:
+    array = context.make_array(called.args[0])(context, builder, arguments[0])
+    pointer = builder.gep(array.data, [arguments[1]])
+    stored = builder.store(arguments[2], builder.bitcast(pointer, _WORD.as_pointer()))
+    stored.align = 1
+    return context.get_dummy_value()
+
+
 @type_callable(intrinsics.prefetch)
 def _type_prefetch(context: Any) -> Any:
     return lambda array, position: signature(types.none, array, types.int64)

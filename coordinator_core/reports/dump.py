@@ -19,28 +19,28 @@ of which the tests normalise in one place:
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.batch import control_type, iter_batch_records
-from coordinator_core.log.reader import OnDamage, read_segment, recover
-from coordinator_core.log.types import Batch, Codec, ControlType, PartitionLog, Record, SegmentFile
+from coordinator_core.log.limits import Limits
+from coordinator_core.log.reader import OnDamage, SegmentWalk, read_segment, recover
+from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
 from coordinator_core.records.codec import AUTO, decode_key, decode_value
 from coordinator_core.records.jsontext import key_json, value_json
 from coordinator_core.records.schemas import CURRENT_LAYOUT
 from coordinator_core.records.wire import RecordDecodeError
-from coordinator_core.reports.dump_payloads import (
-    Formatter,
-    json_formatter,
-    named_texts,
-    plain_json_texts,
-    plain_texts,
-    plain_texts_without_empty_type,
-    raw_texts,
+from coordinator_core.reports.dump_stretches import SegmentBytes, StretchText, StretchWriter
+from coordinator_core.reports.dump_styles import (
+    batch_text,
+    codec_name,
+    programs_of,
+    record_text,
+    style_of,
 )
 
 _READ_TO_THE_END: Final = frozenset({"torn_tail", "bad_crc", "offset_order", "offset_range"})
@@ -52,187 +52,7 @@ _NO_LENGTH: Final = frozenset({"bad_length", "bad_magic"})
 _ENTRY_HEADER_BYTES: Final = 17
 """The tool looks for no entry in this many bytes or fewer."""
 
-_CONTROL_KEY = struct.Struct(">hh")
-_END_MARKER = struct.Struct(">hi")
-
-
-@dataclass(frozen=True, slots=True)
-class DumpStyle:
-    """How one family of releases prints segments; ``since`` is the first release of the family."""
-
-    since: tuple[int, ...]
-    record_line: Callable[[Batch, Record], str]
-    texts: Formatter
-    batch_lines: bool = True
-    delete_horizon: bool = True
-    lower_case_codec: bool = True
-    start_label: str = "Log starting offset"
-
-
-def _codec_name(batch: Batch) -> str:
-    try:
-        return Codec(batch.codec_id).name
-    except ValueError:
-        return f"ILLEGAL_{batch.codec_id}"
-
-
-def _size(data: bytes | None) -> int:
-    return -1 if data is None else len(data)
-
-
-def _java_bool(value: bool | None) -> str:
-    return "true" if value else "false"
-
-
-def _stamp(batch: Batch, record: Record) -> str:
-    return f"{batch.timestamp_type}: {record.timestamp_ms}"
-
-
-def _message_line(record: Record, position: int, stamp: str, magic: int, codec: str) -> str:
-    key_size = "" if record.key is None else f" keysize: {len(record.key)}"
-    return (
-        f"offset: {record.offset} position: {position}{stamp} isvalid: {_java_bool(record.crc_valid)} "
-        f"payloadsize: {_size(record.value)} magic: {magic} compresscodec: {codec} "
-        f"crc: {record.crc}{key_size}"
-    )
-
-
-def _line_0_8(batch: Batch, record: Record) -> str:
-    return _message_line(record, batch.position, "", batch.magic, "NoCompressionCodec")
-
-
-def _line_0_10_1(batch: Batch, record: Record) -> str:
-    return _message_line(
-        record, batch.position, f" {_stamp(batch, record)}", batch.magic, "NoCompressionCodec"
-    )
-
-
-def _line_0_10_2(batch: Batch, record: Record) -> str:
-    return _message_line(record, batch.position, f" {_stamp(batch, record)}", batch.magic, "NONE")
-
-
-def _line_0_11(batch: Batch, record: Record) -> str:
-    is_valid = _java_bool(batch.magic >= 2 or record.crc_valid)
-    line = (
-        f"offset: {record.offset} position: {batch.position} {_stamp(batch, record)} isvalid: {is_valid} "
-        f"keysize: {_size(record.key)} valuesize: {_size(record.value)} magic: {batch.magic} "
-        f"compresscodec: {_codec_name(batch)}"
-    )
-    if batch.magic < 2:
-        return f"{line} crc: {record.crc}"
-    return (
-        f"{line} producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch} "
-        f"sequence: {record.sequence} isTransactional: {_java_bool(batch.is_transactional)}"
-        f"{_header_keys(record)}{_control(batch, record)}"
-    )
-
-
-def _line_2_2(batch: Batch, record: Record) -> str:
-    line = (
-        f"| offset: {record.offset} {_stamp(batch, record)} "
-        f"keysize: {_size(record.key)} valuesize: {_size(record.value)}"
-    )
-    return line + _sequence_or_crc(batch, record)
-
-
-def _line_2_8(batch: Batch, record: Record) -> str:
-    is_valid = _java_bool(batch.magic >= 2 or record.crc_valid)
-    crc = "null" if record.crc is None else record.crc
-    line = (
-        f"| offset: {record.offset} isValid: {is_valid} crc: {crc} keySize: {_size(record.key)} "
-        f"valueSize: {_size(record.value)} {_stamp(batch, record)} baseOffset: {batch.base_offset} "
-        f"lastOffset: {batch.last_offset} baseSequence: {batch.base_sequence} "
-        f"lastSequence: {batch.last_sequence} producerEpoch: {batch.producer_epoch} "
-        f"partitionLeaderEpoch: {batch.partition_leader_epoch} batchSize: {batch.size} "
-        f"magic: {batch.magic} compressType: {_codec_name(batch)} position: {batch.position}"
-    )
-    return line + _sequence_or_crc(batch, record)
-
-
-def _line_3_0(batch: Batch, record: Record) -> str:
-    line = (
-        f"| offset: {record.offset} {batch.timestamp_type}: {record.timestamp_ms} "
-        f"keySize: {_size(record.key)} valueSize: {_size(record.value)}"
-    )
-    if batch.magic < 2:
-        # The brace is a slip of the Scala tool.
-        return f"{line} isValid: {_java_bool(record.crc_valid)} crc: {record.crc}}}"
-    return f"{line} sequence: {record.sequence}{_header_keys(record)}{_control(batch, record)}"
-
-
-def _line_4_3(batch: Batch, record: Record) -> str:
-    line = _line_3_0(batch, record)
-    return line[:-1] if batch.magic < 2 else line
-
-
-def _sequence_or_crc(batch: Batch, record: Record) -> str:
-    if batch.magic < 2:
-        return f" crc: {record.crc} isvalid: {_java_bool(record.crc_valid)}"
-    return f" sequence: {record.sequence}{_header_keys(record)}{_control(batch, record)}"
-
-
-def _header_keys(record: Record) -> str:
-    return f" headerKeys: [{','.join(name for name, _ in record.headers)}]"
-
-
-def _control(batch: Batch, record: Record) -> str:
-    if not batch.is_control:
-        return ""
-    try:
-        kind = control_type(record)
-    except ValueError as error:
-        return f" controlType: {error}"
-    if kind in (ControlType.ABORT, ControlType.COMMIT):
-        if record.value is None or len(record.value) < _END_MARKER.size:
-            return f" endTxnMarker: {kind.name} coordinatorEpoch: missing"
-        return f" endTxnMarker: {kind.name} coordinatorEpoch: {_END_MARKER.unpack_from(record.value)[1]}"
-    assert record.key is not None
-    return f" controlType: {kind.name}({_CONTROL_KEY.unpack_from(record.key)[1]})"
-
-
-def _flat(since: tuple[int, ...], line: Callable[[Batch, Record], str], texts: Formatter) -> DumpStyle:
-    return DumpStyle(since, line, texts, batch_lines=False, start_label="Starting offset")
-
-
-def _upper(since: tuple[int, ...], line: Callable[[Batch, Record], str], texts: Formatter) -> DumpStyle:
-    return DumpStyle(
-        since, line, texts, delete_horizon=False, lower_case_codec=False, start_label="Starting offset"
-    )
-
-
-STYLES: Final = (
-    _flat((0, 8), _line_0_8, raw_texts),
-    _flat((0, 9), _line_0_8, plain_texts),
-    _flat((0, 10, 1), _line_0_10_1, plain_texts_without_empty_type),
-    _flat((0, 10, 2), _line_0_10_2, plain_texts_without_empty_type),
-    _flat((0, 11), _line_0_11, plain_texts_without_empty_type),
-    _flat((1, 0), _line_0_11, plain_json_texts),
-    _upper((2, 2), _line_2_2, plain_json_texts),
-    _upper((2, 4), _line_2_2, named_texts),
-    _upper((2, 8), _line_2_8, named_texts),
-    DumpStyle((3, 0), _line_3_0, named_texts, delete_horizon=False, start_label="Starting offset"),
-    DumpStyle((3, 2), _line_3_0, named_texts, start_label="Starting offset"),
-    DumpStyle((3, 3), _line_3_0, named_texts),
-    DumpStyle((3, 8), _line_3_0, json_formatter((3, 8))),
-    DumpStyle((4, 0), _line_3_0, json_formatter((4, 0))),
-    DumpStyle((4, 1), _line_3_0, json_formatter((4, 1))),
-    DumpStyle((4, 2), _line_3_0, json_formatter((4, 2))),
-    DumpStyle((4, 3), _line_4_3, json_formatter((4, 3))),
-    DumpStyle((4, 4), _line_4_3, json_formatter((4, 4))),
-)
-"""Oldest first."""
-
-
-def style_of(release: str) -> DumpStyle:
-    """The style of ``release`` (such as ``3.9.2``); :class:`UsageError` when it is no release from 0.8 on."""
-    try:
-        numbers = tuple(int(part) for part in release.split("."))
-    except ValueError:
-        raise UsageError(f"not a Kafka release: {release}") from None
-    for style in reversed(STYLES):
-        if style.since <= numbers:
-            return style
-    raise UsageError(f"Kafka {release} has no offsets log that could be dumped")
+_LIMITS: Final = Limits()
 
 
 def dump_text(
@@ -241,27 +61,42 @@ def dump_text(
     release: str,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage] | None = None,
-) -> Iterator[str]:
-    """Lines, without line ends, that the dump tool of ``release`` prints for the segments of ``log``.
+) -> Iterator[bytes | memoryview]:
+    """What the dump tool of ``release`` prints for the segments of ``log``, in UTF-8.
 
-    Batches whose CRC is wrong are printed with ``isvalid: false``, as the tool does.  Under ``FAIL`` what
-    the tool prints is printed, then the first damage is raised as :class:`DamagedInputError`; under
-    ``SALVAGE`` the dump goes on behind the damage, under ``RECOVER`` it shows what a starting broker keeps,
-    and what was found is appended to ``damage``.
+    It comes in pieces of any length, each of which is valid until the next one is asked for.  Batches whose
+    CRC is wrong are printed with ``isvalid: false``, as the tool does.  Under ``FAIL`` what the tool prints
+    is printed, then the first damage is raised as :class:`DamagedInputError`; under ``SALVAGE`` the dump goes
+    on behind the damage, under ``RECOVER`` it shows what a starting broker keeps, and what was found is
+    appended to ``damage``.
     """
     style = style_of(release)
-    for event in _walk(log, on_damage, [] if damage is None else damage):
-        match event:
-            case _SegmentStart(segment):
-                yield f"Dumping {segment.path}"
-                yield f"{style.start_label}: {segment.base_offset}"
-            case _BatchStart(batch):
-                if style.batch_lines:
-                    yield _batch_line(batch, style)
-            case _RecordIn(_, batch, record):
-                yield _record_text(batch, record, style)
-            case _TrailingBytes(segment, count):
-                yield f"Found {count} invalid bytes at the end of {PurePosixPath(segment.path).name}"
+    programs = programs_of(style)
+    with ExitStack() as stack:
+        writer = None
+        if programs is not None:
+            stop_at_damage = on_damage is OnDamage.FAIL
+            writer = stack.enter_context(StretchWriter(style, programs, stop_at_damage=stop_at_damage))
+        for event in _walk(log, on_damage, [] if damage is None else damage, writer):
+            match event:
+                case StretchText():
+                    yield from event.pieces
+                case _SegmentStart(segment):
+                    yield _line(f"Dumping {segment.path}")
+                    yield _line(f"{style.start_label}: {segment.base_offset}")
+                case _BatchStart(batch):
+                    line = batch_text(batch, style)
+                    if line is not None:
+                        yield _line(line)
+                case _RecordIn(_, batch, record):
+                    yield _line(record_text(batch, record, style))
+                case _TrailingBytes(segment, count):
+                    name = PurePosixPath(segment.path).name
+                    yield _line(f"Found {count} invalid bytes at the end of {name}")
+
+
+def _line(text: str) -> bytes:
+    return f"{text}\n".encode("utf-8", "surrogateescape")
 
 
 def dump_objects(
@@ -291,7 +126,7 @@ def record_object(segment: SegmentFile, batch: Batch, record: Record) -> dict[st
         "producer_epoch": batch.producer_epoch if has_producer else None,
         "is_transactional": batch.is_transactional,
         "is_control": batch.is_control,
-        "codec": _codec_name(batch).lower(),
+        "codec": codec_name(batch).lower(),
         "crc_valid": batch.crc_valid,
     }
     if batch.is_control:
@@ -331,43 +166,6 @@ def _key_and_value(record: Record) -> dict[str, Any]:
     return {"key": json.loads(key_json(key)), "value": value}
 
 
-def _batch_line(batch: Batch, style: DumpStyle) -> str:
-    if batch.magic >= 2:
-        horizon = ""
-        if style.delete_horizon:
-            at = batch.delete_horizon_ms
-            horizon = f" deleteHorizonMs: OptionalLong{'.empty' if at is None else f'[{at}]'}"
-        start = (
-            f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.record_count} "
-            f"baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} "
-            f"producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch} "
-            f"partitionLeaderEpoch: {batch.partition_leader_epoch} "
-            f"isTransactional: {_java_bool(batch.is_transactional)} "
-            f"isControl: {_java_bool(batch.is_control)}{horizon}"
-        )
-    else:
-        start = f"offset: {batch.last_offset}"
-    codec = _codec_name(batch)
-    return (
-        f"{start} position: {batch.position} {batch.timestamp_type}: {batch.max_timestamp_ms} "
-        f"size: {batch.size} magic: {batch.magic} "
-        f"compresscodec: {codec.lower() if style.lower_case_codec else codec} "
-        f"crc: {batch.crc} isvalid: {_java_bool(batch.crc_valid)}"
-    )
-
-
-def _record_text(batch: Batch, record: Record, style: DumpStyle) -> str:
-    line = style.record_line(batch, record)
-    if batch.is_control:
-        return line
-    key, payload = style.texts(record)
-    if key is not None:
-        line += f" key: {key}"
-    if payload is not None:
-        line += f" payload: {payload}"
-    return line
-
-
 @dataclass(frozen=True, slots=True)
 class _SegmentStart:
     segment: SegmentFile
@@ -391,11 +189,16 @@ class _TrailingBytes:
     count: int
 
 
-_Event = _SegmentStart | _BatchStart | _RecordIn | _TrailingBytes
+_Event = _SegmentStart | StretchText | _BatchStart | _RecordIn | _TrailingBytes
 
 
-def _walk(log: PartitionLog, on_damage: OnDamage, damage: list[Damage]) -> Iterator[_Event]:
-    """The segments, batches and records of ``log`` in the order in which they are dumped."""
+def _walk(
+    log: PartitionLog, on_damage: OnDamage, damage: list[Damage], writer: StretchWriter | None = None
+) -> Iterator[_Event]:
+    """The segments, batches and records of ``log`` in the order in which they are dumped.
+
+    With a ``writer`` sound batches come as text.
+    """
     known = len(damage)
     if on_damage is OnDamage.RECOVER:
         log = recover(log, damage=damage)
@@ -404,7 +207,14 @@ def _walk(log: PartitionLog, on_damage: OnDamage, damage: list[Damage]) -> Itera
         yield _SegmentStart(segment)
         valid_bytes = 0
         found: list[Damage] = []
-        for batch in _batches(segment, end_offset, on_damage, found):
+        for batch in _batches(segment, end_offset, on_damage, found, writer):
+            if isinstance(batch, StretchText):
+                yield batch
+                found += batch.damage
+                valid_bytes = batch.end
+                if batch.stopped:
+                    break
+                continue
             yield _BatchStart(batch)
             try:
                 for index, record in enumerate(iter_batch_records(batch, path=segment.path)):
@@ -432,23 +242,31 @@ def _walk(log: PartitionLog, on_damage: OnDamage, damage: list[Damage]) -> Itera
 
 
 def _batches(
-    segment: SegmentFile, end_offset: int | None, on_damage: OnDamage, damage: list[Damage]
-) -> Iterator[Batch]:
+    segment: SegmentFile,
+    end_offset: int | None,
+    on_damage: OnDamage,
+    damage: list[Damage],
+    writer: StretchWriter | None,
+) -> Iterator[StretchText | Batch]:
     """Batches as the tool sees them, wrong CRC or not; under ``SALVAGE`` also those behind a bad length."""
-    position = 0
-    for batch in read_segment(
-        segment, on_damage=OnDamage.RECOVER, damage=damage, end_offset=end_offset, check_crc=False
-    ):
-        position = batch.position + batch.size
+    walk = SegmentWalk(segment, _LIMITS, OnDamage.RECOVER, damage, end_offset, check_crc=False)
+    batches = walk.batches()
+    source = None if writer is None else SegmentBytes(walk)
+    while writer is None or walk.position < segment.size:
+        if writer is not None and source is not None:
+            yield from writer.texts(source)
+        batch = next(batches, None)
+        if batch is None:
+            break
         yield batch
     if on_damage is OnDamage.SALVAGE and any(each.kind in _NO_LENGTH for each in damage):
         later: list[Damage] = []
         for batch in read_segment(segment, on_damage=OnDamage.SALVAGE, damage=later, end_offset=end_offset):
-            if batch.position >= position:
+            if batch.position >= walk.position:
                 yield batch
         known = {(each.byte_position, each.kind) for each in damage}
         damage += [
             each
             for each in later
-            if each.byte_position >= position and (each.byte_position, each.kind) not in known
+            if each.byte_position >= walk.position and (each.byte_position, each.kind) not in known
         ]

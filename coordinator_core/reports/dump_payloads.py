@@ -13,15 +13,17 @@ from typing import Any
 from coordinator_core.log.types import Record
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE, decode_consumer_assignment
 from coordinator_core.records.codec import CURRENT, SHARE_4_0, Key, Layouts, decode_key, decode_value
-from coordinator_core.records.jsontext import key_json, quote, value_json
+from coordinator_core.records.jsontext import Release, key_json, quote, value_json
+from coordinator_core.records.schemas import RECORD_TYPES
+from coordinator_core.records.types import Schema
 from coordinator_core.records.wire import RecordDecodeError, decode_utf8
 from coordinator_core.reports.scala_maps import MapOrder, scala_2_12_order, scala_2_13_order
 
 Texts = tuple[str | None, str | None]
 Formatter = Callable[[Record], Texts]
 
-_TOMBSTONE = "<DELETE>"
-_OFFSET_TYPES = (0, 1)
+TOMBSTONE = "<DELETE>"
+OFFSET_TYPES = (0, 1)
 _GROUP_TYPE = 2
 
 
@@ -79,36 +81,57 @@ def named_texts(record: Record) -> Texts:
     except _SkippedRecordError as error:
         return str(error), None
     if key["type"] == _GROUP_TYPE:
-        payload = _TOMBSTONE if data is None else _group_json(data, scala_2_13_order)
+        payload = TOMBSTONE if data is None else _group_json(data, scala_2_13_order)
         return f"group_metadata::group={key['group']}", payload
     name = f"offset_commit::group={key['group']},partition={key['topic']}-{key['partition']}"
     if data is None:
-        return name, _TOMBSTONE
+        return name, TOMBSTONE
     metadata = f",metadata={data['metadata']}" if data["metadata"] else ""
     return name, f"offset={data['offset']}{metadata}"
 
 
-def json_formatter(release: tuple[int, ...]) -> Formatter:
+def json_formatter(release: Release) -> Formatter:
     """3.8 and later: JSON objects, in which ``release`` knows its own record types and tags."""
-    return partial(_json_texts, release, frozenset(_known_types(release)))
+    return partial(_json_texts, release, known_types(release))
 
 
-def _known_types(release: tuple[int, ...]) -> Iterable[int]:
+def known_types(release: Release) -> frozenset[int]:
+    """The record types that the tool of ``release`` can print, 3.8 or later."""
     if release < (4, 0):
-        return range(9)
+        return frozenset(range(9))
     if release < (4, 1):
-        return range(17)
-    return {*range(9), *range(10, 18), *range(19, 24)}
+        return frozenset(range(17))
+    return frozenset({*range(9), *range(10, 18), *range(19, 24)})
 
 
-def _json_texts(release: tuple[int, ...], known_types: frozenset[int], record: Record) -> Texts:
-    layouts = SHARE_4_0 if (4, 0) <= release < (4, 1) else CURRENT
+def known_value_schema(key_type: int, version: int, release: Release) -> Schema | None:
+    """By which schema the tool of ``release`` reads values of a type and version, ``None`` if by none."""
+    if not _knows_version(key_type, version, release):
+        return None
+    record_type = RECORD_TYPES[key_type]
+    for layout in _layouts(release).names:
+        schema = record_type.other_layouts.get(layout)
+        if schema is not None and version in schema.versions:
+            return schema
+    return record_type.value if version in record_type.value.versions else None
+
+
+def _layouts(release: Release) -> Layouts:
+    return SHARE_4_0 if (4, 0) <= release < (4, 1) else CURRENT
+
+
+def _knows_version(key_type: int, version: int, release: Release) -> bool:
+    """Since 4.1 values of type 0 have a schema of their own, with one version."""
+    return key_type != 0 or version <= 0 or release < (4, 1)
+
+
+def _json_texts(release: Release, types: frozenset[int], record: Record) -> Texts:
     try:
-        key = _read_key(record, known_types)
+        key = _read_key(record, types)
         assert record.key is not None
         if record.value is None:
-            return _key_text(record.key), _TOMBSTONE
-        value = _read_value(record, key, layouts, legacy_version_only=release >= (4, 1))
+            return _key_text(record.key), TOMBSTONE
+        value = _read_value(record, key, _layouts(release), release)
     except _SkippedRecordError as error:
         return str(error), None
     return _key_text(record.key), value_json(key.type, value, release)
@@ -141,13 +164,13 @@ def _read_key(
     return key
 
 
-def _read_value(record: Record, key: Key, layouts: Layouts, *, legacy_version_only: bool = False) -> Any:
+def _read_value(record: Record, key: Key, layouts: Layouts, release: Release = (0, 0)) -> Any:
     assert record.value is not None
     try:
         value = decode_value(key.type, record.value, layouts)
     except RecordDecodeError as error:
         raise _error(record, _wrapped(error, record.value, "value")) from error
-    if value.data is None or (legacy_version_only and key.type == 0 and value.version > 0):
+    if value.data is None or not _knows_version(key.type, value.version, release):
         raise _error(record, f"Found an unknown record version {value.version} for {key.type} type")
     return value
 

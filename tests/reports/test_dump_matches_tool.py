@@ -17,7 +17,8 @@ from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import Batch, PartitionLog
-from coordinator_core.reports.dump import dump_text, style_of
+from coordinator_core.reports.dump import dump_text
+from coordinator_core.reports.dump_styles import style_of
 from tests.cases import CASES, CORPUS, TORN, Case, case
 from tests.log.builders import write_partition
 from tests.reports import tool_logs
@@ -75,14 +76,21 @@ def _read(path: Path) -> str:
 
 def _dumped(log: PartitionLog, release: str) -> tuple[str, DamagedInputError | None]:
     """What is printed, and what is raised behind it."""
-    lines: list[str] = []
+    text = b""
     error = None
     try:
-        for line in dump_text(log, release=release):
-            lines.append(line)
+        for piece in dump_text(log, release=release):
+            text += piece
     except DamagedInputError as raised:
         error = raised
-    return _DUMPING.sub(r"Dumping \1", "".join(f"{line}\n" for line in lines)), error
+    return _DUMPING.sub(r"Dumping \1", text.decode("utf-8", "surrogateescape")), error
+
+
+def _lines(
+    log: PartitionLog, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage] | None = None
+) -> list[str]:
+    pieces = dump_text(log, release="4.3.1", on_damage=on_damage, damage=damage)
+    return b"".join(map(bytes, pieces)).decode().splitlines()
 
 
 @pytest.mark.parametrize(("recorded", "directory", "release"), _recordings())
@@ -202,7 +210,7 @@ def test_salvage_goes_on_behind_a_bad_length() -> None:
     whole = _offsets(_partition(CORPUS / "k431-mixed/log/__consumer_offsets-16"))
     log = _partition(CORPUS / "k431-torn/badlength/log/__consumer_offsets-16")
     damage: list[Damage] = []
-    lines = list(dump_text(log, release="4.3.1", on_damage=OnDamage.SALVAGE, damage=damage))
+    lines = _lines(log, OnDamage.SALVAGE, damage)
     found = [line.split()[2] for line in lines if line.startswith("| ")]
     assert [kind.kind for kind in damage] == ["bad_length"]
     assert found == [offset for offset in whole if offset != "23"]
@@ -215,7 +223,7 @@ def test_salvage_finds_every_damage(tmp_path: Path) -> None:
     segment[positions[6] + 61] ^= 1
     log = _partition(write_partition(tmp_path, {0: bytes(segment)}))
     damage: list[Damage] = []
-    lines = list(dump_text(log, release="4.3.1", on_damage=OnDamage.SALVAGE, damage=damage))
+    lines = _lines(log, OnDamage.SALVAGE, damage)
     assert [(each.byte_position, each.kind) for each in damage] == [
         (positions[3], "bad_length"),
         (positions[6], "bad_crc"),
@@ -231,13 +239,13 @@ def _batches(segment: bytes, directory: Path) -> list[Batch]:
 
 def test_recover_shows_what_the_broker_keeps() -> None:
     log = _partition(CORPUS / "k431-torn/bitflip/log/__consumer_offsets-16")
-    lines = list(dump_text(log, release="4.3.1", on_damage=OnDamage.RECOVER, damage=[]))
+    lines = _lines(log, OnDamage.RECOVER, [])
     # recovery-log.txt: 23 of 37 records survive.
     assert sum(line.startswith("| ") for line in lines) == 23
 
 
 def _offsets(log: PartitionLog) -> list[str]:
-    return [line.split()[2] for line in dump_text(log, release="4.3.1") if line.startswith("| ")]
+    return [line.split()[2] for line in _lines(log) if line.startswith("| ")]
 
 
 def test_fail_stops_where_records_cannot_be_read(tmp_path: Path) -> None:
@@ -249,7 +257,7 @@ def test_fail_stops_where_records_cannot_be_read(tmp_path: Path) -> None:
     assert error.damage.kind == "bad_crc"
     assert "isvalid: false" in text
     damage: list[Damage] = []
-    salvaged = list(dump_text(log, release="4.3.1", on_damage=OnDamage.SALVAGE, damage=damage))
+    salvaged = _lines(log, OnDamage.SALVAGE, damage)
     assert [found.kind for found in damage] == ["bad_crc", "bad_records"]
     assert any(line.startswith("| offset: 31 ") for line in salvaged)
 

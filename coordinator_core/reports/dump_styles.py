@@ -1,0 +1,337 @@
+"""The lines of each release's ``kafka-dump-log``: templates, in which a word in braces is a :data:`WORDS`."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from coordinator_core.columnar.text import Number, Start
+from coordinator_core.errors import UsageError
+from coordinator_core.log.batch import control_type
+from coordinator_core.log.types import Batch, Codec, ControlType, Record
+from coordinator_core.reports.dump_payloads import (
+    Formatter,
+    json_formatter,
+    named_texts,
+    plain_json_texts,
+    plain_texts,
+    plain_texts_without_empty_type,
+    raw_texts,
+)
+from coordinator_core.reports.dump_programs import (
+    Programs,
+    ProgramWriter,
+    Word,
+    colon_programs,
+    json_programs,
+    named_programs,
+)
+
+_CONTROL_KEY = struct.Struct(">hh")
+_END_MARKER = struct.Struct(">hi")
+
+
+def codec_name(batch: Batch) -> str:
+    """``NONE``, ``GZIP`` and so on; a name too for codecs that do not exist."""
+    try:
+        return Codec(batch.codec_id).name
+    except ValueError:
+        return f"ILLEGAL_{batch.codec_id}"
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _java_bool(value: bool | None) -> str:
+    return "true" if value else "false"
+
+
+_BOOL = ("false", "true")
+_CODECS = tuple(codec.name for codec in Codec)
+
+_BATCH_WORDS: Final[dict[str, tuple[Callable[[Batch], object], Word]]] = {
+    "base_offset": (lambda batch: batch.base_offset, Number.BASE_OFFSET),
+    "base_sequence": (lambda batch: batch.base_sequence, Number.BASE_SEQUENCE),
+    "base_timestamp_ms": (lambda batch: batch.base_timestamp_ms, Number.BASE_TIMESTAMP),
+    "codec": (codec_name, (Number.CODEC, _CODECS)),
+    "codec_in_lower_case": (
+        lambda batch: codec_name(batch).lower(),
+        (Number.CODEC, tuple(name.lower() for name in _CODECS)),
+    ),
+    "count": (lambda batch: batch.record_count, Number.COUNT),
+    "crc": (lambda batch: batch.crc, Number.CRC),
+    "is_control": (lambda batch: _java_bool(batch.is_control), (Number.IS_CONTROL, _BOOL)),
+    "is_transactional": (
+        lambda batch: _java_bool(batch.is_transactional),
+        (Number.IS_TRANSACTIONAL, _BOOL),
+    ),
+    "is_valid": (lambda batch: _java_bool(batch.crc_valid), "true"),
+    "last_offset": (lambda batch: batch.last_offset, Number.LAST_OFFSET),
+    "last_sequence": (lambda batch: batch.last_sequence, Number.LAST_SEQUENCE),
+    "magic": (lambda batch: batch.magic, "2"),
+    "max_timestamp_ms": (lambda batch: batch.max_timestamp_ms, Number.MAX_TIMESTAMP),
+    "partition_leader_epoch": (lambda batch: batch.partition_leader_epoch, Number.PARTITION_LEADER_EPOCH),
+    "position": (lambda batch: batch.position, Number.POSITION),
+    "producer_epoch": (lambda batch: batch.producer_epoch, Number.PRODUCER_EPOCH),
+    "producer_id": (lambda batch: batch.producer_id, Number.PRODUCER_ID),
+    "size": (lambda batch: batch.size, Number.SIZE),
+    "timestamp_type": (
+        lambda batch: batch.timestamp_type,
+        (Number.TIMESTAMP_TYPE, ("CreateTime", "LogAppendTime")),
+    ),
+}
+_RECORD_WORDS: Final[dict[str, tuple[Callable[[Record], object], Word]]] = {
+    # The kernel prints no record with headers.
+    "header_keys": (lambda record: ",".join(name for name, _ in record.headers), ""),
+    "key_size": (lambda record: _size(record.key), Number.KEY_SIZE),
+    "offset": (lambda record: record.offset, Number.OFFSET),
+    "sequence": (lambda record: record.sequence, Number.SEQUENCE),
+    "timestamp_ms": (lambda record: record.timestamp_ms, Number.TIMESTAMP),
+    "value_size": (lambda record: _size(record.value), Number.VALUE_SIZE),
+}
+_LEGACY_WORDS: Final[dict[str, Callable[[Record], object]]] = {
+    "record_crc": lambda record: record.crc,
+    "record_is_valid": lambda record: _java_bool(record.crc_valid),
+    "key_size_if_any": lambda record: "" if record.key is None else f" keysize: {len(record.key)}",
+}
+
+
+class _BatchWords:
+    """The words of a template, looked up as they are wanted."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def __getitem__(self, word: str) -> object:
+        return _BATCH_WORDS[word][0](self._batch)
+
+
+class _RecordWords(_BatchWords):
+    def __init__(self, batch: Batch, record: Record) -> None:
+        super().__init__(batch)
+        self._record = record
+
+    def __getitem__(self, word: str) -> object:
+        if word in _RECORD_WORDS:
+            return _RECORD_WORDS[word][0](self._record)
+        if word in _LEGACY_WORDS:
+            return _LEGACY_WORDS[word](self._record)
+        return super().__getitem__(word)
+
+
+@dataclass(frozen=True, slots=True)
+class DumpStyle:
+    """How one family of releases prints segments; ``since`` is the first release of the family.
+
+    ``line`` is the template of records in batches (``None``: no such release knows them), ``legacy_line``
+    that of messages. ``programs`` writes the programs of what ``texts`` prints.
+    """
+
+    since: tuple[int, ...]
+    line: str | None
+    legacy_line: str
+    texts: Formatter
+    programs: Callable[[ProgramWriter], None] | None
+    batch_line: str | None = None
+    legacy_batch_line: str = ""
+    start_label: str = "Starting offset"
+
+
+_STAMP = "{timestamp_type}: {timestamp_ms}"
+_SIZES = "keysize: {key_size} valuesize: {value_size}"
+_SEQUENCE = " sequence: {sequence} headerKeys: [{header_keys}]"
+_CRC = " crc: {record_crc} isvalid: {record_is_valid}"
+
+
+def _message(stamp: str, codec: str) -> str:
+    return (
+        f"offset: {{offset}} position: {{position}}{stamp} isvalid: {{record_is_valid}} "
+        f"payloadsize: {{value_size}} magic: {{magic}} compresscodec: {codec} "
+        "crc: {record_crc}{key_size_if_any}"
+    )
+
+
+_0_8 = None, _message("", "NoCompressionCodec")
+_0_10_1 = None, _message(f" {_STAMP}", "NoCompressionCodec")
+_0_10_2 = None, _message(f" {_STAMP}", "NONE")
+
+
+def _lines_0_11() -> tuple[str, str]:
+    def line(is_valid: str) -> str:
+        return (
+            f"offset: {{offset}} position: {{position}} {_STAMP} isvalid: {is_valid} {_SIZES} "
+            "magic: {magic} compresscodec: {codec}"
+        )
+
+    batch = " producerId: {producer_id} producerEpoch: {producer_epoch} sequence: {sequence} "
+    batch += "isTransactional: {is_transactional} headerKeys: [{header_keys}]"
+    return line("true") + batch, line("{record_is_valid}") + " crc: {record_crc}"
+
+
+def _lines_2_2() -> tuple[str, str]:
+    line = f"| offset: {{offset}} {_STAMP} {_SIZES}"
+    return line + _SEQUENCE, line + _CRC
+
+
+def _lines_2_8() -> tuple[str, str]:
+    def line(is_valid: str, crc: str) -> str:
+        return (
+            f"| offset: {{offset}} isValid: {is_valid} crc: {crc} keySize: {{key_size}} "
+            f"valueSize: {{value_size}} {_STAMP} baseOffset: {{base_offset}} "
+            "lastOffset: {last_offset} baseSequence: {base_sequence} "
+            "lastSequence: {last_sequence} producerEpoch: {producer_epoch} "
+            "partitionLeaderEpoch: {partition_leader_epoch} batchSize: {size} "
+            "magic: {magic} compressType: {codec} position: {position}"
+        )
+
+    return line("true", "null") + _SEQUENCE, line("{record_is_valid}", "{record_crc}") + _CRC
+
+
+def _lines_3_0(end: str) -> tuple[str, str]:
+    line = f"| offset: {{offset}} {_STAMP} keySize: {{key_size}} valueSize: {{value_size}}"
+    return line + _SEQUENCE, f"{line} isValid: {{record_is_valid}} crc: {{record_crc}}{end}"
+
+
+_0_11 = _lines_0_11()
+_2_2 = _lines_2_2()
+_2_8 = _lines_2_8()
+# The brace is a slip of the Scala tool.
+_3_0 = _lines_3_0("}}")
+_4_3 = _lines_3_0("")
+
+_HORIZON = " deleteHorizonMs: OptionalLong"
+_NO_HORIZON_SET, _HORIZON_SET = f"{_HORIZON}.empty", f"{_HORIZON}[{{base_timestamp_ms}}]"
+
+
+def _batch_lines(horizon: str, codec: str) -> tuple[str, str]:
+    rest = (
+        " position: {position} {timestamp_type}: {max_timestamp_ms} size: {size} magic: {magic} "
+        f"compresscodec: {codec} crc: {{crc}} isvalid: {{is_valid}}"
+    )
+    batch = (
+        "baseOffset: {base_offset} lastOffset: {last_offset} count: {count} "
+        "baseSequence: {base_sequence} lastSequence: {last_sequence} "
+        "producerId: {producer_id} producerEpoch: {producer_epoch} "
+        "partitionLeaderEpoch: {partition_leader_epoch} "
+        f"isTransactional: {{is_transactional}} isControl: {{is_control}}{horizon}"
+    )
+    return batch + rest, "offset: {last_offset}" + rest
+
+
+_UPPER = _batch_lines("", "{codec}")
+_LOWER = _batch_lines("", "{codec_in_lower_case}")
+_LOWER_WITH_HORIZON = _batch_lines(_NO_HORIZON_SET, "{codec_in_lower_case}")
+_LOG_START = "Log starting offset"
+
+
+def _json(release: tuple[int, ...], lines: tuple[str, str]) -> DumpStyle:
+    def programs(writer: ProgramWriter) -> None:
+        json_programs(writer, release)
+
+    return DumpStyle(release, *lines, json_formatter(release), programs, *_LOWER_WITH_HORIZON, _LOG_START)
+
+
+STYLES: Final = (
+    DumpStyle((0, 8), *_0_8, raw_texts, None),
+    DumpStyle((0, 9), *_0_8, plain_texts, None),
+    DumpStyle((0, 10, 1), *_0_10_1, plain_texts_without_empty_type, None),
+    DumpStyle((0, 10, 2), *_0_10_2, plain_texts_without_empty_type, None),
+    DumpStyle((0, 11), *_0_11, plain_texts_without_empty_type, colon_programs),
+    DumpStyle((1, 0), *_0_11, plain_json_texts, colon_programs),
+    DumpStyle((2, 2), *_2_2, plain_json_texts, colon_programs, *_UPPER),
+    DumpStyle((2, 4), *_2_2, named_texts, named_programs, *_UPPER),
+    DumpStyle((2, 8), *_2_8, named_texts, named_programs, *_UPPER),
+    DumpStyle((3, 0), *_3_0, named_texts, named_programs, *_LOWER),
+    DumpStyle((3, 2), *_3_0, named_texts, named_programs, *_LOWER_WITH_HORIZON),
+    DumpStyle((3, 3), *_3_0, named_texts, named_programs, *_LOWER_WITH_HORIZON, _LOG_START),
+    _json((3, 8), _3_0),
+    _json((4, 0), _3_0),
+    _json((4, 1), _3_0),
+    _json((4, 2), _3_0),
+    _json((4, 3), _4_3),
+    _json((4, 4), _4_3),
+)
+"""Oldest first."""
+
+
+def style_of(release: str) -> DumpStyle:
+    """The style of ``release`` (such as ``3.9.2``); :class:`UsageError` when it is no release from 0.8 on."""
+    try:
+        numbers = tuple(int(part) for part in release.split("."))
+    except ValueError:
+        raise UsageError(f"not a Kafka release: {release}") from None
+    for style in reversed(STYLES):
+        if style.since <= numbers:
+            return style
+    raise UsageError(f"Kafka {release} has no offsets log that could be dumped")
+
+
+@cache
+def programs_of(style: DumpStyle) -> Programs | None:
+    """What the compiled dump prints of batches in this style; ``None`` for releases without batches."""
+    if style.line is None or style.programs is None:
+        return None
+    words = {name: word for name, (_, word) in [*_BATCH_WORDS.items(), *_RECORD_WORDS.items()]}
+    writer = ProgramWriter()
+    writer.template(Start.RECORD, style.line, words)
+    if style.batch_line is not None:
+        writer.template(Start.BATCH, style.batch_line, words)
+        writer.template(Start.BATCH_WITH_HORIZON, _with_horizon(style.batch_line), words)
+    for start, kind in ((Start.ABORT, ControlType.ABORT), (Start.COMMIT, ControlType.COMMIT)):
+        writer.template(start, _end_marker(kind, "{epoch}"), {"epoch": Number.COORDINATOR_EPOCH})
+    style.programs(writer)
+    return writer.programs()
+
+
+def _with_horizon(batch_line: str) -> str:
+    return batch_line.replace(_NO_HORIZON_SET, _HORIZON_SET)
+
+
+def batch_text(batch: Batch, style: DumpStyle) -> str | None:
+    """The line of a batch; ``None`` where batches have none."""
+    line = style.batch_line
+    if line is None:
+        return None
+    if batch.magic < 2:
+        line = style.legacy_batch_line
+    elif batch.delete_horizon_ms is not None:
+        line = _with_horizon(line)
+    return line.format_map(_BatchWords(batch))
+
+
+def record_text(batch: Batch, record: Record, style: DumpStyle) -> str:
+    """The line of a record, with its key and payload."""
+    template = style.legacy_line if batch.magic < 2 or style.line is None else style.line
+    line = template.format_map(_RecordWords(batch, record))
+    if batch.is_control and style.line is not None:
+        line += _control(record)
+    return line if batch.is_control else line + texts_of(record, style)
+
+
+def texts_of(record: Record, style: DumpStyle) -> str:
+    """What stands behind the line of a record that is no control record."""
+    key, payload = style.texts(record)
+    return (f" key: {key}" if key is not None else "") + (
+        f" payload: {payload}" if payload is not None else ""
+    )
+
+
+def _control(record: Record) -> str:
+    try:
+        kind = control_type(record)
+    except ValueError as error:
+        return f" controlType: {error}"
+    if kind in (ControlType.ABORT, ControlType.COMMIT):
+        if record.value is None or len(record.value) < _END_MARKER.size:
+            return _end_marker(kind, "missing")
+        return _end_marker(kind, str(_END_MARKER.unpack_from(record.value)[1]))
+    assert record.key is not None
+    return f" controlType: {kind.name}({_CONTROL_KEY.unpack_from(record.key)[1]})"
+
+
+def _end_marker(kind: ControlType, epoch: str) -> str:
+    return f" endTxnMarker: {kind.name} coordinatorEpoch: {epoch}"
