@@ -1,8 +1,11 @@
-"""How much work goes into one Spark task."""
+"""What goes into one Spark task."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator_core.runs.folding import FoldTask
 
 MIB = 1 << 20
 MAX_TASK_BYTES = 32 * MIB
@@ -13,6 +16,29 @@ MIN_TASK_BYTES = MIB
 
 TASKS_PER_CORE = 4
 """Enough that a core which is done early finds another task."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one task folds. ``whole``: all of some partitions, which it merges too; else a part of one."""
+
+    tasks: tuple[FoldTask, ...]
+    whole: bool
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its place in the order of partitions and segments."""
+        first = self.tasks[0]
+        return first.log.offsets_partition, first.segments[0].base_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(map(task_size, self.tasks))
+
+
+def task_size(task: FoldTask) -> int:
+    return sum(segment.size for segment in task.segments)
 
 
 def task_bytes(sizes: Sequence[int], parallelism: int) -> int:
@@ -32,3 +58,24 @@ def packed(sizes: Sequence[int], limit: int) -> list[range]:
     if first < len(sizes):
         runs.append(range(first, len(sizes)))
     return runs
+
+
+def share_out(tasks: Sequence[FoldTask], limit: int) -> list[Work]:
+    """``tasks``, which come partition by partition, as work for Spark tasks of about ``limit`` bytes.
+
+    Small partitions are put together; only one that is larger than ``limit`` and has several tasks is taken
+    apart. The largest come first, so that no core is left alone with one at the end.
+    """
+    by_partition: dict[int, list[FoldTask]] = {}
+    for task in tasks:
+        by_partition.setdefault(task.log.offsets_partition, []).append(task)
+    partitions = list(by_partition.values())
+    works = []
+    for run in packed([sum(map(task_size, of_partition)) for of_partition in partitions], limit):
+        together = tuple(task for index in run for task in partitions[index])
+        parts = packed(list(map(task_size, together)), limit) if len(run) == 1 else []
+        if len(parts) > 1:
+            works += [Work(together[part.start : part.stop], whole=False) for part in parts]
+        else:
+            works.append(Work(together, whole=True))
+    return sorted(works, key=lambda work: -work.size)

@@ -1,56 +1,103 @@
-"""The Spark session of an app."""
+"""Spark for an app: settings, the JVM, and what of its start can be spared.
+
+Apps use Spark's core alone. Its SQL engine takes as long to start as everything else together, and what goes
+through Spark here are tasks and their short answers.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from spark_apps.classdata import ClassData
 
-MAX_ROWS_PER_BATCH = 64
-"""Rows per Arrow batch that crosses to a Python worker; ours hold up to ``tasks.CHUNK_BYTES`` each."""
-
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 LOOPBACK = "127.0.0.1"
+LOCAL = "local[*]"
+
+_COMMON = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL = {
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
+    "spark.ui.enabled": "false",
+    "spark.python.daemon.module": "spark_apps.workers",
+}
+_JVM_OPTIONS = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""For a JVM that lives for seconds: what its second compiler would gain takes longer than the run."""
 
 
-def build_session(name: str, master: str | None = None) -> SparkSession:
-    """The session, in UTC. ``master`` is for runs without ``spark-submit``, which names one itself.
+class Session:
+    """Spark on its way up: made at once, so that the JVM starts while the app does something else.
 
-    On a local master Spark listens on 127.0.0.1 only, and workers are the interpreter that runs the driver;
-    on any other the cluster's own settings hold.
+    ``master`` is for runs without ``spark-submit``, which names one itself and brings its own JVM. On a local
+    master Spark listens on 127.0.0.1 only, and workers are the interpreter that runs the driver; on any other
+    the cluster's own settings hold.
     """
-    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        master = "local[*]"
-    if master is not None and master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    if master is None:
-        SparkContext._ensure_initialized()  # spark-submit has set the master in its JVM already.
-        master = SparkConf().get("spark.master", None) or "local[*]"
-    builder = SparkSession.builder.appName(name).master(master)
-    settings = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(MAX_ROWS_PER_BATCH),
-        "spark.ui.showConsoleProgress": "false",
-    }
-    if master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings |= {
-            "spark.driver.bindAddress": LOOPBACK,
-            "spark.driver.host": LOOPBACK,
-            "spark.ui.enabled": "false",
-        }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
 
+    def __init__(self, name: str, master: str | None = None) -> None:
+        self._submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        if master is None and not self._submitted:
+            master = LOCAL
+        self._name, self._master = name, master
+        self._class_data: ClassData | None = None
+        if master is not None and master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+            os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(_JVM_OPTIONS))
+            if not self._submitted:
+                self._class_data = ClassData()
+        with_jvm = ThreadPoolExecutor(1)
+        self._gateway: Future[Any] = with_jvm.submit(self._start_jvm)
+        with_jvm.shutdown(wait=False)
+        self._context: SparkContext | None = None
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark schema of an Arrow schema, nullability included."""
-    return from_arrow_schema(schema)
+    def _start_jvm(self) -> Any:
+        from pyspark import SparkConf
+        from pyspark.java_gateway import launch_gateway
+
+        conf = SparkConf(loadDefaults=False).setAll(list(_COMMON.items()))
+        if self._class_data is not None:
+            options = [*_JVM_OPTIONS, *self._class_data.jvm_options()]
+            conf.set("spark.driver.extraJavaOptions", " ".join(options))
+        return launch_gateway(conf)  # type: ignore[no-untyped-call]
+
+    @property
+    def context(self) -> SparkContext:
+        """The Spark context; the first use waits for it."""
+        if self._context is None:
+            self._context = self._start()
+        return self._context
+
+    def _start(self) -> SparkContext:
+        from pyspark import SparkConf, SparkContext
+
+        gateway = self._gateway.result()
+        SparkContext._ensure_initialized(gateway=gateway)
+        conf = SparkConf()  # spark-submit has set the master in its JVM already.
+        master = self._master or conf.get("spark.master", None) or LOCAL
+        settings = dict(_COMMON)
+        if master.startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            settings |= _LOCAL
+        conf.setMaster(master).setAppName(self._name).setAll(list(settings.items()))
+        context = SparkContext(conf=conf, gateway=gateway)
+        context.setLogLevel("ERROR")
+        return context
+
+    def stop(self) -> None:
+        """End the app for Spark. Does not wait: the JVM ends with this process at the latest."""
+        if self._context is not None:
+            # Python's side of it waits a second for nothing.
+            Thread(target=self._context.stop, daemon=True).start()
+
+    def close(self) -> None:
+        """Keep what lets the next session start faster; call when nothing is left to do."""
+        if self._class_data is not None and self._gateway.done() and not self._gateway.exception():
+            self._class_data.keep(self._gateway.result().proc)

@@ -1,134 +1,121 @@
 """What Spark's Python workers do: fold segments, merge partitions.
 
+What a task makes goes into files beside the run in the making; its answer says which. Another attempt of the
+task writes other files, and those count that the answer names which Spark took. So folds pass neither through
+the JVM nor through a shuffle, and outlive the executor that made them.
+
 Damaged input is an answer, not an exception: Spark would retry the task and bury the position in a traceback.
 """
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from operator import itemgetter
-from typing import Any
 
-import pyarrow as pa
-
+from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.replay.fold import FoldRules
+from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.folding import FoldTask, SegmentResult, run_fold_task
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.merging import merge_partition
 from coordinator_core.runs.publish import StagedTables, TableFile
 from coordinator_core.runs.state_hash import TableDigests
-
-CHUNK_BYTES = 8 << 20
-"""Largest piece of a fold in one row: Spark holds rows whole, in the JVM and on their way there and back."""
-
-FOLDED = pa.schema(
-    [
-        pa.field("merge_task", pa.int32(), nullable=False),
-        pa.field("offsets_partition", pa.int32(), nullable=False),
-        pa.field("fold_task", pa.int32(), nullable=False),
-        pa.field("chunk", pa.int32(), nullable=False),
-        pa.field("data", pa.binary(), nullable=False),
-    ]
-)
-"""Pieces of what a :class:`FoldTask` gave: a pickled list of :class:`SegmentResult`, or :class:`Damage`."""
-
-MERGED = pa.schema([pa.field("data", pa.binary(), nullable=False)])
-"""What a merge task gave: a pickled :class:`MergedTask`."""
-
-Batches = Iterator[pa.RecordBatch]
+from spark_apps.packing import Work
 
 
 @dataclass(frozen=True)
-class MergedTask:
-    """The partitions that one task merged, their rows staged in ``files``.
+class StagedFold:
+    """A result whose fold lies in the file ``path`` (``None``: there is no fold) of ``size`` bytes."""
 
-    ``damage`` has the first damage of each partition that could not be merged for it.
+    result: SegmentResult
+    path: str | None
+    size: int
+
+
+@dataclass
+class Answer:
+    """What a task says.
+
+    Of partitions that it has merged: ``facts``, the ``files`` with their rows, the rows' ``digests``.
+    Of one that it folded a part of: ``folds``. ``damage`` has the first damage of each partition that could
+    not be read for it.
     """
 
-    facts: dict[int, PartitionFacts]
-    damage: dict[int, Damage]
-    files: list[TableFile]
-    digests: TableDigests
+    facts: dict[int, PartitionFacts] = field(default_factory=dict)
+    files: list[TableFile] = field(default_factory=list)
+    digests: TableDigests = field(default_factory=dict)
+    folds: list[StagedFold] = field(default_factory=list)
+    damage: dict[int, Damage] = field(default_factory=dict)
 
 
-def folder(
-    tasks: Sequence[FoldTask], runs: Sequence[range], merge_task_of: Mapping[int, int], rules: FoldRules
-) -> Callable[[Batches], Batches]:
-    """For ``mapInArrow`` over rows whose ``id`` counts ``runs`` of ``tasks``: rows of :data:`FOLDED`.
+@dataclass(frozen=True)
+class Rules:
+    """What all tasks of a replay have in common."""
 
-    ``merge_task_of`` tells by offsets partition which task will merge it.
-    """
-
-    def fold(batches: Batches) -> Batches:
-        for batch in batches:
-            for run in batch.column("id").to_pylist():
-                for number in runs[run]:
-                    task = tasks[number]
-                    yield from _fold_rows(number, task, merge_task_of[task.log.offsets_partition], rules)
-
-    return fold
+    profile: Profile
+    now_ms: int
+    staging_path: str
 
 
-def _fold_rows(number: int, task: FoldTask, merge_task: int, rules: FoldRules) -> Batches:
-    found: list[SegmentResult] | Damage
-    try:
-        found = list(run_fold_task(task, rules))
-    except DamagedInputError as error:
-        found = error.damage
-    data = pickle.dumps(found, protocol=5)
-    for chunk, start in enumerate(range(0, len(data), CHUNK_BYTES)):
-        piece = data[start : start + CHUNK_BYTES]
-        yield _batch(FOLDED, merge_task, task.log.offsets_partition, number, chunk, piece)
+def fold(work: Work, rules: Rules) -> Answer:
+    """Fold segments and, where they are whole partitions, merge them."""
+    answer = Answer()
+    staged = StagedTables(rules.staging_path)
+    for offsets_partition, tasks in groupby(work.tasks, key=lambda task: task.log.offsets_partition):
+        try:
+            results = _folded(tasks, FoldRules.of(rules.profile))
+            if work.whole:
+                _merge(offsets_partition, results, rules, staged, answer)
+            else:
+                answer.folds += [_staged(result, rules.staging_path) for result in results]
+        except DamagedInputError as error:
+            answer.damage[offsets_partition] = error.damage
+    answer.files, answer.digests = staged.close()
+    return answer
 
 
-def _batch(schema: pa.Schema, *row: object) -> pa.RecordBatch:
-    """A batch of one row."""
-    columns = [pa.array([value], field.type) for value, field in zip(row, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def merge(folds: list[StagedFold], rules: Rules) -> Answer:
+    """Merge the folds of one partition, given in log order."""
+    answer = Answer()
+    staged = StagedTables(rules.staging_path)
+    _merge(folds[0].result.segment.offsets_partition, map(_unstaged, folds), rules, staged, answer)
+    answer.files, answer.digests = staged.close()
+    return answer
 
 
-def merger(profile: Profile, now_ms: int, staging_path: str) -> Callable[[Batches], Batches]:
-    """For ``mapInArrow`` over whole partitions of :data:`FOLDED`, sorted: a row of :data:`MERGED`."""
-
-    def merge(batches: Batches) -> Batches:
-        merged = _merged(_rows(batches), profile, now_ms, staging_path)
-        yield _batch(MERGED, pickle.dumps(merged, protocol=5))
-
-    return merge
+def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResult]:
+    for task in tasks:
+        yield from run_fold_task(task, rules)
 
 
-def _rows(batches: Batches) -> Iterator[dict[str, Any]]:
-    for batch in batches:
-        yield from batch.to_pylist()
+def _merge(
+    offsets_partition: int,
+    results: Iterator[SegmentResult],
+    rules: Rules,
+    staged: StagedTables,
+    answer: Answer,
+) -> None:
+    tables, answer.facts[offsets_partition] = merge_partition(
+        offsets_partition, results, rules.profile, now_ms=rules.now_ms
+    )
+    staged.write_tables(tables)
 
 
-def _merged(rows: Iterator[dict[str, Any]], profile: Profile, now_ms: int, staging_path: str) -> MergedTask:
-    staged = StagedTables(staging_path)
-    facts: dict[int, PartitionFacts] = {}
-    damage: dict[int, Damage] = {}
-    for offsets_partition, of_partition in groupby(rows, key=itemgetter("offsets_partition")):
-        found: list[Damage] = []
-        tables, told = merge_partition(
-            offsets_partition, _results(of_partition, found), profile, now_ms=now_ms
-        )
-        if found:
-            damage[offsets_partition] = found[0]
-        else:
-            facts[offsets_partition] = told
-            staged.write_tables(tables)
-    return MergedTask(facts, damage, *staged.close())
+def _staged(result: SegmentResult, staging_path: str) -> StagedFold:
+    if result.fold is None:
+        return StagedFold(result, None, 0)
+    data = result.fold.to_ipc()
+    path = storage.join(staging_path, f"fold-{secrets.token_hex(8)}.arrows")
+    system, inner = storage.filesystem(path)
+    with system.open_output_stream(inner) as file:
+        file.write(data)
+    return StagedFold(replace(result, fold=None), path, len(data))
 
 
-def _results(rows: Iterable[dict[str, Any]], damage: list[Damage]) -> Iterator[SegmentResult]:
-    """Results of a partition's fold tasks, up to the first that is damage."""
-    for _, pieces in groupby(rows, key=itemgetter("fold_task")):
-        found = pickle.loads(b"".join(piece["data"] for piece in pieces))
-        if isinstance(found, Damage):
-            damage.append(found)
-        elif not damage:
-            yield from found
+def _unstaged(staged: StagedFold) -> SegmentResult:
+    if staged.path is None:
+        return staged.result
+    return replace(staged.result, fold=SegmentFold.from_ipc(storage.read(staged.path)))

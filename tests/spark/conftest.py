@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark_apps.session import build_session
+from spark_apps.session import Session
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = build_session("regroup-tests", "local[2]")
+def session() -> Iterator[Session]:
+    session = Session("regroup-tests", "local[2]")
     yield session
     session.stop()
+    session.close()

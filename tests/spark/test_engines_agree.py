@@ -18,20 +18,21 @@ from coordinator_core.runs.pin import read_pin, write_pin
 from coordinator_core.runs.publish import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.state_hash import canonical_rows
-from spark_apps.replay import replay
+from spark_apps.engine import replay
+from spark_apps.session import Session
 
 from ..cases import TORN, Case, case
 from ..runs.logs import WHOLE, cut_into_batches, name, snapshot
 
 EACH_ALONE = 1
-"""Bytes per task that put every segment, and every partition, into a task of its own."""
+"""Bytes per task that put every segment into a task of its own, so that folds are merged by other tasks."""
 
 SEVERAL_TASKS = ("k011/plain", "k431-compacted/A-uncleaned")
-"""Cases whose segments are spread over tasks, so that rows must find their way back into order."""
+"""Cases whose segments are spread over tasks, so that folds must find their way back into order."""
 
 
 def spark_run(
-    spark: SparkSession,
+    session: Session,
     item: Case,
     source: Snapshot,
     output: Path,
@@ -42,7 +43,7 @@ def spark_run(
     place = RunPlace(str(output), "c", "w", "spark")
     profile = profile_for_release(item.release, item.coordinator)
     replay(
-        spark, source, place, profile=profile, now_ms=0, on_damage=on_damage, bytes_per_task=bytes_per_task
+        session, source, place, profile=profile, now_ms=0, on_damage=on_damage, bytes_per_task=bytes_per_task
     )
     return open_run(place.path)
 
@@ -73,9 +74,9 @@ def _comparable(run: Run) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("item", WHOLE, ids=name)
-def test_spark_equals_local(spark: SparkSession, item: Case, tmp_path: Path) -> None:
+def test_spark_equals_local(session: Session, item: Case, tmp_path: Path) -> None:
     alone = EACH_ALONE if item.name in SEVERAL_TASKS else None
-    run = spark_run(spark, item, snapshot(item), tmp_path, bytes_per_task=alone)
+    run = spark_run(session, item, snapshot(item), tmp_path, bytes_per_task=alone)
     assert_same(run, local_run(item, snapshot(item), tmp_path))
     assert run.computed_state_hash() == run.state_hash
     assert run.manifest["complete"]
@@ -91,25 +92,26 @@ DAMAGED = [
     "item, on_damage", DAMAGED, ids=[f"{item.name}-{policy.value}" for item, policy in DAMAGED]
 )
 def test_spark_equals_local_on_damaged_logs(
-    spark: SparkSession, item: Case, on_damage: OnDamage, tmp_path: Path
+    session: Session, item: Case, on_damage: OnDamage, tmp_path: Path
 ) -> None:
-    run = spark_run(spark, item, snapshot(item), tmp_path, on_damage=on_damage)
+    run = spark_run(session, item, snapshot(item), tmp_path, on_damage=on_damage)
     assert_same(run, local_run(item, snapshot(item), tmp_path, on_damage=on_damage))
 
 
-def test_one_batch_segments_give_the_same_hash(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_batch_segments_give_the_same_hash(session: Session, tmp_path: Path) -> None:
     item = case("k431-txn")
     cut = cut_into_batches(item, tmp_path / "log")
     assert len(cut.segments) > 3 * len(snapshot(item).segments)
     size = sum(segment.size for segment in cut.segments)
-    run = spark_run(spark, item, cut, tmp_path / "out", bytes_per_task=size // 5)
+    run = spark_run(session, item, cut, tmp_path / "out", bytes_per_task=size // 5)
     assert run.state_hash == local_run(item, snapshot(item), tmp_path / "out").state_hash
 
 
-def test_spark_reads_what_it_published(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reads_what_it_published(session: Session, tmp_path: Path) -> None:
     """Names of staged files do not show, schemas and rows are those of the run."""
     item = case("k241/before")
-    run = spark_run(spark, item, snapshot(item), tmp_path, bytes_per_task=EACH_ALONE)
+    run = spark_run(session, item, snapshot(item), tmp_path, bytes_per_task=EACH_ALONE)
+    spark = SparkSession(session.context)
     for table in ("groups", "offsets", "segments", "load_failures"):
         rows = spark.read.parquet(f"{run.path}/{table}").toArrow()
         assert rows.num_rows == run.manifest["tables"][table]["rows"]
@@ -117,7 +119,7 @@ def test_spark_reads_what_it_published(spark: SparkSession, tmp_path: Path) -> N
     assert {path.name for path in Path(run.path).iterdir()} == {"manifest.json", *run.manifest["tables"]}
 
 
-def test_a_pinned_snapshot_is_read_as_pinned(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pinned_snapshot_is_read_as_pinned(session: Session, tmp_path: Path) -> None:
     item = case("k241/before")
     log = tmp_path / "log"
     cut = cut_into_batches(item, log)
@@ -127,7 +129,7 @@ def test_a_pinned_snapshot_is_read_as_pinned(spark: SparkSession, tmp_path: Path
     (log / "__consumer_offsets-0" / "00000000000000999999.log").write_bytes(b"")
     place = RunPlace(str(tmp_path / "out"), "c", "w", "r")
     manifest = replay(
-        spark,
+        session,
         read_pin(str(tmp_path / "pin.json")),
         place,
         profile=profile_for_release(item.release),

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_apps.packing import MAX_TASK_BYTES, MIB, MIN_TASK_BYTES, packed, task_bytes
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.runs.folding import FoldTask
+from spark_apps.packing import MAX_TASK_BYTES, MIB, MIN_TASK_BYTES, packed, share_out, task_bytes
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(1, 100))
@@ -35,3 +38,39 @@ def test_task_size_follows_input_and_cores(sizes: list[int], parallelism: int, e
 def test_a_large_segment_has_a_task_of_its_own() -> None:
     sizes = [1, 100 * MIB, 1, 1, 100 * MIB]
     assert packed(sizes, MAX_TASK_BYTES) == [range(1), range(1, 2), range(2, 4), range(4, 5)]
+
+
+def fold_tasks(*partitions: list[int]) -> list[FoldTask]:
+    """A task for each segment of the given sizes."""
+    tasks = []
+    for number, sizes in enumerate(partitions):
+        segments = tuple(SegmentFile(f"{number}/{at}", number, at, size) for at, size in enumerate(sizes))
+        log = PartitionLog(number, str(number), segments, None, False)
+        tasks += [FoldTask(log, (segment,), None, {}, OnDamage.FAIL) for segment in segments]
+    return tasks
+
+
+def test_small_partitions_are_merged_where_they_are_folded() -> None:
+    works = share_out(fold_tasks([1, 2], [3], [4, 4]), 10)
+    assert [(work.place, work.size, work.whole) for work in works] == [((2, 0), 8, True), ((0, 0), 6, True)]
+
+
+def test_a_large_partition_is_taken_apart_and_the_largest_comes_first() -> None:
+    works = share_out(fold_tasks([1], [5, 2, 2, 20], [30]), 9)
+    assert [(work.place, work.size, work.whole) for work in works] == [
+        ((2, 0), 30, True),
+        ((1, 3), 20, False),
+        ((1, 0), 9, False),
+        ((0, 0), 1, True),
+    ]
+
+
+@given(st.lists(st.lists(st.integers(0, 50), min_size=1), max_size=8), st.integers(1, 100))
+def test_every_segment_is_in_one_work_and_in_order(partitions: list[list[int]], limit: int) -> None:
+    tasks = fold_tasks(*partitions)
+    works = sorted(share_out(tasks, limit), key=lambda work: work.place)
+    assert [task for work in works for task in work.tasks] == tasks
+    for work in works:
+        numbers = {task.log.offsets_partition for task in work.tasks}
+        segments = sum(len(partitions[number]) for number in numbers)
+        assert work.whole == (segments == len(work.tasks))

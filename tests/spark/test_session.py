@@ -1,21 +1,24 @@
 from __future__ import annotations
 
 import socket
+import sys
 
+import pyspark
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from coordinator_core.runs.schemas import TABLES, TableSchema
-from spark_apps.session import spark_schema
+from spark_apps.engine import in_tasks
+from spark_apps.session import Session
 
 
-def test_times_are_utc(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+def test_times_are_utc(session: Session) -> None:
+    assert session.context.getConf().get("spark.sql.session.timeZone") == "UTC"
 
 
-def test_a_local_master_listens_on_loopback_only(spark: SparkSession) -> None:
-    settings = spark.sparkContext.getConf()
+def test_a_local_master_listens_on_loopback_only(session: Session) -> None:
+    settings = session.context.getConf()
     assert settings.get("spark.driver.bindAddress") == "127.0.0.1"
     port = int(settings.get("spark.driver.port") or 0)
     with socket.create_connection(("127.0.0.1", port), timeout=10):
@@ -29,9 +32,25 @@ def test_a_local_master_listens_on_loopback_only(spark: SparkSession) -> None:
             socket.create_connection((address, port), timeout=10)
 
 
+def test_workers_of_a_local_master_are_light(session: Session) -> None:
+    """They have PySpark from where this interpreter has it, and no pandas."""
+
+    def look(_: int) -> tuple[str, str, bool]:
+        import pyspark
+
+        return sys.executable, pyspark.__file__, "pandas" in sys.modules
+
+    assert in_tasks(session.context, look, [1, 2]) == [(sys.executable, pyspark.__file__, False)] * 2
+
+
+def test_tasks_answer_in_order(session: Session) -> None:
+    assert in_tasks(session.context, str, range(5)) == ["0", "1", "2", "3", "4"]
+    assert in_tasks(session.context, str, []) == []
+
+
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_spark_schemas_derive_from_the_arrow_schemas(table: TableSchema) -> None:
-    schema = spark_schema(table.arrow)
+    schema = from_arrow_schema(table.arrow)
     assert isinstance(schema, StructType)
     assert [(field.name, field.nullable) for field in schema] == [
         (field.name, field.nullable) for field in table.arrow

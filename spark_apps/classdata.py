@@ -1,0 +1,83 @@
+"""The archive of parsed classes with which Spark's JVM starts in half the time (JEP 350).
+
+The first session on a machine writes it when it ends, later ones map it. The JVM checks itself that it was
+made by the same JVM from the same jars, and does without when it was not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+
+_WRITE_SECONDS = 60.0
+_STALE_SECONDS = 3600.0
+
+
+class ClassData:
+    """The archive for the JVM and the Spark that would run now."""
+
+    def __init__(self) -> None:
+        self.archive = cache_directory() / f"{_identity()}.jsa"
+        self._new: Path | None = None
+
+    def jvm_options(self) -> list[str]:
+        """Options that use the archive or, when there is none, have the JVM write one as it ends."""
+        # The JVM would tell of an archive that does not fit on standard output, which is the app's.
+        if self.archive.exists():
+            return [f"-XX:SharedArchiveFile={self.archive}", "-Xlog:disable"]
+        try:
+            self.archive.parent.mkdir(parents=True, exist_ok=True)
+            _remove_leftovers(self.archive.parent)
+            handle, name = tempfile.mkstemp(prefix=".", suffix=".new", dir=self.archive.parent)
+            os.close(handle)
+        except OSError:
+            return []
+        self._new = Path(name)
+        return [f"-XX:ArchiveClassesAtExit={self._new}", "-Xlog:disable"]
+
+    def keep(self, jvm: Popen[bytes]) -> None:
+        """Let the JVM end, and keep the archive that it writes meanwhile, if it does."""
+        if self._new is None:
+            return
+        with suppress(OSError, TimeoutExpired):
+            if jvm.stdin is not None:
+                jvm.stdin.close()
+            jvm.wait(_WRITE_SECONDS)
+            if self._new.stat().st_size:
+                os.replace(self._new, self.archive)
+        with suppress(OSError):
+            self._new.unlink()
+
+
+def cache_directory() -> Path:
+    """Where archives are kept: below the user's cache directory."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(home, "regroup", "spark")
+
+
+def _identity() -> str:
+    """Digest of what tells this JVM and this Spark from others."""
+    import pyspark
+
+    java_home = os.environ.get("JAVA_HOME")
+    java = Path(java_home, "bin", "java") if java_home else Path(shutil.which("java") or "java")
+    facts = [pyspark.__version__, str(Path(pyspark.__file__).parent)]
+    with suppress(OSError):
+        found = java.resolve(strict=True)
+        facts += [str(found), str(found.stat().st_mtime_ns)]
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """Delete what sessions left that were killed."""
+    oldest = time.time() - _STALE_SECONDS
+    for path in directory.glob(".*.new"):
+        with suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()

@@ -1,0 +1,115 @@
+"""The Spark engine: a task folds a segment, and merges it at once when it is all of its offsets partition.
+
+Small partitions and segments share a task. Where a partition has several, a second stage merges their
+folds. The driver takes over the rows that the tasks that count have staged, and writes the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeVar
+
+from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Snapshot
+from coordinator_core.replay.inference import infer_profile
+from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.folding import fold_tasks
+from coordinator_core.runs.local import check_source
+from coordinator_core.runs.manifest import ReplayFacts
+from coordinator_core.runs.pin import Pin
+from coordinator_core.runs.publish import Manifest, RunPlace, RunWriter, source_directories
+from spark_apps import tasks
+from spark_apps.packing import Work, share_out, task_bytes
+from spark_apps.session import Session
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+def replay(
+    session: Session,
+    source: Snapshot | Pin,
+    place: RunPlace,
+    *,
+    profile: Profile | None,
+    now_ms: int,
+    on_damage: OnDamage = OnDamage.FAIL,
+    offsets_topic_num_partitions: int = DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
+    bytes_per_task: int | None = None,
+) -> Manifest:
+    """Replay ``source`` and publish the run, like ``coordinator_core.runs.local.replay_to_run``.
+
+    Small segments share a task up to ``bytes_per_task`` (default: as suits the session).
+    """
+    began = perf_counter()
+    snapshot = source.snapshot if isinstance(source, Pin) else source
+    check_source(source, on_damage)
+    with RunWriter(place, sources=source_directories(snapshot)) as writer:
+        chosen = profile or infer_profile(snapshot.partitions)
+        inferred = perf_counter()
+        context = session.context
+        started = perf_counter()
+        rules = tasks.Rules(chosen, now_ms, writer.staging_path)
+        sizes = [segment.size for segment in snapshot.segments]
+        limit = bytes_per_task or task_bytes(sizes, context.defaultParallelism)
+        answers = _folded_and_merged(context, share_out(fold_tasks(source, on_damage), limit), rules)
+        facts = {number: told for answer in answers for number, told in answer.facts.items()}
+        for answer in answers:
+            writer.adopt(answer.files, answer.digests)
+        replayed = perf_counter()
+        replay_facts = ReplayFacts(
+            snapshot=snapshot,
+            partitions=[facts[log.offsets_partition] for log in snapshot.partitions],
+            profile=chosen,
+            profile_inferred=profile is None,
+            now_ms=now_ms,
+            engine="spark",
+            offsets_topic_num_partitions=offsets_topic_num_partitions,
+        )
+        steps = {
+            "profile": inferred - began,
+            "session": started - inferred,
+            "replay": replayed - started,
+        }
+        return writer.commit(replay_facts.as_dict(), seconds=perf_counter() - began, steps=steps)
+
+
+def _folded_and_merged(
+    context: SparkContext, works: Sequence[Work], rules: tasks.Rules
+) -> list[tasks.Answer]:
+    """Answers of the tasks that merged, by offsets partition.
+
+    Raises :class:`DamagedInputError` for the first damage in the order of partitions and segments.
+    """
+    answers = in_tasks(context, partial(tasks.fold, rules=rules), works)
+    in_order = [
+        answer for _, answer in sorted(zip(works, answers, strict=True), key=lambda pair: pair[0].place)
+    ]
+    damage: dict[int, Damage] = {}
+    folds: dict[int, list[tasks.StagedFold]] = {}
+    for answer in in_order:
+        for number, found in answer.damage.items():
+            damage.setdefault(number, found)
+        for staged in answer.folds:
+            folds.setdefault(staged.result.segment.offsets_partition, []).append(staged)
+    if damage:
+        raise DamagedInputError(damage[min(damage)])
+    to_merge = sorted(folds.values(), key=lambda of_partition: -sum(staged.size for staged in of_partition))
+    merged = in_tasks(context, partial(tasks.merge, rules=rules), to_merge)
+    return sorted(
+        (answer for answer in [*in_order, *merged] if answer.facts), key=lambda answer: min(answer.facts)
+    )
+
+
+def in_tasks(context: SparkContext, function: Callable[[T], A], items: Sequence[T]) -> list[A]:
+    """``function`` of each item, in a Spark task each. Tasks start in the order of the items."""
+    if not items:
+        return []
+    return context.parallelize(items, len(items)).map(function).collect()

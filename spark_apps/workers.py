@@ -1,0 +1,42 @@
+"""The process that Spark's Python workers are forked from, on local masters.
+
+It differs from ``pyspark.daemon`` in what it spares the workers: it imports once what all of them need, and
+PySpark from where it is installed instead of from an archive of sources.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from importlib.util import find_spec
+
+from coordinator_core.cli.process import start_light
+
+ARCHIVE = os.path.join("python", "lib", "pyspark.zip")
+
+
+def use_installed_pyspark() -> None:
+    """Take Spark's archive of PySpark off the path when the interpreter has PySpark itself."""
+    before = list(sys.path)
+    sys.path[:] = [path for path in before if not path.endswith(ARCHIVE)]
+    if find_spec("pyspark") is None:
+        sys.path[:] = before
+
+
+def main() -> None:
+    use_installed_pyspark()
+
+    start_light()
+
+    from pyspark.daemon import manager
+
+    import spark_apps.tasks  # noqa: F401
+
+    # What is imported stays: collections in the workers need not look at it, nor copy its pages.
+    gc.freeze()
+    manager()
+
+
+if __name__ == "__main__":
+    main()
