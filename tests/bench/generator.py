@@ -285,7 +285,7 @@ class _Partition:
         """Batches until the target size is reached; every transaction is ended at the close."""
         log = self.log
         group_batches = _GroupBatches(self.workload, self.groups, self.topics, self.topic_ids, self.random)
-        log.at[At.DUE] = len(group_batches.waiting)
+        log.at[At.DUE] = group_batches.first
         # Room for any batch of commits, and for any group batch.
         room = HEADER_BYTES + int(log.settings[Setting.LARGEST_BATCH] * log.settings[Setting.RECORD_ROOM])
         out = np.empty(max(CHUNK_BYTES, room + group_batches.largest), np.uint8)
@@ -350,6 +350,8 @@ class _GroupBatches:
         for group in np.flatnonzero(self._is_consumer_group).tolist():
             if group or not self._first_is_large:
                 self.waiting.append(self._batch(group, 1 + group % workload.members))
+        self.first = len(self.waiting)
+        """How many come before anything else."""
         self._fill_up()
 
     @property

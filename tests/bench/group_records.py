@@ -9,6 +9,9 @@ from typing import Any
 from coordinator_core.records.codec import encode_key, encode_value
 from tests.log.builders import build_batch
 
+SESSION_TIMEOUT_MS = 1_800_000
+"""The most that a broker allows: one that loads the log must not write into it for want of heartbeats."""
+
 Record = tuple[bytes, bytes]
 
 
@@ -33,7 +36,7 @@ def classic_group(group: str, topic: str, *, generation: int, members: int, now_
                 "clientId": f"consumer-{member}",
                 "clientHost": "/10.0.0.1",
                 "rebalanceTimeout": 300_000,
-                "sessionTimeout": 45_000,
+                "sessionTimeout": SESSION_TIMEOUT_MS,
                 "subscription": subscription,
                 "assignment": assignment(member),
             }

@@ -1,0 +1,147 @@
+"""What Kafka itself does with the same bytes: its broker's load, its log cleaner, its dump tool.
+
+Kafka runs as it comes, with the JIT and the collector that its JVM chooses; the heap is larger than the
+default gigabyte, so that it never waits for memory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bench.measure import Sample, cpu_seconds, peak_mib
+from tests.live.broker import Broker, Kafka, wait_for
+
+HEAP = "4g"
+PATIENCE_SECONDS = 1800.0
+LOADED = re.compile(
+    r"GroupCoordinator .*Finished loading of metadata from (\S+) with epoch \d+ in (\d+)ms "
+    r"where (\d+)ms was spent in the scheduler"
+)
+LOADER_THREAD = "kafka-scheduler"
+CLEANED = re.compile(r"([\d,.]+) MB of log processed in ([\d,.]+) seconds")
+MADE_BY_BROKER = ("*.log", "*.index", "*.timeindex", "*.snapshot", "*.txnindex")
+
+
+def kafka_as_it_comes() -> Kafka:
+    return Kafka(Kafka.fetch().jars, jvm_options=())
+
+
+def dump_command(kafka: Kafka, segment: Path, *options: str) -> list[str]:
+    main_class = "org.apache.kafka.tools.DumpLogSegments"
+    return kafka.command(main_class, "--offsets-decoder", *options, "--files", str(segment), heap="1g")
+
+
+def put_log(broker: Broker, log: Path) -> None:
+    """Give a stopped broker the offsets partitions of ``log``, by hard links: what it writes would show."""
+    for partition in sorted(log.iterdir()):
+        place = broker.log_dir / partition.name
+        for pattern in MADE_BY_BROKER:
+            for stale in place.glob(pattern):
+                stale.unlink()
+        for segment in partition.glob("*.log"):
+            os.link(segment, place / segment.name)
+
+
+@contextmanager
+def loading_broker(kafka: Kafka, log: Path, directory: Path) -> Iterator[LoadingBroker]:
+    """A stopped broker whose offsets topic is ``log``."""
+    broker = _broker(kafka, log, directory, {"log.cleaner.enable": "false"})
+    try:
+        yield LoadingBroker(broker, log)
+    finally:
+        broker.kill()
+        shutil.rmtree(directory)
+
+
+class LoadingBroker:
+    """Loads its offsets topic whenever it is started."""
+
+    def __init__(self, broker: Broker, log: Path) -> None:
+        self._broker = broker
+        self._log = log
+        self._sizes = self._segment_sizes()
+
+    def load(self) -> Sample:
+        """The broker's own figure, its start not counted. Partitions load one after the other, in one thread:
+        theirs is the CPU time. The peak is that of the whole process."""
+        self._broker.start()
+        pid = self._broker.pid
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        loader = max(
+            cpu_seconds(thread)
+            for thread in threads
+            if (thread / "comm").read_text().strip() == LOADER_THREAD
+        )
+        details = {"process_cpu_seconds": cpu_seconds(Path(f"/proc/{pid}"))}
+        peak = peak_mib(pid)
+        # Loaded again under a newer leader epoch, a partition counts once.
+        seconds: dict[str, float] = {}
+        for partition, total, waited in LOADED.findall(self._broker.log_since_start()):
+            took = (int(total) - int(waited)) / 1000
+            seconds[partition] = max(took, seconds.get(partition, 0.0))
+        self._broker.stop()
+        if self._segment_sizes() != self._sizes:
+            raise RuntimeError("the broker has written into the log that is measured")
+        return Sample(sum(seconds.values()), loader, peak, details)
+
+    def _segment_sizes(self) -> dict[Path, int]:
+        return {path: path.stat().st_size for path in self._log.glob("*/*.log")}
+
+
+def clean(kafka: Kafka, log: Path, directory: Path) -> Sample:
+    """The log cleaner's own figure for one pass over a copy of ``log``, one offsets partition."""
+    copy = directory / "log-to-clean"
+    shutil.copytree(log, copy)
+    settings = {
+        "log.cleaner.enable": "true",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+        # The first look at the logs comes before the broker leads the partition, the next after its load.
+        "log.cleaner.backoff.ms": "30000",
+        "log.cleaner.dedupe.buffer.size": "134217728",
+    }
+    broker = _broker(kafka, copy, directory / "cleaner", settings)
+    try:
+        broker.start()
+        before = cpu_seconds(_thread(broker.pid, "kafka-log-clean"))
+        found = wait_for(
+            "the log cleaner",
+            lambda: CLEANED.search(broker.log_since_start().partition("cleaned log __consumer_offsets-0")[2]),
+            PATIENCE_SECONDS,
+        )
+        cpu = cpu_seconds(_thread(broker.pid, "kafka-log-clean")) - before
+        peak = peak_mib(broker.pid)
+    finally:
+        broker.kill()
+        shutil.rmtree(copy)
+        shutil.rmtree(directory / "cleaner")
+    megabytes, seconds = (float(number.replace(",", "")) for number in found.groups())
+    return Sample(seconds, cpu, peak, {"processed_mib": megabytes})
+
+
+def _thread(pid: int, name: str) -> Path:
+    """Place in ``/proc`` of the thread whose name begins like that; Linux keeps 15 characters."""
+    for place in Path(f"/proc/{pid}/task").iterdir():
+        if (place / "comm").read_text().startswith(name[:15]):
+            return place
+    raise RuntimeError(f"Kafka has no thread {name}")
+
+
+def _broker(kafka: Kafka, log: Path, directory: Path, settings: dict[str, str]) -> Broker:
+    """A stopped broker that holds ``log`` and expires nothing of it."""
+    partitions = sum(1 for _ in log.iterdir())
+    common = {
+        "offsets.topic.num.partitions": str(partitions),
+        "offsets.topic.segment.bytes": "104857600",
+        "log.index.size.max.bytes": "10485760" if partitions < 10 else "1048576",
+        "offsets.retention.minutes": "1000000",
+    }
+    broker = Broker(kafka, directory, {**common, **settings}, heap=HEAP, start_seconds=PATIENCE_SECONDS)
+    broker.start()
+    broker.stop()
+    put_log(broker, log)
+    return broker

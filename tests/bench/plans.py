@@ -1,0 +1,165 @@
+"""What the bench measures: a log, and what is done with it in turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from coordinator_core.log.types import Codec
+from tests.bench.generator import Workload
+
+GB = 1_000_000_000
+MB = 1_000_000
+
+
+class Row(StrEnum):
+    """What is measured, as the tables call it."""
+
+    BROKER = "broker loads the partitions"
+    LOCAL = "`regroup replay --engine local`, whole process"
+    SPARK = "`regroup replay --engine spark --master local[2]`, whole process"
+    KERNEL = "decode, CRC and fold alone, one core"
+    FIRST = "first run, fold cache empty, 95 % of the segments"
+    SECOND = "second run, 5 % of the segments new"
+    KAFKA_DUMP = "`kafka-dump-log --offsets-decoder --print-data-log`"
+    DUMP = "`regroup dump`"
+    CLEANER = "broker's log cleaner, one pass"
+    STRUCT = "plain Python, `struct`: newest value per key, nothing else"
+    KAFKA_PYTHON = "kafka-python's record reader: newest value per key, nothing else"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One table: ``rows`` are taken in turn on the same log, the first is the reference of the ratios."""
+
+    name: str
+    title: str
+    workload: Workload
+    rows: tuple[Row, ...]
+    runs: int = 5
+
+    def scaled(self, scale: float) -> Plan:
+        """The same on a smaller log, to try the bench itself."""
+        sizes = {
+            name: max(1, round(getattr(self.workload, name) * scale))
+            for name in ("target_bytes", "groups", "slots", "segment_bytes")
+        }
+        return replace(self, workload=replace(self.workload, **sizes))
+
+
+REPLAYS = (Row.BROKER, Row.LOCAL, Row.SPARK, Row.KERNEL)
+
+
+def _base(target_bytes: int) -> Workload:
+    return Workload("base", target_bytes)
+
+
+def _cache(target_bytes: int, segments: int) -> Workload:
+    return replace(_base(target_bytes), segment_bytes=target_bytes // segments)
+
+
+QUICK = (
+    Plan("replay", "Replay", _base(100 * MB), REPLAYS, 3),
+    Plan("cache", "Fold cache", _cache(100 * MB, 20), (Row.FIRST, Row.SECOND), 3),
+    Plan("dump", "Dump", _base(100 * MB), (Row.KAFKA_DUMP, Row.DUMP), 3),
+)
+
+_LINEAR = tuple(
+    Plan(
+        f"linear-{megabytes}",
+        f"Linear: {megabytes / 1000:g} GB",
+        # Partitions of a gigabyte, and a small one of the same shape.
+        Workload("linear", min(megabytes, 1000) * MB, partitions=max(1, megabytes // 1000))
+        if megabytes >= 1000
+        else Workload("linear", megabytes * MB, groups=5 * megabytes, slots=176 * megabytes),
+        (Row.LOCAL,),
+        3,
+    )
+    for megabytes in (100, 1000, 3000, 10_000)
+)
+
+_MIXED = Workload(
+    "mixed",
+    300 * MB,
+    groups=20_000,
+    slots=300_000,
+    records_per_batch=100,
+    smallest_batch=1,
+    transactional=0.1,
+    tombstones=0.01,
+    metadata_every=20,
+    codec=Codec.LZ4,
+    partitions=4,
+    partition_skew=1.0,
+    shuffled=True,
+    group_skew=1.0,
+    consumer_groups=0.2,
+    members=8,
+    value_versions=(1, 3, 4),
+    legacy_slots=0.05,
+    topics_per_group=5,
+    commit_metadata=60,
+    varied_names=True,
+)
+
+FULL = (
+    Plan("replay", "Replay: 1 GB, one partition", _base(GB), REPLAYS),
+    Plan("replay-4", "Replay: 4 partitions of 1 GB", replace(_base(GB), partitions=4), REPLAYS[:3]),
+    Plan(
+        "transactional",
+        "Replay: 20 % of the commits in transactions",
+        replace(_base(GB), transactional=0.2),
+        REPLAYS[:2],
+    ),
+    Plan("zstd", "Replay: zstd", replace(_base(GB), codec=Codec.ZSTD), REPLAYS[:2]),
+    Plan("lz4", "Replay: lz4", replace(_base(GB), codec=Codec.LZ4), REPLAYS[:2]),
+    Plan("slots", "Replay: 752 000 slots", replace(_base(GB), slots=752_000), REPLAYS[:2]),
+    Plan(
+        "mixed",
+        "Replay: 4 uneven partitions of everything that logs hold, lz4",
+        _MIXED,
+        REPLAYS[:3],
+        3,
+    ),
+    Plan("cache", "Fold cache: 1 GB in 40 segments", _cache(GB, 40), (Row.FIRST, Row.SECOND)),
+    Plan("dump", "Dump: 100 MB", _base(100 * MB), (Row.KAFKA_DUMP, Row.DUMP)),
+    *_LINEAR,
+    Plan(
+        "ten-million-slots",
+        "Scale: ten million live slots",
+        Workload("ten-million-slots", 1_200 * MB, slots=10_000_000, in_turn=True),
+        (Row.LOCAL,),
+        2,
+    ),
+    Plan(
+        "groups",
+        "Scale: 200 000 groups, one of them with 5 000 members",
+        Workload(
+            "groups",
+            500 * MB,
+            groups=200_000,
+            slots=1_000_000,
+            consumer_groups=0.1,
+            members=3,
+            members_of_first_group=5_000,
+        ),
+        (Row.LOCAL,),
+        2,
+    ),
+    Plan(
+        "nothing-dead",
+        "Scale: every record a slot of its own, metadata with each",
+        Workload("nothing-dead", 500 * MB, slots=6_000_000, in_turn=True, commit_metadata=60, group_skew=0.5),
+        (Row.LOCAL,),
+        2,
+    ),
+    Plan(
+        "uneven",
+        "Scale: 50 partitions, the first 50 times as large as the last",
+        replace(_base(500 * MB), partitions=50, partition_skew=1.0),
+        (Row.LOCAL,),
+        2,
+    ),
+    Plan("references", "Plain Python: 100 MB", _base(100 * MB), (Row.STRUCT, Row.KAFKA_PYTHON, Row.LOCAL), 3),
+    Plan("cleaner", "Log cleaner: 1 GB", _base(GB), (Row.CLEANER, Row.LOCAL), 2),
+)
