@@ -28,6 +28,7 @@ from coordinator_core.columnar.tables import (
 
 _VECTOR = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
+_INT32S = types.Array(types.int32, 1, "C", readonly=True)
 
 
 @kernel(types.void(_TABLE, _VECTOR, _TABLE))
@@ -202,18 +203,35 @@ def _place(names: Int, partition: Int, index: Any) -> Int:
     return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(index) - 1))
 
 
-@kernel(types.int64(_TABLE, types.int64, _TABLE, _VECTOR, types.int64, _VECTOR))
-def number_slots(wanted: Any, row: Int, keys: Any, index: Any, used: Int, numbers: Any) -> Int:
-    """Put the numbers of the ``wanted`` keys, from ``row`` on, into ``numbers``; new keys go behind ``used``.
+@kernel(
+    types.int64(
+        _INT32S, _INT32S, _INT32S, _VECTOR, _VECTOR, types.int64, _TABLE, _VECTOR, types.int64, _VECTOR
+    )
+)
+def number_slots(
+    groups: Any,
+    topics: Any,
+    partitions: Any,
+    group_of: Any,
+    topic_of: Any,
+    row: Int,
+    keys: Any,
+    index: Any,
+    used: Int,
+    numbers: Any,
+) -> Int:
+    """Put the numbers of a fold's slots, from ``row`` on, into ``numbers``; new keys go behind ``used``.
 
-    An entry of ``index`` (a power of two long) is a number plus one. Returns the row that there was no room
-    for in ``keys``, or how many rows there are. Folds name slots in much the same order, so the number behind
-    the last one found is tried before the index.
+    ``group_of`` and ``topic_of`` number the names of the fold. An entry of ``index`` (a power of two long) is
+    a number plus one. Returns the row that there was no room for in ``keys``, or how many rows there are.
+    Folds name slots in much the same order, so the number behind the last one found is tried before the
+    index.
     """
     mask = len(index) - 1
     last = np.int64(-1)
-    while row < len(wanted):
-        names, partition = wanted[row, SlotKey.NAMES], wanted[row, SlotKey.PARTITION]
+    while row < len(groups):
+        names = (group_of[groups[row]] << 32) | topic_of[topics[row]]
+        partition = np.int64(partitions[row])
         number = last + 1
         if number >= used or keys[number, 0] != names or keys[number, 1] != partition:
             place = _place(names, partition, index)

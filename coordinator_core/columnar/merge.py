@@ -30,7 +30,7 @@ from coordinator_core.replay.profiles import Profile
 
 __all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]
 
-_SPARE_ROWS = 1 << 20
+_SPARE_ROWS = 1 << 21
 """Values that no longer stand may be this many, or as many as stand, before they are dropped."""
 
 
@@ -80,14 +80,9 @@ class PartitionMerge:
         if fold.rules != self._rules:
             raise ValueError(f"{fold.path}: folded by other rules than those of the profile")
         group_of, topic_of = self._groups.add(fold.groups), self._topics.add(fold.topics)
-        slots = fold.slots
-        slot_of = self._slots.add(
-            group_of[slots["group"].to_numpy()],
-            topic_of[slots["topic"].to_numpy()],
-            slots["partition"].to_numpy(),
-        )
+        slot_of = self._slots.add(fold.slots, group_of, topic_of)
         self._committed = _grown(self._committed, len(self._slots), NOWHERE)
-        places = self._values.add(slots), self._values.add(fold.pending)
+        places = self._values.add(fold.slots), self._values.add(fold.pending)
         self._open.apply(fold, slot_of, self._committed, *places)
         self._transactions.apply(fold, slot_of, group_of)
         self._stats.add(fold, group_of)

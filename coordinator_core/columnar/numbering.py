@@ -12,8 +12,6 @@ from coordinator_core.columnar.finishing import SlotKey, index_slots, number_slo
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.columnar.values import inverse
 
-_FIRST_SLOTS = 1 << 10
-
 
 class NameNumbers:
     """Group ids, or topics."""
@@ -56,26 +54,28 @@ class SlotNumbers:
 
     def __init__(self) -> None:
         self._used = 0
-        self._keys = np.empty((_FIRST_SLOTS, SlotKey.WIDTH), np.int64)
-        self._index = np.zeros(2 * _FIRST_SLOTS, np.int64)
+        self._keys = np.empty((0, SlotKey.WIDTH), np.int64)
+        self._index = np.zeros(1, np.int64)
 
     def __len__(self) -> int:
         return self._used
 
-    def add(self, groups: Int64s, topics: Int64s, partitions: npt.NDArray[np.int32]) -> Int64s:
-        """The number of each slot."""
-        wanted = np.empty((len(groups), SlotKey.WIDTH), np.int64)
-        wanted[:, SlotKey.NAMES] = (groups << 32) | topics
-        wanted[:, SlotKey.PARTITION] = partitions
-        numbers = np.empty(len(wanted), np.int64)
+    def add(self, slots: pa.Table, group_of: Int64s, topic_of: Int64s) -> Int64s:
+        """The number of each row of a fold's ``slots``, whose groups and topics have these numbers."""
+        names = [slots[name].to_numpy() for name in ("group", "topic", "partition")]
+        numbers = np.empty(slots.num_rows, np.int64)
+        if self._used == 0:
+            self._resize(1 << slots.num_rows.bit_length())
         row = 0
         while True:
-            reached = number_slots(wanted, row, self._keys, self._index, self._used, numbers)
+            reached = number_slots(
+                *names, group_of, topic_of, row, self._keys, self._index, self._used, numbers
+            )
             self._used = max(self._used, int(numbers[row:reached].max(initial=-1)) + 1)
             row = reached
-            if row == len(wanted):
+            if row == len(numbers):
                 return numbers
-            self._grow()
+            self._resize(2 * len(self._keys))
 
     def groups(self, slots: Int64s) -> Int64s:
         names: Int64s = self._keys[slots, SlotKey.NAMES]
@@ -89,9 +89,9 @@ class SlotNumbers:
         partitions: Int64s = self._keys[slots, SlotKey.PARTITION]
         return partitions.astype(np.int32)
 
-    def _grow(self) -> None:
-        keys = np.empty((2 * len(self._keys), SlotKey.WIDTH), np.int64)
+    def _resize(self, capacity: int) -> None:
+        keys = np.empty((capacity, SlotKey.WIDTH), np.int64)
         keys[: self._used] = self._keys[: self._used]
         self._keys = keys
-        self._index = np.zeros(2 * len(keys), np.int64)
+        self._index = np.zeros(2 * capacity, np.int64)
         index_slots(self._keys, self._used, self._index)

@@ -98,7 +98,7 @@ def test_values_that_no_longer_stand_may_be_dropped_at_any_time(name: str, log: 
         folds = fold_all(write_log(Path(directory), log, range(1, len(log.batches))), profile)
         expected = merge_columns(folds, profile, 0)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(merge, "_SPARE_ROWS", -(1 << 20))
+            patch.setattr(merge, "_SPARE_ROWS", -(1 << 30))
             always = merge_columns(folds, profile, 0)
         assert not differences(expected.to_state(), always.to_state())
 
