@@ -50,7 +50,7 @@ def put_log(broker: Broker, log: Path) -> None:
 @contextmanager
 def loading_broker(kafka: Kafka, log: Path, directory: Path) -> Iterator[LoadingBroker]:
     """A stopped broker whose offsets topic is ``log``."""
-    broker = _broker(kafka, log, directory, {"log.cleaner.enable": "false"})
+    broker = offsets_broker(kafka, log, directory, {"log.cleaner.enable": "false"})
     try:
         yield LoadingBroker(broker, log)
     finally:
@@ -104,7 +104,7 @@ def clean(kafka: Kafka, log: Path, directory: Path) -> Sample:
         "log.cleaner.backoff.ms": "30000",
         "log.cleaner.dedupe.buffer.size": "134217728",
     }
-    broker = _broker(kafka, copy, directory / "cleaner", settings)
+    broker = offsets_broker(kafka, copy, directory / "cleaner", settings)
     try:
         broker.start()
         before = cpu_seconds(_thread(broker.pid, "kafka-log-clean"))
@@ -131,7 +131,7 @@ def _thread(pid: int, name: str) -> Path:
     raise RuntimeError(f"Kafka has no thread {name}")
 
 
-def _broker(kafka: Kafka, log: Path, directory: Path, settings: dict[str, str]) -> Broker:
+def offsets_broker(kafka: Kafka, log: Path, directory: Path, settings: dict[str, str]) -> Broker:
     """A stopped broker that holds ``log`` and expires nothing of it."""
     partitions = sum(1 for _ in log.iterdir())
     common = {
