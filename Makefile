@@ -5,10 +5,10 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 
-.PHONY: help setup demo test lint bench lock clean
+.PHONY: help setup demo test lint bench bench-full lock clean
 
 help: ## This list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup: ## Install everything; afterwards .venv/bin/regroup runs
 	@.ci/setup.sh
@@ -25,8 +25,11 @@ lint: setup ## ruff, mypy --strict on coordinator_core, spark_apps and expectati
 	$(BIN)/mypy --strict coordinator_core spark_apps expectations
 	$(PYTEST) -q tests/test_architecture.py
 
-bench: setup ## Measure; ratios against Kafka's own tools on the same bytes
-	$(BIN)/python -m tests.bench
+bench: setup ## Measure; ratios against Kafka's own tools on the same bytes, some minutes
+	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+bench-full: setup ## All tables of docs/performance.md, some 40 minutes; goes on where it stopped
+	$(BIN)/python -m tests.bench --full --publish $(BENCH_ARGS)
 
 lock: setup ## Lock the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
