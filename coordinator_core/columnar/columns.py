@@ -193,7 +193,6 @@ def _slots(tables: Tables, partitions: npt.NDArray[np.int32], source: _Source) -
         record_offsets,
         merge_offsets,
         producer_ids,
-        producer_epochs,
     ) = _columns(
         used_rows(tables, "slots"),
         SlotRow.GROUP,
@@ -207,14 +206,13 @@ def _slots(tables: Tables, partitions: npt.NDArray[np.int32], source: _Source) -
         SlotRow.RECORD_OFFSET,
         SlotRow.MERGE_OFFSET,
         SlotRow.PRODUCER_ID,
-        SlotRow.PRODUCER_EPOCH,
     )
     is_value = kinds == SlotKind.VALUE
     values = _values(
         is_value,
         (positions, lengths),
         {"record_offset": record_offsets, "merge_offset": merge_offsets},
-        (producer_ids, producer_epochs, is_value & (flags & 2 != 0)),
+        (producer_ids, flags >> 16, is_value & (flags & 2 != 0)),
         source,
     )
     return _table(

@@ -187,7 +187,7 @@ class _Folder:
         numbers[Rules.MAX_BATCH_BYTES] = limits.max_batch_bytes
         numbers[Rules.MAX_RECORDS] = limits.max_records
         numbers[Rules.LAST_OFFSET] = _NO_LIMIT
-        self._tables: Tables = new_tables(numbers)
+        self._tables: Tables = new_tables(numbers, segment.size)
 
     @property
     def has_malformed_names(self) -> bool:

@@ -22,6 +22,7 @@ from coordinator_core.columnar.bytestrings import (
     index_entry,
     is_plain_utf8,
     likely_row,
+    same_bytes,
     uvarint,
     varint,
     varlong,
@@ -58,7 +59,7 @@ _MIN_RECORD_BYTES = 7
 _NO_PRODUCER_ID = -1
 _TRANSACTIONAL, _CONTROL, _LOG_APPEND_TIME = 0x10, 0x20, 0x08
 _COMMIT, _ABORT = 1, 0
-_INT64_MIN = -(1 << 63)
+_RECORDS_AT_A_TIME = 128
 
 
 class Status(IntEnum):
@@ -111,19 +112,19 @@ def commit_version(data: Any, position: Int, length: Int, newest: Int) -> Int:
 
 
 @inlined
-def split_records(
-    data: Any, batch: Int, stop: Int, count: Int, base_offset: Int, attributes: Int, scratch: Any, rules: Any
-) -> Any:
-    """Split the records of the batch at ``batch``, which ends at ``stop``, into ``scratch``.
+def split_records(data: Any, batch: Int, stop: Int, first: Int, count: Int, scratch: Any, rules: Any) -> Any:
+    """Split the records of the batch at ``batch``, ending at ``stop``, into ``scratch`` from ``first`` on.
 
     False if anything about one of them is unusual.
     """
-    base_timestamp = be64(data, batch + 27)
-    append_time = be64(data, batch + 35)
+    attributes = np.int64(data[batch + 22])
+    base_offset = be64(data, batch)
+    # The append time is the time of all records of a batch that has one.
+    base_timestamp = be64(data, batch + 35 if attributes & _LOG_APPEND_TIME else batch + 27)
     last_offset_delta = be32(data, batch + 23)
     previous_delta = -1
     at = batch + HEADER_BYTES
-    for index in range(count):
+    for index in range(first, first + count):
         start = at
         length, at = varint(data, at, stop)
         if at == INVALID or length < 0 or at + length > stop:
@@ -140,45 +141,50 @@ def split_records(
         if at == INVALID or key_bytes < 2 or at + key_bytes > end:
             return False
         key = at
-        value_bytes, at = varint(data, at + key_bytes, end)
-        if at == INVALID:
+        value_bytes, value = varint(data, at + key_bytes, end)
+        if value == INVALID:
             return False
-        value = at
-        if value_bytes > 0:
-            at += value_bytes
         # One more byte must be left, and be zero: no headers.
+        at = value + max(value_bytes, 0)
         if at + 1 != end or data[at] != 0:
             return False
         at = end
         scratch[index, Split.OFFSET] = base_offset + offset_delta
-        scratch[index, Split.TIMESTAMP] = (
-            append_time if attributes & _LOG_APPEND_TIME else base_timestamp + timestamp_delta
-        )
+        scratch[index, Split.TIMESTAMP] = base_timestamp
+        if attributes & _LOG_APPEND_TIME == 0:
+            scratch[index, Split.TIMESTAMP] += timestamp_delta
         scratch[index, Split.KEY] = key
         scratch[index, Split.KEY_BYTES] = key_bytes
         scratch[index, Split.VALUE] = value
         scratch[index, Split.VALUE_BYTES] = max(value_bytes, -1)
         scratch[index, Split.SIZE_BYTES] = end - start
-        if not _classify(data, scratch, index, attributes, rules):
+        scratch[index, Split.FOLLOWS] = index - first
+        scratch[index, Split.HASH] = -1
+        if attributes & _CONTROL:
+            # The first two bytes are the version, whose later numbers keep the layout.
+            if key_bytes < 4 or be16(data, key) < 0:
+                return False
+            scratch[index, Split.KIND] = Kind.CONTROL
+            scratch[index, Split.DETAIL] = be16(data, key + 2)
+            continue
+        body_bytes = _classify(data, key, key_bytes, value, value_bytes, index, scratch, rules)
+        if body_bytes == INVALID:
             return False
+        scratch[index, Split.BODY] = key + 2
+        scratch[index, Split.BODY_BYTES] = body_bytes
     return count == 0 or at == stop
 
 
 @inlined
-def _classify(data: Any, scratch: Any, index: Int, attributes: Int, rules: Any) -> Any:
-    """Fill in what the record is; False if that takes more than a look at well-formed bytes."""
-    key = scratch[index, Split.KEY]
-    key_bytes = scratch[index, Split.KEY_BYTES]
+def _classify(
+    data: Any, key: Int, key_bytes: Int, value: Int, value_bytes: Int, index: Int, scratch: Any, rules: Any
+) -> Int:
+    """Put into ``scratch`` what the record is; returns the size of its ``Split.BODY``.
+
+    ``INVALID`` if that takes more than a look at well-formed bytes.
+    """
     key_type = be16(data, key)
-    if attributes & _CONTROL:
-        # The first two bytes are the version, whose later numbers keep the layout.
-        if key_bytes < 4 or key_type < 0:
-            return False
-        scratch[index, Split.KIND] = Kind.CONTROL
-        scratch[index, Split.DETAIL] = be16(data, key + 2)
-        return True
     scratch[index, Split.KEY_TYPE] = key_type
-    scratch[index, Split.BODY] = key + 2
     stop = key + key_bytes
     group_bytes = -1
     if key_bytes >= 4:
@@ -186,30 +192,29 @@ def _classify(data: Any, scratch: Any, index: Int, attributes: Int, rules: Any) 
     group_stop = key + 4 + group_bytes
     has_group = group_bytes >= 0 and group_stop <= stop
     if has_group and rules[Rules.CHECK_UTF8] != 0 and not is_plain_utf8(data, key + 4, group_bytes):
-        return False
+        return INVALID
     if key_type != 0 and key_type != 1:
         scratch[index, Split.KIND] = Kind.OTHER
-        scratch[index, Split.BODY_BYTES] = group_bytes + 2 if has_group else 0
-        return True
+        return group_bytes + 2 if has_group else 0
     if not has_group or group_stop + 2 > stop:
-        return False
+        return INVALID
     topic_bytes = be16(data, group_stop)
     body_stop = group_stop + 2 + topic_bytes + 4
     if topic_bytes < 0 or body_stop > stop:
-        return False
+        return INVALID
     if rules[Rules.CHECK_UTF8] != 0 and not is_plain_utf8(data, group_stop + 2, topic_bytes):
-        return False
-    scratch[index, Split.BODY_BYTES] = body_stop - key - 2
-    value_bytes = scratch[index, Split.VALUE_BYTES]
+        return INVALID
     if value_bytes < 0:
         scratch[index, Split.KIND] = Kind.TOMBSTONE
         scratch[index, Split.DETAIL] = -1
-        return True
-    newest = rules[Rules.MAX_VERSION] if key_type == 1 else rules[Rules.MAX_LEGACY_VERSION]
-    version = commit_version(data, scratch[index, Split.VALUE], value_bytes, newest)
-    scratch[index, Split.KIND] = Kind.VALUE
-    scratch[index, Split.DETAIL] = version
-    return version >= 0
+    else:
+        newest = rules[Rules.MAX_VERSION] if key_type == 1 else rules[Rules.MAX_LEGACY_VERSION]
+        version = commit_version(data, value, value_bytes, newest)
+        if version < 0:
+            return INVALID
+        scratch[index, Split.KIND] = Kind.VALUE
+        scratch[index, Split.DETAIL] = version
+    return body_stop - key - 2
 
 
 @inlined
@@ -302,9 +307,9 @@ def _topic(data: Any, body: Int, length: Int, stored: Int, tables: Any) -> Int:
     return row
 
 
-@called
-def _new_slot(data: Any, body: Int, length: Int, hashed: Int, place: Int, tables: Any) -> Int:
-    """Row made for the slot whose group, topic and partition are at ``body``."""
+@inlined
+def _new_slot(data: Any, body: Int, length: Int, hashed: Int, place: Int, previous: Int, tables: Any) -> Int:
+    """Row made for the slot whose group, topic and partition are at ``body``, not far from ``previous``."""
     slots, state = tables.slots, tables.state
     stored = _copy_key(data, body, length, tables)
     row = state[State.SLOTS]
@@ -313,14 +318,23 @@ def _new_slot(data: Any, body: Int, length: Int, hashed: Int, place: Int, tables
     slots[row, Interned.HASH] = hashed
     slots[row, Interned.BODY] = stored
     slots[row, Interned.BODY_BYTES] = length
-    group_bytes = be16(data, body) + 2
-    slots[row, SlotRow.GROUP] = _group(data, body, group_bytes, stored, tables)
-    slots[row, SlotRow.TOPIC] = _topic(
-        data, body + group_bytes, length - group_bytes - 4, stored + group_bytes, tables
-    )
+    if (
+        previous >= 0
+        and slots[previous, Interned.BODY_BYTES] == length
+        and same_bytes(tables.keys, slots[previous, Interned.BODY], data, body, length - 4)
+    ):
+        slots[row, SlotRow.GROUP] = slots[previous, SlotRow.GROUP]
+        slots[row, SlotRow.TOPIC] = slots[previous, SlotRow.TOPIC]
+    else:
+        group_bytes = be16(data, body) + 2
+        slots[row, SlotRow.GROUP] = _group(data, body, group_bytes, stored, tables)
+        slots[row, SlotRow.TOPIC] = _topic(
+            data, body + group_bytes, length - group_bytes - 4, stored + group_bytes, tables
+        )
     slots[row, SlotRow.KIND] = SlotKind.NONE
     slots[row, SlotRow.LAST_TOMBSTONE] = -1
     slots[row, SlotRow.PENDING] = -1
+    slots[row, SlotRow.NEXT] = -1
     return row
 
 
@@ -381,11 +395,12 @@ def _end_transaction(producer: Int, marker_offset: Int, commits: bool, sequence:
             slots[slot, SlotRow.SEQUENCE] = sequence
             slots[slot, SlotRow.VALUE] = pending[row, PendingRow.VALUE]
             slots[slot, SlotRow.VALUE_BYTES] = pending[row, PendingRow.VALUE_BYTES]
-            slots[slot, SlotRow.FLAGS] = pending[row, PendingRow.FLAGS] | 2
+            slots[slot, SlotRow.FLAGS] = (
+                pending[row, PendingRow.FLAGS] | 2 | pending[row, PendingRow.PRODUCER_EPOCH] << 16
+            )
             slots[slot, SlotRow.RECORD_OFFSET] = pending[row, PendingRow.RECORD_OFFSET]
             slots[slot, SlotRow.MERGE_OFFSET] = pending[row, PendingRow.MERGE_OFFSET]
             slots[slot, SlotRow.PRODUCER_ID] = producers[producer, ProducerRow.PRODUCER_ID]
-            slots[slot, SlotRow.PRODUCER_EPOCH] = pending[row, PendingRow.PRODUCER_EPOCH]
         before = pending[row, PendingRow.PREVIOUS_SLOT]
         after = pending[row, PendingRow.NEXT_SLOT]
         if before >= 0:
@@ -430,21 +445,23 @@ def _end_transaction(producer: Int, marker_offset: Int, commits: bool, sequence:
 
 
 @inlined
-def _fits(count: Int, size: Int, producer_id: Int, control: bool, tables: Any) -> bool:
-    """Whether a batch of ``count`` records in ``size`` bytes surely has room in all tables."""
+def _open_keys(producer_id: Int, tables: Any) -> Int:
+    """How many slots the producer's open transaction has pending."""
+    entry = tables.producer_index[_producer_place(producer_id, tables)]
+    return tables.producers[entry - 1, ProducerRow.KEYS] if entry != 0 else 0
+
+
+@inlined
+def _fits(count: Int, size: Int, groups: Int, tables: Any) -> bool:
+    """Whether ``count`` records in ``size`` bytes, and ``groups`` in ended transactions, surely have room."""
     state = tables.state
-    groups = 0
-    if control:
-        entry = tables.producer_index[_producer_place(producer_id, tables)]
-        if entry != 0:
-            groups = tables.producers[entry - 1, ProducerRow.KEYS]
     if (
         count <= len(tables.scratch)
         and state[State.KEY_BYTES] + size <= len(tables.keys)
-        and state[State.SLOTS] + count <= len(tables.slots)
-        and state[State.GROUPS] + count <= len(tables.groups)
-        and state[State.TOPICS] + count <= len(tables.topics)
-        and state[State.PRODUCERS] + 1 <= len(tables.producers)
+        and state[State.SLOTS] + count <= min(len(tables.slots), len(tables.slot_index) // 2)
+        and state[State.GROUPS] + count <= min(len(tables.groups), len(tables.group_index) // 2)
+        and state[State.TOPICS] + count <= min(len(tables.topics), len(tables.topic_index) // 2)
+        and state[State.PRODUCERS] + count <= min(len(tables.producers), len(tables.producer_index) // 2)
         and state[State.PENDING] + count <= len(tables.pending)
         and state[State.OTHERS] + count <= len(tables.others)
         and state[State.TOUCHES] + count <= len(tables.touches)
@@ -477,15 +494,15 @@ def _append_other(index: Int, sequence: Int, group: Int, tag: Int, tables: Any) 
 
 
 @called
-def fold_control(count: Int, producer_id: Int, tag: Int, tables: Any) -> None:
-    """Apply the control records in ``scratch``: Scala looks at the first only, and lets any type end."""
+def fold_control(first: Int, count: Int, producer_id: Int, tag: Int, tables: Any) -> None:
+    """Apply control records in ``scratch``: Scala looks at the first only, and lets any type end."""
     java = tables.rules[Rules.PENDING_BY_PRODUCER] != 0
     scratch, state = tables.scratch, tables.state
-    for index in range(count):
+    for index in range(first, first + count):
         sequence = state[State.SEQUENCE]
         state[State.SEQUENCE] = sequence + 1
         state[State.CONTROL_RECORDS] += 1
-        if index > 0 and not java:
+        if index > first and not java:
             continue
         if scratch[index, Split.KIND] == Kind.OTHER:
             _append_other(index, sequence, -1, tag, tables)
@@ -497,35 +514,86 @@ def fold_control(count: Int, producer_id: Int, tag: Int, tables: Any) -> None:
 
 
 @inlined
-def _prefetch_slots(data: Any, count: Int, tables: Any) -> None:
-    """Hash the slots of the records in ``scratch``, and fetch what looking them up will touch.
+def _hash_slots(data: Any, count: Int, hash_all: bool, tables: Any) -> None:
+    """Hash the slots of the records in ``scratch`` that no other precedes in their batch, or those of all.
 
-    With more slots than fit the caches most of the time goes into waiting for memory; the waits of a batch
-    then overlap.
+    With more slots than fit the caches most of the time goes into waiting for memory: what looking up the
+    slots will touch is fetched beforehand, so that the waits overlap.
     """
     scratch, index, slots = tables.scratch, tables.slot_index, tables.slots
     for record in range(count):
-        if scratch[record, Split.KIND] <= Kind.TOMBSTONE:
+        if scratch[record, Split.KIND] <= Kind.TOMBSTONE and (
+            hash_all or scratch[record, Split.FOLLOWS] == 0
+        ):
             hashed = hash_bytes(data, scratch[record, Split.BODY], scratch[record, Split.BODY_BYTES])
             scratch[record, Split.HASH] = hashed
             prefetch(index, hashed & (len(index) - 1))
     for record in range(count):
-        if scratch[record, Split.KIND] <= Kind.TOMBSTONE:
+        if scratch[record, Split.HASH] >= 0:
             row = likely_row(scratch[record, Split.HASH], index)
             if row >= 0:
                 prefetch(slots, row * SlotRow.WIDTH)
                 prefetch(slots, row * SlotRow.WIDTH + 8)
     for record in range(count):
-        if scratch[record, Split.KIND] <= Kind.TOMBSTONE:
+        if scratch[record, Split.HASH] >= 0:
             row = likely_row(scratch[record, Split.HASH], index)
             if row >= 0:
                 prefetch(tables.keys, slots[row, Interned.BODY])
+                prefetch(tables.keys, slots[row, Interned.BODY] + 64)
+
+
+@inlined
+def _find_slots(data: Any, count: Int, tables: Any) -> None:
+    """Put the slots of the records in ``scratch`` there, made when they are new.
+
+    A group commits its partitions in much the same order again and again: the slot that followed the last
+    one the time before is tried first, as long as that is right most of the time (``State.LUCK``).
+    """
+    scratch, slots, state = tables.scratch, tables.slots, tables.state
+    luck = state[State.LUCK]
+    _hash_slots(data, count, luck <= 0, tables)
+    previous = -1
+    for record in range(count):
+        kind = scratch[record, Split.KIND]
+        body, body_bytes = scratch[record, Split.BODY], scratch[record, Split.BODY_BYTES]
+        if scratch[record, Split.FOLLOWS] == 0:
+            previous = -1
+        if kind > Kind.TOMBSTONE:
+            if kind == Kind.OTHER and body_bytes > 0:
+                scratch[record, Split.SLOT] = _group(data, body, body_bytes, -1, tables)
+            previous = -1
+            continue
+        hashed = scratch[record, Split.HASH]
+        guess = -1
+        if previous >= 0:
+            guess = slots[previous, SlotRow.NEXT]
+        if (
+            hashed < 0
+            and guess >= 0
+            and slots[guess, Interned.BODY_BYTES] == body_bytes
+            and same_bytes(tables.keys, slots[guess, Interned.BODY], data, body, body_bytes)
+        ):
+            slot = guess
+        else:
+            if hashed < 0:
+                hashed = hash_bytes(data, body, body_bytes)
+            slot, place = find(data, body, body_bytes, hashed, tables.slot_index, slots, tables.keys)
+            if slot < 0:
+                slot = _new_slot(data, body, body_bytes, hashed, place, previous, tables)
+        if slot == guess:
+            luck = min(luck + 1, 64)
+        elif previous >= 0:
+            luck = max(luck - 8, -64)
+            slots[previous, SlotRow.NEXT] = slot
+        scratch[record, Split.SLOT] = slot
+        previous = slot
+    state[State.LUCK] = luck
 
 
 @inlined
 def fold_records(
-    data: Any,
     tag: Int,
+    first: Int,
     count: Int,
     base_offset: Int,
     attributes: Int,
@@ -533,37 +601,33 @@ def fold_records(
     producer_epoch: Int,
     tables: Any,
 ) -> None:
-    """Apply the ``count`` records in ``scratch``, whose bytes are in ``data``; ``tag`` goes on positions."""
+    """Apply ``count`` records in ``scratch`` from ``first`` on; ``tag`` goes on positions."""
     rules, scratch, state = tables.rules, tables.scratch, tables.state
     slots, groups, pending = tables.slots, tables.groups, tables.pending
     java = rules[Rules.PENDING_BY_PRODUCER] != 0
     drops = rules[Rules.TOMBSTONE_DROPS_PENDING] != 0
     merge_rule = rules[Rules.MERGE_OFFSET]
     in_transaction = producer_id != _NO_PRODUCER_ID if java else attributes & _TRANSACTIONAL != 0
-    _prefetch_slots(data, count, tables)
     producer = -1
-    for index in range(count):
-        sequence = state[State.SEQUENCE]
-        state[State.SEQUENCE] = sequence + 1
+    sequence = state[State.SEQUENCE] - 1
+    state[State.SEQUENCE] += count
+    min_timestamp, max_timestamp = state[State.MIN_TIMESTAMP], state[State.MAX_TIMESTAMP]
+    for index in range(first, first + count):
+        sequence += 1
         offset = scratch[index, Split.OFFSET]
         timestamp = scratch[index, Split.TIMESTAMP]
-        state[State.MIN_TIMESTAMP] = min(state[State.MIN_TIMESTAMP], timestamp)
-        state[State.MAX_TIMESTAMP] = max(state[State.MAX_TIMESTAMP], timestamp)
-        body = scratch[index, Split.BODY]
+        min_timestamp = min(min_timestamp, timestamp)
+        max_timestamp = max(max_timestamp, timestamp)
         kind = scratch[index, Split.KIND]
+        slot = scratch[index, Split.SLOT]
         if kind == Kind.OTHER:
             group = -1
             if scratch[index, Split.BODY_BYTES] > 0:
-                group = _group(data, body, scratch[index, Split.BODY_BYTES], -1, tables)
+                group = slot
                 groups[group, GroupRow.TOUCHED] = 0
             _append_other(index, sequence, group, tag, tables)
             continue
 
-        body_bytes = scratch[index, Split.BODY_BYTES]
-        hashed = scratch[index, Split.HASH]
-        slot, place = find(data, body, body_bytes, hashed, tables.slot_index, slots, tables.keys)
-        if slot < 0:
-            slot = _new_slot(data, body, body_bytes, hashed, place, tables)
         group = slots[slot, SlotRow.GROUP]
         key_type = scratch[index, Split.KEY_TYPE]
         state[State.COMMITS + 6 * key_type + 1 + scratch[index, Split.DETAIL]] += 1
@@ -615,7 +679,7 @@ def fold_records(
         if merge_rule == MergeOffset.BATCH_HEADER:
             merge_offset = base_offset
         elif merge_rule == MergeOffset.BATCH_FIRST_RECORD:
-            merge_offset = scratch[0, Split.OFFSET]
+            merge_offset = scratch[first, Split.OFFSET]
         if in_transaction:
             pending[row, PendingRow.KIND] = PendingKind.VALUE
             pending[row, PendingRow.SEQUENCE] = sequence
@@ -633,6 +697,8 @@ def fold_records(
             slots[slot, SlotRow.FLAGS] = key_type
             slots[slot, SlotRow.RECORD_OFFSET] = offset
             slots[slot, SlotRow.MERGE_OFFSET] = merge_offset
+    state[State.MIN_TIMESTAMP] = min_timestamp
+    state[State.MAX_TIMESTAMP] = max_timestamp
 
 
 @inlined
@@ -645,7 +711,7 @@ def _note_batch(base_offset: Int, next_offset: Int, codec: Int, state: Any) -> N
 
 
 @inlined
-def _crc_matches(data: Any, position: Int, size: Int) -> bool:
+def _crc_matches(data: Any, position: Int, size: Int) -> Any:
     """Whether the v2 batch at ``position`` has the CRC-32C that it declares."""
     return crc32c(data, position + 21, position + size) == be32(data, position + 17) & 0xFFFFFFFF
 
@@ -744,46 +810,66 @@ def walk(data: Any, start: Int, stop: Int, tag: Int, in_arena: bool, tables: Any
     state, rules = tables.state, tables.rules
     position = start
     status = Status.END
-    while position < stop:
-        size = sound_size(data, position, stop, state[State.NEXT_OFFSET], in_arena, rules)
-        if size == 0:
-            status = Status.ODD_BATCH
-            break
-        base_offset = be64(data, position)
-        last_offset_delta = be32(data, position + 23)
-        count = be32(data, position + 57)
-        attributes = np.int64(data[position + 22])
-        codec = attributes & 7
-        if base_offset + last_offset_delta < rules[Rules.START_OFFSET]:
-            state[State.NEXT_OFFSET] = base_offset + last_offset_delta + 1
+    while status == Status.END and position < stop:
+        # Several small batches are folded at a time.
+        first, records, groups, expected = position, 0, 0, state[State.NEXT_OFFSET]
+        while position < stop and records < _RECORDS_AT_A_TIME:
+            size = sound_size(data, position, stop, expected, in_arena, rules)
+            if size == 0:
+                status = Status.ODD_BATCH
+                break
+            next_offset = be64(data, position) + be32(data, position + 23) + 1
+            count = be32(data, position + 57)
+            attributes = np.int64(data[position + 22])
+            if next_offset <= rules[Rules.START_OFFSET]:
+                # Nothing came before it.
+                position += size
+                first, expected = position, next_offset
+                state[State.NEXT_OFFSET] = next_offset
+                continue
+            if not in_arena and attributes & 7 != 0 and count != 0:
+                status = Status.COMPRESSED
+                break
+            if count * _MIN_RECORD_BYTES > size - HEADER_BYTES or count > rules[Rules.MAX_RECORDS]:
+                status = Status.ODD_RECORDS
+                break
+            if attributes & _CONTROL:
+                # What is to be folded before may add to its keys.
+                groups += _open_keys(be64(data, position + 43), tables) + records
+            if not _fits(records + count, position + size - first, groups, tables):
+                status = Status.GROW
+                break
+            if not split_records(
+                data, position, position + size, records, count, tables.scratch, tables.rules
+            ):
+                status = Status.ODD_RECORDS
+                break
+            records += count
+            expected = next_offset
             position += size
-            continue
-        if not in_arena and codec != 0 and count != 0:
-            status = Status.COMPRESSED
-            break
-        if count * _MIN_RECORD_BYTES > size - HEADER_BYTES or count > rules[Rules.MAX_RECORDS]:
-            status = Status.ODD_RECORDS
-            break
-        control = attributes & _CONTROL != 0
-        producer_id = be64(data, position + 43)
-        if not _fits(count, size, producer_id, control, tables):
-            status = Status.GROW
-            break
-        if not split_records(
-            data, position, position + size, count, base_offset, attributes, tables.scratch, tables.rules
-        ):
-            status = Status.ODD_RECORDS
-            break
-        if control:
-            fold_control(count, producer_id, tag, tables)
-        else:
-            fold_records(
-                data, tag, count, base_offset, attributes, producer_id, be16(data, position + 51), tables
-            )
-        _note_batch(base_offset, base_offset + last_offset_delta + 1, codec, state)
-        position += size
+        _find_slots(data, records, tables)
+        _fold_batches(data, first, position, tag, tables)
     state[State.POSITION] = position
     return status
+
+
+@inlined
+def _fold_batches(data: Any, position: Int, stop: Int, tag: Int, tables: Any) -> None:
+    """Fold the batches in ``data[position:stop]``, whose records are in ``scratch``."""
+    records = 0
+    while position < stop:
+        base_offset = be64(data, position)
+        attributes = np.int64(data[position + 22])
+        producer_id = be64(data, position + 43)
+        count = be32(data, position + 57)
+        if attributes & _CONTROL:
+            fold_control(records, count, producer_id, tag, tables)
+        else:
+            producer_epoch = be16(data, position + 51)
+            fold_records(tag, records, count, base_offset, attributes, producer_id, producer_epoch, tables)
+        _note_batch(base_offset, base_offset + be32(data, position + 23) + 1, attributes & 7, tables.state)
+        records += count
+        position += be32(data, position + 8) + 12
 
 
 @kernel(
@@ -814,12 +900,14 @@ def fold_split(
 ) -> bool:
     """Fold one batch whose ``count`` records were put into ``scratch`` already; False if tables must grow."""
     control = attributes & _CONTROL != 0
-    if not _fits(count, size, producer_id, control, tables):
+    groups = _open_keys(producer_id, tables) if control else 0
+    if not _fits(count, size, groups, tables):
         return False
     if control:
-        fold_control(count, producer_id, tag, tables)
+        fold_control(0, count, producer_id, tag, tables)
     else:
-        fold_records(data, tag, count, base_offset, attributes, producer_id, producer_epoch, tables)
+        _find_slots(data, count, tables)
+        fold_records(tag, 0, count, base_offset, attributes, producer_id, producer_epoch, tables)
     _note_batch(base_offset, next_offset, attributes & 7, tables.state)
     return True
 

@@ -44,6 +44,7 @@ def split_scalar(
         row[Split.SIZE_BYTES] = _size_bytes(batch, record)
         row[Split.KIND] = Kind.OTHER
         row[Split.KEY_TYPE] = NO_KEY_TYPE
+        row[Split.FOLLOWS], row[Split.HASH] = index, -1
         body, value = b"", record.value
         if batch.is_control:
             _classify_control(record, row)

@@ -61,7 +61,9 @@ class State(IntEnum):
     """Batches by codec id, eight counters."""
     COMMITS = 32
     """Records by key type (0, 1) and value version (-1 for a tombstone, 0 to 4): twice six counters."""
-    SIZE = 44
+    LUCK = 44
+    """How often slots follow each other as they did the time before: above 0 for mostly."""
+    SIZE = 45
 
 
 class Rules(IntEnum):
@@ -122,8 +124,13 @@ class Split(IntEnum):
     """-1 for a null value."""
     SIZE_BYTES = 11
     """What the record takes in its batch, its own length field included."""
-    HASH = 12
-    WIDTH = 13
+    FOLLOWS = 12
+    """How many records precede it in its batch."""
+    HASH = 13
+    """Of the body of a commit, -1 where it is not needed so far."""
+    SLOT = 14
+    """Row of the slot of a commit, of the group of another record."""
+    WIDTH = 15
 
 
 class Interned(IntEnum):
@@ -135,22 +142,23 @@ class Interned(IntEnum):
 
 
 class SlotRow(IntEnum):
-    """Columns of ``slots``; ``KIND`` to ``PRODUCER_EPOCH`` are those of the slot's last event."""
+    """Columns of ``slots``, which take two cache lines; those from ``KIND`` on are the slot's last event."""
 
     GROUP = 3
-    KIND = 4
-    SEQUENCE = 5
-    VALUE = 6
-    VALUE_BYTES = 7
-    FLAGS = 8
-    """Bit 0: key type. Bit 1: committed by a transaction."""
-    RECORD_OFFSET = 9
-    MERGE_OFFSET = 10
-    PRODUCER_ID = 11
-    PRODUCER_EPOCH = 12
-    LAST_TOMBSTONE = 13
-    PENDING = 14
-    TOPIC = 15
+    NEXT = 4
+    """The slot that followed in the batch that this one was last seen in, -1 for none."""
+    PENDING = 5
+    LAST_TOMBSTONE = 6
+    TOPIC = 7
+    KIND = 8
+    SEQUENCE = 9
+    VALUE = 10
+    VALUE_BYTES = 11
+    FLAGS = 12
+    """Bit 0: key type. Bit 1: committed by a transaction, whose producer epoch is in the bits from 16 on."""
+    RECORD_OFFSET = 13
+    MERGE_OFFSET = 14
+    PRODUCER_ID = 15
     WIDTH = 16
 
 
@@ -353,11 +361,17 @@ _INDEX_OF = {
 }
 
 _FIRST_ROWS = 64
+_FIRST_SCRATCH_ROWS = 256
 _FIRST_KEY_BYTES = 4096
+_RESERVED = {"slots": 128, "groups": 1024, "topics": 1024}
+"""For so many bytes of a segment there is a row from the start. Rows that are not used take no memory."""
+_RESERVED_KEYS = 2
+_CACHE_LINES_BYTES = 128
+"""Two cache lines, which are often fetched together."""
 
 
-def new_tables(rules: Int64s) -> Tables:
-    """Empty tables, small: most segments of most tests are, and growing is cheap."""
+def new_tables(rules: Int64s, size: int = 0) -> Tables:
+    """Empty tables for a segment of ``size`` bytes."""
     state = np.zeros(State.SIZE, np.int64)
     state[State.PENDING_FREE] = -1
     state[State.NEXT_OFFSET] = np.iinfo(np.int64).min
@@ -367,13 +381,14 @@ def new_tables(rules: Int64s) -> Tables:
     arrays: dict[str, Any] = {
         "state": state,
         "rules": rules,
-        "scratch": np.empty((_FIRST_ROWS, Split.WIDTH), np.int64),
-        "keys": np.empty(_FIRST_KEY_BYTES, np.uint8),
+        "scratch": _rows(_FIRST_SCRATCH_ROWS, Split.WIDTH),
+        "keys": np.empty(max(_FIRST_KEY_BYTES, size // _RESERVED_KEYS), np.uint8),
     }
     for name, (width, _) in _ROWS.items():
-        arrays[name] = np.empty((_FIRST_ROWS, width), np.int64)
-    for name, index in _INDEX_OF.items():
-        arrays[index] = np.zeros(2 * len(arrays[name]), np.int64)
+        reserved = size // _RESERVED[name] if name in _RESERVED else 0
+        arrays[name] = _rows(max(_FIRST_ROWS, reserved), width)
+    for index in _INDEX_OF.values():
+        arrays[index] = np.zeros(2 * _FIRST_ROWS, np.int64)
     return Tables(**arrays)
 
 
@@ -383,29 +398,30 @@ def grown(tables: Tables) -> tuple[Tables, list[str]]:
     records, key_bytes = int(state[State.NEED_RECORDS]), int(state[State.NEED_BYTES])
     changed: dict[str, Any] = {}
     if records > len(tables.scratch):
-        changed["scratch"] = np.empty((max(records, 2 * len(tables.scratch)), Split.WIDTH), np.int64)
+        changed["scratch"] = _rows(max(records, 2 * len(tables.scratch)), Split.WIDTH)
     used = int(state[State.KEY_BYTES])
     if used + key_bytes > len(tables.keys):
-        changed["keys"] = _resized(tables.keys, used, used + key_bytes)
+        changed["keys"] = np.empty(max(used + key_bytes, 2 * len(tables.keys)), np.uint8)
+        changed["keys"][:used] = tables.keys[:used]
     rebuilt = []
-    for name, (_, counter) in _ROWS.items():
+    for name, (width, counter) in _ROWS.items():
         table: Int64s = getattr(tables, name)
         used = int(state[counter])
         need = used + (int(state[State.NEED_GROUPS]) if name == "fragment_groups" else records)
-        if need <= len(table):
-            continue
-        changed[name] = _resized(table, used, need)
-        if name in _INDEX_OF:
-            changed[_INDEX_OF[name]] = np.zeros(2 * _power_of_two(len(changed[name])), np.int64)
+        if need > len(table):
+            changed[name] = _rows(max(need, 2 * len(table)), width)
+            changed[name][:used] = table[:used]
+        if name in _INDEX_OF and 2 * need > len(index_of(tables, name)):
+            changed[_INDEX_OF[name]] = np.zeros(4 * _power_of_two(need), np.int64)
             rebuilt.append(name)
     return tables._replace(**changed), rebuilt
 
 
-def _resized(array: npt.NDArray[np.generic], used: int, need: int) -> npt.NDArray[np.generic]:
-    rows = max(need, 2 * len(array))
-    bigger = np.empty((rows, *array.shape[1:]), array.dtype)
-    bigger[:used] = array[:used]
-    return bigger
+def _rows(count: int, width: int) -> Int64s:
+    """An uninitialised table that begins with a cache line."""
+    words = np.empty(count * width + _CACHE_LINES_BYTES // 8, np.int64)
+    first = -words.ctypes.data % _CACHE_LINES_BYTES // 8
+    return words[first : first + count * width].reshape(count, width)
 
 
 def _power_of_two(number: int) -> int:
