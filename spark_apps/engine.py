@@ -11,6 +11,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
+from coordinator_core.columnar.shards import MergedShard
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
@@ -23,11 +24,15 @@ from coordinator_core.runs.manifest import ReplayFacts
 from coordinator_core.runs.pin import Pin
 from coordinator_core.runs.publish import Manifest, RunPlace, RunWriter, source_directories
 from spark_apps import tasks
-from spark_apps.packing import Work, share_out, task_bytes
+from spark_apps.packing import MIB, Work, packed, share_out, task_bytes
 from spark_apps.session import Session
+from spark_apps.tasks import StagedFold
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+MAX_MERGE_BYTES = 256 * MIB
+"""Folds that one task merges. What it holds of them is at most some times as much: where nothing is dead."""
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -43,10 +48,12 @@ def replay(
     on_damage: OnDamage = OnDamage.FAIL,
     offsets_topic_num_partitions: int = DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
     bytes_per_task: int | None = None,
+    bytes_per_merge: int = MAX_MERGE_BYTES,
 ) -> Manifest:
     """Replay ``source`` and publish the run, like ``coordinator_core.runs.local.replay_to_run``.
 
-    Small segments share a task up to ``bytes_per_task`` (default: as suits the session).
+    Small segments share a task up to ``bytes_per_task`` (default: as suits the session). A partition whose
+    folds have more than ``bytes_per_merge`` is merged in several tasks.
     """
     began = perf_counter()
     snapshot = source.snapshot if isinstance(source, Pin) else source
@@ -59,7 +66,8 @@ def replay(
         rules = tasks.Rules(chosen, now_ms, writer.staging_path)
         sizes = [segment.size for segment in snapshot.segments]
         limit = bytes_per_task or task_bytes(sizes, context.defaultParallelism)
-        answers = _folded_and_merged(context, share_out(fold_tasks(source, on_damage), limit), rules)
+        works = share_out(fold_tasks(source, on_damage), limit)
+        answers = _folded_and_merged(context, works, rules, bytes_per_merge)
         facts = {number: told for answer in answers for number, told in answer.facts.items()}
         for answer in answers:
             writer.adopt(answer.files, answer.digests)
@@ -82,7 +90,7 @@ def replay(
 
 
 def _folded_and_merged(
-    context: SparkContext, works: Sequence[Work], rules: tasks.Rules
+    context: SparkContext, works: Sequence[Work], rules: tasks.Rules, bytes_per_merge: int
 ) -> list[tasks.Answer]:
     """Answers of the tasks that merged, by offsets partition.
 
@@ -93,19 +101,53 @@ def _folded_and_merged(
         answer for _, answer in sorted(zip(works, answers, strict=True), key=lambda pair: pair[0].place)
     ]
     damage: dict[int, Damage] = {}
-    folds: dict[int, list[tasks.StagedFold]] = {}
+    folds: dict[int, list[StagedFold]] = {}
     for answer in in_order:
         for number, found in answer.damage.items():
             damage.setdefault(number, found)
         for staged in answer.folds:
-            folds.setdefault(staged.result.segment.offsets_partition, []).append(staged)
+            folds.setdefault(staged.offsets_partition, []).append(staged)
     if damage:
         raise DamagedInputError(damage[min(damage)])
-    to_merge = sorted(folds.values(), key=lambda of_partition: -sum(staged.size for staged in of_partition))
-    merged = in_tasks(context, partial(tasks.merge, rules=rules), to_merge)
+    merged = _merged(context, list(folds.values()), rules, bytes_per_merge)
     return sorted(
         (answer for answer in [*in_order, *merged] if answer.facts), key=lambda answer: min(answer.facts)
     )
+
+
+def _merged(
+    context: SparkContext, partitions: list[list[StagedFold]], rules: tasks.Rules, bytes_per_merge: int
+) -> list[tasks.Answer]:
+    """Answers of the tasks that merged ``partitions``, each given as its folds in log order."""
+    small: list[list[StagedFold]] = []
+    in_shards: list[tuple[list[StagedFold], list[MergedShard]]] = []
+    for folds in partitions:
+        shards = -(-_size(folds) // bytes_per_merge)
+        if shards > 1:
+            in_shards.append(_merged_in_shards(context, folds, shards, rules, bytes_per_merge))
+        else:
+            small.append(folds)
+    small.sort(key=_size, reverse=True)
+    return [
+        *in_tasks(context, partial(tasks.merge, rules=rules), small),
+        *in_tasks(context, partial(tasks.combine, rules=rules), in_shards),
+    ]
+
+
+def _merged_in_shards(
+    context: SparkContext, folds: list[StagedFold], shards: int, rules: tasks.Rules, bytes_per_task: int
+) -> tuple[list[StagedFold], list[MergedShard]]:
+    """The folds of a giant partition, cut into shards, and what each shard merges to."""
+    runs = packed([staged.size for staged in folds], bytes_per_task)
+    parts = [folds[run.start : run.stop] for run in runs]
+    cut = in_tasks(context, partial(tasks.split, shards=shards, rules=rules), parts)
+    whole = [staged for part in cut for staged in part]
+    merge_one = partial(tasks.merge_one_shard, folds=whole, rules=rules)
+    return whole, in_tasks(context, merge_one, range(shards))
+
+
+def _size(folds: Sequence[StagedFold]) -> int:
+    return sum(staged.size for staged in folds)
 
 
 def in_tasks(context: SparkContext, function: Callable[[T], A], items: Sequence[T]) -> list[A]:

@@ -10,13 +10,18 @@ Damaged input is an answer, not an exception: Spark would retry the task and bur
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 
+import pyarrow as pa
+
 from coordinator_core import storage
+from coordinator_core.columnar.merge import merge_shard
+from coordinator_core.columnar.shards import MergedShard, combine_shards, shard_folds
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.replay.merged import MergedPartition
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.folding import FoldTask, SegmentResult, run_fold_task
 from coordinator_core.runs.manifest import PartitionFacts
@@ -27,12 +32,41 @@ from spark_apps.packing import Work
 
 
 @dataclass(frozen=True)
+class FileRange:
+    """Bytes of a file."""
+
+    path: str
+    position: int
+    size: int
+
+    def read(self) -> pa.Buffer:
+        system, inner = storage.filesystem(self.path)
+        with system.open_input_file(inner) as file:
+            file.seek(self.position)
+            return file.read_buffer(self.size)
+
+
+@dataclass(frozen=True)
 class StagedFold:
-    """A result whose fold lies in the file ``path`` (``None``: there is no fold) of ``size`` bytes."""
+    """A result with a fold that is left without rows: they are in ``parts``, one a shard."""
 
     result: SegmentResult
-    path: str | None
-    size: int
+    parts: tuple[FileRange, ...]
+
+    @property
+    def offsets_partition(self) -> int:
+        return self.result.segment.offsets_partition
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(part.size for part in self.parts)
+
+    def of_shard(self, shard: int) -> SegmentResult:
+        """The result with the fold of one shard."""
+        if self.result.fold is None:
+            return self.result
+        return replace(self.result, fold=SegmentFold.from_ipc(self.parts[shard].read()))
 
 
 @dataclass
@@ -77,11 +111,39 @@ def fold(work: Work, rules: Rules) -> Answer:
     return answer
 
 
-def merge(folds: list[StagedFold], rules: Rules) -> Answer:
+def split(folds: Sequence[StagedFold], shards: int, rules: Rules) -> list[StagedFold]:
+    """``folds``, each cut into ``shards``."""
+    return [_staged(staged.of_shard(0), rules.staging_path, shards) for staged in folds]
+
+
+def merge(folds: Sequence[StagedFold], rules: Rules) -> Answer:
     """Merge the folds of one partition, given in log order."""
     answer = Answer()
     staged = StagedTables(rules.staging_path)
-    _merge(folds[0].result.segment.offsets_partition, map(_unstaged, folds), rules, staged, answer)
+    results = (fold.of_shard(0) for fold in folds)
+    _merge(folds[0].offsets_partition, results, rules, staged, answer)
+    answer.files, answer.digests = staged.close()
+    return answer
+
+
+def merge_one_shard(shard: int, folds: Sequence[StagedFold], rules: Rules) -> MergedShard:
+    """Merge one shard of the folds of one partition, given in log order; its offsets are staged."""
+    parts = (fold.of_shard(shard).fold for fold in folds)
+    merged = merge_shard(
+        (part for part in parts if part is not None), rules.profile, folds[0].offsets_partition
+    )
+    return merged.stored(_new_path(rules.staging_path, "shard"))
+
+
+def combine(partition: tuple[Sequence[StagedFold], Sequence[MergedShard]], rules: Rules) -> Answer:
+    """Put the merged shards of one partition together, whose folds tell the rest."""
+    folds, shards = partition
+    answer = Answer()
+    staged = StagedTables(rules.staging_path)
+    results = (fold.result for fold in folds)
+    _merge(
+        folds[0].offsets_partition, results, rules, staged, answer, merged=lambda _: combine_shards(shards)
+    )
     answer.files, answer.digests = staged.close()
     return answer
 
@@ -97,25 +159,38 @@ def _merge(
     rules: Rules,
     staged: StagedTables,
     answer: Answer,
+    merged: Callable[[Iterable[SegmentFold]], MergedPartition] | None = None,
 ) -> None:
     tables, answer.facts[offsets_partition] = merge_partition(
-        offsets_partition, results, rules.profile, now_ms=rules.now_ms
+        offsets_partition, results, rules.profile, now_ms=rules.now_ms, merged=merged
     )
     staged.write_tables(tables)
 
 
-def _staged(result: SegmentResult, staging_path: str) -> StagedFold:
-    if result.fold is None:
-        return StagedFold(result, None, 0)
-    data = result.fold.to_ipc()
-    path = storage.join(staging_path, f"fold-{secrets.token_hex(8)}.arrows")
+def _staged(result: SegmentResult, staging_path: str, shards: int = 1) -> StagedFold:
+    fold = result.fold
+    if fold is None:
+        return StagedFold(result, ())
+    parts = []
+    path = _new_path(staging_path, "fold")
     system, inner = storage.filesystem(path)
     with system.open_output_stream(inner) as file:
-        file.write(data)
-    return StagedFold(replace(result, fold=None), path, len(data))
+        for part in [fold] if shards == 1 else shard_folds(fold, shards):
+            position = file.tell()
+            file.write(part.to_ipc())
+            parts.append(FileRange(path, position, file.tell() - position))
+    return StagedFold(replace(result, fold=_without_rows(fold)), tuple(parts))
 
 
-def _unstaged(staged: StagedFold) -> SegmentResult:
-    if staged.path is None:
-        return staged.result
-    return replace(staged.result, fold=SegmentFold.from_ipc(storage.read(staged.path)))
+def _without_rows(fold: SegmentFold) -> SegmentFold:
+    """What the fold says of the segment as a whole."""
+    columns = {
+        part.name: getattr(fold, part.name).slice(0, 0)
+        for part in fields(fold)
+        if isinstance(getattr(fold, part.name), (pa.Table, pa.Array))
+    }
+    return replace(fold, **columns)
+
+
+def _new_path(staging_path: str, kind: str) -> str:
+    return storage.join(staging_path, f"{kind}-{secrets.token_hex(8)}.arrows")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -15,11 +15,19 @@ from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.schemas import SEGMENTS
 from coordinator_core.runs.tables import Row, merged_tables
 
+Merge = Callable[[Iterable[SegmentFold]], MergedPartition]
+
 
 def merge_results(
-    offsets_partition: int, results: Iterable[SegmentResult], profile: Profile
+    offsets_partition: int,
+    results: Iterable[SegmentResult],
+    profile: Profile,
+    merged: Merge | None = None,
 ) -> tuple[MergedPartition, pa.Table, PartitionFacts]:
-    """State of a partition, its rows of ``segments``, and facts; ``results`` must come in log order."""
+    """State of a partition, its rows of ``segments``, and facts; ``results`` must come in log order.
+
+    ``merged`` makes the state of the folds, where that is not all to be done here.
+    """
     rows: list[Row] = []
     fingerprints: dict[str, str] = {}
     next_offsets: dict[str, int] = {}
@@ -41,25 +49,30 @@ def merge_results(
 
     # The merge may stop at a fold that a loader would not get past; what follows is told of all the same.
     remaining = folds()
-    merged = merge_columns(remaining, profile, offsets_partition)
+    state = merged(remaining) if merged else merge_columns(remaining, profile, offsets_partition)
     for _ in remaining:
         pass
     facts = PartitionFacts(
         fingerprints=fingerprints,
         next_offsets=next_offsets,
         damage=damage,
-        load_failures=len(merged.load_failures),
-        carried_records=len(merged.carried),
+        load_failures=len(state.load_failures),
+        carried_records=len(state.carried),
     )
-    return merged, pa.Table.from_pylist(rows, schema=SEGMENTS.arrow), facts
+    return state, pa.Table.from_pylist(rows, schema=SEGMENTS.arrow), facts
 
 
 def merge_partition(
-    offsets_partition: int, results: Iterable[SegmentResult], profile: Profile, *, now_ms: int
+    offsets_partition: int,
+    results: Iterable[SegmentResult],
+    profile: Profile,
+    *,
+    now_ms: int,
+    merged: Merge | None = None,
 ) -> tuple[dict[str, pa.Table | RowBlocks], PartitionFacts]:
-    """All tables of a partition, and its facts."""
-    merged, segments, facts = merge_results(offsets_partition, results, profile)
-    return merged_tables(merged, now_ms=now_ms) | {SEGMENTS.name: segments}, facts
+    """All tables of a partition, and its facts; arguments as for :func:`merge_results`."""
+    state, segments, facts = merge_results(offsets_partition, results, profile, merged)
+    return merged_tables(state, now_ms=now_ms) | {SEGMENTS.name: segments}, facts
 
 
 def _segment_row(result: SegmentResult) -> Row:

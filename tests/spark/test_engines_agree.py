@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ from pyspark.sql import SparkSession
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
+from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.runs.folding import fold_tasks, run_fold_task
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.pin import read_pin, write_pin
 from coordinator_core.runs.publish import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.state_hash import canonical_rows
-from spark_apps.engine import replay
+from spark_apps.engine import MAX_MERGE_BYTES, replay
 from spark_apps.session import Session
 
 from ..cases import TORN, Case, case
@@ -39,11 +42,19 @@ def spark_run(
     *,
     on_damage: OnDamage = OnDamage.FAIL,
     bytes_per_task: int | None = None,
+    bytes_per_merge: int = MAX_MERGE_BYTES,
 ) -> Run:
     place = RunPlace(str(output), "c", "w", "spark")
     profile = profile_for_release(item.release, item.coordinator)
     replay(
-        session, source, place, profile=profile, now_ms=0, on_damage=on_damage, bytes_per_task=bytes_per_task
+        session,
+        source,
+        place,
+        profile=profile,
+        now_ms=0,
+        on_damage=on_damage,
+        bytes_per_task=bytes_per_task,
+        bytes_per_merge=bytes_per_merge,
     )
     return open_run(place.path)
 
@@ -105,6 +116,22 @@ def test_one_batch_segments_give_the_same_hash(session: Session, tmp_path: Path)
     size = sum(segment.size for segment in cut.segments)
     run = spark_run(session, item, cut, tmp_path / "out", bytes_per_task=size // 5)
     assert run.state_hash == local_run(item, snapshot(item), tmp_path / "out").state_hash
+
+
+@pytest.mark.parametrize("shards", [2, 7])
+def test_a_partition_merged_in_several_tasks(session: Session, shards: int, tmp_path: Path) -> None:
+    item = case("k431-txn")
+    cut = cut_into_batches(item, tmp_path / "log")
+    largest = max(cut.partitions, key=lambda log: len(log.segments))
+    cut = replace(cut, partitions=(largest,))
+    assert len(largest.segments) > 3
+    rules = FoldRules.of(profile_for_release(item.release, item.coordinator))
+    results = [result for task in fold_tasks(cut, OnDamage.FAIL) for result in run_fold_task(task, rules)]
+    size = sum(len(result.fold.to_ipc()) for result in results if result.fold is not None)
+    run = spark_run(
+        session, item, cut, tmp_path, bytes_per_task=EACH_ALONE, bytes_per_merge=-(-size // shards)
+    )
+    assert_same(run, local_run(item, cut, tmp_path))
 
 
 def test_spark_reads_what_it_published(session: Session, tmp_path: Path) -> None:
