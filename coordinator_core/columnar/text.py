@@ -50,7 +50,7 @@ class Status(IntEnum):
     FULL = 1
     """There is no room for the next record in ``out``, or in ``holes``."""
     COMPRESSED = 2
-    """The records of the batch are wanted in decompressed form."""
+    """The records are wanted in decompressed form, of this batch and of what follows."""
     ODD = 3
     """The rest of the batch, from ``Cursor.RECORD`` on, is for the readers of ``coordinator_core.log``."""
 
@@ -182,7 +182,9 @@ class Cursor(IntEnum):
     """Bytes of ``out`` that are used."""
     HOLES = 5
     """Rows of ``holes`` that are used."""
-    LENGTH = 6
+    SECTION = 6
+    """The batch's row of ``sections``."""
+    LENGTH = 7
 
 
 class Hole(IntEnum):
@@ -645,7 +647,7 @@ def sound_stretch(data: Any, start: Int, stop: Int, max_bytes: Int, rules: Any, 
         BYTES_TYPE,
         types.int64,
         BYTES_TYPE,
-        types.boolean,
+        _ROWS,
         types.int64,
         _ROWS,
         BYTES_TYPE,
@@ -661,7 +663,7 @@ def write_text(
     data: Any,
     stop: Int,
     records: Any,
-    unpacked: bool,
+    sections: Any,
     max_records: Int,
     program: Any,
     literals: Any,
@@ -672,12 +674,14 @@ def write_text(
     holes: Any,
     out: Any,
 ) -> Int:
-    """Write the lines of the sound v2 batches in ``data`` from the cursor to ``stop``; returns a `Status`.
+    """Write lines of the sound v2 batches in ``data`` from the cursor to ``stop``; returns a :class:`Status`.
 
-    ``records`` is ``data`` itself, or, ``unpacked``, the decompressed records of the batch at the cursor
-    alone. ``stack`` has ``STACK_SIZE`` elements, ``numbers`` must be kept from call to call.
+    With ``sections`` the records of the batches are in ``records``, decompressed, from the one column to the
+    other; without any, ``records`` is ``data``. ``stack`` has ``STACK_SIZE`` elements, ``numbers`` must be
+    kept from call to call.
     """
-    position, index = cursor[Cursor.POSITION], cursor[Cursor.RECORD]
+    in_place = len(sections) == 0
+    position, index, section = cursor[Cursor.POSITION], cursor[Cursor.RECORD], cursor[Cursor.SECTION]
     at, delta = cursor[Cursor.AT], cursor[Cursor.DELTA]
     out_at, hole = cursor[Cursor.OUT], cursor[Cursor.HOLES]
     status = Status.END
@@ -686,7 +690,9 @@ def write_text(
         count = be32(data, position + 57)
         last_offset_delta = be32(data, position + 23)
         attributes = np.int64(data[position + 22])
-        records_stop = len(records) if unpacked else position + size
+        records_start, records_stop = position + HEADER_BYTES, position + size
+        if not in_place:
+            records_start, records_stop = sections[section, 0], sections[section, 1]
         if attributes & 7 > _LAST_CODEC:
             status = Status.ODD
             break
@@ -706,10 +712,10 @@ def write_text(
                     continue
             else:
                 if index == 0:
-                    if attributes & 7 != 0 and not unpacked:
+                    if attributes & 7 != 0 and in_place:
                         status = Status.COMPRESSED
                         break
-                    at = 0 if unpacked else position + HEADER_BYTES
+                    at = records_start
                     if count > max_records or count * _MIN_RECORD_BYTES > records_stop - at:
                         status = Status.ODD
                         break
@@ -802,10 +808,9 @@ def write_text(
             status = Status.ODD
             break
         position += size
+        section += 1
         index, delta = -1, -1
-        if unpacked:
-            break
-    cursor[Cursor.POSITION], cursor[Cursor.RECORD] = position, index
+    cursor[Cursor.POSITION], cursor[Cursor.RECORD], cursor[Cursor.SECTION] = position, index, section
     cursor[Cursor.AT], cursor[Cursor.DELTA] = at, delta
     cursor[Cursor.OUT], cursor[Cursor.HOLES] = out_at, hole
     return status

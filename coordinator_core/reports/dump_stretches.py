@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from coordinator_core import storage
-from coordinator_core.columnar.tables import Bytes, Rules
+from coordinator_core.columnar.tables import Bytes, Int64s, Rules
 from coordinator_core.columnar.text import (
     STACK_SIZE,
     Cursor,
@@ -25,10 +25,10 @@ from coordinator_core.columnar.text import (
     write_text,
 )
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.log.batch import iter_batch_records, parse_batch, records_section
-from coordinator_core.log.compression import CompressionError
+from coordinator_core.log.batch import HEADER_BYTES, iter_batch_records, parse_batch
+from coordinator_core.log.compression import CompressionError, decompress
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, SegmentWalk
-from coordinator_core.log.types import Batch, Record
+from coordinator_core.log.types import Batch, Codec, Record
 from coordinator_core.reports.dump_programs import Programs
 from coordinator_core.reports.dump_styles import DumpStyle, batch_text, record_text, texts_of
 
@@ -40,6 +40,9 @@ _TEXT_BYTES = 5 * _STRETCH_BYTES
 
 _MAX_TEXT_BYTES = 1 << 24
 _MAX_HOLES = 1 << 10
+_UNPACKED_BYTES = 1 << 19
+_IN_PLACE: Int64s = np.empty((0, 2), np.int64)
+_ATTRIBUTES_AT = 22
 
 
 @dataclass(slots=True)
@@ -163,25 +166,18 @@ class _StretchInWork:
         """The text of the batches from ``start`` to ``stop``, or of the first of them when it is long."""
         cursor = self._cursor
         self._go_to(start)
+        self._read_in_place(stop)
         damage: list[Damage] = []
-        unpacked: Bytes | None = None
         while cursor[Cursor.POSITION] < stop:
             if self._flushed > _MAX_TEXT_BYTES and cursor[Cursor.RECORD] < 0:
                 break
-            status = self._write(stop, unpacked)
+            status = self._write()
             if status == Status.END:
-                unpacked = None
+                self._read_in_place(stop)
             elif status == Status.FULL:
                 self._make_room()
-            else:
+            elif status == Status.ODD or not self._unpack(stop):
                 batch = self._batch()
-                if status == Status.COMPRESSED:
-                    try:
-                        unpacked = np.frombuffer(records_section(batch, self._limits), np.uint8)
-                        continue
-                    except CompressionError:
-                        pass  # said properly below
-                unpacked = None
                 try:
                     self._write_odd(batch)
                 except DamagedInputError as error:
@@ -189,17 +185,47 @@ class _StretchInWork:
                     if stop_at_damage:
                         return StretchText(batch.position, self._written(), damage, stopped=True)
                 self._go_to(batch.position + batch.size)
+                cursor[Cursor.SECTION] += 1
         return StretchText(int(cursor[Cursor.POSITION]), self._written(), damage)
 
-    def _write(self, stop: int, unpacked: Bytes | None) -> int:
-        data = self._source.data
-        records = data if unpacked is None else unpacked
-        programs = self._programs
+    def _read_in_place(self, stop: int) -> None:
+        """Have the kernel read the records up to ``stop`` where they lie."""
+        self._records, self._sections, self._until = self._source.data, _IN_PLACE, stop
+
+    def _unpack(self, stop: int) -> bool:
+        """Have it read some batches from the cursor on decompressed; False if the first one cannot be."""
+        view, limits = self._source.view, self._limits
+        position = int(self._cursor[Cursor.POSITION])
+        parts: list[bytes | bytearray | memoryview] = []
+        bounds = [0]
+        while position < stop and bounds[-1] < _UNPACKED_BYTES:
+            size, codec = _size_at(view, position), view[position + _ATTRIBUTES_AT] & 7
+            packed = view[position + HEADER_BYTES : position + size]
+            part: bytes | bytearray | memoryview = packed
+            if codec != Codec.NONE and len(packed) > 0:
+                allowance = limits.decompressed_allowance(len(packed))
+                try:
+                    part = decompress(codec, packed, magic=2, max_bytes=allowance)
+                except CompressionError:
+                    break
+            parts.append(part)
+            bounds.append(bounds[-1] + len(part))
+            position += size
+        if not parts:
+            return False
+        self._records = np.frombuffer(b"".join(parts), np.uint8)
+        self._sections = np.array([bounds[:-1], bounds[1:]], np.int64).T.copy()
+        self._until = position
+        self._cursor[Cursor.SECTION] = 0
+        return True
+
+    def _write(self) -> int:
+        records, programs = self._records, self._programs
         status: int = write_text(
-            data,
-            stop,
+            self._source.data,
+            self._until,
             records,
-            unpacked is not None,
+            self._sections,
             self._limits.max_records,
             programs.program,
             programs.literals,
@@ -225,8 +251,7 @@ class _StretchInWork:
         """The batch at the cursor."""
         position = int(self._cursor[Cursor.POSITION])
         view = self._source.view
-        size = 12 + int.from_bytes(view[position + 8 : position + 12], "big")
-        return parse_batch(view[position : position + size], position)
+        return parse_batch(view[position : position + _size_at(view, position)], position)
 
     def _write_odd(self, batch: Batch) -> None:
         """Write what the kernel has not written of a batch."""
@@ -274,6 +299,11 @@ class _StretchInWork:
             yield filling
             start = at
         yield text[start : self._cursor[Cursor.OUT]]
+
+
+def _size_at(view: memoryview, position: int) -> int:
+    """Bytes of the batch at ``position``."""
+    return 12 + int.from_bytes(view[position + 8 : position + 12], "big")
 
 
 def _bytes(records: Bytes, start: int, size: int) -> bytes | None:
