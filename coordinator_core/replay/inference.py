@@ -46,7 +46,7 @@ class Evidence:
         if batch.is_control:
             return
         for record in records:
-            if record.key is None:
+            if record.key is None or self._is_known_commit(record.key, record.value):
                 continue
             try:
                 key_type = decode_key(record.key).type
@@ -58,6 +58,14 @@ class Evidence:
                     self._add_value(key_type, record.value)
             except RecordDecodeError:
                 continue
+
+    def _is_known_commit(self, key: bytes, value: bytes | None) -> bool:
+        """Whether the record is a commit like others before it: nearly all are."""
+        key_type = int.from_bytes(key[:2], "big")
+        if key_type not in OFFSET_KEY_TYPES or key_type not in self.key_types:
+            return False
+        version = -1 if value is None else int.from_bytes(value[:2], "big", signed=True)
+        return key_type == 0 or version <= self.offset_version
 
     def _add_value(self, key_type: int, value: bytes) -> None:
         decoded = decode_value(key_type, value)
