@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from coordinator_core.columnar import types
-from coordinator_core.columnar.bytestrings import uvarint
-from coordinator_core.columnar.compiling import inlined, kernel
+from coordinator_core.columnar.bytestrings import hash_bytes, uvarint
+from coordinator_core.columnar.compiling import called, inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64, prefetch
 from coordinator_core.columnar.tables import (
     ARENA,
@@ -28,6 +28,7 @@ from coordinator_core.columnar.tables import (
 
 _VECTOR = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
+_INT64S = types.Array(types.int64, 1, "C", readonly=True)
 _INT32S = types.Array(types.int32, 1, "C", readonly=True)
 
 
@@ -262,3 +263,95 @@ def index_slots(keys: Any, used: Int, index: Any) -> None:
         while index[place] != 0:
             place = (place + 1) & mask
         index[place] = number + 1
+
+
+_NEWEST_PLAIN_GROUP_VERSION = 3
+"""GroupMetadataValue has compact lengths and tags from version 4 on, which no broker writes by default."""
+
+
+@inlined
+def _behind_text(data: Any, at: Int, stop: Int, null: Int) -> Int:
+    """Behind the string at ``at``, -1 if there is none; ``null`` is the shortest length, -1 or 0."""
+    if at < 0 or at + 2 > stop:
+        return -1
+    length = be16(data, at)
+    return at + 2 + max(length, 0) if length >= null and at + 2 + length <= stop else -1
+
+
+@inlined
+def _behind_bytes(data: Any, at: Int, stop: Int) -> Int:
+    if at < 0 or at + 4 > stop:
+        return -1
+    length = be32(data, at)
+    return at + 4 + length if length >= 0 and at + 4 + length <= stop else -1
+
+
+@inlined
+def _is_first(data: Any, at: Int, length: Int, stamp: Int, seen: Any) -> bool:
+    """Whether the bytes' hash is new under ``stamp`` in ``seen``, where there must be room for it."""
+    hashed = hash_bytes(data, at, length)
+    place = hashed & (len(seen) - 1)
+    while seen[place, 1] == stamp:
+        if seen[place, 0] == hashed:
+            return False
+        place = (place + 1) & (len(seen) - 1)
+    seen[place, 0] = hashed
+    seen[place, 1] = stamp
+    return True
+
+
+@called
+def _group_value_version(data: Any, at: Int, stop: Int, newest: Int, stamp: Int, seen: Any) -> Int:
+    if at + 2 > stop:
+        return -1
+    version = be16(data, at)
+    if version < 0 or version > min(newest, _NEWEST_PLAIN_GROUP_VERSION):
+        return -1
+    at = _behind_text(data, at + 2, stop, 0)
+    if at < 0:
+        return -1
+    at = _behind_text(data, _behind_text(data, at + 4, stop, -1), stop, -1)
+    if at < 0:
+        return -1
+    if version >= 2:
+        at += 8
+    if at + 4 > stop:
+        return -1
+    members = be32(data, at)
+    if members < 0 or 2 * members > len(seen):
+        return -1
+    at += 4
+    for _ in range(members):
+        at = _behind_text(data, at, stop, 0)
+        if version >= 3:
+            instance = at
+            at = _behind_text(data, at, stop, -1)
+            if at > instance + 2 and not _is_first(data, instance + 2, at - instance - 2, stamp, seen):
+                return -1
+            if at == instance + 2 and be16(data, instance) == 0:
+                return -1
+        at = _behind_text(data, _behind_text(data, at, stop, 0), stop, 0)
+        if at < 0:
+            return -1
+        at = _behind_bytes(data, _behind_bytes(data, at + (8 if version >= 1 else 4), stop), stop)
+        if at < 0:
+            return -1
+    return version if at == stop else np.int64(-1)
+
+
+@kernel(types.void(BYTES_TYPE, _INT64S, BYTES_TYPE, _INT64S, types.int64, _TABLE, _VECTOR))
+def group_versions(
+    keys: Any, key_starts: Any, values: Any, value_starts: Any, newest: Int, seen: Any, out: Any
+) -> None:
+    """Value versions of the records that set a classic group whole and are certain to load, else -1.
+
+    Those are GroupMetadata values, not null, of a version up to ``newest``, that fill their bytes exactly and
+    name no group instance id twice. ``seen`` is room to find that out, a power of two long.
+    """
+    for row in range(len(out)):
+        out[row] = -1
+        key, stop = key_starts[row], key_starts[row + 1]
+        if key + 4 <= stop and be16(keys, key) == 2 and _behind_text(keys, key + 2, stop, 0) == stop:
+            out[row] = _group_value_version(
+                values, value_starts[row], value_starts[row + 1], newest, row + 1, seen
+            )

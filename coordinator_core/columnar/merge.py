@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from coordinator_core.columnar.group_replay import GroupReplay
 from coordinator_core.columnar.group_stats import GroupStats
 from coordinator_core.columnar.numbering import NameNumbers, SlotNumbers
 from coordinator_core.columnar.offset_rows import GatheredRows
@@ -24,7 +25,6 @@ from coordinator_core.columnar.transactions import Transactions
 from coordinator_core.columnar.values import NOWHERE, ValueStore
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.replay.fold import FoldRules, SegmentFold
-from coordinator_core.replay.group_replay import GroupReplay
 from coordinator_core.replay.merged import OFFSETS, MergedPartition
 from coordinator_core.replay.profiles import Profile
 
@@ -86,7 +86,7 @@ class PartitionMerge:
         self._open.apply(fold, slot_of, self._committed, *places)
         self._transactions.apply(fold, slot_of, group_of)
         self._stats.add(fold, group_of)
-        self._replay.apply(fold, self._touches(fold, group_of))
+        self._replay.apply(fold, group_of, self._touches(fold, group_of))
         if self._values.rows > _SPARE_ROWS + 2 * len(self._slots):
             self._compact()
 

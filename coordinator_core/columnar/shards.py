@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 
 from coordinator_core import storage
 from coordinator_core.columnar.arrow import column
+from coordinator_core.columnar.group_replay import GroupReplay
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.replay.fold import SegmentCounts, SegmentFold
-from coordinator_core.replay.group_replay import GroupReplay
 from coordinator_core.replay.merged import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, RowBlocks
 
 _STORED_ROWS = 1 << 16
@@ -198,7 +198,7 @@ def combine_shards(shards: Sequence[MergedShard]) -> MergedPartition:
         pending=main.pending if len(shards) == 1 else _in_order([shard.pending for shard in shards]),
         transactions=_combined_transactions([shard.transactions for shard in shards]),
         group_stats=main.group_stats,
-        groups=main.replay.loader.finish(sorted(with_offsets)),
+        groups=main.replay.finish(sorted(with_offsets)),
         load_failures=main.replay.load_failures,
         carried=main.replay.carried,
         record_counts=main.replay.record_counts,
