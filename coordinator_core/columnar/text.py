@@ -21,8 +21,6 @@ from coordinator_core.columnar.intrinsics import be16, be32, be64, le64, put64
 from coordinator_core.columnar.kernels import HEADER_BYTES, sound_size
 from coordinator_core.columnar.tables import BYTES_TYPE, MUTABLE_BYTES_TYPE, Int
 
-__all__ = ["Cursor", "Flag", "Hole", "Number", "Op", "Start", "Status", "Step", "sound_stretch", "write_text"]
-
 KEY_TYPES, VALUE_VERSIONS = 32, 8
 """Record types and value versions that can have programs."""
 
@@ -30,8 +28,10 @@ STACK_SIZE = 64
 LITERAL_PADDING = 8
 """Bytes behind the literals: they are copied word by word."""
 
+MAX_CHOICE_BYTES = 32
 _SLACK = 64
-"""Bytes of ``out`` kept free for a number, quotes, and what copying by words writes too much."""
+"""Bytes of ``out`` kept free for what a step writes of limited length, and for what copying by words writes
+too much."""
 
 _MIN_RECORD_BYTES = 7
 _LAST_CODEC = 4
@@ -83,7 +83,7 @@ class Op(IntEnum):
     TAG_END = 13
     TAGS_END = 14
     BLOB = 15
-    """A byte string that begins with a version of at most ``ARG``: go to ``TARGET`` plus that."""
+    """Bytes that begin with a version of at most ``ARG``: go to ``TARGET`` plus that; or none, in base64."""
     RETURN = 16
     """Behind the blob."""
     JUMP = 17
@@ -468,7 +468,7 @@ def _run(
                 return _ODD, out_at
             if flags & Flag.NOT_DEFAULT and length == 0:
                 return _ODD, out_at
-            if op == Op.BLOB:
+            if op == Op.BLOB and length != 0:
                 if length < 2 or not 0 <= be16(data, at) <= argument:
                     return _ODD, out_at
                 stack[depth] = step
@@ -482,7 +482,7 @@ def _run(
                 out_at = _put_null(out, out_at)
                 if op == Op.ARRAY:
                     step = target
-            elif op == Op.BYTES:
+            elif op != Op.ARRAY:
                 if out_at + 2 * length > room:
                     return _FULL, out_at
                 out[out_at] = 0x22

@@ -14,7 +14,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from coordinator_core.columnar.tables import Bytes, Int64s
-from coordinator_core.columnar.text import LITERAL_PADDING, VALUE_VERSIONS, Flag, Number, Op, Start, Step
+from coordinator_core.columnar.text import (
+    LITERAL_PADDING,
+    MAX_CHOICE_BYTES,
+    VALUE_VERSIONS,
+    Flag,
+    Number,
+    Op,
+    Start,
+    Step,
+)
 from coordinator_core.records.blobs import CONSUMER_ASSIGNMENT, CONSUMER_PROTOCOL_TYPE, CONSUMER_SUBSCRIPTION
 from coordinator_core.records.jsontext import GROUP_METADATA_TYPE, Release
 from coordinator_core.records.schemas import RECORD_TYPES
@@ -113,6 +122,7 @@ class ProgramWriter:
         for step, texts in choices:
             self.come_here(step)
             for text in texts:
+                assert len(text) <= MAX_CHOICE_BYTES
                 self.text(text)
                 self.step(Op.END)
 

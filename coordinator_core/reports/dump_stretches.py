@@ -39,8 +39,15 @@ _TEXT_BYTES = 5 * _STRETCH_BYTES
 """Of most logs the text is three to four times as long; more is written in pieces."""
 
 _MAX_TEXT_BYTES = 1 << 24
-_MAX_HOLES = 1 << 10
+"""Text that is made before any is written: beyond it a thread stops at the end of a batch."""
+
 _UNPACKED_BYTES = 1 << 19
+"""Records that are decompressed for one call of the kernel."""
+
+_MAX_WORKERS = 4
+"""One thread writes what they make, two or three times as fast as one of them makes it."""
+
+_MAX_HOLES = 1 << 10
 _IN_PLACE: Int64s = np.empty((0, 2), np.int64)
 _ATTRIBUTES_AT = 22
 
@@ -95,7 +102,7 @@ class StretchWriter:
         self._style = style
         self._programs = programs
         self._stop_at_damage = stop_at_damage
-        workers = os.cpu_count() or 1
+        workers = min(os.cpu_count() or 1, _MAX_WORKERS)
         self._executor = ThreadPoolExecutor(workers)
         self._buffers = [np.empty(_TEXT_BYTES, np.uint8) for _ in range(workers + 2)]
 
@@ -220,6 +227,7 @@ class _StretchInWork:
         return True
 
     def _write(self) -> int:
+        """Let the kernel write, and format the texts that it leaves out."""
         records, programs = self._records, self._programs
         status: int = write_text(
             self._source.data,
@@ -274,6 +282,7 @@ class _StretchInWork:
         self._cursor[[Cursor.POSITION, Cursor.RECORD, Cursor.DELTA]] = position, -1, -1
 
     def _make_room(self) -> None:
+        """For a record that does not fit into an empty buffer, a bigger one."""
         if self._cursor[Cursor.OUT] == 0:
             self._out = np.empty(2 * len(self._out), np.uint8)
         self._flush()
