@@ -35,7 +35,9 @@ def main() -> None:
     unknown = set(options.only or ()) - {plan.name for plan in plans}
     if unknown:
         parser.error(f"no such table: {', '.join(sorted(unknown))}")
-    path = BUILD / ("full.jsonl" if options.full else "quick.jsonl")
+    if options.publish and (options.only or options.scale != 1):
+        parser.error("only whole benches are published")
+    path = BUILD / f"{'full' if options.full else 'quick'}-{options.scale:g}.jsonl"
     # A quick bench is for looking at a change, so it always measures; a full one goes on where it stopped.
     kept = read_results(path) if options.full else []
     kafka = kafka_as_it_comes()

@@ -187,6 +187,15 @@ def _put_header(
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _uvarint_size(value: int) -> int:
+    size = 1
+    while value > 0x7F:
+        value >>= 7
+        size += 1
+    return size
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _put_key(out: Bytes, at: int, key_type: int, slot: int, names: Names, slots: Slots) -> int:
     group, topic = slots.group[slot], slots.topic[slot]
     at = _put_integer(out, at, key_type, 2)
@@ -195,6 +204,13 @@ def _put_key(out: Bytes, at: int, key_type: int, slot: int, names: Names, slots:
     start, stop = names.topic_starts[topic], names.topic_starts[topic + 1]
     at = _put_bytes(out, _put_integer(out, at, stop - start, 2), names.topics, start, stop)
     return _put_integer(out, at, slots.partition[slot], 4)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _key_size(slot: int, names: Names, slots: Slots) -> int:
+    group, topic = slots.group[slot], slots.topic[slot]
+    group_size = names.group_starts[group + 1] - names.group_starts[group]
+    return 2 + 2 + group_size + 2 + names.topic_starts[topic + 1] - names.topic_starts[topic] + 4
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -219,9 +235,18 @@ def _put_value(
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _value_size(version: int, text: int) -> int:
+    size = 2 + 8 + text + 8
+    if version >= 3:
+        size += 4
+    if version == 1:
+        size += 8
+    return size + (_uvarint_size(text + 1) + 3 + 16 if version >= 4 else 2)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _put_commits(
     out: Bytes,
-    scratch: Bytes,
     at: int,
     picked: Int64s,
     values: Int64s,
@@ -231,47 +256,30 @@ def _put_commits(
     log: Log,
 ) -> int:
     """A batch of commits; a value of -1 is a tombstone."""
-    counters, settings = log.at, log.settings
+    counters, settings, names, slots = log.at, log.settings, log.names, log.slots
     start = at
     attributes = 0x10 if producer_id >= 0 else 0
     at = _put_header(out, at, counters[At.OFFSET], len(picked), attributes, timestamp, producer_id)
     for index in range(len(picked)):
         slot = picked[index]
-        legacy = log.slots.legacy[slot] != 0 and producer_id < 0 and _below(counters, 2) == 0
-        scratch[0] = 0
-        scratch[1] = 0
-        end = _put_varint(scratch, 2, index)
-        # The key follows its length, which is known when the key is written; so is the value.
-        size = _put_key(scratch, end + 3, 0 if legacy else 1, slot, log.names, log.slots) - end - 3
-        moved = _put_varint(scratch, end, size)
-        for position in range(size):
-            scratch[moved + position] = scratch[end + 3 + position]
-        end = moved + size
-        if values[index] < 0:
-            end = _put_varint(scratch, end, -1)
-        else:
-            text = _below(counters, settings[Setting.METADATA_BYTES] + 1)
-            size = (
-                _put_value(
-                    scratch,
-                    end + 3,
-                    0 if legacy else version,
-                    values[index],
-                    text,
-                    timestamp,
-                    log.slots.topic[slot],
-                    log.names,
-                )
-                - end
-                - 3
-            )
-            moved = _put_varint(scratch, end, size)
-            for position in range(size):
-                scratch[moved + position] = scratch[end + 3 + position]
-            end = moved + size
-        scratch[end] = 0
-        end += 1
-        at = _put_bytes(out, _put_varint(out, at, end), scratch, 0, end)
+        is_legacy = slots.legacy[slot] != 0 and producer_id < 0 and _below(counters, 2) == 0
+        key_size = _key_size(slot, names, slots)
+        text = _below(counters, settings[Setting.METADATA_BYTES] + 1)
+        value_version = 0 if is_legacy else version
+        value_size = _value_size(value_version, text) if values[index] >= 0 else -1
+        size = 1 + 1 + _uvarint_size(2 * index) + _uvarint_size(2 * key_size) + key_size + 1
+        size += _uvarint_size(2 * value_size) + value_size if value_size >= 0 else 1
+        at = _put_varint(out, at, size)
+        out[at], out[at + 1] = 0, 0
+        at = _put_varint(out, at + 2, index)
+        at = _put_varint(out, at, key_size)
+        at = _put_key(out, at, 0 if is_legacy else 1, slot, names, slots)
+        at = _put_varint(out, at, value_size)
+        if value_size >= 0:
+            topic = slots.topic[slot]
+            at = _put_value(out, at, value_version, values[index], text, timestamp, topic, names)
+        out[at] = 0
+        at += 1
     _put_integer(out, start + 8, at - start - 12, 4)
     return at
 
@@ -354,7 +362,6 @@ def fill(
     counters, settings, slots, open_ones = log.at, log.settings, log.slots, log.transactions
     picked = np.empty(settings[Setting.LARGEST_BATCH], np.int64)
     values = np.empty(settings[Setting.LARGEST_BATCH], np.int64)
-    scratch = np.empty(settings[Setting.RECORD_ROOM], np.uint8)
     room = HEADER_BYTES + settings[Setting.LARGEST_BATCH] * settings[Setting.RECORD_ROOM]
     batches = at = 0
     starts[0] = 0
@@ -414,9 +421,7 @@ def fill(
                 for index in range(records):
                     slots.committed[picked[index]] = values[index]
                     slots.written_at[picked[index]] = counters[At.OFFSET] + index
-            at = _put_commits(
-                out, scratch, at, picked[:records], values[:records], version, now, producer, log
-            )
+            at = _put_commits(out, at, picked[:records], values[:records], version, now, producer, log)
             if (counters[At.BATCHES] + 1) % settings[Setting.GROUPS_EVERY] == 0:
                 counters[At.DUE] += 1
         counters[At.OFFSET] += records

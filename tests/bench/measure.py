@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,9 @@ from statistics import median
 
 TICKS = os.sysconf("SC_CLK_TCK")
 WATCH_SECONDS = 0.2
+WORKERS = (b"pyspark.daemon", b"pyspark/daemon", b"spark_apps.workers")
+"""What the command of Spark's Python workers holds."""
+LAUNCHER = Path(__file__).with_name("launch.py")
 
 
 @dataclass(frozen=True)
@@ -48,30 +52,29 @@ def ratio(
     return median(of(theirs) / of(mine) for theirs, mine in zip(reference, ours, strict=True))
 
 
-def run_process(
-    command: Sequence[str], output: Path, *, environment: Mapping[str, str] | None = None
-) -> Sample:
+def run_process(command: Sequence[str], output: Path) -> Sample:
     """Run ``command`` with its standard output in ``output``; raises when it fails.
 
     Processes that it starts count too, with the peaks of the kinds that :func:`_kind` tells.
     """
+    report = output.with_suffix(".usage")
+    launched = [sys.executable, "-I", "-S", str(LAUNCHER), str(report), *command]
     with output.open("wb") as stdout:
-        began = time.perf_counter()
-        process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, start_new_session=True)
+        process = subprocess.Popen(launched, stdout=stdout, stderr=subprocess.PIPE, start_new_session=True)
         watch = _Watch(process.pid)
         watch.start()
-        assert process.stderr is not None
-        errors = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - began
-    watch.stop()
-    process.returncode = os.waitstatus_to_exitcode(status)
+        _, errors = process.communicate()
+        watch.stop()
     if process.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {errors.decode()[-2000:]}")
+    usage = json.loads(report.read_text())
     # What was waited for is known exactly, what is left behind as it was seen last.
-    own_cpu, own_peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-    peaks = {f"{kind}_peak_mib": peak for kind, peak in watch.peaks.items()}
-    return Sample(seconds, max(own_cpu, watch.cpu_seconds), max(own_peak, *watch.peaks.values(), 0.0), peaks)
+    return Sample(
+        usage["seconds"],
+        max(usage["cpu"], watch.cpu_seconds),
+        max(usage["peak_mib"], *watch.peaks.values(), 0.0),
+        {f"{kind}_peak_mib": peak for kind, peak in watch.peaks.items()},
+    )
 
 
 class _Watch(threading.Thread):
@@ -138,4 +141,4 @@ def _kind(pid: int) -> str:
     command = Path(f"/proc/{pid}/cmdline").read_bytes()
     if b"java" in command.partition(b"\0")[0]:
         return "jvm"
-    return "worker" if b"daemon" in command else "python"
+    return "worker" if any(module in command for module in WORKERS) else "python"

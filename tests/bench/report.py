@@ -56,6 +56,8 @@ SPARK_1 = Claim("one partition, Spark", "replay", Row.BROKER, Row.SPARK, 1)
 SPARK_4 = Claim("4 partitions, Spark", "replay-4", Row.BROKER, Row.SPARK, 3)
 DUMP = Claim("dump", "dump", Row.KAFKA_DUMP, Row.DUMP, 3)
 
+COUNTS = ("partitions", "segments", "batches", "records", "groups", "live_slots")
+
 CLAIMS = (
     LOCAL_1,
     LOCAL_4,
@@ -147,9 +149,10 @@ def table(result: Result) -> str:
     lines = [
         f"### {result.title}",
         "",
-        f"{_number(log['bytes'] / 1e6)} MB in {log['segments']} segments of {log['partitions']} offsets "
-        f"partitions: {_number(log['records'])} records, {_number(log['batches'])} batches, "
-        f"{_number(log['groups'])} groups, {_number(log['live_slots'])} live slots.",
+        ", ".join(
+            [f"{_number(log['bytes'] / 1e6)} MB", *(_count(log[name], name) for name in COUNTS)],
+        )
+        + f". Taken {len(result.rows[result.reference])} times.",
         "",
         "| | seconds (min / median / max) | CPU seconds | peak MiB | times the first row |",
         "|---|---|---|---|---|",
@@ -206,3 +209,8 @@ def headline(results: Sequence[Result]) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}".replace(",", " ")
+
+
+def _count(value: int, name: str) -> str:
+    words = name.replace("_", " ")
+    return f"{_number(value)} {words.removesuffix('s') if value == 1 else words}"
