@@ -1,0 +1,135 @@
+"""A Spark standalone cluster on loopback: a master and two workers, started from the pyspark package."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SPARK_HOME = Path(pyspark.__file__).parent
+WORKERS = 2
+WORKER_MEMORY = "512m"
+QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+START_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """``url`` is for ``--master``; executors have their working directories below ``work``."""
+
+    url: str
+    work: Path
+
+    def executors(self) -> dict[str, int]:
+        """Process ids of the running executors, by their working directory below ``work``."""
+        found = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                directory = (process / "cwd").readlink()
+                command = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if directory.is_relative_to(self.work) and b"CoarseGrainedExecutorBackend" in command:
+                found[str(directory.relative_to(self.work))] = int(process.name)
+        return found
+
+    def environment(self, py_files: Path) -> dict[str, str]:
+        """For a driver: no path to the checkout is handed to executors."""
+        settings = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.executor.memory": WORKER_MEMORY,
+            "spark.executor.extraJavaOptions": QUICK_JVM,
+            "spark.driver.extraJavaOptions": QUICK_JVM,
+        }
+        options = " ".join(f"--conf '{key}={value}'" for key, value in settings.items())
+        return {
+            **clean_environment(),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": f"{options} --py-files {py_files} pyspark-shell",
+        }
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what steers Spark or where Python looks."""
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("PYSPARK", "SPARK", "PYTHONPATH"))
+    }
+    return {**kept, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def build_wheel(target: Path) -> Path:
+    """The project's wheel, built as ``make wheel`` does, from a copy of the sources."""
+    sources = target / "sources"
+    sources.mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, sources)
+    for name in ("coordinator_core", "spark_apps"):
+        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*command, "--no-build-isolation", "--wheel-dir", str(target), str(sources)], check=True)
+    (wheel,) = target.glob("*.whl")
+    return wheel
+
+
+@contextmanager
+def cluster(directory: Path) -> Iterator[Cluster]:
+    """A cluster for the time of the context; logs and working directories are below ``directory``."""
+    work = directory / "work"
+    with ExitStack() as stack:
+        master_log = directory / "master.log"
+        stack.enter_context(_daemon("master.Master", master_log, directory))
+        url = _wait_for(r"Starting Spark master at (spark://\S+)", master_log)
+        logs = [directory / f"worker-{number}.log" for number in range(WORKERS)]
+        for log in logs:
+            options = ["--cores", "1", "--memory", WORKER_MEMORY, "--work-dir", str(work), url]
+            stack.enter_context(_daemon("worker.Worker", log, directory, *options))
+        for log in logs:
+            _wait_for("Successfully registered with master", log)
+        yield Cluster(url, work)
+
+
+@contextmanager
+def _daemon(name: str, log: Path, cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
+    command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments]
+    environment = {
+        **clean_environment(),
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_DAEMON_MEMORY": "128m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+        "SPARK_LAUNCHER_OPTS": QUICK_JVM,
+    }
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, cwd=cwd, env=environment, stdout=output, stderr=output) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def _wait_for(pattern: str, log: Path) -> str:
+    """What the first group of ``pattern``, or all of it, matches in a log that is being written."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        text = log.read_text(errors="replace")
+        if found := re.search(pattern, text):
+            return found[found.re.groups]
+        if time.monotonic() > deadline:
+            raise AssertionError(f"no {pattern!r} in {log}:\n{text[-4000:]}")
+        time.sleep(0.1)

@@ -1,0 +1,45 @@
+"""A driver for the tests on a cluster: says where executors import the core from, then replays.
+
+``python -m tests.spark.cluster_driver MASTER LOG OUTPUT`` prints a line of JSON for each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from coordinator_core.log.discovery import discover
+from coordinator_core.runs.publish import RunPlace
+from spark_apps.engine import in_tasks, replay
+from spark_apps.session import Session
+
+ONE_SEGMENT = 1
+"""Bytes per task."""
+
+
+def where(_: int) -> tuple[str, str, str]:
+    """Working directory, and the files of two modules, in the process that this runs in."""
+    import coordinator_core
+    import spark_apps.tasks
+
+    return os.getcwd(), coordinator_core.__file__, spark_apps.tasks.__file__
+
+
+def main(master: str, log: str, output: str) -> None:
+    from pyspark import cloudpickle
+
+    # This module is not in the wheel, so it has to travel with the task.
+    cloudpickle.register_pickle_by_value(sys.modules[where.__module__])
+    session = Session("regroup-cluster-tests", master)
+    try:
+        print(json.dumps(in_tasks(session.context, where, range(8))), flush=True)
+        place = RunPlace(output, "c", "w", "r")
+        manifest = replay(session, discover([log]), place, profile=None, now_ms=0, bytes_per_task=ONE_SEGMENT)
+        print(json.dumps(manifest["state_hash"]), flush=True)
+    finally:
+        session.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,119 @@
+"""A real standalone cluster: the core comes as a wheel, and an executor may die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.log.discovery import discover
+from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.read import resolve_latest
+
+from ..bench.generator import Workload, generate
+from .cluster import ROOT, Cluster, build_wheel, cluster
+
+PATIENCE_SECONDS = 240
+LOG = Workload(
+    "cluster", 12_000_000, groups=300, slots=8_000, transactional=0.1, tombstones=0.02, segment_bytes=1 << 18
+)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("log")
+    generate(LOG, directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def local_hash(log: Path, output: Path) -> str:
+    place = RunPlace(str(output), "c", "w", "local")
+    manifest = replay_to_run(discover([str(log)]), place, profile=None, now_ms=0)
+    return str(manifest["state_hash"])
+
+
+def test_executors_import_the_wheel_and_may_be_killed(
+    running: Cluster, wheel: Path, log: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tests.spark.cluster_driver", running.url, str(log), str(tmp_path)]
+    with (
+        (tmp_path / "driver.log").open("wb") as said,
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=running.environment(wheel),
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        ) as driver,
+    ):
+        assert driver.stdout is not None
+        try:
+            places = json.loads(driver.stdout.readline())
+            for directory, *modules in places:
+                assert Path(directory).is_relative_to(running.work)
+                for module in modules:
+                    archive = Path(directory, f"{wheel.stem}.zip")
+                    assert Path(directory, module).is_relative_to(archive)
+                    assert archive.read_bytes() == wheel.read_bytes()
+            assert len({directory for directory, *_ in places}) == 2
+
+            first = running.executors()
+            assert len(first) == 2
+            wait_for_folds(tmp_path / "c/w/r", driver)
+            name, pid = sorted(first.items())[0]
+            os.kill(pid, signal.SIGKILL)
+            found = json.loads(driver.stdout.readline())
+            # The cluster has noticed, and started another one.
+            assert name not in running.executors()
+            assert {path.name for path in running.work.glob("app-*/*")} > {Path(name).name for name in first}
+            assert driver.wait(PATIENCE_SECONDS) == 0
+        finally:
+            driver.kill()
+    assert found == local_hash(log, tmp_path)
+
+
+def wait_for_folds(run: Path, driver: subprocess.Popen[str]) -> None:
+    """Until tasks of a replay have staged something."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not list(run.glob("_staging/fold-*")):
+        assert driver.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_command_line_on_a_cluster(running: Cluster, wheel: Path, log: Path, tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("regroup")), "replay", str(log), "--engine", "spark"]
+    command += ["--master", running.url, "--output", str(tmp_path / "out"), "--cluster", "c", "--now-ms", "0"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=running.environment(wheel),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    run = resolve_latest(str(tmp_path / "out"), "c")
+    assert run.manifest["engine"] == "spark"
+    assert run.state_hash == run.computed_state_hash() == local_hash(log, tmp_path)
