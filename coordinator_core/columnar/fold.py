@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -12,10 +11,11 @@ import numpy as np
 from coordinator_core import storage
 from coordinator_core.columnar.arena import Arena
 from coordinator_core.columnar.columns import to_segment_fold
-from coordinator_core.columnar.finishing import complete_batches, slot_partitions
+from coordinator_core.columnar.finishing import slot_partitions
 from coordinator_core.columnar.kernels import (
     HEADER_BYTES,
     Status,
+    put_sizes,
     rebuild_index,
     rebuild_producer_index,
     survey,
@@ -54,7 +54,7 @@ _MERGE_OFFSETS = {
 
 _NO_LIMIT = (1 << 63) - 1
 _BATCH_LENGTH = struct.Struct(">i")
-_SURVEY_BATCHES, _SURVEY_BYTES = 4096, 1 << 20
+_SURVEY_BATCHES, _SURVEY_BYTES = 2048, 1 << 18
 _NOTHING: Bytes = np.empty(0, np.uint8)
 _DEFAULT_LIMITS = Limits()
 
@@ -261,34 +261,35 @@ class _Folder:
         count = survey(self._data, position, len(view), _SURVEY_BYTES, found, self._tables)
         self._arena.tidy(self._tables)
         batches: list[list[int]] = found[:count].tolist()
-        starts: list[int] = []
-        sections: list[int] = []
-        for at, size, codec, records in batches:
-            if codec == Codec.NONE or records == 0:
-                starts.append(self._arena.reserve(size))
-                sections.append(-1)
-                continue
-            compressed = view[at + HEADER_BYTES : at + size]
-            allowance = self._limits.decompressed_allowance(len(compressed))
-            try:
-                section = decompress(codec, compressed, magic=2, max_bytes=allowance)
-            except CompressionError:
-                return None
-            starts.append(self._arena.reserve(HEADER_BYTES, tail=section))
-            sections.append(len(section))
-        places = np.array(starts, np.int64), np.array(sections, np.int64)
-        complete_batches(self._data, self._arena.data, found, *places)
-        arena_position, arena_stop = starts[0], self._arena.used
+        allowance = self._limits.decompressed_allowance
+        parts: list[bytes | bytearray | memoryview] = []
+        sizes = found[:count, 1].copy()
+        try:
+            for index, (at, size, codec, records) in enumerate(batches):
+                if codec == 0 or records == 0:
+                    parts.append(view[at : at + size])
+                    continue
+                compressed = view[at + HEADER_BYTES : at + size]
+                most = allowance(len(compressed))
+                section = decompress(codec, compressed, magic=2, max_bytes=most)
+                parts += view[at : at + HEADER_BYTES], section
+                sizes[index] = HEADER_BYTES + len(section)
+        except CompressionError:
+            return None
+        first = self._arena.append(b"".join(parts))
+        starts = first + np.cumsum(sizes) - sizes
+        put_sizes(self._arena.data, starts, sizes)
+        arena_position, arena_stop = first, self._arena.used
         while arena_position < arena_stop:
             status = self._walk_arena(arena_position, arena_stop)
             arena_position = int(self._tables.state[State.POSITION])
             if status == Status.ODD_BATCH:
                 return None
             if status == Status.ODD_RECORDS:
-                index = bisect_right(starts, arena_position) - 1
+                index = int(np.searchsorted(starts, arena_position))
                 if self._fold_odd(view, batches[index][0]) is None:
                     return None
-                arena_position = starts[index + 1] if index + 1 < len(starts) else arena_stop
+                arena_position += int(sizes[index])
         at, size, _, _ = batches[-1]
         return at + size
 

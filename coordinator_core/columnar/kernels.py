@@ -800,6 +800,14 @@ def survey(data: Any, start: Int, stop: Int, max_bytes: Int, found: Any, tables:
     return batches
 
 
+@kernel(types.void(MUTABLE_BYTES_TYPE, types.Array(types.int64, 1, "C"), types.Array(types.int64, 1, "C")))
+def put_sizes(data: Any, starts: Any, sizes: Any) -> None:
+    """Have the batches at ``starts`` say that they are of ``sizes``."""
+    for row in range(len(starts)):
+        for at in range(4):
+            data[starts[row] + 8 + at] = ((sizes[row] - 12) >> (24 - 8 * at)) & 0xFF
+
+
 @kernel(types.int64(BYTES_TYPE, types.int64, types.int64, types.int64, types.boolean, TABLES_TYPE))
 def walk(data: Any, start: Int, stop: Int, tag: Int, in_arena: bool, tables: Any) -> Int:
     """Fold the v2 batches in ``data[start:stop]``, one after the other; returns a :class:`Status`.

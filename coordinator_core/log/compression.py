@@ -3,10 +3,14 @@
 The codecs themselves come from packages; the framing is done here where the packages do not know it
 (snappy-java's stream, Kafka's LZ4 frame subset).  No function allocates on the word of a size that the
 input declares: output grows with what was really decompressed, up to ``max_bytes``.
+
+An offsets log holds very many small batches, so each codec first does what suffices for one of them, with one
+call of its package; what that cannot do is left to the code that reads piece by piece and knows every rule.
 """
 
 from __future__ import annotations
 
+import struct
 import threading
 import zlib
 from functools import lru_cache
@@ -32,6 +36,7 @@ _SNAPPY_MAX_EXPANSION = 64
 LZ4_MAGIC = 0x184D2204
 _LZ4_BLOCK_MAX = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LZ4_STORED = 0x80000000
+_LZ4_WORD = struct.Struct("<I")
 
 _ZSTD_BLOCK_MAX = 1 << 17
 _ZSTD_MIN_BLOCK = 4
@@ -52,7 +57,7 @@ class DecompressedTooLargeError(CompressionError):
 
 
 class Decompressor(Protocol):
-    def __call__(self, data: memoryview, *, magic: int, max_bytes: int) -> bytes | bytearray: ...
+    def __call__(self, data: memoryview, magic: int, max_bytes: int, /) -> bytes | bytearray: ...
 
 
 def decompress(codec_id: int, data: memoryview, *, magic: int, max_bytes: int) -> bytes | bytearray:
@@ -62,22 +67,30 @@ def decompress(codec_id: int, data: memoryview, *, magic: int, max_bytes: int) -
     clients of that time computed it over the wrong bytes, and zstd is illegal below format 2.  Raises
     :class:`CompressionError`.
     """
-    try:
-        codec = Codec(codec_id)
-    except ValueError:
-        raise CompressionError(f"unknown compression codec {codec_id}") from None
-    if codec is Codec.ZSTD and magic < 2:
-        raise CompressionError(f"codec zstd is illegal in message format {magic}")
-    return _DECOMPRESSORS[codec](data, magic=magic, max_bytes=max_bytes)
+    decompressor = _DECOMPRESSORS.get(codec_id)
+    if decompressor is None:
+        raise CompressionError(f"unknown compression codec {codec_id}")
+    return decompressor(data, magic, max_bytes)
 
 
-def _none(data: memoryview, *, magic: int, max_bytes: int) -> bytes:
+def _none(data: memoryview, magic: int, max_bytes: int) -> bytes:
     return bytes(data)
 
 
-def _gzip(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
+def _gzip(data: memoryview, magic: int, max_bytes: int) -> bytes | bytearray:
     """Concatenated gzip members; bytes after the last member that start no further member are ignored,
     as ``java.util.zip.GZIPInputStream`` does."""
+    member = zlib.decompressobj(wbits=31)
+    try:
+        plain = member.decompress(data, max_bytes + 1)
+        if member.eof and not member.unused_data and len(plain) <= max_bytes:
+            return plain
+    except zlib.error:
+        pass  # said properly below
+    return _gzip_members(data, max_bytes)
+
+
+def _gzip_members(data: memoryview, max_bytes: int) -> bytearray:
     out = bytearray()
     position = 0
     while True:
@@ -98,7 +111,7 @@ def _gzip(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
             return out
 
 
-def _snappy(data: memoryview, *, magic: int, max_bytes: int) -> bytes | bytearray:
+def _snappy(data: memoryview, magic: int, max_bytes: int) -> bytes | bytearray:
     """snappy-java's ``SnappyInputStream``: header, then length-prefixed raw blocks; further headers may
     follow (concatenated streams); data without the header is one raw block."""
     if not len(data):
@@ -106,8 +119,10 @@ def _snappy(data: memoryview, *, magic: int, max_bytes: int) -> bytes | bytearra
     if len(data) < _SNAPPY_HEADER_BYTES or data[:8] != SNAPPY_MAGIC:
         return _snappy_block(data, max_bytes)
     _check_snappy_version(data, 0)
-    out = bytearray()
     position = _SNAPPY_HEADER_BYTES
+    if int.from_bytes(data[position : position + 4], "big") == len(data) - position - 4:
+        return _snappy_block(data[position + 4 :], max_bytes)
+    out = bytearray()
     # Fewer than four bytes at the end are the end of the stream for snappy-java.
     while position + 4 <= len(data):
         size = int.from_bytes(data[position : position + 4], "big")
@@ -148,7 +163,7 @@ def _snappy_block(block: memoryview, max_bytes: int, limit: int | None = None) -
         raise DecompressedTooLargeError(Codec.SNAPPY, max_bytes if limit is None else limit)
     out = bytearray(declared)
     try:
-        written = cramjam.snappy.decompress_raw_into(bytes(block), out)
+        written = cramjam.snappy.decompress_raw_into(block, out)
     except cramjam.DecompressionError as error:
         raise CompressionError(f"snappy: {error}") from None
     if written != declared:
@@ -156,28 +171,46 @@ def _snappy_block(block: memoryview, max_bytes: int, limit: int | None = None) -
     return out
 
 
-def _lz4(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
+def _lz4(data: memoryview, magic: int, max_bytes: int) -> bytes | bytearray:
     """Kafka's ``Lz4BlockInputStream``: one frame of independent blocks; what follows it is ignored.
 
     Block checksums are verified, the content checksum is skipped.
     """
     if len(data) < 7:
         raise CompressionError("lz4: stream ends in the header")
-    if int.from_bytes(data[:4], "little") != LZ4_MAGIC:
+    position = 15 if data[4] & 0x08 else 7
+    block_max = _lz4_block_max(bytes(data[:position]), position, magic > 0)
+    if not data[4] & 0x10 and position + 8 <= len(data):
+        (size,) = _LZ4_WORD.unpack_from(data, position)
+        end = position + 4 + size
+        if 0 < size <= block_max and end + 4 <= len(data) and _LZ4_WORD.unpack_from(data, end) == (0,):
+            plain = _lz4_block(data[position + 4 : end], block_max)
+            if len(plain) <= max_bytes:
+                return plain
+    return _lz4_blocks(data, position, block_max, max_bytes)
+
+
+@lru_cache(maxsize=256)  # Writers use one or two headers for every batch they write.
+def _lz4_block_max(header: bytes, size: int, check: bool) -> int:
+    """The most bytes in a block under ``header``, which should have ``size`` bytes."""
+    if int.from_bytes(header[:4], "little") != LZ4_MAGIC:
         raise CompressionError("lz4: not a frame")
-    flags, block_descriptor = data[4], data[5]
+    flags, block_descriptor = header[4], header[5]
     if flags >> 6 != 1 or flags & 0x03 or not flags & 0x20:
         raise CompressionError(f"lz4: unsupported frame flags 0x{flags:02x}")
     block_max = _LZ4_BLOCK_MAX.get(block_descriptor >> 4)
     if block_max is None or block_descriptor & 0x0F:
         raise CompressionError(f"lz4: unsupported block descriptor 0x{block_descriptor:02x}")
-    position = 14 if flags & 0x08 else 6
-    if position >= len(data):
+    if len(header) < size:
         raise CompressionError("lz4: stream ends in the header")
-    if magic > 0 and data[position] != lz4_header_checksum(bytes(data[4:position])):
+    if check and header[-1] != lz4_header_checksum(header[4:-1]):
         raise CompressionError("lz4: header checksum does not match")
-    position += 1
+    return block_max
 
+
+def _lz4_blocks(data: memoryview, position: int, block_max: int, max_bytes: int) -> bytearray:
+    """The blocks from ``position`` on."""
+    flags, block_descriptor = data[4], data[5]
     block_checksums = bool(flags & 0x10)
     out = bytearray()
     while True:
@@ -199,13 +232,18 @@ def _lz4(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
         elif word & _LZ4_STORED:
             out += block
         else:
-            try:
-                out += lz4.block.decompress(block, uncompressed_size=min(block_max, 255 * size))
-            except lz4.block.LZ4BlockError as error:
-                raise CompressionError(f"lz4: {error}") from None
+            out += _lz4_block(block, block_max)
         if len(out) > max_bytes:
             raise DecompressedTooLargeError(Codec.LZ4, max_bytes)
         position = end
+
+
+def _lz4_block(block: memoryview, block_max: int) -> bytes:
+    try:
+        plain: bytes = lz4.block.decompress(block, uncompressed_size=min(block_max, 255 * len(block)))
+    except lz4.block.LZ4BlockError as error:
+        raise CompressionError(f"lz4: {error}") from None
+    return plain
 
 
 def _lz4_checked_block(block_descriptor: int, sized_block: memoryview) -> bytes:
@@ -219,7 +257,6 @@ def _lz4_checked_block(block_descriptor: int, sized_block: memoryview) -> bytes:
     return plain
 
 
-@lru_cache(maxsize=256)  # Writers use one or two descriptors for every batch they write.
 def lz4_header_checksum(descriptor: bytes) -> int:
     """HC byte of an LZ4 frame: the second byte of XXH32 (seed 0) of the descriptor, 2 to 15 bytes."""
     mask = 0xFFFFFFFF
@@ -249,8 +286,27 @@ def _zstd_decompressor() -> zstandard.ZstdDecompressor:
     return found
 
 
-def _zstd(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
+def _zstd(data: memoryview, magic: int, max_bytes: int) -> bytes | bytearray:
     """Concatenated frames, with or without a content size."""
+    if magic < 2:
+        raise CompressionError(f"codec zstd is illegal in message format {magic}")
+    if len(data) <= _zstd_piece(max_bytes):
+        frame = _zstd_decompressor().decompressobj()
+        try:
+            plain = frame.decompress(data)
+            if frame.eof and not frame.unused_data and len(plain) <= max_bytes:
+                return plain
+        except zstandard.ZstdError:
+            pass  # said properly below
+    return _zstd_frames(data, max_bytes)
+
+
+def _zstd_piece(room: int) -> int:
+    """Bytes of input that cannot become much more than ``room``."""
+    return max(64, (room + 1) // (_ZSTD_BLOCK_MAX // _ZSTD_MIN_BLOCK))
+
+
+def _zstd_frames(data: memoryview, max_bytes: int) -> bytearray:
     out = bytearray()
     rest: memoryview = data
     while len(rest):
@@ -259,9 +315,7 @@ def _zstd(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
         while not frame.eof:
             if position == len(rest):
                 raise CompressionError("zstd: stream ends in the middle of a frame")
-            # Input is handed over in pieces that cannot become much more than what is still allowed.
-            room = max_bytes + 1 - len(out)
-            piece = max(64, room // (_ZSTD_BLOCK_MAX // _ZSTD_MIN_BLOCK))
+            piece = _zstd_piece(max_bytes - len(out))
             try:
                 out += frame.decompress(rest[position : position + piece])
             except zstandard.ZstdError as error:
@@ -273,7 +327,7 @@ def _zstd(data: memoryview, *, magic: int, max_bytes: int) -> bytearray:
     return out
 
 
-_DECOMPRESSORS: dict[Codec, Decompressor] = {
+_DECOMPRESSORS: dict[int, Decompressor] = {
     Codec.NONE: _none,
     Codec.GZIP: _gzip,
     Codec.SNAPPY: _snappy,
