@@ -30,7 +30,7 @@ from coordinator_core.replay.profiles import Profile
 
 __all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]
 
-_SPARE_ROWS = 1 << 21
+_SPARE_ROWS = 1 << 20
 """Values that no longer stand may be this many, or as many as stand, before they are dropped."""
 
 

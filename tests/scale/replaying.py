@@ -1,0 +1,71 @@
+"""Replays of generated logs in a process of their own, whose memory is limited and measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench.generator import Truth
+from tests.bench.truth import check_truth
+
+SCALE = int(os.environ.get("REGROUP_SCALE", "1"))
+"""The sizes of the tests are so many times larger; 7 makes ten million live slots."""
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A published run, its summary, and the largest resident set of the process that made it."""
+
+    run: Path
+    summary: dict[str, Any]
+    peak_bytes: int
+
+
+def replay(log: Path, output: Path, *, data_bytes: int | None = None, engine: str = "local") -> Replayed:
+    """``regroup replay`` of ``log`` into ``output``.
+
+    With ``data_bytes`` the process is refused more memory of its own (heap, stacks; not mapped files).
+    """
+    # Other allocators take address space ahead of need, which the limit counts.
+    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+    command = [sys.executable, "-m", "coordinator_core", "replay", str(log), "--output", str(output)]
+    command += ["--cluster", "scale", "--kafka-version", "4.3.1", "--engine", engine, "--no-fold-cache"]
+
+    def limit() -> None:
+        if data_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_DATA, (data_bytes, data_bytes))
+
+    process = subprocess.Popen(
+        [*command, "--format", "json"],
+        env=environment if data_bytes is not None else None,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=limit,
+    )
+    assert process.stdout is not None
+    text = process.stdout.read().decode()
+    process.stdout.close()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, text
+    summary = json.loads(text)
+    return Replayed(Path(summary["run"]), summary, usage.ru_maxrss * 1024)
+
+
+def replay_and_check(
+    log: Path, truths: Sequence[Truth], output: Path, *, data_bytes: int | None = None
+) -> Replayed:
+    """:func:`replay`, and that the run holds what was generated."""
+    replayed = replay(log, output, data_bytes=data_bytes)
+    check_truth(replayed.run, truths)
+    assert replayed.summary["rows"]["offsets"] == sum(truth.live_slots for truth in truths)
+    return replayed
