@@ -23,6 +23,12 @@ from coordinator_core.errors import UsageError
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
+def user_cache(name: str) -> str:
+    """Where this user keeps what can be made again: ``regroup/<name>`` in the cache directory."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(home, "regroup", name)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A file or directory. ``size`` in bytes, 0 for directories."""

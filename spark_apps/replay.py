@@ -19,7 +19,7 @@ from coordinator_core.cli.process import start_light
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, profile_for, profile_for_release
+from coordinator_core.replay.profiles import PROFILE_RELEASES, chosen_profile
 
 PROGRAM = "regroup-replay"
 
@@ -84,7 +84,7 @@ def execute(arguments: argparse.Namespace) -> None:
         arguments.window or default_window(now_ms),
         arguments.run_id or new_run_id(),
     )
-    profile = chosen_profile(arguments)
+    profile = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
     source = read_pin(arguments.pin) if arguments.pin else discover(arguments.snapshot)
 
     from spark_apps.session import Session
@@ -101,7 +101,7 @@ def execute(arguments: argparse.Namespace) -> None:
             place,
             profile=profile,
             now_ms=now_ms,
-            on_damage=chosen_damage_policy(arguments),
+            on_damage=OnDamage.chosen(partial=arguments.partial, salvage=arguments.salvage),
             offsets_topic_num_partitions=arguments.offsets_topic_num_partitions,
         )
     finally:
@@ -109,19 +109,6 @@ def execute(arguments: argparse.Namespace) -> None:
     told = summary(manifest, path=place.path, latest=promote(place, manifest))
     print(json.dumps(told, ensure_ascii=False), flush=True)
     session.close()
-
-
-def chosen_profile(arguments: argparse.Namespace) -> Profile | None:
-    """The profile asked for, ``None`` for the one that the records tell."""
-    if arguments.kafka_version:
-        return profile_for_release(arguments.kafka_version, arguments.coordinator)
-    return None if arguments.profile == "auto" else profile_for(arguments.profile)
-
-
-def chosen_damage_policy(arguments: argparse.Namespace) -> OnDamage:
-    if arguments.salvage:
-        return OnDamage.SALVAGE
-    return OnDamage.RECOVER if arguments.partial else OnDamage.FAIL
 
 
 def main() -> None:

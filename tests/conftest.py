@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,6 +13,9 @@ from xdist.scheduler import LoadScopeScheduling
 TOGETHER = ("live", "dags", "spark")
 # They come first, with the other slow ones: last, one worker would do them while the other is idle.
 FIRST = (*TOGETHER, "test_image.py")
+
+# What a test finds must not depend on what an earlier run has kept.
+os.environ["REGROUP_FOLD_CACHE"] = ""
 
 
 def below_tests(nodeid: str) -> str:

@@ -13,7 +13,8 @@ import click
 
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, profile_for, profile_for_release
+from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, chosen_profile
+from coordinator_core.runs.fold_cache import FOLD_CACHE_VARIABLE, FoldCache, directory_of_environment
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +41,7 @@ class ReplayOptions:
     offsets_topic_num_partitions: int
     engine: Engine
     master: str
+    fold_cache: FoldCache | None
 
 
 def format_option(*formats: Format) -> Callable[[F], F]:
@@ -98,6 +100,14 @@ def replay_options(command: F) -> F:
             metavar="URL",
             help="Spark master, with --engine spark.",
         ),
+        click.option(
+            "--fold-cache",
+            default=directory_of_environment,
+            metavar="DIR",
+            help=f"Where folds of segments are kept for the next run (default: {FOLD_CACHE_VARIABLE}, or "
+            "regroup/folds in the user's cache directory).",
+        ),
+        click.option("--no-fold-cache", is_flag=True, help="Fold every segment, and keep nothing."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -114,33 +124,19 @@ def replay_options_from(
     offsets_topic_num_partitions: int,
     engine: str,
     master: str,
+    fold_cache: str,
+    no_fold_cache: bool,
 ) -> ReplayOptions:
     """The values of :func:`replay_options`, checked against each other."""
-    if partial and salvage:
-        raise click.UsageError("--partial and --salvage exclude each other")
-    chosen: Profile | None = None
-    if kafka_version is not None:
-        if profile != "auto":
-            raise click.UsageError("--profile and --kafka-version exclude each other")
-        chosen = profile_for_release(kafka_version, coordinator)
-    elif coordinator is not None:
-        raise click.UsageError("--coordinator goes with --kafka-version")
-    elif profile != "auto":
-        chosen = profile_for(profile)
     return ReplayOptions(
-        profile=chosen,
+        profile=chosen_profile(profile, kafka_version, coordinator),
         now_ms=clock_ms() if now_ms is None else now_ms,
-        on_damage=on_damage(partial, salvage),
+        on_damage=OnDamage.chosen(partial=partial, salvage=salvage),
         offsets_topic_num_partitions=offsets_topic_num_partitions,
         engine=Engine(engine),
         master=master,
+        fold_cache=None if no_fold_cache or not fold_cache else FoldCache(fold_cache),
     )
-
-
-def on_damage(partial: bool, salvage: bool) -> OnDamage:
-    if salvage:
-        return OnDamage.SALVAGE
-    return OnDamage.RECOVER if partial else OnDamage.FAIL
 
 
 def clock_ms() -> int:

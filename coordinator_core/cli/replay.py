@@ -54,6 +54,7 @@ def replay_command(
             now_ms=options.now_ms,
             on_damage=options.on_damage,
             offsets_topic_num_partitions=options.offsets_topic_num_partitions,
+            cache=options.fold_cache,
         )
         warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
         result = summary(manifest, path=place.path, latest=promote(place, manifest))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.replay.inference import infer_profile
 from coordinator_core.replay.profiles import Profile, profile_from_label
+from coordinator_core.runs.fold_cache import FOLD_CACHE_VARIABLE
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.publish import RunPlace, new_run_id
 from coordinator_core.runs.read import Run, is_run, open_run
@@ -44,7 +46,9 @@ def load_source(paths: Sequence[str], options: ReplayOptions) -> Source:
         return _from_spark(paths, options)
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
-    states = replay_snapshot(snapshot, profile, on_damage=options.on_damage, damage=damage)
+    states = replay_snapshot(
+        snapshot, profile, on_damage=options.on_damage, damage=damage, cache=options.fold_cache
+    )
     warn_about_damage(damage, options.on_damage)
     warn_about_load_failures(states, profile.label)
     return Source(states, profile, options.now_ms, bool(damage), snapshot.topic_names)
@@ -97,7 +101,9 @@ def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOpt
         command += ["--kafka-version", options.profile.release, "--coordinator", options.profile.coordinator]
     if options.on_damage is not OnDamage.FAIL:
         command.append("--partial" if options.on_damage is OnDamage.RECOVER else "--salvage")
-    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    cache = "" if options.fold_cache is None else options.fold_cache.directory
+    environment = os.environ | {FOLD_CACHE_VARIABLE: cache}
+    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
     if completed.returncode not in (ExitCode.CLEAN, ExitCode.FINDINGS):
         raise click.exceptions.Exit(completed.returncode)
     lines = completed.stdout.strip().splitlines()

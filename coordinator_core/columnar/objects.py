@@ -22,6 +22,8 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
+from coordinator_core.storage import user_cache
+
 ENTRY = "regroup_kernel"
 """The function in the object code: int64 of a pointer to int64 words (``types.Signature.words``)."""
 
@@ -79,11 +81,7 @@ def load(name: str, code: bytes) -> Entry:
 
 def cache_directory() -> Path:
     """Where object code is kept: ``REGROUP_KERNEL_CACHE``, else below the user's cache directory."""
-    named = os.environ.get("REGROUP_KERNEL_CACHE")
-    if named:
-        return Path(named)
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home, "regroup", "kernels")
+    return Path(os.environ.get("REGROUP_KERNEL_CACHE") or user_cache("kernels"))
 
 
 @cache

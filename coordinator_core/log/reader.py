@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from coordinator_core import storage
-from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.batch import HEADER_BYTES, batch_records, iter_batch_records, parse_batch
 from coordinator_core.log.legacy import LOG_OVERHEAD, MIN_MESSAGE_BYTES, parse_message
 from coordinator_core.log.limits import Limits
@@ -55,6 +55,13 @@ class OnDamage(Enum):
     FAIL = "fail"
     RECOVER = "recover"
     SALVAGE = "salvage"
+
+    @classmethod
+    def chosen(cls, *, partial: bool, salvage: bool) -> OnDamage:
+        """What ``--partial`` and ``--salvage`` ask for."""
+        if partial and salvage:
+            raise UsageError("--partial and --salvage exclude each other")
+        return cls.SALVAGE if salvage else cls.RECOVER if partial else cls.FAIL
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from coordinator_core.replay.profiles import Loader, MergeOffsetRule, Profile
 
-FORMAT = 1
+FORMAT = 2
 """Version of the serialised form; readers refuse any other."""
 
 NOT_VALUE, VALUE, TOMBSTONE = 0, 1, 2
@@ -206,11 +206,8 @@ class SegmentFold:
     touches: pa.Table
     group_stats: pa.Table
 
-    def to_ipc(self) -> bytes:
-        """The fold as bytes: an Arrow stream of one row with the parts as Arrow streams of their own."""
-        parts = {name: _table_bytes(getattr(self, name)) for name in _TABLES}
-        for name in _NAMES:
-            parts[name] = _table_bytes(pa.table({name: getattr(self, name)}))
+    def write_ipc(self, sink: pa.NativeFile) -> None:
+        """Write the fold as Arrow streams, one behind the other: the head in an empty one, then the parts."""
         head = {
             "path": self.path,
             "offsets_partition": self.offsets_partition,
@@ -221,35 +218,43 @@ class SegmentFold:
             "stopped": self.stopped,
             "counts": _counts_to_json(self.counts),
         }
-        schema = pa.schema(
-            [pa.field(name, pa.large_binary()) for name in parts],
-            metadata={"regroup.fold.format": str(FORMAT), "regroup.fold": json.dumps(head)},
-        )
-        columns = [_one_cell(data) for data in parts.values()]
-        data: bytes = _table_bytes(pa.Table.from_arrays(columns, schema=schema)).to_pybytes()
-        return data
+        metadata = {"regroup.fold.format": str(FORMAT), "regroup.fold": json.dumps(head)}
+        _write_stream(sink, pa.schema([], metadata=metadata).empty_table())
+        for name in _NAMES:
+            _write_stream(sink, pa.table({name: getattr(self, name)}))
+        for name in _TABLES:
+            _write_stream(sink, getattr(self, name))
 
     @classmethod
-    def from_ipc(cls, data: bytes | memoryview | pa.Buffer) -> SegmentFold:
-        """The fold that :meth:`to_ipc` made bytes of; ``ValueError`` for anything else."""
+    def read_ipc(cls, source: pa.NativeFile) -> SegmentFold:
+        """The fold that :meth:`write_ipc` wrote; ``ValueError`` for anything else.
+
+        What is read from memory, or from a mapped file, is not copied.
+        """
         try:
-            outer = pa.ipc.open_stream(data).read_all()
-            metadata = outer.schema.metadata or {}
+            metadata = _read_stream(source).schema.metadata or {}
             if metadata.get(b"regroup.fold.format") != str(FORMAT).encode():
                 raise ValueError("not a fold of this version")
             head = json.loads(metadata[b"regroup.fold"])
-            parts = {
-                name: pa.ipc.open_stream(outer.column(name)[0].as_buffer()).read_all()
-                for name in (*_TABLES, *_NAMES)
-            }
-        except (pa.ArrowException, KeyError, TypeError) as error:
+            names = {name: _read_stream(source).column(name).combine_chunks() for name in _NAMES}
+            tables = {name: _read_stream(source) for name in _TABLES}
+        except (pa.ArrowException, KeyError, TypeError, OSError) as error:
             raise ValueError(f"not a fold: {error}") from error
         rules = head.pop("rules")
         rules["merge_offset_rule"] = MergeOffsetRule(rules["merge_offset_rule"])
         counts = _counts_from_json(head.pop("counts"))
-        names = {name: parts[name].column(name).combine_chunks() for name in _NAMES}
-        tables = {name: parts[name] for name in _TABLES}
         return cls(rules=FoldRules(**rules), counts=counts, **head, **names, **tables)
+
+    def to_ipc(self) -> pa.Buffer:
+        """What :meth:`write_ipc` writes."""
+        sink = pa.BufferOutputStream()
+        self.write_ipc(sink)
+        return sink.getvalue()
+
+    @classmethod
+    def from_ipc(cls, data: bytes | memoryview | pa.Buffer) -> SegmentFold:
+        """The fold that :meth:`to_ipc` made bytes of; ``ValueError`` for anything else."""
+        return cls.read_ipc(pa.BufferReader(data))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SegmentFold.from_ipc, (self.to_ipc(),)
@@ -259,17 +264,14 @@ _NAMES = ("groups", "topics")
 _TABLES = ("slots", "pending", "producers", "transactions", "others", "touches", "group_stats")
 
 
-def _table_bytes(table: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
+def _write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return sink.getvalue()
 
 
-def _one_cell(data: pa.Buffer) -> pa.Array:
-    """A column of one row, without a copy of ``data``."""
-    offsets = pa.array([0, data.size], pa.int64()).buffers()[1]
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, [None, offsets, data])
+def _read_stream(source: pa.NativeFile) -> pa.Table:
+    with pa.ipc.open_stream(source) as reader:
+        return reader.read_all()
 
 
 def _counts_to_json(counts: SegmentCounts) -> dict[str, Any]:

@@ -146,6 +146,20 @@ def profile_for(name: str) -> Profile:
     return profile_for_release(release, coordinator)
 
 
+def chosen_profile(name: str, release: str | None, coordinator: str | None) -> Profile | None:
+    """The profile that ``--profile``, ``--kafka-version`` and ``--coordinator`` ask for.
+
+    ``None`` for ``auto``: the one that the records tell.
+    """
+    if release is not None:
+        if name != "auto":
+            raise UsageError("--profile and --kafka-version exclude each other")
+        return profile_for_release(release, coordinator)
+    if coordinator is not None:
+        raise UsageError("--coordinator goes with --kafka-version")
+    return None if name == "auto" else profile_for(name)
+
+
 _LABEL = re.compile(r"\w+ \((?P<release>[\d.]+), (?P<coordinator>classic|new) coordinator\)")
 
 

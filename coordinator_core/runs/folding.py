@@ -6,15 +6,22 @@ before it, one partition.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.replay.fold import FoldRules, SegmentFold
-from coordinator_core.runs.pin import Pin, check_fingerprint, check_size, segment_fingerprint
+from coordinator_core.runs.fold_cache import CorruptEntryError, FoldCache
+from coordinator_core.runs.pin import Pin, check_fingerprint, check_size
+
+if TYPE_CHECKING:
+    from coordinator_core.columnar.fingerprint import Fingerprint
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,17 @@ class FoldTask:
     on_damage: OnDamage
 
 
+class CacheUse(StrEnum):
+    """What a fold cache did for a segment."""
+
+    NONE = "none"
+    """It was not asked: there is none, or the segment is small, damaged, or read as a broker recovers it."""
+    HIT = "hits"
+    MISS = "misses"
+    CORRUPT = "corrupt"
+    """Its entry was damaged, and was made anew."""
+
+
 @dataclass(frozen=True)
 class SegmentResult:
     """What a task says of one segment; ``fold`` is ``None`` where nothing of it belongs to the log."""
@@ -36,6 +54,12 @@ class SegmentResult:
     fingerprint: str
     fold: SegmentFold | None
     damage: list[Damage] = field(default_factory=list)
+    cache_use: CacheUse = CacheUse.NONE
+
+
+def cache_counts(uses: Mapping[CacheUse, int]) -> dict[str, int]:
+    """Segments by what a cache did for them, for the manifest."""
+    return {use.value: uses.get(use, 0) for use in (CacheUse.HIT, CacheUse.MISS, CacheUse.CORRUPT)}
 
 
 def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
@@ -54,56 +78,63 @@ def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
     return tasks
 
 
-def run_fold_task(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
-    """Fold the segments of a task, one result each.
+def run_fold_task(
+    task: FoldTask, rules: FoldRules, cache: FoldCache | None = None
+) -> Iterator[SegmentResult]:
+    """Fold the segments of a task, or take their folds from the ``cache``; one result each.
 
     Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that changed since the pin.
     """
+    if task.on_damage is OnDamage.RECOVER:
+        yield from _recovered(task, rules)
+        return
+    for segment in task.segments:
+        yield _folded(task, segment, rules, cache)
+
+
+def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
+    """The results of a partition, each as soon as the next segment has begun."""
     # Loading the kernels takes time that reading a run need not.
     from coordinator_core.columnar.fold import fold_partition
 
-    if task.on_damage is not OnDamage.RECOVER:
-        for segment in task.segments:
-            yield _folded(task, segment, rules)
-        return
-    fingerprints = {segment.path: _checked_fingerprint(task, segment) for segment in task.segments}
     damage: list[Damage] = []
-    folds = {
-        fold.path: fold
-        for fold in fold_partition(task.log, rules=rules, on_damage=task.on_damage, damage=damage)
-    }
-    for segment in task.segments:
-        yield SegmentResult(
-            segment,
-            fingerprints[segment.path],
-            folds.get(segment.path),
-            [found for found in damage if found.path == segment.path],
-        )
+    left = deque(task.segments)
+
+    def result(fold: SegmentFold | None) -> SegmentResult:
+        segment = left.popleft()
+        digest = _fingerprint(task, segment, _read(task, segment)).digest
+        return SegmentResult(segment, digest, fold, [found for found in damage if found.path == segment.path])
+
+    last: SegmentFold | None = None
+    for fold in fold_partition(task.log, rules=rules, on_damage=task.on_damage, damage=damage):
+        while last is not None or left[0].path != fold.path:
+            yield result(last)
+            last = None
+        last = fold
+    while left:
+        yield result(last)
+        last = None
 
 
-def _checked_fingerprint(task: FoldTask, segment: SegmentFile) -> str:
-    pinned = task.pinned.get(segment.path)
-    if pinned is not None:
-        check_size(segment)
-    now = segment_fingerprint(segment)
-    check_fingerprint(segment, now, pinned)
-    return now
-
-
-def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules) -> SegmentResult:
-    """The result of one segment; without a fold when it lies wholly below the log start offset."""
-    from coordinator_core.columnar.fingerprint import fingerprint
+def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules, cache: FoldCache | None) -> SegmentResult:
     from coordinator_core.columnar.fold import fold_segment
 
-    pinned = task.pinned.get(segment.path)
-    if pinned is not None:
-        check_size(segment)
-    data = storage.read(segment.path)[: segment.size]
-    found = fingerprint(data)
-    check_fingerprint(segment, found.digest, pinned)
+    data = _read(task, segment)
+    found = _fingerprint(task, segment, data)
     start_offset = task.log.log_start_offset or 0
     if task.end_offset is not None and task.end_offset <= start_offset:
         return SegmentResult(segment, found.digest, None)
+    use, key = CacheUse.NONE, None
+    if cache is not None and len(data) == segment.size:
+        key = cache.key(segment, found.digest, rules, start_offset)
+    if cache is not None and key is not None:
+        use = CacheUse.MISS
+        try:
+            kept = cache.get(key, segment, task.end_offset)
+            if kept is not None:
+                return SegmentResult(segment, found.digest, kept, cache_use=CacheUse.HIT)
+        except CorruptEntryError:
+            use = CacheUse.CORRUPT
     damage: list[Damage] = []
     fold = fold_segment(
         segment,
@@ -115,4 +146,20 @@ def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules) -> SegmentRe
         check_crc=not found.intact,
         data=data,
     )
-    return SegmentResult(segment, found.digest, fold, damage)
+    if cache is not None and key is not None and not damage:
+        cache.put(key, fold)
+    return SegmentResult(segment, found.digest, fold, damage, use if not damage else CacheUse.NONE)
+
+
+def _read(task: FoldTask, segment: SegmentFile) -> memoryview:
+    if segment.path in task.pinned:
+        check_size(segment)
+    return storage.read(segment.path)[: segment.size]
+
+
+def _fingerprint(task: FoldTask, segment: SegmentFile, data: memoryview) -> Fingerprint:
+    from coordinator_core.columnar.fingerprint import fingerprint
+
+    found = fingerprint(data)
+    check_fingerprint(segment, found.digest, task.pinned.get(segment.path))
+    return found

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock, Semaphore
 from time import perf_counter
 from typing import TypeVar
 
@@ -17,7 +18,15 @@ from coordinator_core.log.types import Snapshot
 from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.inference import infer_profile
 from coordinator_core.replay.profiles import Profile
-from coordinator_core.runs.folding import FoldTask, SegmentResult, fold_tasks, run_fold_task
+from coordinator_core.runs.fold_cache import FoldCache
+from coordinator_core.runs.folding import (
+    CacheUse,
+    FoldTask,
+    SegmentResult,
+    cache_counts,
+    fold_tasks,
+    run_fold_task,
+)
 from coordinator_core.runs.manifest import PartitionFacts, ReplayFacts
 from coordinator_core.runs.merging import merge_partition, merge_results
 from coordinator_core.runs.pin import Pin, check_size
@@ -27,7 +36,12 @@ T = TypeVar("T")
 
 
 def replay_snapshot(
-    source: Snapshot | Pin, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage]
+    source: Snapshot | Pin,
+    profile: Profile,
+    *,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage],
+    cache: FoldCache | None = None,
 ) -> list[PartitionState]:
     """State of every offsets partition of ``source``, sorted by partition.
 
@@ -43,7 +57,7 @@ def replay_snapshot(
 
     damage += check_source(source, on_damage)
     states = []
-    for state, facts in _replayed(source, profile, on_damage, merge):
+    for state, facts in _Replay(source, profile, on_damage, cache).merged(merge):
         states.append(state)
         damage += facts.damage
     return states
@@ -57,6 +71,7 @@ def replay_to_run(
     now_ms: int,
     on_damage: OnDamage = OnDamage.FAIL,
     offsets_topic_num_partitions: int = DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
+    cache: FoldCache | None = None,
 ) -> Manifest:
     """Replay ``source`` and publish the run; returns its manifest.
 
@@ -71,11 +86,9 @@ def replay_to_run(
         rules = profile or infer_profile(snapshot.partitions)
         inferred = perf_counter()
         partitions = []
-        for tables, facts in _replayed(
-            source,
-            rules,
-            on_damage,
-            lambda number, results: merge_partition(number, results, rules, now_ms=now_ms),
+        replay = _Replay(source, rules, on_damage, cache)
+        for tables, facts in replay.merged(
+            lambda number, results: merge_partition(number, results, rules, now_ms=now_ms)
         ):
             writer.write_tables(tables)
             partitions.append(facts)
@@ -88,6 +101,7 @@ def replay_to_run(
             now_ms=now_ms,
             engine="local",
             offsets_topic_num_partitions=offsets_topic_num_partitions,
+            fold_cache=None if cache is None else cache_counts(replay.cache_uses),
         )
         steps = {"profile": inferred - began, "replay": replayed - inferred}
         return writer.commit(replay_facts.as_dict(), seconds=perf_counter() - began, steps=steps)
@@ -107,42 +121,101 @@ def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage
     return snapshot.damage
 
 
-def _emptied(items: deque[T]) -> Iterator[T]:
-    while items:
-        yield items.popleft()
+class _Folding:
+    """Tasks folded side by side, in their order; some ahead of who takes the results, but not all."""
 
-
-def _replayed(
-    source: Snapshot | Pin,
-    profile: Profile,
-    on_damage: OnDamage,
-    merge: Callable[[int, Iterator[SegmentResult]], T],
-) -> Iterator[T]:
-    """What ``merge`` makes of each partition, in order.
-
-    Segments are folded and partitions merged side by side, and handed out in the order of the log, so that
-    the first damage is the one that is raised.
-    """
-    rules = FoldRules.of(profile)
-    tasks = fold_tasks(source, on_damage)
-
-    def fold(task: FoldTask) -> list[SegmentResult]:
-        return list(run_fold_task(task, rules))
-
-    def merged(offsets_partition: int, folds: deque[Future[list[SegmentResult]]]) -> T:
-        # What was merged must not be held any longer, so the futures go one by one.
-        return merge(offsets_partition, (result for future in _emptied(folds) for result in future.result()))
-
-    workers = os.cpu_count() or 1
-    # Merging waits for folds, so it must not take a thread that folds.
-    with ThreadPoolExecutor(workers) as folders, ThreadPoolExecutor(1) as mergers:
-        by_partition: dict[int, deque[Future[list[SegmentResult]]]] = {}
+    def __init__(
+        self, tasks: Iterable[FoldTask], fold: Callable[[FoldTask], list[SegmentResult]], workers: int
+    ):
+        self._fold = fold
+        self._room = Semaphore(2 * workers + 1)
+        self._turn = Lock()
+        self._over = False
+        self._waiting: deque[tuple[FoldTask, Future[list[SegmentResult]]]] = deque()
+        self._results: dict[int, deque[Future[list[SegmentResult]]]] = {}
         for task in tasks:
-            by_partition.setdefault(task.log.offsets_partition, deque()).append(folders.submit(fold, task))
-        pending = deque(mergers.submit(merged, number, folds) for number, folds in by_partition.items())
+            future: Future[list[SegmentResult]] = Future()
+            self._waiting.append((task, future))
+            self._results.setdefault(task.log.offsets_partition, deque()).append(future)
+        self._threads = ThreadPoolExecutor(workers)
+        for _ in range(len(self._waiting)):
+            self._threads.submit(self._fold_next)
+
+    def results(self, offsets_partition: int) -> Iterator[SegmentResult]:
+        """What was found in a partition; each result may be asked for once."""
+        futures = self._results[offsets_partition]
+        while futures:
+            # What was merged must not be held any longer, so the futures go one by one.
+            yield from futures.popleft().result()
+            self._room.release()
+
+    def stop(self) -> None:
+        """Begin nothing any more, and wait for what has begun; who waits for a result is told."""
+        self._over = True
+        self._room.release()
+        self._threads.shutdown(cancel_futures=True)
+        for _, future in self._waiting:
+            future.cancel()
+
+    def _fold_next(self) -> None:
+        # One after the other: a task that came in its turn later, but found room earlier, could take the last
+        # room from the one that everybody waits for.
+        with self._turn:
+            self._room.acquire()
+            if self._over:
+                self._room.release()
+                return
+            task, future = self._waiting.popleft()
         try:
-            for future in _emptied(pending):
-                yield future.result()
-        finally:
-            folders.shutdown(wait=True, cancel_futures=True)
-            mergers.shutdown(wait=True, cancel_futures=True)
+            future.set_result(self._fold(task))
+        except BaseException as error:
+            future.set_exception(error)
+
+
+class _Replay:
+    """Segments folded side by side, and partitions merged as their folds come in."""
+
+    def __init__(
+        self, source: Snapshot | Pin, profile: Profile, on_damage: OnDamage, cache: FoldCache | None
+    ):
+        self.cache_uses: Counter[CacheUse] = Counter()
+        self._rules = FoldRules.of(profile)
+        self._cache = cache
+        self._tasks = fold_tasks(source, on_damage)
+        self._is_streamed = on_damage is OnDamage.RECOVER
+
+    def merged(self, merge: Callable[[int, Iterator[SegmentResult]], T]) -> Iterator[T]:
+        """What ``merge`` makes of each partition, in the order of the log.
+
+        So the first damage is the one that is raised.
+        """
+        workers = os.cpu_count() or 1
+        partitions = deque(dict.fromkeys(task.log.offsets_partition for task in self._tasks))
+        folding = _Folding([] if self._is_streamed else self._tasks, self._fold, workers)
+        # A merge waits for folds, so it must not take a thread that folds.
+        with ThreadPoolExecutor(workers) as mergers:
+            try:
+                merging: deque[Future[T]] = deque()
+                while partitions or merging:
+                    while partitions and len(merging) <= workers:
+                        number = partitions.popleft()
+                        results = self._stream(number) if self._is_streamed else folding.results(number)
+                        merging.append(mergers.submit(merge, number, self._counted(results)))
+                    yield merging.popleft().result()
+            finally:
+                folding.stop()
+                mergers.shutdown(cancel_futures=True)
+
+    def _fold(self, task: FoldTask) -> list[SegmentResult]:
+        return list(run_fold_task(task, self._rules, self._cache))
+
+    def _stream(self, offsets_partition: int) -> Iterator[SegmentResult]:
+        """The results of a partition that is one task: they are made as they are asked for."""
+        for task in self._tasks:
+            if task.log.offsets_partition == offsets_partition:
+                yield from run_fold_task(task, self._rules)
+
+    def _counted(self, results: Iterator[SegmentResult]) -> Iterator[SegmentResult]:
+        for result in results:
+            self.cache_uses[result.cache_use] += 1
+            yield result

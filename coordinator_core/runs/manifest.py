@@ -35,7 +35,8 @@ class PartitionFacts:
 class ReplayFacts:
     """Facts of one replay.
 
-    A run whose snapshot or partitions had damage is not complete.
+    A run whose snapshot or partitions had damage is not complete. ``fold_cache`` counts the segments whose
+    folds were found in the cache, were not, or were there but corrupt (``folding.cache_counts``).
     """
 
     snapshot: Snapshot
@@ -45,6 +46,7 @@ class ReplayFacts:
     now_ms: int
     engine: str
     offsets_topic_num_partitions: int
+    fold_cache: Mapping[str, int] | None = None
 
     @property
     def damage(self) -> list[Damage]:
@@ -68,6 +70,7 @@ class ReplayFacts:
             "profile_inferred": self.profile_inferred,
             "complete": not self.damage,
             "engine": self.engine,
+            "fold_cache": self.fold_cache,
             "offsets_topic_num_partitions": self.offsets_topic_num_partitions,
             "sources": list(self.snapshot.sources),
             "inputs": [
@@ -121,4 +124,5 @@ def summary(manifest: Manifest, *, path: str, latest: bool) -> dict[str, Any]:
         "load_failures": manifest["load_failures"],
         "carried_records": manifest["carried_records"],
         "steps": manifest["steps"],
+        "fold_cache": manifest["fold_cache"],
     }

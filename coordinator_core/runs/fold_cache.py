@@ -1,0 +1,222 @@
+"""Folds of segments kept on disk, so that a run folds only what no run before it has folded.
+
+An entry is the Arrow form of a fold and, behind it, the CRC-32C and the size of that. Its name is a digest of
+all that the fold depends on: the segment's fingerprint, the rules, where the log starts in it, the code that
+made it. So entries are never wrong, only unused; those go first when the cache is full. Processes share it
+without locks: entries appear whole, and what is read stays readable when another process removes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import struct
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import crc32c
+import pyarrow as pa
+
+from coordinator_core.log.types import SegmentFile
+from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.storage import user_cache
+
+MAX_BYTES = 4 << 30
+MAX_FREE_PART = 0.1
+"""A cache takes at most so much, and at most this part of what its disk would have free without it."""
+
+FOLD_CACHE_VARIABLE = "REGROUP_FOLD_CACHE"
+"""Names the directory of the command line's cache; empty: none."""
+
+_SUFFIX = ".fold"
+_TRAILER = struct.Struct("<IQ")
+_ENTRY_PACKAGES = ("log", "records", "replay", "columnar")
+_MIN_SEGMENT_BYTES = 1 << 18
+_TRIM_BYTES = 1 << 28
+_ABANDONED_SECONDS = 3600
+_UNUSED_SECONDS = 60 * 24 * 3600
+
+
+class FoldCacheWarning(UserWarning):
+    """Folds cannot be kept, so that every run folds everything."""
+
+
+class CorruptEntryError(Exception):
+    """An entry is not what was written; it has been removed."""
+
+
+def directory_of_environment() -> str:
+    """What :data:`FOLD_CACHE_VARIABLE` says; where it is not set, ``regroup/folds`` in the user's cache."""
+    return os.environ.get(FOLD_CACHE_VARIABLE, user_cache("folds"))
+
+
+def cache_of_environment() -> FoldCache | None:
+    """The cache in :func:`directory_of_environment`."""
+    directory = directory_of_environment()
+    return FoldCache(directory) if directory else None
+
+
+class FoldCache:
+    """The folds under one local directory. Can be pickled and used by many threads.
+
+    ``max_bytes`` is for all entries together (default: :data:`MAX_BYTES`, or :data:`MAX_FREE_PART` of the
+    disk). Segments below ``min_segment_bytes`` are folded faster than their folds are looked up.
+    """
+
+    def __init__(
+        self, directory: str, *, max_bytes: int | None = None, min_segment_bytes: int = _MIN_SEGMENT_BYTES
+    ) -> None:
+        self.directory = directory
+        self._arguments = max_bytes, min_segment_bytes
+        self._written = _TRIM_BYTES
+        self._lock = threading.Lock()
+        self._usable = True
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _cache, (self.directory, *self._arguments)
+
+    def key(self, segment: SegmentFile, fingerprint: str, rules: FoldRules, start_offset: int) -> str | None:
+        """Name of the fold of a segment in a log that starts at ``start_offset``; ``None`` to keep none."""
+        if segment.size < self._arguments[1]:
+            return None
+        cut = max(start_offset, segment.base_offset)
+        facts = (source_digest(), fingerprint, segment.base_offset, segment.size, cut, rules)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    def get(self, key: str, segment: SegmentFile, end_offset: int | None) -> SegmentFold | None:
+        """The fold that was kept, as that of ``segment``; its record offsets do not reach ``end_offset``.
+
+        Raises :class:`CorruptEntryError`, after which there is no such entry any more.
+        """
+        path = self._path(key)
+        try:
+            with pa.memory_map(str(path)) as file:
+                data = file.read_buffer()
+            os.utime(path)
+        except OSError:
+            return None
+        try:
+            fold = SegmentFold.from_ipc(_content(data))
+        except ValueError as error:
+            path.unlink(missing_ok=True)
+            raise CorruptEntryError(str(path)) from error
+        if end_offset is not None and fold.next_offset is not None and fold.next_offset > end_offset:
+            return None
+        return replace(fold, path=segment.path, offsets_partition=segment.offsets_partition)
+
+    def put(self, key: str, fold: SegmentFold) -> None:
+        """Keep a fold; a cache that cannot be written is said once, and then left alone."""
+        if not self._usable:
+            return
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            size = _write(path, fold)
+        except OSError as error:
+            self._usable = False
+            warnings.warn(f"folds cannot be kept ({error})", FoldCacheWarning, stacklevel=2)
+            return
+        with self._lock:
+            self._written += size
+            due = self._written > _TRIM_BYTES
+            if due:
+                self._written = 0
+        if due:
+            self.trim()
+
+    def trim(self) -> None:
+        """Remove what is too much, what nobody used for two months, and leftovers of killed writers."""
+        now = time.time()
+        entries = []
+        for path, status in self._files():
+            age = now - status.st_mtime
+            if age > (_UNUSED_SECONDS if path.name.endswith(_SUFFIX) else _ABANDONED_SECONDS):
+                path.unlink(missing_ok=True)
+            elif path.name.endswith(_SUFFIX):
+                entries.append((status.st_mtime, status.st_size, path))
+        used = sum(size for _, size, _ in entries)
+        limit = self._limit(used)
+        for _, size, path in sorted(entries):
+            if used <= limit:
+                break
+            path.unlink(missing_ok=True)
+            used -= size
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        with suppress(OSError), os.scandir(self.directory) as found:
+            for item in found:
+                with suppress(OSError):
+                    yield Path(item.path), item.stat()
+
+    def _limit(self, used: int) -> int:
+        """Bytes that all entries may take when they take ``used`` now."""
+        if self._arguments[0] is not None:
+            return self._arguments[0]
+        with suppress(OSError):
+            directory = Path(self.directory)
+            existing = next(path for path in (directory, *directory.parents) if path.exists())
+            return min(MAX_BYTES, int(MAX_FREE_PART * (shutil.disk_usage(existing).free + used)))
+        return MAX_BYTES
+
+    def _path(self, key: str) -> Path:
+        return Path(self.directory, key + _SUFFIX)
+
+
+def _cache(directory: str, max_bytes: int | None, min_segment_bytes: int) -> FoldCache:
+    return FoldCache(directory, max_bytes=max_bytes, min_segment_bytes=min_segment_bytes)
+
+
+def _write(path: Path, fold: SegmentFold) -> int:
+    """Write an entry, so that others see all of it or nothing; returns its size."""
+    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    try:
+        with pa.OSFile(temporary, "wb") as file:
+            fold.write_ipc(file)
+            size: int = file.tell()
+        with pa.memory_map(temporary) as file:
+            checksum = crc32c.crc32c(file.read_buffer())
+        with open(temporary, "ab") as trailer:
+            trailer.write(_TRAILER.pack(checksum, size))
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return size
+
+
+def _content(data: pa.Buffer) -> pa.Buffer:
+    """What :func:`_write` wrote; ``ValueError`` when it is anything else."""
+    size = data.size - _TRAILER.size
+    if size < 0:
+        raise ValueError("too short")
+    content = data.slice(0, size)
+    if _TRAILER.unpack(data.slice(size)) != (crc32c.crc32c(content), size):
+        raise ValueError("checksum is wrong")
+    return content
+
+
+@cache
+def source_digest() -> str:
+    """Digest of the code that folds are made by, so that no release reads the folds of another."""
+    digest = hashlib.sha256()
+    for package in _ENTRY_PACKAGES:
+        for name, source in sorted(_sources(files(f"coordinator_core.{package}"))):
+            digest.update(f"{package}.{name}\0".encode() + source + b"\0")
+    return digest.hexdigest()
+
+
+def _sources(package: Traversable) -> Iterator[tuple[str, bytes]]:
+    for item in package.iterdir():
+        if item.name.endswith(".py"):
+            yield item.name, item.read_bytes()

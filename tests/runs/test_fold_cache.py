@@ -1,0 +1,277 @@
+"""A run that takes folds from the cache gives what a run without one gives, whatever became of the cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.cli.app import run
+from coordinator_core.errors import Damage
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Snapshot
+from coordinator_core.replay.fold import FoldRules
+from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.runs import fold_cache
+from coordinator_core.runs.fold_cache import FoldCache, FoldCacheWarning, cache_of_environment
+from coordinator_core.runs.folding import CacheUse, SegmentResult, fold_tasks, run_fold_task
+from coordinator_core.runs.local import replay_snapshot, replay_to_run
+from coordinator_core.runs.publish import Manifest, RunPlace, new_run_id
+from coordinator_core.runs.read import open_run
+from tests.columnar.random_logs import offset_key, offset_value
+from tests.log.builders import build_batch
+
+from ..cases import TORN, Case, case
+from .logs import WHOLE, copy_log, cut_into_batches, name, snapshot
+
+PROFILE = profile_for_release("4.3.1")
+RULES = FoldRules.of(PROFILE)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> FoldCache:
+    return FoldCache(str(tmp_path / "folds"), min_segment_bytes=0)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Snapshot:
+    """A partition of many segments, no two with the same bytes."""
+    cut = cut_into_batches(case("k431-txn"), tmp_path / "log")
+    largest = max(cut.partitions, key=lambda partition: len(partition.segments))
+    return discover([largest.directory])
+
+
+def replay(source: Snapshot, output: Path, cache: FoldCache | None, release: str = "4.3.1") -> Manifest:
+    place = RunPlace(str(output), "c", "w", new_run_id())
+    return replay_to_run(source, place, profile=profile_for_release(release), now_ms=0, cache=cache)
+
+
+def entries(cache: FoldCache) -> list[Path]:
+    return sorted(Path(cache.directory).glob("*.fold"))
+
+
+def counts(hits: int, misses: int, corrupt: int = 0) -> dict[str, int]:
+    return {"hits": hits, "misses": misses, "corrupt": corrupt}
+
+
+@pytest.mark.parametrize("item", WHOLE, ids=name)
+def test_runs_with_and_without_are_the_same(item: Case, tmp_path: Path, cache: FoldCache) -> None:
+    profile = profile_for_release(item.release, item.coordinator)
+    tables = []
+    for used in (None, cache, cache):
+        place = RunPlace(str(tmp_path / "out"), "c", "w", new_run_id())
+        manifest = replay_to_run(snapshot(item), place, profile=profile, now_ms=0, cache=used)
+        read = open_run(place.path)
+        tables.append({table: read.table(table) for table in manifest["tables"]})
+    assert manifest["fold_cache"] == counts(len(manifest["inputs"]), 0)
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_only_what_is_new_is_folded(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:
+    newest = max(log.segments, key=lambda segment: segment.base_offset)
+    aside = Path(newest.path).rename(tmp_path / "aside")
+    first = replay(discover(list(log.sources)), tmp_path / "out", cache)
+    assert first["fold_cache"] == counts(0, len(log.segments) - 1)
+    aside.rename(newest.path)
+    second = replay(log, tmp_path / "out", cache)
+    assert second["fold_cache"] == counts(len(log.segments) - 1, 1)
+    assert second["state_hash"] == replay(log, tmp_path / "out", None)["state_hash"] != first["state_hash"]
+
+
+def test_a_copy_elsewhere_is_known_and_keeps_its_paths(tmp_path: Path, cache: FoldCache) -> None:
+    replay(discover([str(copy_log("k431-txn", tmp_path / "monday"))]), tmp_path / "out", cache)
+    tuesday = discover([str(copy_log("k431-txn", tmp_path / "tuesday"))])
+    manifest = replay(tuesday, tmp_path / "out", cache)
+    assert manifest["fold_cache"] == counts(len(tuesday.segments), 0)
+    (result,) = run_fold_task(fold_tasks(tuesday, OnDamage.FAIL)[0], RULES, cache)
+    assert result.fold is not None
+    assert (result.fold.path, result.cache_use) == (tuesday.segments[0].path, CacheUse.HIT)
+
+
+def flipped(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x10
+    path.write_bytes(data)
+
+
+def test_corrupt_entries_are_found_counted_and_made_anew(
+    tmp_path: Path, cache: FoldCache, log: Snapshot
+) -> None:
+    expected = replay(log, tmp_path / "out", cache)["state_hash"]
+    damaged = entries(cache)[:6]
+    for number, path in enumerate(damaged[:4]):
+        flipped(path, (0, 1000, -20, -1)[number])
+    os.truncate(damaged[4], damaged[4].stat().st_size - 1)
+    os.truncate(damaged[5], 0)
+    segments = len(log.segments)
+    repaired = replay(log, tmp_path / "out", cache)
+    assert (repaired["fold_cache"], repaired["state_hash"]) == (counts(segments - 6, 0, 6), expected)
+    assert replay(log, tmp_path / "out", cache)["fold_cache"] == counts(segments, 0)
+
+
+def test_a_changed_byte_is_never_hidden_by_the_cache(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:
+    replay(log, tmp_path / "out", cache)
+    segment = log.segments[2]
+    flipped(Path(segment.path), segment.size // 2)
+    damage: list[Damage] = []
+    replay_snapshot(log, PROFILE, on_damage=OnDamage.SALVAGE, damage=damage, cache=cache)
+    assert [found.path for found in damage] == [segment.path]
+
+
+def results(source: Snapshot, cache: FoldCache, rules: FoldRules = RULES) -> list[SegmentResult]:
+    tasks = fold_tasks(source, OnDamage.SALVAGE)
+    return [result for task in tasks for result in run_fold_task(task, rules, cache)]
+
+
+def uses(found: Iterable[SegmentResult]) -> set[CacheUse]:
+    return {result.cache_use for result in found}
+
+
+def test_what_a_fold_depends_on(cache: FoldCache, log: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert uses(results(log, cache)) == {CacheUse.MISS}
+    assert uses(results(log, cache)) == {CacheUse.HIT}
+    assert uses(results(log, cache, replace(RULES, tombstone_drops_pending=False))) == {CacheUse.MISS}
+    monkeypatch.setattr(fold_cache, "source_digest", lambda: "another release")
+    assert uses(results(log, cache)) == {CacheUse.MISS}
+
+
+def test_where_the_log_starts_in_a_segment_counts(tmp_path: Path, cache: FoldCache) -> None:
+    items = [(offset_key(b"g", b"t", 0), offset_value(3, 1, b""))]
+    directory = tmp_path / "log" / "__consumer_offsets-0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}.log").write_bytes(build_batch(0, items) + build_batch(1, items))
+    (partition,) = discover([str(tmp_path / "log")]).partitions
+    records = []
+    for start in (0, 1, 1, 0):
+        log = replace(partition, log_start_offset=start)
+        (result,) = results(Snapshot((), (log,), (), (), {}), cache)
+        assert result.fold is not None
+        records.append((result.fold.counts.records, result.cache_use))
+    assert records == [(2, CacheUse.MISS), (1, CacheUse.MISS), (1, CacheUse.HIT), (2, CacheUse.HIT)]
+
+
+def test_an_overlap_with_the_next_segment_is_still_damage(tmp_path: Path, cache: FoldCache) -> None:
+    items = [(offset_key(b"g", b"t", 0), offset_value(3, 1, b""))] * 3
+    directory = tmp_path / "log" / "__consumer_offsets-0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}.log").write_bytes(build_batch(0, items))
+    assert uses(results(discover([str(tmp_path / "log")]), cache)) == {CacheUse.MISS}
+    (directory / f"{2:020d}.log").write_bytes(build_batch(2, items))
+    found = results(discover([str(tmp_path / "log")]), cache)
+    assert [damage.kind for damage in found[0].damage] == ["offset_range"]
+
+
+@pytest.mark.parametrize("item", TORN, ids=name)
+def test_damaged_segments_are_not_kept(item: Case, cache: FoldCache) -> None:
+    for _ in range(2):
+        for result in results(snapshot(item), cache):
+            assert (result.cache_use is CacheUse.NONE) == bool(result.damage)
+    assert len(entries(cache)) == sum(not result.damage for result in results(snapshot(item), cache))
+
+
+def test_a_broker_s_recovery_asks_no_cache(cache: FoldCache, log: Snapshot) -> None:
+    replay_snapshot(log, PROFILE, on_damage=OnDamage.RECOVER, damage=[], cache=cache)
+    assert entries(cache) == []
+
+
+def test_small_segments_are_not_kept(tmp_path: Path, log: Snapshot) -> None:
+    cache = FoldCache(str(tmp_path / "folds"))
+    assert replay(log, tmp_path / "out", cache)["fold_cache"] == counts(0, 0)
+    assert entries(cache) == []
+
+
+def test_the_oldest_use_goes_first(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:
+    replay(log, tmp_path / "out", cache)
+    kept = entries(cache)
+    for age, path in enumerate(kept):
+        os.utime(path, (time.time() - age, time.time() - age))
+    size = sum(path.stat().st_size for path in kept[:3])
+    bounded = FoldCache(cache.directory, max_bytes=size, min_segment_bytes=0)
+    bounded.trim()
+    assert entries(cache) == sorted(kept[:3])
+
+
+def test_a_cache_keeps_within_its_bound(
+    tmp_path: Path, log: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold_cache, "_TRIM_BYTES", 1)
+    bounded = FoldCache(str(tmp_path / "folds"), max_bytes=100_000, min_segment_bytes=0)
+    replay(log, tmp_path / "out", bounded)
+    assert 0 < sum(path.stat().st_size for path in entries(bounded)) <= 100_000
+
+
+def test_leftovers_go(cache: FoldCache, log: Snapshot) -> None:
+    results(log, cache)
+    unused, fresh = entries(cache)[:2]
+    directory = Path(cache.directory)
+    killed, writing = directory / ".killed.tmp", directory / ".writing.tmp"
+    for path in (killed, writing):
+        path.write_bytes(b"half")
+    for path, age in ((killed, 7200), (unused, 100 * 24 * 3600)):
+        os.utime(path, (time.time() - age, time.time() - age))
+    cache.trim()
+    assert not killed.exists()
+    assert not unused.exists()
+    assert writing.exists()
+    assert fresh.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_said_once(tmp_path: Path, log: Snapshot) -> None:
+    (tmp_path / "file").write_text("in the way")
+    cache = FoldCache(str(tmp_path / "file"), min_segment_bytes=0)
+    with pytest.warns(FoldCacheWarning, match="folds cannot be kept") as caught:
+        found = results(log, cache)
+    assert len(caught) == 1
+    assert uses(found) == {CacheUse.MISS}
+
+
+def in_another_process(sources: tuple[str, ...], directory: str) -> dict[str, int]:
+    cache = FoldCache(directory, min_segment_bytes=0)
+    found = uses(results(discover(list(sources)), cache))
+    return {use.value: 1 for use in found}
+
+
+def test_processes_share_a_cache(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:
+    with ProcessPoolExecutor(3, get_context("spawn")) as processes:
+        running = [processes.submit(in_another_process, log.sources, cache.directory) for _ in range(3)]
+        found = [future.result() for future in running]
+    assert all("corrupt" not in told for told in found)
+    assert len(entries(cache)) == len(log.segments)
+    assert list(Path(cache.directory).glob(".*")) == []
+    assert uses(results(log, cache)) == {CacheUse.HIT}
+
+
+def test_the_command_line_keeps_folds_where_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold_cache, "_MIN_SEGMENT_BYTES", 0)
+    monkeypatch.setattr(FoldCache.__init__, "__kwdefaults__", {"max_bytes": None, "min_segment_bytes": 0})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("REGROUP_FOLD_CACHE", raising=False)
+    arguments = ["list", *case("k431-txn").command_line()]
+
+    def kept(place: str) -> int:
+        found = len(list((tmp_path / place).glob("*.fold")))
+        shutil.rmtree(tmp_path / place, ignore_errors=True)
+        return found
+
+    assert run(arguments) == 0
+    assert kept("home/regroup/folds") > 0
+    assert run([*arguments, "--fold-cache", str(tmp_path / "named")]) == 0
+    assert kept("named") > 0
+    monkeypatch.setenv("REGROUP_FOLD_CACHE", str(tmp_path / "environment"))
+    assert run([*arguments, "--no-fold-cache"]) == 0
+    assert run(arguments) == 0
+    assert kept("environment") > 0
+    monkeypatch.setenv("REGROUP_FOLD_CACHE", "")
+    assert run(arguments) == 0
+    assert cache_of_environment() is None
+    assert kept("home/regroup/folds") == 0
