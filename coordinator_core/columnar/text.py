@@ -344,6 +344,25 @@ def _put_base64(data: Any, at: Int, length: Int, for_uuid: bool, out: Any, out_a
     return out_at
 
 
+@called
+def _length(data: Any, at: Int, stop: Int, flags: Int, size: Int) -> tuple[Int, Int]:
+    """A length, of ``size`` bytes unless it is compact, and the position behind it.
+
+    The position is ``INVALID`` when so many bytes, or elements of at least one, cannot follow.
+    """
+    if flags & Flag.COMPACT:
+        length, at = uvarint(data, at, stop)
+        length -= 1
+    elif at + size > stop:
+        return 0, INVALID
+    else:
+        length = be16(data, at) if size == 2 else be32(data, at)
+        at += size
+    if length > stop - at or (length < 0 and not flags & Flag.NULLABLE):
+        return 0, INVALID
+    return length, at
+
+
 @inlined
 def _run(
     start: Int,
@@ -397,18 +416,11 @@ def _run(
                 return _ODD, out_at
             out_at = _put_number(out, out_at, value)
         elif op == Op.STRING:
-            if flags & Flag.COMPACT:
-                length, at = uvarint(data, at, stop)
-                if at == INVALID:
-                    return _ODD, out_at
-                length -= 1
-            else:
-                if at + 2 > stop:
-                    return _ODD, out_at
-                length = be16(data, at)
-                at += 2
+            length, at = _length(data, at, stop, flags, 2)
+            if at == INVALID:
+                return _ODD, out_at
             if length > 0:
-                if length > _STRING_MAX or at + length > stop:
+                if length > _STRING_MAX:
                     return _ODD, out_at
                 if out_at + 6 * length > room:
                     return _FULL, out_at
@@ -428,8 +440,6 @@ def _run(
                     out_at += 1
                 at += length
             elif length < 0:
-                if not flags & Flag.NULLABLE:
-                    return _ODD, out_at
                 out_at = _put_null(out, out_at)
             elif flags & Flag.OMIT_EMPTY:
                 out_at = before
@@ -453,20 +463,8 @@ def _run(
             out_at += 1
             at += 16
         elif op == Op.BYTES or op == Op.BLOB or op == Op.ARRAY:
-            if flags & Flag.COMPACT:
-                length, at = uvarint(data, at, stop)
-                if at == INVALID:
-                    return _ODD, out_at
-                length -= 1
-            else:
-                if at + 4 > stop:
-                    return _ODD, out_at
-                length = be32(data, at)
-                at += 4
-            # An element takes a byte at least.
-            if length > stop - at or (length < 0 and not flags & Flag.NULLABLE):
-                return _ODD, out_at
-            if flags & Flag.NOT_DEFAULT and length == 0:
+            length, at = _length(data, at, stop, flags, 4)
+            if at == INVALID or (flags & Flag.NOT_DEFAULT and length == 0):
                 return _ODD, out_at
             if op == Op.BLOB and length != 0:
                 if length < 2 or not 0 <= be16(data, at) <= argument:
