@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from coordinator_core.groups.model import (
     ConsumerGroup,
     ConsumerMember,
     Group,
+    GroupType,
     LoadFailure,
     PartitionState,
     ShareGroup,
@@ -40,6 +41,7 @@ from coordinator_core.replay.merged import BLOCK_ROWS, MergedPartition, RowBlock
 from coordinator_core.runs import schemas
 
 Row = dict[str, Any]
+T = TypeVar("T")
 
 
 class ReplayedPartition(Protocol):
@@ -137,7 +139,95 @@ def _common_tables(partitions: Sequence[ReplayedPartition]) -> dict[str, pa.Tabl
         rows = [row for partition in partitions for row in make_rows(partition)]
         if rows:
             tables[name] = pa.Table.from_pylist(rows, schema=schemas.TABLES[name].arrow)
+    classic = [_classic_tables(partition) for partition in partitions]
+    for name in ("groups", "members"):
+        tables[name] = pa.concat_tables([*(of_partition[name] for of_partition in classic), tables[name]])
     return tables
+
+
+def _classic_tables(state: ReplayedPartition) -> dict[str, pa.Table]:
+    """Rows of ``groups`` and ``members`` of classic groups, which may be very many: column by column."""
+    groups = [group for group in state.groups.values() if isinstance(group, ClassicGroup)]
+    members = [(group, member) for group in groups for member in group.members]
+    consumers = [
+        member if group.protocol_type == CONSUMER_PROTOCOL_TYPE else None for group, member in members
+    ]
+    # Members of a group subscribe alike, so few blobs are worth decoding.
+    subscription = _once_per_blob(lambda member: member.subscription, consumer_subscription)
+    assignment = _once_per_blob(lambda member: member.assignment, _consumer_assignment_value)
+    subscriptions = [(None, None) if member is None else subscription(member) for member in consumers]
+    common = {"offsets_partition": state.offsets_partition}
+    return {
+        "groups": _columns(
+            schemas.GROUPS,
+            len(groups),
+            common
+            | {
+                "record_offset": [group.record_offset for group in groups],
+                "group_id": [group.group_id for group in groups],
+                "type": GroupType.CLASSIC.value,
+                "simple": [group.is_simple for group in groups],
+                "state": [group.state for group in groups],
+                "member_count": [len(group.members) for group in groups],
+                "protocol_type": [group.protocol_type for group in groups],
+                "protocol": [group.protocol for group in groups],
+                "generation": [group.generation for group in groups],
+                "leader": [group.leader for group in groups],
+                "state_timestamp_ms": [group.state_timestamp_ms for group in groups],
+            },
+        ),
+        "members": _columns(
+            schemas.MEMBERS,
+            len(members),
+            common
+            | {
+                "record_offset": [group.record_offset for group, _ in members],
+                "group_id": [group.group_id for group, _ in members],
+                "group_type": GroupType.CLASSIC.value,
+                "position": [position for group in groups for position in range(len(group.members))],
+                "member_id": [member.member_id for _, member in members],
+                "instance_id": [member.instance_id for _, member in members],
+                "client_id": [member.client_id for _, member in members],
+                "client_host": [member.client_host for _, member in members],
+                "session_timeout_ms": [member.session_timeout_ms for _, member in members],
+                "rebalance_timeout_ms": [member.rebalance_timeout_ms for _, member in members],
+                "subscription": [member.subscription for _, member in members],
+                "assignment_data": [member.assignment for _, member in members],
+                "subscribed_topics": [topics for topics, _ in subscriptions],
+                "rack_id": [rack_id for _, rack_id in subscriptions],
+                "assignment": [None if member is None else assignment(member) for member in consumers],
+            },
+        ),
+    }
+
+
+def _once_per_blob(
+    blob: Callable[[ClassicMember], bytes], decode: Callable[[ClassicMember], T]
+) -> Callable[[ClassicMember], T]:
+    known: dict[bytes, T] = {}
+
+    def decoded(member: ClassicMember) -> T:
+        data = blob(member)
+        if data not in known:
+            known[data] = decode(member)
+        return known[data]
+
+    return decoded
+
+
+def _consumer_assignment_value(member: ClassicMember) -> list[Row] | None:
+    assignment = consumer_assignment(member)
+    if assignment is None:
+        return None
+    return [{"topic_id": None, "topic": topic, "partitions": partitions} for topic, partitions in assignment]
+
+
+def _columns(table: schemas.TableSchema, rows: int, columns: Mapping[str, Any]) -> pa.Table:
+    """A table of so many rows: lists, and values that are the same in all rows; other columns are null."""
+    lists = {name: value if isinstance(value, list) else [value] * rows for name, value in columns.items()}
+    nothing = [None] * rows
+    arrays = [pa.array(lists.get(field.name, nothing), field.type) for field in table.arrow]
+    return pa.Table.from_arrays(arrays, schema=table.arrow)
 
 
 def _offsets_table(state: PartitionState) -> pa.Table:
@@ -195,28 +285,22 @@ def _transaction_rows(state: PartitionState, now_ms: int) -> list[Row]:
 
 
 def _group_rows(state: ReplayedPartition) -> list[Row]:
-    return [_group_row(state.offsets_partition, group) for group in state.groups.values()]
+    return [
+        _group_row(state.offsets_partition, group)
+        for group in state.groups.values()
+        if not isinstance(group, ClassicGroup)
+    ]
 
 
-def _group_row(offsets_partition: int, group: Group) -> Row:
+def _group_row(offsets_partition: int, group: ConsumerGroup | ShareGroup | StreamsGroup) -> Row:
     row: Row = {
         "offsets_partition": offsets_partition,
         "record_offset": group.record_offset,
         "group_id": group.group_id,
         "type": group.type.value,
-        "simple": isinstance(group, ClassicGroup) and group.is_simple,
-        "state": group.state.value if group.state is not None else None,
+        "simple": False,
+        "state": group.state.value,
         "member_count": len(group.members),
-    }
-    if isinstance(group, ClassicGroup):
-        return row | {
-            "protocol_type": group.protocol_type,
-            "protocol": group.protocol,
-            "generation": group.generation,
-            "leader": group.leader,
-            "state_timestamp_ms": group.state_timestamp_ms,
-        }
-    row |= {
         "group_epoch": group.group_epoch,
         "assignment_epoch": group.assignment_epoch,
         "assignment_timestamp_ms": group.assignment_timestamp_ms,
@@ -241,13 +325,6 @@ def _member_rows(state: ReplayedPartition) -> list[Row]:
             "group_type": group.type.value,
         }
         match group:
-            case ClassicGroup():
-                rows += [
-                    common
-                    | {"record_offset": group.record_offset, "position": position}
-                    | _classic_member_row(member, group.protocol_type)
-                    for position, member in enumerate(group.members)
-                ]
             case ConsumerGroup():
                 rows += [common | _consumer_member_row(member) for member in group.members.values()]
             case ShareGroup():
@@ -255,26 +332,6 @@ def _member_rows(state: ReplayedPartition) -> list[Row]:
             case StreamsGroup():
                 rows += [common | _streams_member_row(member) for member in group.members.values()]
     return rows
-
-
-def _classic_member_row(member: ClassicMember, protocol_type: str | None) -> Row:
-    row: Row = {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "session_timeout_ms": member.session_timeout_ms,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "subscription": member.subscription,
-        "assignment_data": member.assignment,
-    }
-    if protocol_type == CONSUMER_PROTOCOL_TYPE:
-        row["subscribed_topics"], row["rack_id"] = consumer_subscription(member)
-        assignment = consumer_assignment(member)
-        row["assignment"] = assignment and [
-            {"topic_id": None, "topic": topic, "partitions": partitions} for topic, partitions in assignment
-        ]
-    return row
 
 
 def _modern_member_row(member: ConsumerMember | ShareMember | StreamsMember) -> Row:
