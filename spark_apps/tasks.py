@@ -23,6 +23,7 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.replay.merged import MergedPartition
 from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.fold_cache import cache_of_environment
 from coordinator_core.runs.folding import FoldTask, SegmentResult, run_fold_task
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.merging import merge_partition
@@ -149,8 +150,9 @@ def combine(partition: tuple[Sequence[StagedFold], Sequence[MergedShard]], rules
 
 
 def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResult]:
+    cache = cache_of_environment()
     for task in tasks:
-        yield from run_fold_task(task, rules)
+        yield from run_fold_task(task, rules, cache)
 
 
 def _merge(

@@ -32,7 +32,8 @@ from the schemas (version {SCHEMA_VERSION}) in `coordinator_core/runs/schemas.py
 | `profile`, `profile_name`, `release`, `coordinator`, `profile_inferred` | whose rules were applied |
 | `complete` | false when anything in the input was damaged; `damage` lists it with its positions |
 | `engine`, `seconds`, `steps` | `local` or `spark`, and how long it took |
-| `sources`, `inputs` | what was named, and the segments with their sizes and SHA-256 |
+| `sources`, `inputs` | what was named, and the segments with their sizes and fingerprints |
+| `fold_cache` | segments whose folds were found in the cache (`hits`), were not, or were there but `corrupt` |
 | `cut` | by offsets partition: log start offset and log end offset of what was read |
 | `topic_names` | topic id to name, as far as the directories of the snapshot tell |
 | `tables` | by table: `rows`, `files`, and `hash`, which depends on the rows alone |

@@ -57,11 +57,6 @@ class SegmentResult:
     cache_use: CacheUse = CacheUse.NONE
 
 
-def cache_counts(uses: Mapping[CacheUse, int]) -> dict[str, int]:
-    """Segments by what a cache did for them, for the manifest."""
-    return {use.value: uses.get(use, 0) for use in (CacheUse.HIT, CacheUse.MISS, CacheUse.CORRUPT)}
-
-
 def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
     """The tasks of a replay, in the order of partitions and segments."""
     snapshot = source.snapshot if isinstance(source, Pin) else source

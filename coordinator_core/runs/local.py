@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock, Semaphore
@@ -20,10 +20,8 @@ from coordinator_core.replay.inference import infer_profile
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.folding import (
-    CacheUse,
     FoldTask,
     SegmentResult,
-    cache_counts,
     fold_tasks,
     run_fold_task,
 )
@@ -86,8 +84,7 @@ def replay_to_run(
         rules = profile or infer_profile(snapshot.partitions)
         inferred = perf_counter()
         partitions = []
-        replay = _Replay(source, rules, on_damage, cache)
-        for tables, facts in replay.merged(
+        for tables, facts in _Replay(source, rules, on_damage, cache).merged(
             lambda number, results: merge_partition(number, results, rules, now_ms=now_ms)
         ):
             writer.write_tables(tables)
@@ -101,7 +98,6 @@ def replay_to_run(
             now_ms=now_ms,
             engine="local",
             offsets_topic_num_partitions=offsets_topic_num_partitions,
-            fold_cache=None if cache is None else cache_counts(replay.cache_uses),
         )
         steps = {"profile": inferred - began, "replay": replayed - inferred}
         return writer.commit(replay_facts.as_dict(), seconds=perf_counter() - began, steps=steps)
@@ -178,7 +174,6 @@ class _Replay:
     def __init__(
         self, source: Snapshot | Pin, profile: Profile, on_damage: OnDamage, cache: FoldCache | None
     ):
-        self.cache_uses: Counter[CacheUse] = Counter()
         self._rules = FoldRules.of(profile)
         self._cache = cache
         self._tasks = fold_tasks(source, on_damage)
@@ -200,7 +195,7 @@ class _Replay:
                     while partitions and len(merging) <= workers:
                         number = partitions.popleft()
                         results = self._stream(number) if self._is_streamed else folding.results(number)
-                        merging.append(mergers.submit(merge, number, self._counted(results)))
+                        merging.append(mergers.submit(merge, number, results))
                     yield merging.popleft().result()
             finally:
                 folding.stop()
@@ -214,8 +209,3 @@ class _Replay:
         for task in self._tasks:
             if task.log.offsets_partition == offsets_partition:
                 yield from run_fold_task(task, self._rules)
-
-    def _counted(self, results: Iterator[SegmentResult]) -> Iterator[SegmentResult]:
-        for result in results:
-            self.cache_uses[result.cache_use] += 1
-            yield result

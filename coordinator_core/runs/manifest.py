@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from coordinator_core.errors import Damage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.folding import CacheUse
 from coordinator_core.runs.pin import cut
 from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.read import read_manifest
@@ -21,7 +23,8 @@ class PartitionFacts:
     """Facts of one offsets partition.
 
     ``fingerprints`` and ``next_offsets`` (the offset behind the last record) are by segment path, of the
-    bytes that were read; ``damage`` is what was wrong with them.
+    bytes that were read; ``damage`` is what was wrong with them.  ``cache_uses`` counts segments by what the
+    fold cache did for them.
     """
 
     fingerprints: Mapping[str, str]
@@ -29,14 +32,14 @@ class PartitionFacts:
     damage: Sequence[Damage]
     load_failures: int
     carried_records: int
+    cache_uses: Mapping[CacheUse, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayFacts:
     """Facts of one replay.
 
-    A run whose snapshot or partitions had damage is not complete. ``fold_cache`` counts the segments whose
-    folds were found in the cache, were not, or were there but corrupt (``folding.cache_counts``).
+    A run whose snapshot or partitions had damage is not complete.
     """
 
     snapshot: Snapshot
@@ -46,7 +49,6 @@ class ReplayFacts:
     now_ms: int
     engine: str
     offsets_topic_num_partitions: int
-    fold_cache: Mapping[str, int] | None = None
 
     @property
     def damage(self) -> list[Damage]:
@@ -60,6 +62,7 @@ class ReplayFacts:
         for partition in self.partitions:
             fingerprints |= partition.fingerprints
             next_offsets |= partition.next_offsets
+        uses = sum((Counter(partition.cache_uses) for partition in self.partitions), Counter[CacheUse]())
         cuts = {log.offsets_partition: cut(log, next_offsets) for log in self.snapshot.partitions}
         return {
             "now_ms": self.now_ms,
@@ -70,7 +73,7 @@ class ReplayFacts:
             "profile_inferred": self.profile_inferred,
             "complete": not self.damage,
             "engine": self.engine,
-            "fold_cache": self.fold_cache,
+            "fold_cache": {use: uses[use] for use in (CacheUse.HIT, CacheUse.MISS, CacheUse.CORRUPT)},
             "offsets_topic_num_partitions": self.offsets_topic_num_partitions,
             "sources": list(self.snapshot.sources),
             "inputs": [

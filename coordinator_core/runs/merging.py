@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from coordinator_core.errors import Damage
 from coordinator_core.replay.fold import SegmentFold
 from coordinator_core.replay.merged import MergedPartition, RowBlocks
 from coordinator_core.replay.profiles import Profile
-from coordinator_core.runs.folding import SegmentResult
+from coordinator_core.runs.folding import CacheUse, SegmentResult
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.schemas import SEGMENTS
 from coordinator_core.runs.tables import Row, merged_tables
@@ -32,6 +33,7 @@ def merge_results(
     fingerprints: dict[str, str] = {}
     next_offsets: dict[str, int] = {}
     damage: list[Damage] = []
+    cache_uses: Counter[CacheUse] = Counter()
 
     def folds() -> Iterator[SegmentFold]:
         for result in results:
@@ -39,6 +41,7 @@ def merge_results(
             rows.append(_segment_row(result))
             fingerprints[segment.path] = result.fingerprint
             damage.extend(result.damage)
+            cache_uses[result.cache_use] += 1
             if fold is not None:
                 if fold.next_offset is not None:
                     next_offsets[segment.path] = fold.next_offset
@@ -58,6 +61,7 @@ def merge_results(
         damage=damage,
         load_failures=len(state.load_failures),
         carried_records=len(state.carried),
+        cache_uses=cache_uses,
     )
     return state, pa.Table.from_pylist(rows, schema=SEGMENTS.arrow), facts
 
