@@ -286,9 +286,8 @@ class _Partition:
         log = self.log
         group_batches = _GroupBatches(self.workload, self.groups, self.topics, self.topic_ids, self.random)
         log.at[At.DUE] = group_batches.first
-        # Room for any batch of commits, and for any group batch.
         room = HEADER_BYTES + int(log.settings[Setting.LARGEST_BATCH] * log.settings[Setting.RECORD_ROOM])
-        out = np.empty(max(CHUNK_BYTES, room + group_batches.largest), np.uint8)
+        out = np.empty(CHUNK_BYTES, np.uint8)
         starts = np.empty(CHUNK_BATCHES + 1, np.int64)
         controls = np.empty(CHUNK_BATCHES, np.uint8)
         complete = False
@@ -296,6 +295,9 @@ class _Partition:
             while not complete:
                 given = group_batches.give(int(log.at[At.GIVEN]))
                 log.at[At.GIVEN] = 0
+                # Any batch must fit, or there would be no end.
+                if len(out) < room + max(map(len, given)):
+                    out = np.empty(room + max(map(len, given)), np.uint8)
                 count, complete = fill(out, starts, controls, *_joined(given), log)
                 segments.append(*_sealed(out, starts[: count + 1], controls, self.workload.codec, pool))
         group_batches.give(int(log.at[At.GIVEN]))
@@ -353,11 +355,6 @@ class _GroupBatches:
         self.first = len(self.waiting)
         """How many come before anything else."""
         self._fill_up()
-
-    @property
-    def largest(self) -> int:
-        """Bytes that any batch fits into: later ones are not larger than the first by more than its ids."""
-        return 2 * max(len(batch.raw) for batch in self.waiting) + 4096 * self._workload.members
 
     def give(self, written: int) -> list[bytes]:
         """The next batches, after the first ``written`` of those given before have been written."""

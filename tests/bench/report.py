@@ -106,14 +106,18 @@ def promises(results: Sequence[Result]) -> str:
                 ratio([theirs], [ours], claim.of)
                 for theirs, ours in zip(result.rows[claim.reference], result.rows[claim.row], strict=True)
             ]
+            measured = claim.measured(result)
+            missed = " (missed)" if measured < claim.least else ""
             lines.append(
-                f"| {claim.text} | {claim.least:g} | **{claim.measured(result):.1f}** "
+                f"| {claim.text} | {claim.least:g} | **{measured:.1f}**{missed} "
                 f"| {min(pairs):.1f} – {max(pairs):.1f} |"
             )
     lines += ["", "| peak resident memory | at most MiB | measured |", "|---|---|---|"]
     for bound in BOUNDS:
         if bound.plan in found:
-            lines.append(f"| {bound.text} | {bound.most:g} | **{bound.measured(found[bound.plan]):.0f}** |")
+            measured = bound.measured(found[bound.plan])
+            missed = " (missed)" if measured > bound.most else ""
+            lines.append(f"| {bound.text} | {bound.most:g} | **{measured:.0f}**{missed} |")
     return "\n".join(lines)
 
 
