@@ -31,7 +31,7 @@ from coordinator_core.replay.profiles import Profile
 __all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]
 
 _SPARE_ROWS = 1 << 20
-"""Values that no longer stand may be this many, or as many as stand, before they are dropped."""
+"""Values that no longer stand are dropped when they are so many more than those of all slots."""
 
 
 def merge_folds(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> PartitionState:
@@ -82,8 +82,7 @@ class PartitionMerge:
         group_of, topic_of = self._groups.add(fold.groups), self._topics.add(fold.topics)
         slot_of = self._slots.add(fold.slots, group_of, topic_of)
         self._committed = _grown(self._committed, len(self._slots), NOWHERE)
-        places = self._values.add(fold.slots), self._values.add(fold.pending)
-        self._open.apply(fold, slot_of, self._committed, *places)
+        self._open.apply(fold, slot_of, self._committed)
         self._transactions.apply(fold, slot_of, group_of)
         self._stats.add(fold, group_of)
         self._replay.apply(fold, group_of, self._touches(fold, group_of))

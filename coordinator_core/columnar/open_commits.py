@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from coordinator_core.columnar.arrow import column
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.columnar.values import NOWHERE, ValueStore
 from coordinator_core.replay import fold as columns
@@ -36,6 +38,8 @@ class Event:
     last_tombstone: int
 
 
+_Events = Mapping[int, Event]
+_Mask = npt.NDArray[np.bool_]
 _NO_EVENT = Event(NOWHERE, columns.NOT_VALUE, -1, -1)
 
 
@@ -65,15 +69,9 @@ class OpenCommits:
             for slot in held:
                 held[slot] = next(moved)
 
-    def apply(
-        self,
-        fold: SegmentFold,
-        slot_of: Int64s,
-        committed: Int64s,
-        first_place: int,
-        first_pending_place: int,
-    ) -> None:
+    def apply(self, fold: SegmentFold, slot_of: Int64s, committed: Int64s) -> None:
         """Splice ``fold``, whose slot rows have the numbers ``slot_of``, behind the state so far."""
+        first_place = self._values.add(fold.slots)
         kinds = fold.slots["kind"].to_numpy()
         free = np.ones(len(slot_of), np.bool_)
         if self._producers:
@@ -84,26 +82,25 @@ class OpenCommits:
         committed[slot_of[rows]] = first_place + rows
         committed[slot_of[free & (kinds == columns.TOMBSTONE)]] = NOWHERE
         if self._producers:
-            self._apply_contested(fold, slot_of, np.flatnonzero(~free), committed, first_place)
-        self._open(fold, slot_of, first_pending_place)
+            events = _events(fold, slot_of, np.flatnonzero(~free), first_place)
+            self._apply_contested(fold, slot_of, ~free, events, committed)
+        self._open(fold, slot_of)
 
     def _apply_contested(
-        self, fold: SegmentFold, slot_of: Int64s, rows: Int64s, committed: Int64s, first_place: int
+        self, fold: SegmentFold, slot_of: Int64s, contested: _Mask, events: _Events, committed: Int64s
     ) -> None:
-        names = ("kind", "sequence", "last_tombstone")
-        taken = [first_place + rows, *(fold.slots[name].to_numpy()[rows] for name in names)]
-        events = {
-            slot: Event(*event)
-            for slot, event in zip(
-                slot_of[rows].tolist(), zip(*(column.tolist() for column in taken), strict=True), strict=True
-            )
-        }
-        markers = first_markers(fold)
+        markers = self._markers(fold)
         if self._drops:
             self._drop_pending(events, markers)
-        for producer_id, slot, is_open in self._decided(fold, slot_of):
+        decided = contested[fold.pending["slot"].to_numpy()]
+        decided &= fold.pending["kind"].to_numpy() != columns.NOTED
+        rows = np.flatnonzero(decided)
+        is_open = fold.pending["open"].to_numpy()[rows].tolist()
+        for slot, producer_id, opened in zip(
+            *_slots_and_producers(fold, slot_of, rows), is_open, strict=True
+        ):
             # What this segment holds for the slot stands in place of what earlier ones left pending.
-            if (producer_id in markers) != is_open:
+            if (producer_id in markers) != opened:
                 self._drop(producer_id, slot)
         overridden = self._end_transactions(events, markers, committed)
         for slot, event in events.items():
@@ -113,18 +110,21 @@ class OpenCommits:
                 elif event.kind == columns.TOMBSTONE:
                     committed[slot] = NOWHERE
 
-    def _decided(self, fold: SegmentFold, slot_of: Int64s) -> list[tuple[int, int, bool]]:
-        """Producer id, slot and open of the rows of ``pending`` that hold a value, or that there is none."""
-        rows = np.flatnonzero(fold.pending["kind"].to_numpy() != columns.NOTED)
-        slots, producer_ids = _slots_and_producers(fold, slot_of, rows)
-        is_open = fold.pending["open"].to_numpy()[rows].tolist()
-        return [
-            (producer_id, slot, opened)
-            for producer_id, slot, opened in zip(producer_ids, slots, is_open, strict=True)
-            if slot in self._producers
-        ]
+    def _markers(self, fold: SegmentFold) -> dict[int, Marker]:
+        """The first end markers of the producers that have something open."""
+        sequences = fold.producers["first_marker"].to_numpy()
+        rows = np.flatnonzero(sequences >= 0)
+        producer_ids = fold.producers["producer_id"].to_numpy()[rows].tolist()
+        commits = fold.producers["first_marker_commits"].to_numpy()[rows].tolist()
+        return {
+            producer_id: Marker(sequence, committed)
+            for producer_id, sequence, committed in zip(
+                producer_ids, sequences[rows].tolist(), commits, strict=True
+            )
+            if producer_id in self._places
+        }
 
-    def _drop_pending(self, events: Mapping[int, Event], markers: Mapping[int, Marker]) -> None:
+    def _drop_pending(self, events: _Events, markers: Mapping[int, Marker]) -> None:
         """A tombstone takes the slot out of all transactions that are open when it comes (Java)."""
         for slot, event in events.items():
             if event.last_tombstone < 0:
@@ -135,7 +135,7 @@ class OpenCommits:
                     self._drop(producer_id, slot)
 
     def _end_transactions(
-        self, events: Mapping[int, Event], markers: Mapping[int, Marker], committed: Int64s
+        self, events: _Events, markers: Mapping[int, Marker], committed: Int64s
     ) -> set[int]:
         """Apply the first end markers to what earlier segments left pending.
 
@@ -165,14 +165,16 @@ class OpenCommits:
             return True
         return self._values.merge_offset(existing) < self._values.merge_offset(place)
 
-    def _open(self, fold: SegmentFold, slot_of: Int64s, first_place: int) -> None:
+    def _open(self, fold: SegmentFold, slot_of: Int64s) -> None:
         """Keep what the fold leaves pending."""
         is_value = fold.pending["kind"].to_numpy() == columns.PENDING_VALUE
         rows = np.flatnonzero(is_value & fold.pending["open"].to_numpy())
-        slots, producer_ids = _slots_and_producers(fold, slot_of, rows)
-        for producer_id, slot, place in zip(producer_ids, slots, (first_place + rows).tolist(), strict=True):
-            self._places.setdefault(producer_id, {})[slot] = place
-            self._producers.setdefault(slot, set()).add(producer_id)
+        if len(rows):
+            first_place = self._values.add(fold.pending.take(column(rows)))
+            slots, producer_ids = _slots_and_producers(fold, slot_of, rows)
+            for place, (slot, producer_id) in enumerate(zip(slots, producer_ids, strict=True), first_place):
+                self._places.setdefault(producer_id, {})[slot] = place
+                self._producers.setdefault(slot, set()).add(producer_id)
 
     def _drop(self, producer_id: int, slot: int) -> None:
         held = self._places.get(producer_id)
@@ -185,13 +187,10 @@ class OpenCommits:
             del self._producers[slot]
 
 
-def first_markers(fold: SegmentFold) -> dict[int, Marker]:
-    """By producer id, where there is one."""
-    sequences = fold.producers["first_marker"].to_numpy()
-    rows = np.flatnonzero(sequences >= 0)
-    producer_ids = fold.producers["producer_id"].to_numpy()[rows].tolist()
-    commits = fold.producers["first_marker_commits"].to_numpy()[rows].tolist()
-    return dict(zip(producer_ids, map(Marker, sequences[rows].tolist(), commits), strict=True))
+def _events(fold: SegmentFold, slot_of: Int64s, rows: Int64s, first_place: int) -> _Events:
+    taken = [fold.slots[name].to_numpy()[rows] for name in ("kind", "sequence", "last_tombstone")]
+    numbers = [(first_place + rows).tolist(), *(values.tolist() for values in taken)]
+    return dict(zip(slot_of[rows].tolist(), map(Event, *numbers), strict=True))
 
 
 def _slots_and_producers(fold: SegmentFold, slot_of: Int64s, rows: Int64s) -> tuple[list[int], list[int]]:
