@@ -134,24 +134,6 @@ def slot_partitions(keys: Any, slots: Any, out: Any) -> None:
         out[row] = be32(keys, stop - 4)
 
 
-@kernel(types.void(BYTES_TYPE, MUTABLE_BYTES_TYPE, _TABLE, _VECTOR, _VECTOR))
-def complete_batches(data: Any, arena: Any, found: Any, starts: Any, sections: Any) -> None:
-    """Complete the copies, at ``starts`` in the arena, of the batches that ``kernels.survey`` found.
-
-    Where ``sections`` is the size of records that were decompressed to behind the header, the header and its
-    new length are put there; where it is negative the whole batch is copied.
-    """
-    for row in range(len(starts)):
-        batch, start, section = found[row, 0], starts[row], sections[row]
-        size = found[row, 1] if section < 0 else 61
-        for at in range(size):
-            arena[start + at] = data[batch + at]
-        if section >= 0:
-            length = section + 61 - 12
-            for at in range(4):
-                arena[start + 8 + at] = (length >> (24 - 8 * at)) & 0xFF
-
-
 @inlined
 def _moved(position: Int, length: Int, old: Any, new: Any, used: Int) -> Int:
     """``used`` after copying a run of the old arena behind it."""

@@ -16,6 +16,7 @@ import numpy as np
 from coordinator_core.columnar import types
 from coordinator_core.columnar.bytestrings import (
     INVALID,
+    copy_bytes,
     find,
     free_place,
     hash_bytes,
@@ -254,9 +255,7 @@ def _producer(producer_id: Int, tables: Any) -> Int:
 @inlined
 def _copy_key(data: Any, position: Int, length: Int, tables: Any) -> Int:
     stored = tables.state[State.KEY_BYTES]
-    keys = tables.keys
-    for at in range(length):
-        keys[stored + at] = data[position + at]
+    copy_bytes(data, position, tables.keys, stored, length)
     tables.state[State.KEY_BYTES] = stored + length
     return stored
 

@@ -53,6 +53,31 @@ def test_crc_of_any_run_of_bytes(data: bytes, start: int) -> None:
     assert crc_chosen(data, start, len(data)) == expected
 
 
+def test_crc_of_long_runs() -> None:
+    data = bytes(value * value % 251 for value in range(4_000))
+    for start in (0, 3):
+        for stop in (*range(760, 780), 1535, 1536, 1544, 2304, len(data)):
+            expected = crc32c.crc32c(data[start:stop])
+            assert crc_chosen(data, start, stop) == crc_by_tables(data, start, stop) == expected
+
+
+@inlined
+def copied(data: Any, position: Any, length: Any) -> Any:
+    out = np.zeros(64, np.uint8)
+    bytestrings.copy_bytes(data, position, out, 8, length)
+    return out
+
+
+copy_bytes = compiled(copied, numba.types.Array(numba.types.uint8, 1, "C"), i64, i64)
+
+
+def test_copies_of_every_length() -> None:
+    data = bytes(range(100))
+    for length in range(48):
+        expected = bytes(8) + data[5 : 5 + length] + bytes(56 - length)
+        assert copy_bytes(data, 5, length).tobytes() == expected
+
+
 def test_the_crc_vector_of_the_standard() -> None:
     assert crc_by_tables(b"123456789", 0, 9) == crc_chosen(b"123456789", 0, 9) == 0xE3069283
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -55,6 +56,31 @@ def test_every_table_grows(tmp_path: Path) -> None:
     assert (len(fold.groups), len(fold.topics), fold.slots.num_rows) == (150, 152, 450)
     assert fold.others.num_rows == 150
     assert fold.transactions.num_rows == 150
+
+
+@pytest.mark.parametrize("records", [1, 2, 40, 300])
+def test_slots_that_follow_each_other_in_the_same_order_and_in_others(tmp_path: Path, records: int) -> None:
+    """The order that a slot was seen in says where to look for it, never which it is."""
+    order, batches = random.Random(records), []
+    keys = [offset_key(b"g%d" % (number % 3), b"t" * (1 + number % 40), number) for number in range(500)]
+    for number in range(1_200 // records + 5):
+        if number % 5 == 3:
+            order.shuffle(keys)
+        first = records * (number % 3)
+        producer = number % 4 - 1
+        items = [
+            (
+                key,
+                None if order.random() < 0.1 else offset_value(order.choice((1, 3, 4)), at, b"m" * (at % 9)),
+            )
+            for at, key in enumerate(keys[first : first + records])
+        ]
+        base = number * (records + 1)
+        batches.append(build_batch(base, items, producer_id=producer, transactional=producer >= 0))
+        if producer >= 0:
+            kind = ControlType.COMMIT if order.random() < 0.7 else ControlType.ABORT
+            batches.append(build_control_batch(base + records, kind, producer_id=producer))
+    assert_folds_like_the_scalar_path(segment(tmp_path / "log", *batches))
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
