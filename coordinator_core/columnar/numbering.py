@@ -36,7 +36,9 @@ class NameNumbers:
 
     def texts(self) -> pa.Array:
         """All names, by number."""
-        return pa.chunked_array(self._texts, pa.large_string()).combine_chunks()
+        whole = pa.chunked_array(self._texts, pa.large_string()).combine_chunks()
+        self._texts = [whole]
+        return whole
 
     def of(self, numbers: Int64s) -> list[str]:
         """The names with these numbers."""

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core.errors import UsageError
+from coordinator_core.groups.model import PartitionState, Slot
+from coordinator_core.runs import publish as publish_module
+from coordinator_core.runs import state_hash as state_hash_module
 from coordinator_core.runs.publish import (
     Manifest,
     RunPlace,
@@ -28,7 +32,7 @@ from coordinator_core.runs.read import RunError, is_run, open_run, resolve_lates
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.tables import state_tables
 
-from .states import rich_states
+from .states import offset, rich_states
 
 FACTS = {"now_ms": 5, "profile": "J3", "complete": True, "topic_names": {}}
 
@@ -245,3 +249,46 @@ def test_empty_tables_have_their_columns(tmp_path: Path) -> None:
         name: table.arrow for name, table in TABLES.items()
     }
     assert all(isinstance(table, pa.Table) and table.num_rows == 0 for table in tables.values())
+
+
+class Blocks:
+    """Rows of a table, block by block (``RowBlocks``)."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.rows.num_rows)
+
+    def blocks(self, block_rows: int = 1) -> Iterator[pa.Table]:
+        for start in range(0, self.rows.num_rows, block_rows):
+            yield self.rows.slice(start, block_rows)
+
+
+@pytest.mark.parametrize("block_rows", [1, 3, 100])
+def test_rows_may_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_rows: int) -> None:
+    for module in (publish_module, state_hash_module):
+        monkeypatch.setattr(module, "BLOCK_ROWS", block_rows)
+    state = PartitionState(3, offsets={Slot("g", "t", number): offset(number) for number in range(7)})
+    rows = state_tables([state], now_ms=0)["offsets"]
+    published = []
+    for run_id, written in (("whole", rows), ("blocks", Blocks(rows))):
+        with RunWriter(place(tmp_path, run_id), sources=[]) as writer:
+            writer.write_tables({"offsets": written})
+            published.append(writer.commit(FACTS, seconds=1.0, steps={})["state_hash"])
+        run = open_run(place(tmp_path, run_id).path)
+        assert run.table("offsets") == rows
+        assert run.computed_state_hash() == run.state_hash
+    assert published[0] == published[1]
+
+
+def test_files_hold_deltas_dictionaries_and_statistics_of_keys(tmp_path: Path) -> None:
+    manifest = publish(place(tmp_path))
+    (name,) = manifest["tables"]["offsets"]["files"]
+    group = pq.ParquetFile(Path(place(tmp_path).path) / name).metadata.row_group(0)
+    columns = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
+    assert "DELTA_BINARY_PACKED" in columns["committed_offset"].encodings
+    assert columns["group_id"].has_dictionary_page
+    assert columns["record_offset"].is_stats_set
+    assert not columns["metadata"].is_stats_set
