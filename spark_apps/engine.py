@@ -154,4 +154,4 @@ def in_tasks(context: SparkContext, function: Callable[[T], A], items: Sequence[
     """``function`` of each item, in a Spark task each. Tasks start in the order of the items."""
     if not items:
         return []
-    return context.parallelize(items, len(items)).map(function).collect()
+    return context.parallelize(items, len(items)).map(partial(tasks.lightly, function)).collect()

@@ -12,11 +12,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from itertools import groupby
+from typing import TypeVar
 
 import pyarrow as pa
 
 from coordinator_core import storage
+from coordinator_core.cli.process import start_light
 from coordinator_core.columnar.merge import merge_shard
 from coordinator_core.columnar.shards import MergedShard, combine_shards, shard_folds
 from coordinator_core.errors import Damage, DamagedInputError
@@ -30,6 +33,9 @@ from coordinator_core.runs.merging import merge_partition
 from coordinator_core.runs.publish import StagedTables, TableFile
 from coordinator_core.runs.state_hash import TableDigests
 from spark_apps.packing import Work
+
+T = TypeVar("T")
+A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,15 @@ class Rules:
     profile: Profile
     now_ms: int
     staging_path: str
+
+
+def lightly(function: Callable[[T], A], item: T) -> A:
+    """``function`` of ``item`` in a worker, which nothing here has started unless the master is local."""
+    _start_light()
+    return function(item)
+
+
+_start_light = cache(start_light)
 
 
 def fold(work: Work, rules: Rules) -> Answer:
@@ -179,7 +194,7 @@ def _staged(result: SegmentResult, staging_path: str, shards: int = 1) -> Staged
     with system.open_output_stream(inner) as file:
         for part in [fold] if shards == 1 else shard_folds(fold, shards):
             position = file.tell()
-            file.write(part.to_ipc())
+            part.write_ipc(file)
             parts.append(FileRange(path, position, file.tell() - position))
     return StagedFold(replace(result, fold=_without_rows(fold)), tuple(parts))
 
