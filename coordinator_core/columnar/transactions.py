@@ -43,6 +43,7 @@ class _Part:
         self.fold = fold
         self._slot_of = slot_of
         self._group_of = group_of
+        self._groups = fold.slots["group"].to_numpy()
         owners = 2 * fold.pending["producer"].to_numpy().astype(np.int64) + fold.pending["open"].to_numpy()
         order = np.argsort(owners, kind="stable")
         self._rows = fold.pending["slot"].to_numpy()[order]
@@ -53,8 +54,7 @@ class _Part:
         owner = 2 * producer + is_open
         rows = self._rows[self._bounds[owner] : self._bounds[owner + 1]]
         transaction.slots.update(self._slot_of[rows].tolist())
-        groups = np.unique(self.fold.slots["group"].to_numpy()[rows])
-        transaction.groups.update(self._group_of[groups].tolist())
+        transaction.groups.update(self._group_of[self._groups[rows]].tolist())
 
 
 class Transactions:
