@@ -33,7 +33,7 @@ from the schemas (version {SCHEMA_VERSION}) in `coordinator_core/runs/schemas.py
 | `complete` | false when anything in the input was damaged; `damage` lists it with its positions |
 | `engine`, `seconds`, `steps` | `local` or `spark`, and how long it took |
 | `sources`, `inputs` | what was named, and the segments with their sizes and fingerprints |
-| `fold_cache` | segments whose folds were found in the cache (`hits`), were not, or were there but `corrupt` |
+| `fold_cache` | segments whose folds the cache had (`hits`), had not (`misses`), or had `corrupt` |
 | `cut` | by offsets partition: log start offset and log end offset of what was read |
 | `topic_names` | topic id to name, as far as the directories of the snapshot tell |
 | `tables` | by table: `rows`, `files`, and `hash`, which depends on the rows alone |

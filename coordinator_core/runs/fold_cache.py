@@ -1,9 +1,9 @@
 """Folds of segments kept on disk, so that a run folds only what no run before it has folded.
 
-An entry is the Arrow form of a fold and, behind it, the CRC-32C and the size of that. Its name is a digest of
-all that the fold depends on: the segment's fingerprint, the rules, where the log starts in it, the code that
-made it. So entries are never wrong, only unused; those go first when the cache is full. Processes share it
-without locks: entries appear whole, and what is read stays readable when another process removes it.
+An entry is the Arrow form of a fold (or a state of ``runs.merge_cache``), its CRC-32C and its size. A fold is
+named by a digest of all that it depends on: the segment's fingerprint, the rules, where the log starts in it,
+the code that made it. So entries are never wrong, only unused; those go first when the cache is full. Without
+locks: entries appear whole, and what is read stays readable when another process removes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -40,7 +40,7 @@ FOLD_CACHE_VARIABLE = "REGROUP_FOLD_CACHE"
 
 _SUFFIX = ".fold"
 _TRAILER = struct.Struct("<IQ")
-_ENTRY_PACKAGES = ("log", "records", "replay", "columnar")
+_ENTRY_PACKAGES = ("log", "records", "groups", "replay", "columnar")
 _MIN_SEGMENT_BYTES = 1 << 18
 _TRIM_BYTES = 1 << 28
 _ABANDONED_SECONDS = 3600
@@ -98,6 +98,26 @@ class FoldCache:
 
         Raises :class:`CorruptEntryError`, after which there is no such entry any more.
         """
+        data = self.read(key)
+        if data is None:
+            return None
+        try:
+            fold = SegmentFold.from_ipc(data)
+        except ValueError as error:
+            raise self._removed(key) from error
+        if end_offset is not None and fold.next_offset is not None and fold.next_offset > end_offset:
+            return None
+        return replace(fold, path=segment.path, offsets_partition=segment.offsets_partition)
+
+    def put(self, key: str, fold: SegmentFold) -> None:
+        """Keep a fold."""
+        self.write(key, fold.write_ipc)
+
+    def read(self, key: str) -> pa.Buffer | None:
+        """What was written as ``key``, mapped; ``None`` for nothing.
+
+        Raises :class:`CorruptEntryError`, after which there is no such entry any more.
+        """
         path = self._path(key)
         try:
             with pa.memory_map(str(path)) as file:
@@ -105,23 +125,19 @@ class FoldCache:
             os.utime(path)
         except OSError:
             return None
-        try:
-            fold = SegmentFold.from_ipc(_content(data))
-        except ValueError as error:
-            path.unlink(missing_ok=True)
-            raise CorruptEntryError(str(path)) from error
-        if end_offset is not None and fold.next_offset is not None and fold.next_offset > end_offset:
-            return None
-        return replace(fold, path=segment.path, offsets_partition=segment.offsets_partition)
+        content = _content(data)
+        if content is None:
+            raise self._removed(key)
+        return content
 
-    def put(self, key: str, fold: SegmentFold) -> None:
-        """Keep a fold; a cache that cannot be written is said once, and then left alone."""
+    def write(self, key: str, write: Callable[[pa.NativeFile], None]) -> None:
+        """Keep what ``write`` writes; that a cache cannot be written is said once, and it is left alone."""
         if not self._usable:
             return
         path = self._path(key)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            size = _write(path, fold)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            size = _write(path, write)
         except OSError as error:
             self._usable = False
             warnings.warn(f"folds cannot be kept ({error})", FoldCacheWarning, stacklevel=2)
@@ -133,6 +149,10 @@ class FoldCache:
                 self._written = 0
         if due:
             self.trim()
+
+    def _removed(self, key: str) -> CorruptEntryError:
+        self._path(key).unlink(missing_ok=True)
+        return CorruptEntryError(key)
 
     def trim(self) -> None:
         """Remove what is too much, what nobody used for two months, and leftovers of killed writers."""
@@ -176,13 +196,13 @@ def _cache(directory: str, max_bytes: int | None, min_segment_bytes: int) -> Fol
     return FoldCache(directory, max_bytes=max_bytes, min_segment_bytes=min_segment_bytes)
 
 
-def _write(path: Path, fold: SegmentFold) -> int:
+def _write(path: Path, write: Callable[[pa.NativeFile], None]) -> int:
     """Write an entry, so that others see all of it or nothing; returns its size."""
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
     os.close(handle)
     try:
         with pa.OSFile(temporary, "wb") as file:
-            fold.write_ipc(file)
+            write(file)
             size: int = file.tell()
         with pa.memory_map(temporary) as file:
             checksum = crc32c.crc32c(file.read_buffer())
@@ -195,15 +215,13 @@ def _write(path: Path, fold: SegmentFold) -> int:
     return size
 
 
-def _content(data: pa.Buffer) -> pa.Buffer:
-    """What :func:`_write` wrote; ``ValueError`` when it is anything else."""
+def _content(data: pa.Buffer) -> pa.Buffer | None:
+    """What :func:`_write` wrote; ``None`` when it is anything else."""
     size = data.size - _TRAILER.size
     if size < 0:
-        raise ValueError("too short")
+        return None
     content = data.slice(0, size)
-    if _TRAILER.unpack(data.slice(size)) != (crc32c.crc32c(content), size):
-        raise ValueError("checksum is wrong")
-    return content
+    return content if _TRAILER.unpack(data.slice(size)) == (crc32c.crc32c(content), size) else None
 
 
 @cache

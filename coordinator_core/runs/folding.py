@@ -55,6 +55,8 @@ class SegmentResult:
     fold: SegmentFold | None
     damage: list[Damage] = field(default_factory=list)
     cache_use: CacheUse = CacheUse.NONE
+    cache_key: str | None = None
+    """Name of the fold in the cache, when it can be kept there."""
 
 
 def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
@@ -127,7 +129,7 @@ def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules, cache: FoldC
         try:
             kept = cache.get(key, segment, task.end_offset)
             if kept is not None:
-                return SegmentResult(segment, found.digest, kept, cache_use=CacheUse.HIT)
+                return SegmentResult(segment, found.digest, kept, cache_use=CacheUse.HIT, cache_key=key)
         except CorruptEntryError:
             use = CacheUse.CORRUPT
     damage: list[Damage] = []
@@ -141,9 +143,10 @@ def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules, cache: FoldC
         check_crc=not found.intact,
         data=data,
     )
-    if cache is not None and key is not None and not damage:
-        cache.put(key, fold)
-    return SegmentResult(segment, found.digest, fold, damage, use if not damage else CacheUse.NONE)
+    if damage or cache is None or key is None:
+        return SegmentResult(segment, found.digest, fold, damage)
+    cache.put(key, fold)
+    return SegmentResult(segment, found.digest, fold, cache_use=use, cache_key=key)
 
 
 def _read(task: FoldTask, segment: SegmentFile) -> memoryview:

@@ -50,10 +50,11 @@ def replay_snapshot(
     def merge(
         offsets_partition: int, results: Iterator[SegmentResult]
     ) -> tuple[PartitionState, PartitionFacts]:
-        merged, _, facts = merge_results(offsets_partition, results, profile)
+        merged, _, facts = merge_results(offsets_partition, results, profile, cache=cache)
         return merged.to_state(), facts
 
     damage += check_source(source, on_damage)
+    cache = None if on_damage is OnDamage.RECOVER else cache
     states = []
     for state, facts in _Replay(source, profile, on_damage, cache).merged(merge):
         states.append(state)
@@ -78,6 +79,7 @@ def replay_to_run(
     changed; neither leaves anything behind.
     """
     began = perf_counter()
+    cache = None if on_damage is OnDamage.RECOVER else cache
     snapshot = source.snapshot if isinstance(source, Pin) else source
     check_source(source, on_damage)
     with RunWriter(place, sources=source_directories(snapshot)) as writer:
@@ -85,7 +87,7 @@ def replay_to_run(
         inferred = perf_counter()
         partitions = []
         for tables, facts in _Replay(source, rules, on_damage, cache).merged(
-            lambda number, results: merge_partition(number, results, rules, now_ms=now_ms)
+            lambda number, results: merge_partition(number, results, rules, now_ms=now_ms, cache=cache)
         ):
             writer.write_tables(tables)
             partitions.append(facts)

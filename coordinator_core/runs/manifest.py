@@ -73,7 +73,7 @@ class ReplayFacts:
             "profile_inferred": self.profile_inferred,
             "complete": not self.damage,
             "engine": self.engine,
-            "fold_cache": {use: uses[use] for use in (CacheUse.HIT, CacheUse.MISS, CacheUse.CORRUPT)},
+            "fold_cache": {use.value: uses[use] for use in (CacheUse.HIT, CacheUse.MISS, CacheUse.CORRUPT)},
             "offsets_topic_num_partitions": self.offsets_topic_num_partitions,
             "sources": list(self.snapshot.sources),
             "inputs": [

@@ -11,6 +11,7 @@ from coordinator_core.errors import Damage
 from coordinator_core.replay.fold import SegmentFold
 from coordinator_core.replay.merged import MergedPartition, RowBlocks
 from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.folding import CacheUse, SegmentResult
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.schemas import SEGMENTS
@@ -24,10 +25,12 @@ def merge_results(
     results: Iterable[SegmentResult],
     profile: Profile,
     merged: Merge | None = None,
+    cache: FoldCache | None = None,
 ) -> tuple[MergedPartition, pa.Table, PartitionFacts]:
     """State of a partition, its rows of ``segments``, and facts; ``results`` must come in log order.
 
-    ``merged`` makes the state of the folds, where that is not all to be done here.
+    ``merged`` makes the state of the folds, where that is not all to be done here; else a ``cache`` may know
+    the state that most of them make.
     """
     rows: list[Row] = []
     fingerprints: dict[str, str] = {}
@@ -35,7 +38,7 @@ def merge_results(
     damage: list[Damage] = []
     cache_uses: Counter[CacheUse] = Counter()
 
-    def folds() -> Iterator[SegmentFold]:
+    def with_folds() -> Iterator[SegmentResult]:
         for result in results:
             segment, fold = result.segment, result.fold
             rows.append(_segment_row(result))
@@ -45,14 +48,21 @@ def merge_results(
             if fold is not None:
                 if fold.next_offset is not None:
                     next_offsets[segment.path] = fold.next_offset
-                yield fold
+                yield result
 
     # Loading the kernels takes a second that reading a run need not.
     from coordinator_core.columnar.merge import merge_columns
+    from coordinator_core.runs.merge_cache import merge_with_cache
 
     # The merge may stop at a fold that a loader would not get past; what follows is told of all the same.
-    remaining = folds()
-    state = merged(remaining) if merged else merge_columns(remaining, profile, offsets_partition)
+    remaining = with_folds()
+    folds = (result.fold for result in remaining if result.fold is not None)
+    if merged is not None:
+        state = merged(folds)
+    elif cache is not None:
+        state = merge_with_cache(remaining, profile, offsets_partition, cache)
+    else:
+        state = merge_columns(folds, profile, offsets_partition)
     for _ in remaining:
         pass
     facts = PartitionFacts(
@@ -73,9 +83,10 @@ def merge_partition(
     *,
     now_ms: int,
     merged: Merge | None = None,
+    cache: FoldCache | None = None,
 ) -> tuple[dict[str, pa.Table | RowBlocks], PartitionFacts]:
     """All tables of a partition, and its facts; arguments as for :func:`merge_results`."""
-    state, segments, facts = merge_results(offsets_partition, results, profile, merged)
+    state, segments, facts = merge_results(offsets_partition, results, profile, merged, cache)
     return merged_tables(state, now_ms=now_ms) | {SEGMENTS.name: segments}, facts
 
 

@@ -1,0 +1,108 @@
+"""States of partitions in the middle of their merge, kept beside the folds.
+
+A log grows at its end: most of what a run merges, the run before it has merged. The state is kept that all
+folds but the last gave (the last segment is the one that grows), and one every :data:`_EVERY` folds. Its name
+is a digest of the names of these folds, in order, so it stands for exactly them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from coordinator_core.columnar.merge import PartitionMerge
+from coordinator_core.columnar.shards import combine_shards
+from coordinator_core.replay.fold import SegmentFold
+from coordinator_core.replay.merged import MergedPartition
+from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.fold_cache import CorruptEntryError, FoldCache, source_digest
+from coordinator_core.runs.folding import CacheUse, SegmentResult
+
+_EVERY = 32
+_LEAST_FOLDS = 4
+"""A state is not read faster than so many folds are merged."""
+
+
+class _State(PartitionMerge):
+    """The merge of ``folds`` folds."""
+
+    folds = 0
+
+    def take(self, fold: SegmentFold) -> None:
+        self.add(fold)
+        self.folds += 1
+
+    def write(self, sink: pa.NativeFile) -> None:
+        self._compact()
+        pickle.dump(self, sink, protocol=5)
+
+
+def merge_with_cache(
+    results: Iterable[SegmentResult], profile: Profile, offsets_partition: int, cache: FoldCache
+) -> MergedPartition:
+    """Like ``columnar.merge.merge_columns`` of the folds, without what a kept state makes unnecessary."""
+    return _CachedMerge(profile, offsets_partition, cache).merged(results)
+
+
+class _CachedMerge:
+    def __init__(self, profile: Profile, offsets_partition: int, cache: FoldCache) -> None:
+        self._profile = profile
+        self._offsets_partition = offsets_partition
+        self._cache = cache
+        self._state: _State | None = None
+        self._kept: pa.Buffer | None = None
+        self._waiting: list[tuple[SegmentFold, str | None]] = []
+        self._unsaved: str | None = None
+
+    def merged(self, results: Iterable[SegmentResult]) -> MergedPartition:
+        name: str | None = _digest(source_digest(), repr(self._profile), str(self._offsets_partition))
+        for result in results:
+            if result.fold is None:
+                continue
+            name = None if name is None or result.cache_key is None else _digest(name, result.cache_key)
+            self._waiting.append((result.fold, name))
+            is_cached = result.cache_use is CacheUse.HIT
+            if self._state is None and is_cached and len(self._waiting) <= 2 * _EVERY:
+                self._look_for(name)
+            else:
+                self._take_all_but(1)
+        self._take_all_but(1)
+        self._save()
+        return combine_shards([self._take_all_but(0).finish()])
+
+    def _look_for(self, name: str | None) -> None:
+        """Let the state of this name, if there is one, stand for all folds so far."""
+        try:
+            found = None if name is None else self._cache.read(name)
+        except CorruptEntryError:
+            found = None
+        if found is not None:
+            self._kept = found
+            self._waiting.clear()
+
+    def _take_all_but(self, rest: int) -> _State:
+        if self._state is None:
+            if self._kept is None:
+                self._state = _State(self._profile, self._offsets_partition)
+            else:
+                # What is in the user's own cache directory is trusted as the compiled kernels there are.
+                self._state = pickle.loads(self._kept)
+            self._kept = None
+        while len(self._waiting) > rest:
+            fold, self._unsaved = self._waiting.pop(0)
+            self._state.take(fold)
+            if self._state.folds % _EVERY == 0:
+                self._save()
+        return self._state
+
+    def _save(self) -> None:
+        if self._unsaved is not None and self._state is not None and self._state.folds >= _LEAST_FOLDS:
+            self._cache.write(self._unsaved, self._state.write)
+        self._unsaved = None
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

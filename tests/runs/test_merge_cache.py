@@ -1,0 +1,124 @@
+"""A merge that goes on from a kept state gives what a merge of all folds gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.types import SegmentFile, Snapshot
+from coordinator_core.replay.fold import SegmentFold
+from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.runs import merge_cache
+from coordinator_core.runs.fold_cache import FoldCache
+from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.runs.state_hash import all_digests, state_hash
+from coordinator_core.runs.tables import state_tables
+
+from ..cases import Case, case
+from .logs import WHOLE, cut_into_batches, name
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> FoldCache:
+    return FoldCache(str(tmp_path / "folds"), min_segment_bytes=0)
+
+
+@pytest.fixture
+def merged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of the folds that were merged."""
+    paths: list[str] = []
+    take = merge_cache._State.take
+
+    def taken(self: merge_cache._State, fold: SegmentFold) -> None:
+        paths.append(fold.path)
+        take(self, fold)
+
+    monkeypatch.setattr(merge_cache._State, "take", taken)
+    monkeypatch.setattr(merge_cache, "_LEAST_FOLDS", 1)
+    return paths
+
+
+def hash_of(source: Snapshot, item: Case, cache: FoldCache | None) -> str:
+    profile = profile_for_release(item.release, item.coordinator)
+    states = replay_snapshot(source, profile, damage=[], cache=cache)
+    return state_hash(all_digests(state_tables(states, now_ms=0)))
+
+
+def first_segments(log: Snapshot, part: float) -> Snapshot:
+    """The log as it was when each partition had but the first of its segments."""
+    paths = []
+    for partition in log.partitions:
+        paths += [segment.path for segment in partition.segments[: int(part * len(partition.segments)) + 1]]
+    return discover(paths)
+
+
+@pytest.mark.parametrize("item", WHOLE, ids=name)
+def test_a_log_that_grows(
+    item: Case, tmp_path: Path, cache: FoldCache, merged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_cache, "_EVERY", 2)
+    log = cut_into_batches(item, tmp_path / "log")
+    grown = first_segments(log, 0.6)
+    assert hash_of(grown, item, cache) == hash_of(grown, item, None)
+    merged.clear()
+    assert hash_of(log, item, cache) == hash_of(log, item, None)
+    assert len(merged) < 0.8 * len(log.segments) + 2 * len(log.partitions)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Snapshot:
+    """One partition of many segments."""
+    cut = cut_into_batches(case("k431-txn"), tmp_path / "log")
+    largest = max(cut.partitions, key=lambda partition: len(partition.segments))
+    return discover([largest.directory])
+
+
+def test_again_merges_the_last_fold_only(log: Snapshot, cache: FoldCache, merged: list[str]) -> None:
+    item = case("k431-txn")
+    expected = hash_of(log, item, cache)
+    assert merged == [segment.path for segment in log.segments]
+    merged.clear()
+    assert hash_of(log, item, cache) == expected
+    assert merged == [log.segments[-1].path]
+
+
+def without(log: Snapshot, missing: SegmentFile) -> Snapshot:
+    return discover([segment.path for segment in log.segments if segment != missing])
+
+
+def test_a_state_stands_for_its_folds_only(log: Snapshot, cache: FoldCache, merged: list[str]) -> None:
+    item = case("k431-txn")
+    hash_of(log, item, cache)
+    for missing in (log.segments[0], log.segments[3], log.segments[-2]):
+        merged.clear()
+        cut = without(log, missing)
+        assert hash_of(cut, item, cache) == hash_of(cut, item, None)
+        assert len(merged) == len(cut.segments)
+
+
+def test_a_corrupt_state_is_made_anew(log: Snapshot, cache: FoldCache, merged: list[str]) -> None:
+    item = case("k431-txn")
+    expected = hash_of(log, item, cache)
+    for path in Path(cache.directory).glob("*.fold"):
+        data = bytearray(path.read_bytes())
+        # Pickles begin so; folds are Arrow streams.
+        if data[:1] == b"\x80":
+            data[len(data) // 2] ^= 1
+            path.write_bytes(data)
+    merged.clear()
+    assert hash_of(log, item, cache) == expected
+    assert len(merged) == len(log.segments)
+    merged.clear()
+    assert hash_of(log, item, cache) == expected
+    assert len(merged) == 1
+
+
+def test_other_rules_are_another_state(log: Snapshot, cache: FoldCache, merged: list[str]) -> None:
+    item = case("k431-txn")
+    hash_of(log, item, cache)
+    merged.clear()
+    older = profile_for_release("4.2.0")
+    replay_snapshot(log, older, damage=[], cache=cache)
+    assert len(merged) == len(log.segments)
