@@ -24,6 +24,8 @@ from coordinator_core.runs.folding import CacheUse, SegmentResult
 _EVERY = 32
 _LEAST_FOLDS = 4
 """A state is not read faster than so many folds are merged."""
+_MOST_SLOTS = 1 << 20
+"""Writing a state takes a copy of it."""
 
 
 class _State(PartitionMerge):
@@ -34,6 +36,10 @@ class _State(PartitionMerge):
     def take(self, fold: SegmentFold) -> None:
         self.add(fold)
         self.folds += 1
+
+    @property
+    def is_worth_keeping(self) -> bool:
+        return self.folds >= _LEAST_FOLDS and len(self._slots) <= _MOST_SLOTS
 
     def write(self, sink: pa.NativeFile) -> None:
         self._compact()
@@ -99,7 +105,7 @@ class _CachedMerge:
         return self._state
 
     def _save(self) -> None:
-        if self._unsaved is not None and self._state is not None and self._state.folds >= _LEAST_FOLDS:
+        if self._unsaved is not None and self._state is not None and self._state.is_worth_keeping:
             self._cache.write(self._unsaved, self._state.write)
         self._unsaved = None
 
