@@ -134,7 +134,8 @@ def run(argv: Sequence[str] | None = None) -> int:
 def last_line(error: Exception) -> str:
     """What a task's exception said: Spark puts Python's traceback and Java's around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    python = [line for line in lines if not line.startswith(("at ", "File ", "JVM stacktrace"))]
+    around = ("at ", "File ", "...", "Caused by: ", "JVM stacktrace", "SQLSTATE: ")
+    python = [line for line in lines if not line.startswith(around)]
     return python[-1] if python else ""
 
 

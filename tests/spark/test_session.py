@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from coordinator_core.runs.schemas import TABLES, TableSchema
 from spark_apps.engine import in_tasks
+from spark_apps.replay import last_line
 from spark_apps.session import Session
 
 
@@ -46,6 +47,15 @@ def test_workers_of_a_local_master_are_light(session: Session) -> None:
 def test_tasks_answer_in_order(session: Session) -> None:
     assert in_tasks(session.context, str, range(5)) == ["0", "1", "2", "3", "4"]
     assert in_tasks(session.context, str, []) == []
+
+
+def test_what_a_task_raised_is_told_in_one_line(session: Session) -> None:
+    def fail(item: int) -> None:
+        raise ValueError(f"number {item}")
+
+    with pytest.raises(Exception, match="number 3") as caught:
+        in_tasks(session.context, fail, [3])
+    assert last_line(caught.value) == "ValueError: number 3"
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
