@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
+
+_GC_THRESHOLD = 100_000
 
 
 class _NoPandas(MetaPathFinder):
@@ -28,4 +31,6 @@ def start_light() -> None:
     """To be called before anything large is imported."""
     # Nothing here multiplies matrices; numpy would start threads for it all the same.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # What a command makes lives in arrays or as long as the process; looking for cycles took a tenth of it.
+    gc.set_threshold(_GC_THRESHOLD)
     keep_pandas_out()
