@@ -66,6 +66,10 @@ def _remote(root: str, query: str) -> tuple[Any, str]:
     import pyarrow
     import pyarrow.fs
 
+    if urlsplit(root).password is not None:
+        raise UsageError(
+            "a URI with credentials: paths are printed and end up in manifests; leave them to the environment"
+        )
     uri = f"{root}?{query}" if query else root
     try:
         found: tuple[Any, str] = pyarrow.fs.FileSystem.from_uri(uri)

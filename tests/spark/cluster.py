@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +66,7 @@ def clean_environment() -> dict[str, str]:
     kept = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith(("PYSPARK", "SPARK", "PYTHONPATH"))
+        if not key.startswith(("PYSPARK", "SPARK", "PYTHONPATH", "AWS_"))
     }
     return {**kept, "SPARK_LOCAL_IP": "127.0.0.1"}
 
@@ -86,28 +86,34 @@ def build_wheel(target: Path) -> Path:
 
 
 @contextmanager
-def cluster(directory: Path) -> Iterator[Cluster]:
-    """A cluster for the time of the context; logs and working directories are below ``directory``."""
+def cluster(directory: Path, environment: Mapping[str, str]) -> Iterator[Cluster]:
+    """A cluster for the time of the context; logs and working directories are below ``directory``.
+
+    ``environment`` is added to that of the workers, which executors inherit.
+    """
     work = directory / "work"
     with ExitStack() as stack:
         master_log = directory / "master.log"
-        stack.enter_context(_daemon("master.Master", master_log, directory))
+        stack.enter_context(_daemon("master.Master", master_log, directory, {}))
         url = _wait_for(r"Starting Spark master at (spark://\S+)", master_log)
         logs = [directory / f"worker-{number}.log" for number in range(WORKERS)]
         for log in logs:
             options = ["--cores", "1", "--memory", WORKER_MEMORY, "--work-dir", str(work), url]
-            stack.enter_context(_daemon("worker.Worker", log, directory, *options))
+            stack.enter_context(_daemon("worker.Worker", log, directory, environment, *options))
         for log in logs:
             _wait_for("Successfully registered with master", log)
         yield Cluster(url, work)
 
 
 @contextmanager
-def _daemon(name: str, log: Path, cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def _daemon(
+    name: str, log: Path, cwd: Path, more: Mapping[str, str], *arguments: str
+) -> Iterator[subprocess.Popen[bytes]]:
     command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
     command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments]
     environment = {
         **clean_environment(),
+        **more,
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_DAEMON_MEMORY": "128m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,

@@ -1,4 +1,4 @@
-"""A real standalone cluster: the core comes as a wheel, and an executor may die."""
+"""A real standalone cluster: the core comes as a wheel, logs come from S3, and an executor may die."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core import storage
+from coordinator_core.errors import DamagedInputError
 from coordinator_core.log.discovery import discover
 from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.pin import read_pin, write_pin
 from coordinator_core.runs.publish import RunPlace
-from coordinator_core.runs.read import resolve_latest
+from coordinator_core.runs.read import open_run, resolve_latest
 
 from ..bench.generator import Workload, generate
+from ..log.object_store import ObjectStore, object_store
 from .cluster import ROOT, Cluster, build_wheel, cluster
 
 PATIENCE_SECONDS = 240
@@ -40,8 +44,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("cluster")) as running:
+def store() -> Iterator[ObjectStore]:
+    with object_store() as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, store: ObjectStore) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster"), store.environment) as running:
         yield running
 
 
@@ -101,19 +111,41 @@ def wait_for_folds(run: Path, driver: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
-def test_the_command_line_on_a_cluster(running: Cluster, wheel: Path, log: Path, tmp_path: Path) -> None:
-    command = [str(Path(sys.executable).with_name("regroup")), "replay", str(log), "--engine", "spark"]
-    command += ["--master", running.url, "--output", str(tmp_path / "out"), "--cluster", "c", "--now-ms", "0"]
+def test_from_one_bucket_into_another_place_of_it(
+    running: Cluster, wheel: Path, log: Path, store: ObjectStore, tmp_path: Path
+) -> None:
+    """The command line on a cluster whose executors have the credentials in their environment."""
+    source = store.copy(log, "log")
+    command = [str(Path(sys.executable).with_name("regroup")), "replay", source, "--engine", "spark"]
+    command += ["--master", running.url, "--output", store.uri("runs"), "--cluster", "c", "--now-ms", "0"]
     done = subprocess.run(
         command,
         cwd=tmp_path,
-        env=running.environment(wheel),
+        env={**running.environment(wheel), **store.environment},
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    run = resolve_latest(str(tmp_path / "out"), "c")
+    run = resolve_latest(store.uri("runs"), "c")
     assert run.manifest["engine"] == "spark"
     assert run.state_hash == run.computed_state_hash() == local_hash(log, tmp_path)
+    assert store.environment["AWS_SECRET_ACCESS_KEY"] not in json.dumps(run.manifest)
+    assert {entry.name for entry in storage.list_directory(run.path)} == {
+        "manifest.json",
+        *run.manifest["tables"],
+    }
+
+
+def test_the_local_engine_reads_and_writes_a_bucket(store: ObjectStore, log: Path, tmp_path: Path) -> None:
+    source = discover([store.copy(log, "pinned")])
+    write_pin(source, store.uri("pin.json"))
+    place = RunPlace(store.uri("local"), "c", "w", "r")
+    manifest = replay_to_run(read_pin(store.uri("pin.json")), place, profile=None, now_ms=0)
+    assert open_run(place.path).computed_state_hash() == manifest["state_hash"] == local_hash(log, tmp_path)
+    storage.write_atomic(source.segments[3].path, b"shorter now")
+    pin, place = read_pin(store.uri("pin.json")), RunPlace(store.uri("local"), "c", "w", "again")
+    with pytest.raises(DamagedInputError, match="changed_since_pin"):
+        replay_to_run(pin, place, profile=None, now_ms=0)
+    assert not storage.exists(storage.join(place.path, "manifest.json"))
