@@ -9,6 +9,7 @@ they order the events inside one fold. Rows refer to groups and topics by positi
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -206,8 +207,11 @@ class SegmentFold:
     touches: pa.Table
     group_stats: pa.Table
 
-    def write_ipc(self, sink: pa.NativeFile) -> None:
-        """Write the fold as Arrow streams, one behind the other: the head in an empty one, then the parts."""
+    def write_ipc(self, sink: pa.NativeFile, *, compression: str | None = None) -> None:
+        """Write the fold as Arrow streams, one behind the other: the head in an empty one, then the parts.
+
+        ``compression`` is ``"lz4"``, ``"zstd"`` or none.
+        """
         head = {
             "path": self.path,
             "offsets_partition": self.offsets_partition,
@@ -221,29 +225,40 @@ class SegmentFold:
         metadata = {"regroup.fold.format": str(FORMAT), "regroup.fold": json.dumps(head)}
         _write_stream(sink, pa.schema([], metadata=metadata).empty_table())
         for name in _NAMES:
-            _write_stream(sink, pa.table({name: getattr(self, name)}))
+            _write_stream(sink, pa.table({name: getattr(self, name)}), compression)
         for name in _TABLES:
-            _write_stream(sink, getattr(self, name))
+            _write_stream(sink, getattr(self, name), compression)
 
     @classmethod
     def read_ipc(cls, source: pa.NativeFile) -> SegmentFold:
         """The fold that :meth:`write_ipc` wrote; ``ValueError`` for anything else.
 
-        What is read from memory, or from a mapped file, is not copied.
+        What is read from memory, or from a mapped file, is not copied unless it is compressed.
+        """
+        fold = cls.read_ipc_lazily(source)
+        try:
+            return cls(**{field.name: getattr(fold, field.name) for field in fields(cls)})
+        except (pa.ArrowException, KeyError, OSError) as error:
+            raise ValueError(f"not a fold: {error}") from error
+
+    @classmethod
+    def read_ipc_lazily(cls, source: pa.NativeFile, **changed: Any) -> SegmentFold:
+        """Like :meth:`read_ipc`, but nothing behind the head is read before it is asked for.
+
+        ``changed`` are fields of the head that are to be other than they were written.
         """
         try:
             metadata = _read_stream(source).schema.metadata or {}
             if metadata.get(b"regroup.fold.format") != str(FORMAT).encode():
                 raise ValueError("not a fold of this version")
             head = json.loads(metadata[b"regroup.fold"])
-            names = {name: _read_stream(source).column(name).combine_chunks() for name in _NAMES}
-            tables = {name: _read_stream(source) for name in _TABLES}
         except (pa.ArrowException, KeyError, TypeError, OSError) as error:
             raise ValueError(f"not a fold: {error}") from error
-        rules = head.pop("rules")
+        rules = head["rules"]
         rules["merge_offset_rule"] = MergeOffsetRule(rules["merge_offset_rule"])
-        counts = _counts_from_json(head.pop("counts"))
-        return cls(rules=FoldRules(**rules), counts=counts, **head, **names, **tables)
+        head["rules"] = FoldRules(**rules)
+        head["counts"] = _counts_from_json(head["counts"])
+        return _LazyFold(head | changed, source)
 
     def to_ipc(self) -> pa.Buffer:
         """What :meth:`write_ipc` writes."""
@@ -264,8 +279,26 @@ _NAMES = ("groups", "topics")
 _TABLES = ("slots", "pending", "producers", "transactions", "others", "touches", "group_stats")
 
 
-def _write_stream(sink: pa.NativeFile, table: pa.Table) -> None:
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+class _LazyFold(SegmentFold):
+    """A fold whose parts are read when one of them is first asked for."""
+
+    def __init__(self, head: Mapping[str, Any], source: pa.NativeFile) -> None:
+        self.__dict__.update(head, _source=source)
+
+    def __getattr__(self, name: str) -> Any:
+        if "_source" not in self.__dict__ or name not in (*_NAMES, *_TABLES):
+            raise AttributeError(name)
+        source = self.__dict__.pop("_source")
+        for part in _NAMES:
+            self.__dict__[part] = _read_stream(source).column(part).combine_chunks()
+        for part in _TABLES:
+            self.__dict__[part] = _read_stream(source)
+        return self.__dict__[name]
+
+
+def _write_stream(sink: pa.NativeFile, table: pa.Table, compression: str | None = None) -> None:
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
 
 

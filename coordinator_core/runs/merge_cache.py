@@ -21,7 +21,7 @@ from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import CorruptEntryError, FoldCache, source_digest
 from coordinator_core.runs.folding import CacheUse, SegmentResult
 
-_EVERY = 32
+_EVERY = 64
 _LEAST_FOLDS = 4
 """A state is not read faster than so many folds are merged."""
 _MOST_SLOTS = 1 << 20

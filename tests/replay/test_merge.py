@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -230,6 +231,11 @@ def test_a_fold_can_be_sent() -> None:
     history = HISTORIES["tombstone between markers"][0].group("m")
     made = fold(batches(history), PROFILES[JAVA])
     assert SegmentFold.from_ipc(made.to_ipc()) == made
+    sink = pa.BufferOutputStream()
+    made.write_ipc(sink, compression="lz4")
+    read = SegmentFold.read_ipc_lazily(pa.BufferReader(sink.getvalue()), path="elsewhere")
+    assert read.path == "elsewhere"
+    assert replace(made, path="elsewhere") == pickle.loads(pickle.dumps(read))
     assert pickle.loads(pickle.dumps(made)) == made
 
 
