@@ -89,7 +89,7 @@ def usable_cache_directory() -> Path | None:
     """The cache directory, created; ``None``, after one warning, when it cannot be written."""
     directory = cache_directory()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
