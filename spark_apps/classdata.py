@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 
+from coordinator_core.storage import user_cache
+
 _WRITE_SECONDS = 60.0
 _STALE_SECONDS = 3600.0
 
@@ -57,8 +59,7 @@ class ClassData:
 
 def cache_directory() -> Path:
     """Where archives are kept: below the user's cache directory."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home, "regroup", "spark")
+    return Path(user_cache("spark"))
 
 
 def _identity() -> str:
