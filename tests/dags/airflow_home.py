@@ -170,7 +170,17 @@ class AirflowApi:
         return self.call("GET", f"/api/v2{path}")
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        return self.call("POST", f"/api/v2{path}", body)
+        """One request, sent again while Airflow answers 503: its SQLite was locked, nothing was done."""
+
+        def answer() -> list[Any]:
+            try:
+                return [self.call("POST", f"/api/v2{path}", body)]
+            except urllib.error.HTTPError as error:
+                if error.code != 503:
+                    raise
+                return []
+
+        return self.wait_for(f"an answer to POST {path}", answer)[0]
 
     def wait_for(self, what: str, probe: Callable[[], Any]) -> Any:
         """The first true answer of ``probe``. Fails with the components' logs."""
