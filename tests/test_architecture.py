@@ -15,7 +15,19 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 # A package imports itself and those before it.
-LAYERS = ("errors", "storage", "log", "records", "groups", "replay", "columnar", "runs", "reports", "cli")
+LAYERS = (
+    "errors",
+    "storage",
+    "log",
+    "records",
+    "groups",
+    "replay",
+    "columnar",
+    "runs",
+    "lifecycle",
+    "reports",
+    "cli",
+)
 OUTER = {"spark_apps", "dags", "expectations", "tests"}
 ENGINES = {"pyspark", "airflow", "great_expectations"}
 HEAVY = {"pyspark", "great_expectations", "pandas", "numba", "matplotlib"}

@@ -1,0 +1,169 @@
+"""The plan of one expiry sweep over one offsets partition: tombstones, a forecast, and what is kept.
+
+``ExpiryPlan.tombstones`` are the records that the coordinator's next sweep would append, in an order in which
+every loader accepts them: group by group (by group id); inside a group its offsets (by topic and partition),
+then, when the group goes too, its own records. Those of a KIP-848 group are in the order of
+``createGroupTombstoneRecords``: target assignment metadata (6), regular expressions (16), partition metadata
+(4), and group metadata (3) last; a streams group: 20, 17, 23. A group goes only while it is Empty, and has no
+member records then. Whoever writes them must not leave out some tombstones of a group: the loader of the
+Java coordinator refuses a group record's tombstone while records under it are left.
+
+Each tombstone has a null value and the timestamp ``ExpiryPlan.now_ms``. ``Tombstone.key`` is what the broker
+of the profile writes, key type 1 for an offset (0 in 0.8.2). The record it deletes, at ``record_offset``, may
+have the other key type for the same slot: who compacts the log drops that record by its record offset, not
+by comparing keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from coordinator_core.groups.model import Slot
+
+
+class TombstoneKind(StrEnum):
+    """What a tombstone deletes; the record types are those of classic, consumer, share, streams groups."""
+
+    OFFSET = "offset"
+    """A committed offset: type 1 (0 in 0.8.2)."""
+
+    GROUP = "group"
+    """The group itself: type 2, 3, 11 or 17."""
+
+    TARGET_ASSIGNMENT = "target_assignment"
+    """Target assignment metadata: type 6, 12 or 20."""
+
+    REGULAR_EXPRESSION = "regular_expression"
+    """A resolved regular expression: type 16."""
+
+    PARTITION_METADATA = "partition_metadata"
+    """Partition metadata: type 4 or 9. No release since 4.1 writes a value, all write the tombstone."""
+
+    TOPOLOGY = "topology"
+    """Topology of a streams group: type 23."""
+
+
+class Reason(StrEnum):
+    """Which rule makes an offset or a group expire."""
+
+    EXPIRE_TIMESTAMP = "expire_timestamp"
+    """The value's own expire timestamp has passed (value v1: OffsetCommit v2 to v4 with a retention)."""
+
+    COMMIT_AGE = "commit_age"
+    """Retention since the commit, whatever the group does (before KIP-211: up to 2.0)."""
+
+    EMPTY_GROUP = "empty_group"
+    """Retention since the group became Empty (KIP-211: classic groups with a protocol type, 2.1 on)."""
+
+    EMPTY_GROUP_COMMIT = "empty_group_commit"
+    """The group is Empty, and retention counts from the commit: no state timestamp is known, or the group
+    is a consumer (KIP-848) or streams group."""
+
+    SIMPLE_GROUP = "simple_group"
+    """Retention since the commit: the group has no protocol type, it only stores offsets (2.1 on)."""
+
+    UNSUBSCRIBED_TOPIC = "unsubscribed_topic"
+    """The group has members, and none subscribes to the topic: retention since the commit (2.4 on)."""
+
+    NOTHING_LEFT = "nothing_left"
+    """The group is Empty, and no committed offset and no open transaction is left to it."""
+
+
+class Kept(StrEnum):
+    """Why an offset or a group gets no tombstone, neither now nor at a known time."""
+
+    SUBSCRIBED_TOPIC = "subscribed_topic"
+    """Offset: a member subscribes to the topic."""
+
+    ACTIVE_GROUP = "active_group"
+    """Offset: the group has members, and nothing of it expires: by the release, by its protocol type, or
+    because what its members subscribe to cannot be read."""
+
+    REBALANCING_GROUP = "rebalancing_group"
+    """Offset: the group is known to be rebalancing (KAFKA-13636)."""
+
+    PENDING_COMMIT = "pending_commit"
+    """Offset: an open transaction has a commit of the same partition (Java coordinator, 3.8 on)."""
+
+    ORPHANED = "orphaned"
+    """Offset: its group's record is tombstoned; the Java sweep goes from group to group and never sees it."""
+
+    SHARE_GROUP = "share_group"
+    """Offset or group: share groups do not expire (KAFKA-19016)."""
+
+    NEVER = "never"
+    """Offset: the time at which it expires is past the end of a signed 64-bit clock."""
+
+    SWEEP_FAILS = "sweep_fails"
+    """Offset or group: due, but the sweep of this partition fails, see :attr:`ExpiryPlan.failure`."""
+
+    GROUP_HAS_MEMBERS = "group_has_members"
+    """Group: it is not Empty."""
+
+    GROUP_HAS_OFFSETS = "group_has_offsets"
+    """Group: it keeps an offset."""
+
+    OPEN_TRANSACTION = "open_transaction"
+    """Group: a transaction with commits of the group is open."""
+
+    GENERATION_ZERO = "generation_zero"
+    """Group: the broker forgets it without a record, its generation is 0 (Scala coordinator)."""
+
+    NEVER_DELETED = "never_deleted"
+    """Group: sweeps of this release delete no groups (up to 0.10.0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """One tombstone, due or to come.
+
+    ``base_timestamp_ms`` is the time from which the retention counts; ``None`` where no retention decides
+    (an explicit expire timestamp, a group). ``expires_at_ms`` is the first time at which a sweep writes it;
+    for a group, the time at which its last offset goes. ``record_offset`` is that of the record it deletes,
+    ``None`` where no such record is known: ghosts, simple groups, records that only accompany a group's.
+    """
+
+    kind: TombstoneKind
+    group_id: str
+    topic: str | None
+    partition: int | None
+    key: bytes
+    offsets_partition: int
+    reason: Reason
+    base_timestamp_ms: int | None
+    expires_at_ms: int
+    record_offset: int | None
+
+    @property
+    def slot(self) -> Slot | None:
+        """What an offset tombstone deletes; ``None`` for the other kinds."""
+        if self.topic is None or self.partition is None:
+            return None
+        return Slot(self.group_id, self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryPlan:
+    """What one sweep at ``now_ms`` would do to an offsets partition.
+
+    ``tombstones`` are due, in the order to write them. ``forecast`` are those that later sweeps would write
+    if nothing else happened, by ``expires_at_ms``. ``kept`` counts what has neither, by reason. ``failure``
+    says why the sweep of such a broker fails and writes nothing (``tombstones`` is empty then).
+    """
+
+    offsets_partition: int
+    now_ms: int
+    offsets_retention_ms: int
+    tombstones: tuple[Tombstone, ...] = ()
+    forecast: tuple[Tombstone, ...] = ()
+    kept: dict[Kept, int] = field(default_factory=dict)
+    failure: str | None = None
+
+    def expired_slots(self) -> frozenset[Slot]:
+        """The offsets that :attr:`tombstones` delete."""
+        return frozenset(slot for tombstone in self.tombstones if (slot := tombstone.slot) is not None)
+
+    def deleted_groups(self) -> frozenset[str]:
+        """Ids of the groups that :attr:`tombstones` delete."""
+        return frozenset(item.group_id for item in self.tombstones if item.kind is TombstoneKind.GROUP)
