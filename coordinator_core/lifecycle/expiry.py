@@ -1,0 +1,325 @@
+"""One expiry sweep, as the coordinator of a profile does it over an offsets partition that it has loaded.
+
+:func:`plan_expiry` is pure: state, rules, time and retention in, an :class:`ExpiryPlan` out. The state is
+what a loader makes of the log, so every classic group with members is Stable; a rebalance is not in the log
+and can be told with ``rebalancing``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from coordinator_core.groups.model import (
+    ClassicGroup,
+    CommittedOffset,
+    ConsumerGroup,
+    Group,
+    GroupState,
+    PartitionState,
+    ShareGroup,
+    Slot,
+    StreamsGroup,
+    TransactionOutcome,
+)
+from coordinator_core.lifecycle.expiry_rules import (
+    Clock,
+    ExpiryRules,
+    PendingHold,
+    ShareSweep,
+    expiry_rules,
+)
+from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, Tombstone, TombstoneKind
+from coordinator_core.lifecycle.subscriptions import subscribed_topics
+from coordinator_core.records.codec import encode_key
+from coordinator_core.replay.profiles import Profile
+
+_LONG_MAX = (1 << 63) - 1
+
+
+def plan_expiry(
+    state: PartitionState,
+    profile: Profile,
+    *,
+    now_ms: int,
+    offsets_retention_ms: int,
+    rebalancing: Collection[str] = (),
+) -> ExpiryPlan:
+    """What the sweep of ``profile``'s coordinator at ``now_ms`` writes, and what later ones will.
+
+    ``offsets_retention_ms`` is ``offsets.retention.minutes`` in milliseconds. ``rebalancing`` are ids of
+    classic groups that are known to be preparing or completing a rebalance.
+    """
+    sweep = _Sweep(state, expiry_rules(profile), now_ms, offsets_retention_ms, frozenset(rebalancing))
+    failure = sweep.run()
+    if failure is not None:
+        sweep.kept[Kept.SWEEP_FAILS] += len(sweep.due) + len(sweep.forecast)
+        sweep.due.clear()
+        sweep.forecast.clear()
+    return ExpiryPlan(
+        offsets_partition=state.offsets_partition,
+        now_ms=now_ms,
+        offsets_retention_ms=offsets_retention_ms,
+        tombstones=tuple(sweep.due),
+        forecast=tuple(sorted(sweep.forecast, key=lambda item: item.expires_at_ms)),
+        kept=dict(sorted(sweep.kept.items())),
+        failure=failure,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """What the group says of all its offsets (``offsetExpirationCondition``).
+
+    ``kept`` set: none expires. Else they do, for ``reason``, from ``base_timestamp_ms`` or, where that is
+    ``None``, from their commit; not those of the topics in ``subscribed``.
+    """
+
+    kept: Kept | None = None
+    reason: Reason = Reason.COMMIT_AGE
+    base_timestamp_ms: int | None = None
+    subscribed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """When, why and from when an offset expires."""
+
+    reason: Reason
+    base_timestamp_ms: int | None
+    expires_at_ms: int
+
+
+class _Sweep:
+    def __init__(
+        self,
+        state: PartitionState,
+        rules: ExpiryRules,
+        now_ms: int,
+        offsets_retention_ms: int,
+        rebalancing: frozenset[str],
+    ) -> None:
+        self.due: list[Tombstone] = []
+        self.forecast: list[Tombstone] = []
+        self.kept: Counter[Kept] = Counter()
+        self._state = state
+        self._rules = rules
+        self._now_ms = now_ms
+        self._retention_ms = offsets_retention_ms
+        self._rebalancing = rebalancing
+        self._pending = {slot for commits in state.pending.values() for slot in commits}
+        self._groups_with_pending = {slot.group_id for slot in self._pending}
+        self._groups_in_transactions = {
+            group_id
+            for transaction in state.transactions
+            if transaction.outcome is TransactionOutcome.OPEN
+            for group_id in transaction.groups
+        }
+
+    def run(self) -> str | None:
+        """Fill ``due``, ``forecast`` and ``kept``; returns why such a sweep fails, if it does."""
+        offsets: dict[str, list[tuple[Slot, CommittedOffset]]] = {}
+        for slot, offset in sorted(self._state.offsets.items(), key=lambda item: item[0]):
+            offsets.setdefault(slot.group_id, []).append((slot, offset))
+        failures = [self._load_failure()]
+        for group_id in sorted(self._state.groups.keys() | offsets.keys()):
+            group = self._state.groups.get(group_id)
+            failures.append(self._sweep_group(group_id, group, offsets.get(group_id, [])))
+        return next((failure for failure in failures if failure is not None), None)
+
+    def _load_failure(self) -> str | None:
+        if not self._state.load_failures:
+            return None
+        first = self._state.load_failures[0]
+        return f"the partition is not loaded: record offset {first.record_offset}: {first.detail}"
+
+    def _sweep_group(
+        self, group_id: str, group: Group | None, offsets: list[tuple[Slot, CommittedOffset]]
+    ) -> str | None:
+        if isinstance(group, ShareGroup):
+            if self._rules.share_sweep is not ShareSweep.LEAVES and offsets:
+                self.kept[Kept.SWEEP_FAILS] += len(offsets)
+                return f"share group {group_id!r} has committed offsets, for which there is no expiry rule"
+            if self._rules.share_sweep is not ShareSweep.DELETES:
+                self.kept[Kept.SHARE_GROUP] += 1 + len(offsets)
+                return None
+        condition = self._condition(group)
+        last = self._now_ms
+        keeps_offset = False
+        for slot, offset in offsets:
+            verdict = self._verdict(condition, slot, offset)
+            if isinstance(verdict, Kept):
+                self.kept[verdict] += 1
+                keeps_offset = True
+            else:
+                last = max(last, verdict.expires_at_ms)
+                self._add([self._offset_tombstone(slot, offset, verdict)])
+        if group is None or (isinstance(group, ClassicGroup) and group.state is None):
+            return None
+        kept = self._group_kept(group, keeps_offset=keeps_offset, has_offsets=bool(offsets))
+        if kept is not None:
+            self.kept[kept] += 1
+            return None
+        # The whole sweep fails, but only from the moment at which it would delete this group.
+        left = 0 if isinstance(group, ClassicGroup) else len(group.target_assignment)
+        if left and last <= self._now_ms:
+            return f"Empty group {group_id!r} still has {left} target assignments, it cannot be deleted"
+        self._add(self._group_tombstones(group, last))
+        return None
+
+    def _condition(self, group: Group | None) -> _Condition:
+        rules = self._rules
+        if group is None and rules.needs_group:
+            return _Condition(kept=Kept.ORPHANED)
+        if rules.clock is not Clock.GROUP or group is None:
+            return _Condition()
+        if not isinstance(group, ClassicGroup):
+            empty = group.state is GroupState.EMPTY
+            return _Condition(
+                reason=Reason.EMPTY_GROUP_COMMIT if empty else Reason.UNSUBSCRIBED_TOPIC,
+                subscribed=subscribed_topics(group) or frozenset(),
+            )
+        rebalancing = group.group_id in self._rebalancing
+        if group.protocol_type is None and not rebalancing:
+            return _Condition(reason=Reason.SIMPLE_GROUP)
+        if group.state is GroupState.EMPTY and not rebalancing:
+            if group.state_timestamp_ms is None:
+                return _Condition(reason=Reason.EMPTY_GROUP_COMMIT)
+            return _Condition(reason=Reason.EMPTY_GROUP, base_timestamp_ms=group.state_timestamp_ms)
+        if rebalancing and (rules.rebalance_protects or not rules.expires_unsubscribed):
+            return _Condition(kept=Kept.REBALANCING_GROUP)
+        subscribed = subscribed_topics(group)
+        if not rules.expires_unsubscribed or subscribed is None:
+            return _Condition(kept=Kept.ACTIVE_GROUP)
+        return _Condition(reason=Reason.UNSUBSCRIBED_TOPIC, subscribed=subscribed)
+
+    def _verdict(self, condition: _Condition, slot: Slot, offset: CommittedOffset) -> _Due | Kept:
+        if condition.kept is not None:
+            return condition.kept
+        if slot.topic in condition.subscribed:
+            return Kept.SUBSCRIBED_TOPIC
+        if self._rules.pending_protects_slot and slot in self._pending:
+            return Kept.PENDING_COMMIT
+        due = self._due(condition, offset)
+        return Kept.NEVER if due is None else due
+
+    def _due(self, condition: _Condition, offset: CommittedOffset) -> _Due | None:
+        """``None``: at no time that a signed 64-bit clock shows."""
+        explicit = offset.expire_timestamp_ms if self._rules.clock is not Clock.COMMIT else None
+        base = condition.base_timestamp_ms
+        if base is None:
+            base = offset.commit_timestamp_ms
+        if self._rules.clock is Clock.GROUP:
+            if explicit is not None:
+                return _Due(Reason.EXPIRE_TIMESTAMP, None, explicit)
+            first = base + self._retention_ms
+            # The broker subtracts in 64 bits: an age that overflows is negative, and never old enough.
+            if first > _LONG_MAX or self._now_ms - base > _LONG_MAX:
+                return None
+            return _Due(condition.reason, base, first)
+        if explicit is not None:
+            return None if explicit == _LONG_MAX else _Due(Reason.EXPIRE_TIMESTAMP, None, explicit + 1)
+        # Here the broker adds in 64 bits, and an offset expires once its time is over, not when it comes.
+        first = _as_long(base + self._retention_ms) + 1
+        return None if first > _LONG_MAX else _Due(condition.reason, base, first)
+
+    def _group_kept(self, group: Group, *, keeps_offset: bool, has_offsets: bool) -> Kept | None:
+        rules = self._rules
+        if group.state is not GroupState.EMPTY or group.group_id in self._rebalancing:
+            return Kept.GROUP_HAS_MEMBERS
+        if not rules.deletes_groups:
+            return Kept.NEVER_DELETED
+        if keeps_offset:
+            return Kept.GROUP_HAS_OFFSETS
+        if self._holds_transaction(group.group_id, has_offsets):
+            return Kept.OPEN_TRANSACTION
+        if rules.generation_zero_is_silent and isinstance(group, ClassicGroup) and group.generation <= 0:
+            return Kept.GENERATION_ZERO
+        return None
+
+    def _holds_transaction(self, group_id: str, has_offsets: bool) -> bool:
+        match self._rules.pending_hold:
+            case PendingHold.SLOT:
+                return group_id in self._groups_with_pending
+            case PendingHold.TRANSACTION_BESIDE_OFFSETS:
+                return has_offsets and group_id in self._groups_in_transactions
+            case PendingHold.NONE:
+                return False
+
+    def _add(self, tombstones: Iterable[Tombstone]) -> None:
+        for tombstone in tombstones:
+            (self.due if tombstone.expires_at_ms <= self._now_ms else self.forecast).append(tombstone)
+
+    def _offset_tombstone(self, slot: Slot, offset: CommittedOffset, due: _Due) -> Tombstone:
+        key = {"group": slot.group_id, "topic": slot.topic, "partition": slot.partition}
+        return Tombstone(
+            kind=TombstoneKind.OFFSET,
+            group_id=slot.group_id,
+            topic=slot.topic,
+            partition=slot.partition,
+            key=encode_key(self._rules.offset_key_type, key),
+            offsets_partition=self._state.offsets_partition,
+            reason=due.reason,
+            base_timestamp_ms=due.base_timestamp_ms,
+            expires_at_ms=due.expires_at_ms,
+            record_offset=offset.record_offset,
+        )
+
+    def _group_tombstones(self, group: Group, expires_at_ms: int) -> list[Tombstone]:
+        """``createGroupTombstoneRecords`` of an Empty group: it has no members."""
+        return [
+            Tombstone(
+                kind=kind,
+                group_id=group.group_id,
+                topic=None,
+                partition=None,
+                key=key,
+                offsets_partition=self._state.offsets_partition,
+                reason=Reason.NOTHING_LEFT,
+                base_timestamp_ms=None,
+                expires_at_ms=expires_at_ms,
+                record_offset=record_offset,
+            )
+            for kind, key, record_offset in _group_keys(group)
+        ]
+
+
+def _group_keys(group: Group) -> list[tuple[TombstoneKind, bytes, int | None]]:
+    """Keys of an Empty group in the order in which they are tombstoned, each with its record offset."""
+    name = {"groupId": group.group_id}
+    match group:
+        case ClassicGroup():
+            return [(TombstoneKind.GROUP, encode_key(2, {"group": group.group_id}), group.record_offset)]
+        case ConsumerGroup():
+            return [
+                (TombstoneKind.TARGET_ASSIGNMENT, encode_key(6, name), None),
+                *(
+                    (
+                        TombstoneKind.REGULAR_EXPRESSION,
+                        encode_key(16, name | {"regularExpression": regex}),
+                        resolved.record_offset,
+                    )
+                    for regex, resolved in sorted(group.regexes.items())
+                ),
+                (TombstoneKind.PARTITION_METADATA, encode_key(4, name), None),
+                (TombstoneKind.GROUP, encode_key(3, name), group.record_offset),
+            ]
+        case ShareGroup():
+            # Only 4.0 deletes share groups; it has type 9 where later releases have 15.
+            return [
+                (TombstoneKind.TARGET_ASSIGNMENT, encode_key(12, name), None),
+                (TombstoneKind.PARTITION_METADATA, encode_key(9, name), None),
+                (TombstoneKind.GROUP, encode_key(11, name), group.record_offset),
+            ]
+        case StreamsGroup():
+            return [
+                (TombstoneKind.TARGET_ASSIGNMENT, encode_key(20, name), None),
+                (TombstoneKind.GROUP, encode_key(17, name), group.record_offset),
+                (TombstoneKind.TOPOLOGY, encode_key(23, name), group.topology_record_offset),
+            ]
+
+
+def _as_long(value: int) -> int:
+    """``value`` wrapped to a signed 64-bit integer."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
