@@ -41,7 +41,7 @@ class Arena:
         used = compact_arena(
             self.data,
             kept,
-            used_rows(tables, "slots"),
+            used_rows(tables, "events"),
             used_rows(tables, "pending"),
             used_rows(tables, "others"),
         )

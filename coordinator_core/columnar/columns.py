@@ -10,8 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from coordinator_core.columnar import types
 from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.finishing import Commit, decode_commits, gather, transpose
+from coordinator_core.columnar.finishing import (
+    COMMIT_COLUMNS_TYPE,
+    SLOT_COLUMNS_TYPE,
+    CommitColumns,
+    SlotColumns,
+    decode_commits,
+    gather,
+    slot_columns,
+    transpose,
+)
 from coordinator_core.columnar.tables import (
     CONTROL_KEY,
     NO_KEY_TYPE,
@@ -26,8 +36,6 @@ from coordinator_core.columnar.tables import (
     PendingRow,
     Phase,
     ProducerRow,
-    SlotKind,
-    SlotRow,
     State,
     Statistic,
     Tables,
@@ -39,6 +47,7 @@ from coordinator_core.records.wire import decode_utf8, uuid_text
 from coordinator_core.replay import fold
 from coordinator_core.replay.fold import FoldRules, SegmentCounts, SegmentFold
 
+_ALIGNMENT = 64
 _NO_BYTES: Bytes = np.empty(0, np.uint8)
 _Mask = npt.NDArray[np.bool_]
 
@@ -47,14 +56,13 @@ def to_segment_fold(
     segment: SegmentFile,
     rules: FoldRules,
     tables: Tables,
-    partitions: npt.NDArray[np.int32],
     data: Bytes,
     arena: Bytes,
     *,
     stopped: bool,
     legacy_formats: Mapping[int, int],
 ) -> SegmentFold:
-    """The fold in ``tables``; ``data`` is the segment, ``partitions`` those of the slots."""
+    """The fold in ``tables``; ``data`` is the segment."""
     source = _Source(data, arena)
     state = tables.state
     empty = state[State.BATCHES] == 0
@@ -69,7 +77,7 @@ def to_segment_fold(
         counts=_counts(tables, legacy_formats),
         groups=_names(tables, "groups"),
         topics=_names(tables, "topics"),
-        slots=_slots(tables, partitions, source),
+        slots=_slots(tables, source),
         pending=_pending(tables, source),
         producers=_producers(tables),
         transactions=_transactions(tables),
@@ -105,11 +113,23 @@ class _Source:
         buffers = [validity, pa.py_buffer(starts), pa.py_buffer(out)]
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(lengths), buffers)
 
-    def commits(self, positions: Int64s, lengths: Int64s) -> Int64s:
-        """Decoded values, rows as in ``finishing.Commit``; none where a position is negative."""
-        out = np.empty((Commit.WIDTH, len(positions)), np.int64)
-        decode_commits(self._data, self._arena, positions, lengths, out)
+    def commits(self, positions: Int64s) -> CommitColumns:
+        """Decoded values; none where a position is negative."""
+        out = CommitColumns(*_allocated(COMMIT_COLUMNS_TYPE, len(positions)))
+        decode_commits(self._data, self._arena, positions, out)
         return out
+
+
+def _allocated(kind: types.NamedTuple, rows: int) -> list[npt.NDArray[Any]]:
+    """Uninitialised arrays of ``rows`` numbers, side by side: large memory is had in large pages."""
+    dtypes = [np.dtype(field.dtype.name) for field in kind.fields]
+    sizes = [-(rows * dtype.itemsize) % _ALIGNMENT + rows * dtype.itemsize for dtype in dtypes]
+    block = np.empty(sum(sizes), np.uint8)
+    starts = np.cumsum([0, *sizes]).tolist()
+    return [
+        block[start : start + rows * dtype.itemsize].view(dtype)
+        for start, dtype in zip(starts, dtypes, strict=False)
+    ]
 
 
 def _columns(table: Int64s, *wanted: int) -> Int64s:
@@ -136,27 +156,25 @@ def _names(tables: Tables, name: str) -> pa.Array:
 
 
 def _values(
-    is_value: _Mask,
-    value: tuple[Int64s, Int64s],
-    row_offsets: Mapping[str, Int64s],
-    producers: tuple[Int64s, Int64s, _Mask],
+    positions: Int64s,
+    record_offsets: Mapping[str, Int64s],
+    producers: tuple[Int64s, npt.NDArray[np.int16], _Mask],
     source: _Source,
 ) -> dict[str, pa.Array]:
-    """The columns of ``fold.VALUE_FIELDS``; ``value`` is position and length."""
-    commits = source.commits(np.where(is_value, value[0], -1), value[1])
-    version = commits[Commit.VERSION]
+    """The columns of ``fold.VALUE_FIELDS``, of values at ``positions`` or none where that is negative."""
+    commits = source.commits(positions)
     producer_ids, producer_epochs, has_producer = producers
     return {
-        **{name: column(numbers * is_value) for name, numbers in row_offsets.items()},
-        "value_version": column(version.astype(np.int16)),
-        "committed_offset": column(commits[Commit.COMMITTED_OFFSET].copy()),
-        "leader_epoch": column(commits[Commit.LEADER_EPOCH].astype(np.int32)),
-        "metadata": _text(source.binary(commits[Commit.METADATA], commits[Commit.METADATA_BYTES])),
-        "commit_timestamp_ms": column(commits[Commit.COMMIT_TIMESTAMP].copy()),
-        "expire_timestamp_ms": column(commits[Commit.EXPIRE_TIMESTAMP].copy(), ~is_value | (version != 1)),
-        "topic_id": _topic_ids(commits[Commit.TOPIC_ID], source),
-        "producer_id": column(producer_ids * has_producer, ~has_producer),
-        "producer_epoch": column(producer_epochs.astype(np.int16), ~has_producer),
+        **{name: column(numbers) for name, numbers in record_offsets.items()},
+        "value_version": column(commits.version),
+        "committed_offset": column(commits.committed_offset),
+        "leader_epoch": column(commits.leader_epoch),
+        "metadata": _text(source.binary(commits.metadata, commits.metadata_bytes)),
+        "commit_timestamp_ms": column(commits.commit_timestamp),
+        "expire_timestamp_ms": column(commits.expire_timestamp, commits.version != 1),
+        "topic_id": _topic_ids(commits.topic_id, source),
+        "producer_id": column(producer_ids, ~has_producer),
+        "producer_epoch": column(producer_epochs, ~has_producer),
     }
 
 
@@ -180,50 +198,25 @@ def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _slots(tables: Tables, partitions: npt.NDArray[np.int32], source: _Source) -> pa.Table:
-    (
-        groups,
-        topics,
-        kinds,
-        sequences,
-        last_tombstones,
-        positions,
-        lengths,
-        flags,
-        record_offsets,
-        merge_offsets,
-        producer_ids,
-    ) = _columns(
-        used_rows(tables, "slots"),
-        SlotRow.GROUP,
-        SlotRow.TOPIC,
-        SlotRow.KIND,
-        SlotRow.SEQUENCE,
-        SlotRow.LAST_TOMBSTONE,
-        SlotRow.VALUE,
-        SlotRow.VALUE_BYTES,
-        SlotRow.FLAGS,
-        SlotRow.RECORD_OFFSET,
-        SlotRow.MERGE_OFFSET,
-        SlotRow.PRODUCER_ID,
-    )
-    is_value = kinds == SlotKind.VALUE
+def _slots(tables: Tables, source: _Source) -> pa.Table:
+    events = used_rows(tables, "events")
+    slots = SlotColumns(*_allocated(SLOT_COLUMNS_TYPE, len(events)))
+    slot_columns(used_rows(tables, "slots"), events, slots)
     values = _values(
-        is_value,
-        (positions, lengths),
-        {"record_offset": record_offsets, "merge_offset": merge_offsets},
-        (producer_ids, flags >> 16, is_value & (flags & 2 != 0)),
+        slots.value,
+        {"record_offset": slots.record_offset, "merge_offset": slots.merge_offset},
+        (slots.producer_id, slots.producer_epoch, slots.committed.view(np.bool_)),
         source,
     )
     return _table(
         fold.SLOTS,
         {
-            "group": column(groups.astype(np.int32)),
-            "topic": column(topics.astype(np.int32)),
-            "partition": column(partitions),
-            "kind": column(kinds.astype(np.int8)),
-            "sequence": column(np.where(kinds == SlotKind.NONE, -1, sequences)),
-            "last_tombstone": column(last_tombstones.copy()),
+            "group": column(slots.group),
+            "topic": column(slots.topic),
+            "partition": column(slots.partition),
+            "kind": column(slots.kind),
+            "sequence": column(slots.sequence),
+            "last_tombstone": column(slots.last_tombstone),
             **values,
         },
     )
@@ -232,14 +225,13 @@ def _slots(tables: Tables, partitions: npt.NDArray[np.int32], source: _Source) -
 def _pending(tables: Tables, source: _Source) -> pa.Table:
     rows = used_rows(tables, "pending")
     rows = rows[rows[:, PendingRow.PHASE] != Phase.FREE]
-    slots, producers, kinds, phases, positions, lengths, record_offsets, merge_offsets, epochs = _columns(
+    slots, producers, kinds, phases, positions, record_offsets, merge_offsets, epochs = _columns(
         rows,
         PendingRow.SLOT,
         PendingRow.PRODUCER,
         PendingRow.KIND,
         PendingRow.PHASE,
         PendingRow.VALUE,
-        PendingRow.VALUE_BYTES,
         PendingRow.RECORD_OFFSET,
         PendingRow.MERGE_OFFSET,
         PendingRow.PRODUCER_EPOCH,
@@ -248,10 +240,9 @@ def _pending(tables: Tables, source: _Source) -> pa.Table:
     is_value = is_open & (kinds == PendingKind.VALUE)
     producer_ids = used_rows(tables, "producers")[producers, ProducerRow.PRODUCER_ID]
     values = _values(
-        is_value,
-        (positions, lengths),
-        {"record_offset": record_offsets, "merge_offset": merge_offsets},
-        (producer_ids, epochs, is_value),
+        np.where(is_value, positions, -1),
+        {"record_offset": record_offsets * is_value, "merge_offset": merge_offsets * is_value},
+        (producer_ids * is_value, (epochs * is_value).astype(np.int16), is_value),
         source,
     )
     return _table(

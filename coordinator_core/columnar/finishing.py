@@ -4,20 +4,23 @@ across folds."""
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from coordinator_core.columnar import types
 from coordinator_core.columnar.bytestrings import hash_bytes, uvarint
 from coordinator_core.columnar.compiling import called, inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64, prefetch
+from coordinator_core.columnar.kernels import event_kind
 from coordinator_core.columnar.tables import (
     ARENA,
     BYTES_TYPE,
     MUTABLE_BYTES_TYPE,
+    EventRow,
+    Flags,
     Int,
-    Interned,
     OtherRow,
     PendingKind,
     PendingRow,
@@ -25,6 +28,8 @@ from coordinator_core.columnar.tables import (
     SlotKind,
     SlotRow,
 )
+
+Array = npt.NDArray[Any]
 
 _VECTOR = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
@@ -40,59 +45,120 @@ def transpose(table: Any, wanted: Any, out: Any) -> None:
             out[index, row] = table[row, wanted[index]]
 
 
-class Commit(IntEnum):
-    """Rows that :func:`decode_commits` fills."""
+class SlotColumns(NamedTuple):
+    """The last events of slots, as :func:`slot_columns` spreads them; zero where they do not apply."""
 
-    VERSION = 0
-    COMMITTED_OFFSET = 1
-    LEADER_EPOCH = 2
-    METADATA = 3
-    METADATA_BYTES = 4
-    COMMIT_TIMESTAMP = 5
-    EXPIRE_TIMESTAMP = 6
-    TOPIC_ID = 7
+    group: Array
+    topic: Array
+    partition: Array
+    kind: Array
+    sequence: Array
+    """-1 for a slot without an event."""
+    last_tombstone: Array
+    record_offset: Array
+    merge_offset: Array
+    committed: Array
+    """Whether a transaction committed the event: else there is no producer."""
+    producer_id: Array
+    producer_epoch: Array
+    value: Array
+    """Position of the value, -1 where the event is none."""
+    value_bytes: Array
+
+
+SLOT_COLUMNS_TYPE = types.NamedTuple(
+    tuple(
+        types.Array(number, 1)
+        for number in (
+            *(types.int32, types.int32, types.int32, types.int8, types.int64, types.int64, types.int64),
+            *(types.int64, types.uint8, types.int64, types.int16, types.int64, types.int64),
+        )
+    ),
+    SlotColumns,
+)
+
+
+@kernel(types.void(_TABLE, _TABLE, SLOT_COLUMNS_TYPE))
+def slot_columns(slots: Any, events: Any, out: Any) -> None:
+    """Spread the rows of ``slots`` and ``events`` over the columns ``out``."""
+    for row in range(len(events)):
+        flags = events[row, EventRow.FLAGS]
+        kind = event_kind(flags)
+        is_value = kind == SlotKind.VALUE
+        committed = is_value and flags & Flags.COMMITTED != 0
+        out.group[row] = events[row, EventRow.NAMES] >> 32
+        out.topic[row] = events[row, EventRow.NAMES]
+        out.partition[row] = events[row, EventRow.LINK] >> 32
+        out.kind[row] = kind
+        out.sequence[row] = -1 if kind == SlotKind.NONE else events[row, EventRow.SEQUENCE]
+        out.last_tombstone[row] = slots[row, SlotRow.LAST_TOMBSTONE]
+        out.record_offset[row] = events[row, EventRow.RECORD_OFFSET] if is_value else 0
+        out.merge_offset[row] = events[row, EventRow.MERGE_OFFSET] if is_value else 0
+        out.committed[row] = committed
+        out.producer_id[row] = slots[row, SlotRow.PRODUCER_ID] if committed else 0
+        out.producer_epoch[row] = flags >> Flags.EPOCH_SHIFT if committed else 0
+        out.value[row] = events[row, EventRow.VALUE] if is_value else -1
+        out.value_bytes[row] = flags >> Flags.VALUE_BYTES_SHIFT
+
+
+class CommitColumns(NamedTuple):
+    """Values of commits, as :func:`decode_commits` reads them."""
+
+    version: Array
+    committed_offset: Array
+    leader_epoch: Array
+    metadata: Array
+    """Position."""
+    metadata_bytes: Array
+    commit_timestamp: Array
+    expire_timestamp: Array
+    topic_id: Array
     """Position of the 16 bytes, -1 for none."""
-    WIDTH = 8
+
+
+COMMIT_COLUMNS_TYPE = types.NamedTuple(
+    tuple(types.Array(number, 1) for number in (types.int16, types.int64, types.int32, *[types.int64] * 5)),
+    CommitColumns,
+)
 
 
 @inlined
-def _decode_commit(data: Any, position: Int, tag: Int, length: Int, row: Int, out: Any) -> None:
+def _decode_commit(data: Any, position: Int, tag: Int, row: Int, out: Any) -> None:
     version = be16(data, position)
-    stop = position + length
     at = position + 10
-    out[Commit.VERSION, row] = version
-    out[Commit.COMMITTED_OFFSET, row] = be64(data, position + 2)
+    out.version[row] = version
+    out.committed_offset[row] = be64(data, position + 2)
     leader_epoch, expire_timestamp, topic_id = np.int64(-1), np.int64(-1), np.int64(-1)
     if version >= 3:
         leader_epoch = be32(data, at)
         at += 4
     if version == 4:
-        compact, at = uvarint(data, at, stop)
+        compact, at = uvarint(data, at, at + 4)
         metadata = compact - 1
     else:
         metadata = be16(data, at)
         at += 2
-    out[Commit.METADATA, row] = at + tag
-    out[Commit.METADATA_BYTES, row] = metadata
+    out.metadata[row] = at + tag
+    out.metadata_bytes[row] = metadata
     at += metadata
-    out[Commit.COMMIT_TIMESTAMP, row] = be64(data, at)
+    out.commit_timestamp[row] = be64(data, at)
     at += 8
     if version == 1:
         expire_timestamp = be64(data, at)
     elif version == 4 and data[at] == 1:
         topic_id = at + 3 + tag
-    out[Commit.LEADER_EPOCH, row] = leader_epoch
-    out[Commit.EXPIRE_TIMESTAMP, row] = expire_timestamp
-    out[Commit.TOPIC_ID, row] = topic_id
+    out.leader_epoch[row] = leader_epoch
+    out.expire_timestamp[row] = expire_timestamp
+    out.topic_id[row] = topic_id
 
 
 _AHEAD = 16
 """Values lie all over the segment, so they are fetched some rows before they are decoded."""
 
 
-@kernel(types.void(BYTES_TYPE, BYTES_TYPE, _VECTOR, _VECTOR, _TABLE))
-def decode_commits(segment: Any, arena: Any, positions: Any, lengths: Any, out: Any) -> None:
-    """Decode OffsetCommitValues that ``kernels.commit_version`` accepted into the columns of ``out``.
+@kernel(types.void(BYTES_TYPE, BYTES_TYPE, _VECTOR, COMMIT_COLUMNS_TYPE))
+def decode_commits(segment: Any, arena: Any, positions: Any, out: Any) -> None:
+    """Decode OffsetCommitValues that ``kernels.commit_version`` accepted into the columns ``out``.
 
     A negative position is no value: zeroes, and no topic id.
     """
@@ -103,13 +169,18 @@ def decode_commits(segment: Any, arena: Any, positions: Any, lengths: Any, out: 
                 prefetch(segment, ahead)
         position = positions[row]
         if position < 0:
-            for index in range(Commit.WIDTH):
-                out[index, row] = 0
-            out[Commit.TOPIC_ID, row] = -1
+            out.version[row] = 0
+            out.committed_offset[row] = 0
+            out.leader_epoch[row] = 0
+            out.metadata[row] = 0
+            out.metadata_bytes[row] = 0
+            out.commit_timestamp[row] = 0
+            out.expire_timestamp[row] = 0
+            out.topic_id[row] = -1
         elif position < ARENA:
-            _decode_commit(segment, position, 0, lengths[row], row, out)
+            _decode_commit(segment, position, 0, row, out)
         else:
-            _decode_commit(arena, position - ARENA, ARENA, lengths[row], row, out)
+            _decode_commit(arena, position - ARENA, ARENA, row, out)
 
 
 @kernel(types.void(BYTES_TYPE, BYTES_TYPE, _VECTOR, _VECTOR, _VECTOR, MUTABLE_BYTES_TYPE))
@@ -126,14 +197,6 @@ def gather(segment: Any, arena: Any, positions: Any, lengths: Any, starts: Any, 
                 out[target + at] = arena[position + at]
 
 
-@kernel(types.void(MUTABLE_BYTES_TYPE, _TABLE, types.Array(types.int32, 1, "C")))
-def slot_partitions(keys: Any, slots: Any, out: Any) -> None:
-    """Partition numbers, the last four bytes of each slot."""
-    for row in range(len(slots)):
-        stop = slots[row, Interned.BODY] + slots[row, Interned.BODY_BYTES]
-        out[row] = be32(keys, stop - 4)
-
-
 @inlined
 def _moved(position: Int, length: Int, old: Any, new: Any, used: Int) -> Int:
     """``used`` after copying a run of the old arena behind it."""
@@ -143,31 +206,34 @@ def _moved(position: Int, length: Int, old: Any, new: Any, used: Int) -> Int:
 
 
 @inlined
-def _move_values(table: Any, row: Int, column: Int, old: Any, new: Any, used: Int) -> Int:
-    """Move the run that ``column`` and the one behind it name, if it is in the arena."""
+def _move_values(table: Any, row: Int, column: Int, length: Int, old: Any, new: Any, used: Int) -> Int:
+    """Move the run of ``length`` bytes that ``column`` names, if it is in the arena."""
     if table[row, column] < ARENA:
         return used
-    after = _moved(table[row, column], table[row, column + 1], old, new, used)
+    after = _moved(table[row, column], length, old, new, used)
     table[row, column] = used + ARENA
     return after
 
 
 @kernel(types.int64(BYTES_TYPE, MUTABLE_BYTES_TYPE, _TABLE, _TABLE, _TABLE))
-def compact_arena(old: Any, new: Any, slots: Any, pending: Any, others: Any) -> Int:
+def compact_arena(old: Any, new: Any, events: Any, pending: Any, others: Any) -> Int:
     """Copy what the tables still name from the ``old`` arena to the ``new``; returns the bytes used there."""
     used = 0
-    for row in range(len(slots)):
-        if slots[row, SlotRow.KIND] == SlotKind.VALUE:
-            used = _move_values(slots, row, SlotRow.VALUE, old, new, used)
+    for row in range(len(events)):
+        flags = events[row, EventRow.FLAGS]
+        if event_kind(flags) == SlotKind.VALUE:
+            length = flags >> Flags.VALUE_BYTES_SHIFT
+            used = _move_values(events, row, EventRow.VALUE, length, old, new, used)
     for row in range(len(pending)):
         if (
             pending[row, PendingRow.PHASE] == Phase.OPEN
             and pending[row, PendingRow.KIND] == PendingKind.VALUE
         ):
-            used = _move_values(pending, row, PendingRow.VALUE, old, new, used)
+            length = pending[row, PendingRow.VALUE_BYTES]
+            used = _move_values(pending, row, PendingRow.VALUE, length, old, new, used)
     for row in range(len(others)):
-        used = _move_values(others, row, OtherRow.KEY, old, new, used)
-        used = _move_values(others, row, OtherRow.VALUE, old, new, used)
+        used = _move_values(others, row, OtherRow.KEY, others[row, OtherRow.KEY_BYTES], old, new, used)
+        used = _move_values(others, row, OtherRow.VALUE, others[row, OtherRow.VALUE_BYTES], old, new, used)
     return used
 
 

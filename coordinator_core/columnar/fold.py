@@ -11,7 +11,6 @@ import numpy as np
 from coordinator_core import storage
 from coordinator_core.columnar.arena import Arena
 from coordinator_core.columnar.columns import to_segment_fold
-from coordinator_core.columnar.finishing import slot_partitions
 from coordinator_core.columnar.kernels import (
     HEADER_BYTES,
     Status,
@@ -196,13 +195,10 @@ class _Folder:
 
     def finish(self) -> SegmentFold:
         """The fold of what was given so far."""
-        partitions = np.empty(self._tables.state[State.SLOTS], np.int32)
-        slot_partitions(self._tables.keys, used_rows(self._tables, "slots"), partitions)
         return to_segment_fold(
             self.segment,
             self._rules,
             self._tables,
-            partitions,
             self._data,
             self._arena.data,
             stopped=self.stopped,

@@ -34,6 +34,8 @@ from coordinator_core.columnar.tables import (
     BYTES_TYPE,
     MUTABLE_BYTES_TYPE,
     TABLES_TYPE,
+    EventRow,
+    Flags,
     FragmentGroupRow,
     FragmentRow,
     GroupRow,
@@ -306,10 +308,28 @@ def _topic(data: Any, body: Int, length: Int, stored: Int, tables: Any) -> Int:
     return row
 
 
+_LOW_HALF = 0xFFFFFFFF
+
+
 @inlined
-def _new_slot(data: Any, body: Int, length: Int, hashed: Int, place: Int, previous: Int, tables: Any) -> Int:
-    """Row made for the slot whose group, topic and partition are at ``body``, not far from ``previous``."""
-    slots, state = tables.slots, tables.state
+def event_kind(flags: Int) -> Int:
+    """The :class:`SlotKind` in ``EventRow.FLAGS``."""
+    return (flags >> Flags.KIND_SHIFT) & 3
+
+
+@inlined
+def _value_flags(key_type: Int, value_bytes: Int) -> Int:
+    """``EventRow.FLAGS`` of a value."""
+    return key_type | SlotKind.VALUE << Flags.KIND_SHIFT | value_bytes << Flags.VALUE_BYTES_SHIFT
+
+
+@inlined
+def _new_slot(data: Any, body: Int, length: Int, hashed: Int, place: Int, names: Int, tables: Any) -> Int:
+    """Row made for the slot whose group, topic and partition are at ``body``.
+
+    ``names`` is ``EventRow.NAMES`` when that is known already, else -1.
+    """
+    slots, events, state = tables.slots, tables.events, tables.state
     stored = _copy_key(data, body, length, tables)
     row = state[State.SLOTS]
     state[State.SLOTS] = row + 1
@@ -317,31 +337,24 @@ def _new_slot(data: Any, body: Int, length: Int, hashed: Int, place: Int, previo
     slots[row, Interned.HASH] = hashed
     slots[row, Interned.BODY] = stored
     slots[row, Interned.BODY_BYTES] = length
-    if (
-        previous >= 0
-        and slots[previous, Interned.BODY_BYTES] == length
-        and same_bytes(tables.keys, slots[previous, Interned.BODY], data, body, length - 4)
-    ):
-        slots[row, SlotRow.GROUP] = slots[previous, SlotRow.GROUP]
-        slots[row, SlotRow.TOPIC] = slots[previous, SlotRow.TOPIC]
-    else:
-        group_bytes = be16(data, body) + 2
-        slots[row, SlotRow.GROUP] = _group(data, body, group_bytes, stored, tables)
-        slots[row, SlotRow.TOPIC] = _topic(
-            data, body + group_bytes, length - group_bytes - 4, stored + group_bytes, tables
-        )
-    slots[row, SlotRow.KIND] = SlotKind.NONE
     slots[row, SlotRow.LAST_TOMBSTONE] = -1
-    slots[row, SlotRow.PENDING] = -1
-    slots[row, SlotRow.NEXT] = -1
+    if names < 0:
+        group_bytes = be16(data, body) + 2
+        group = _group(data, body, group_bytes, stored, tables)
+        topic = _topic(data, body + group_bytes, length - group_bytes - 4, stored + group_bytes, tables)
+        names = group << 32 | topic
+    events[row, EventRow.NAMES] = names
+    events[row, EventRow.LINK] = be32(data, body + length - 4) << 32
+    events[row, EventRow.PENDING] = -1
+    events[row, EventRow.FLAGS] = SlotKind.NONE << Flags.KIND_SHIFT
     return row
 
 
 @inlined
 def _transaction_row(slot: Int, producer: Int, tables: Any) -> Int:
     """The pending row of the slot in the producer's open transaction, made when it is new."""
-    slots, pending, producers, state = tables.slots, tables.pending, tables.producers, tables.state
-    row = slots[slot, SlotRow.PENDING]
+    events, pending, producers, state = tables.events, tables.pending, tables.producers, tables.state
+    row = events[slot, EventRow.PENDING]
     while row >= 0:
         if pending[row, PendingRow.PRODUCER] == producer:
             return row
@@ -352,10 +365,10 @@ def _transaction_row(slot: Int, producer: Int, tables: Any) -> Int:
     else:
         row = state[State.PENDING]
         state[State.PENDING] = row + 1
-    following = slots[slot, SlotRow.PENDING]
+    following = events[slot, EventRow.PENDING]
     if following >= 0:
         pending[following, PendingRow.PREVIOUS_SLOT] = row
-    slots[slot, SlotRow.PENDING] = row
+    events[slot, EventRow.PENDING] = row
     pending[row, PendingRow.SLOT] = slot
     pending[row, PendingRow.PRODUCER] = producer
     pending[row, PendingRow.KIND] = PendingKind.NOTED
@@ -371,7 +384,7 @@ def _transaction_row(slot: Int, producer: Int, tables: Any) -> Int:
 @called
 def _end_transaction(producer: Int, marker_offset: Int, commits: bool, sequence: Int, tables: Any) -> None:
     """Apply an end marker: resolve what the producer has pending, note the marker if it is the first."""
-    slots, pending, producers, groups = tables.slots, tables.pending, tables.producers, tables.groups
+    events, pending, producers, groups = tables.events, tables.pending, tables.producers, tables.groups
     state, fragment_groups = tables.state, tables.fragment_groups
     first = producers[producer, ProducerRow.FIRST_MARKER] < 0
     fragment = state[State.FRAGMENTS]
@@ -385,30 +398,30 @@ def _end_transaction(producer: Int, marker_offset: Int, commits: bool, sequence:
             commits
             and pending[row, PendingRow.KIND] == PendingKind.VALUE
             and (
-                slots[slot, SlotRow.KIND] != SlotKind.VALUE
+                event_kind(events[slot, EventRow.FLAGS]) != SlotKind.VALUE
                 or always
-                or slots[slot, SlotRow.MERGE_OFFSET] < pending[row, PendingRow.MERGE_OFFSET]
+                or events[slot, EventRow.MERGE_OFFSET] < pending[row, PendingRow.MERGE_OFFSET]
             )
         ):
-            slots[slot, SlotRow.KIND] = SlotKind.VALUE
-            slots[slot, SlotRow.SEQUENCE] = sequence
-            slots[slot, SlotRow.VALUE] = pending[row, PendingRow.VALUE]
-            slots[slot, SlotRow.VALUE_BYTES] = pending[row, PendingRow.VALUE_BYTES]
-            slots[slot, SlotRow.FLAGS] = (
-                pending[row, PendingRow.FLAGS] | 2 | pending[row, PendingRow.PRODUCER_EPOCH] << 16
+            events[slot, EventRow.FLAGS] = (
+                _value_flags(pending[row, PendingRow.FLAGS], pending[row, PendingRow.VALUE_BYTES])
+                | Flags.COMMITTED
+                | (pending[row, PendingRow.PRODUCER_EPOCH] & 0xFFFF) << Flags.EPOCH_SHIFT
             )
-            slots[slot, SlotRow.RECORD_OFFSET] = pending[row, PendingRow.RECORD_OFFSET]
-            slots[slot, SlotRow.MERGE_OFFSET] = pending[row, PendingRow.MERGE_OFFSET]
-            slots[slot, SlotRow.PRODUCER_ID] = producers[producer, ProducerRow.PRODUCER_ID]
+            events[slot, EventRow.SEQUENCE] = sequence
+            events[slot, EventRow.VALUE] = pending[row, PendingRow.VALUE]
+            events[slot, EventRow.RECORD_OFFSET] = pending[row, PendingRow.RECORD_OFFSET]
+            events[slot, EventRow.MERGE_OFFSET] = pending[row, PendingRow.MERGE_OFFSET]
+            tables.slots[slot, SlotRow.PRODUCER_ID] = producers[producer, ProducerRow.PRODUCER_ID]
         before = pending[row, PendingRow.PREVIOUS_SLOT]
         after = pending[row, PendingRow.NEXT_SLOT]
         if before >= 0:
             pending[before, PendingRow.NEXT_SLOT] = after
         else:
-            slots[slot, SlotRow.PENDING] = after
+            events[slot, EventRow.PENDING] = after
         if after >= 0:
             pending[after, PendingRow.PREVIOUS_SLOT] = before
-        group = slots[slot, SlotRow.GROUP]
+        group = events[slot, EventRow.NAMES] >> 32
         if groups[group, GroupRow.STAMP] != stamp:
             groups[group, GroupRow.STAMP] = stamp
             entry = state[State.FRAGMENT_GROUPS]
@@ -519,7 +532,7 @@ def _hash_slots(data: Any, count: Int, hash_all: bool, tables: Any) -> None:
     With more slots than fit the caches most of the time goes into waiting for memory: what looking up the
     slots will touch is fetched beforehand, so that the waits overlap.
     """
-    scratch, index, slots = tables.scratch, tables.slot_index, tables.slots
+    scratch, index, slots, events = tables.scratch, tables.slot_index, tables.slots, tables.events
     for record in range(count):
         if scratch[record, Split.KIND] <= Kind.TOMBSTONE and (
             hash_all or scratch[record, Split.FOLLOWS] == 0
@@ -532,7 +545,7 @@ def _hash_slots(data: Any, count: Int, hash_all: bool, tables: Any) -> None:
             row = likely_row(scratch[record, Split.HASH], index)
             if row >= 0:
                 prefetch(slots, row * SlotRow.WIDTH)
-                prefetch(slots, row * SlotRow.WIDTH + 8)
+                prefetch(events, row * EventRow.WIDTH)
     for record in range(count):
         if scratch[record, Split.HASH] >= 0:
             row = likely_row(scratch[record, Split.HASH], index)
@@ -546,12 +559,13 @@ def _find_slots(data: Any, count: Int, tables: Any) -> None:
     """Put the slots of the records in ``scratch`` there, made when they are new.
 
     A group commits its partitions in much the same order again and again: the slot that followed the last
-    one the time before is tried first, as long as that is right most of the time (``State.LUCK``).
+    one the time before is tried first, as long as that is right most of the time (``State.LUCK``). Whether it
+    is right shows in its event, which is needed anyway, so that its key need not be fetched.
     """
-    scratch, slots, state = tables.scratch, tables.slots, tables.state
+    scratch, events, topics, state = tables.scratch, tables.events, tables.topics, tables.state
     luck = state[State.LUCK]
     _hash_slots(data, count, luck <= 0, tables)
-    previous = -1
+    previous, last_body, last_bytes = -1, 0, 0
     for record in range(count):
         kind = scratch[record, Split.KIND]
         body, body_bytes = scratch[record, Split.BODY], scratch[record, Split.BODY_BYTES]
@@ -562,30 +576,43 @@ def _find_slots(data: Any, count: Int, tables: Any) -> None:
                 scratch[record, Split.SLOT] = _group(data, body, body_bytes, -1, tables)
             previous = -1
             continue
-        hashed = scratch[record, Split.HASH]
-        guess = -1
+        guess, names, slot = -1, -1, -1
         if previous >= 0:
-            guess = slots[previous, SlotRow.NEXT]
-        if (
-            hashed < 0
-            and guess >= 0
-            and slots[guess, Interned.BODY_BYTES] == body_bytes
-            and same_bytes(tables.keys, slots[guess, Interned.BODY], data, body, body_bytes)
-        ):
-            slot = guess
-        else:
+            guess = (events[previous, EventRow.LINK] & _LOW_HALF) - 1
+            if body_bytes == last_bytes and same_bytes(data, last_body, data, body, body_bytes - 4):
+                names = events[previous, EventRow.NAMES]
+            if guess >= 0 and events[guess, EventRow.LINK] >> 32 == be32(data, body + body_bytes - 4):
+                likely = events[guess, EventRow.NAMES]
+                if names < 0 and likely >> 32 == events[previous, EventRow.NAMES] >> 32:
+                    # The same group, another topic?
+                    group_bytes = be16(data, last_body) + 2
+                    topic = likely & _LOW_HALF
+                    topic_bytes = body_bytes - group_bytes - 4
+                    if (
+                        topic_bytes == topics[topic, Interned.BODY_BYTES]
+                        and same_bytes(data, last_body, data, body, group_bytes)
+                        and same_bytes(
+                            tables.keys, topics[topic, Interned.BODY], data, body + group_bytes, topic_bytes
+                        )
+                    ):
+                        names = likely
+                if names == likely:
+                    slot = guess
+        if slot < 0:
+            hashed = scratch[record, Split.HASH]
             if hashed < 0:
                 hashed = hash_bytes(data, body, body_bytes)
-            slot, place = find(data, body, body_bytes, hashed, tables.slot_index, slots, tables.keys)
+            slot, place = find(data, body, body_bytes, hashed, tables.slot_index, tables.slots, tables.keys)
             if slot < 0:
-                slot = _new_slot(data, body, body_bytes, hashed, place, previous, tables)
+                slot = _new_slot(data, body, body_bytes, hashed, place, names, tables)
         if slot == guess:
             luck = min(luck + 1, 64)
         elif previous >= 0:
             luck = max(luck - 8, -64)
-            slots[previous, SlotRow.NEXT] = slot
+            link = events[previous, EventRow.LINK]
+            events[previous, EventRow.LINK] = (link >> 32) << 32 | (slot + 1)
         scratch[record, Split.SLOT] = slot
-        previous = slot
+        previous, last_body, last_bytes = slot, body, body_bytes
     state[State.LUCK] = luck
 
 
@@ -602,7 +629,7 @@ def fold_records(
 ) -> None:
     """Apply ``count`` records in ``scratch`` from ``first`` on; ``tag`` goes on positions."""
     rules, scratch, state = tables.rules, tables.scratch, tables.state
-    slots, groups, pending = tables.slots, tables.groups, tables.pending
+    events, groups, pending = tables.events, tables.groups, tables.pending
     java = rules[Rules.PENDING_BY_PRODUCER] != 0
     drops = rules[Rules.TOMBSTONE_DROPS_PENDING] != 0
     merge_rule = rules[Rules.MERGE_OFFSET]
@@ -627,7 +654,7 @@ def fold_records(
             _append_other(index, sequence, group, tag, tables)
             continue
 
-        group = slots[slot, SlotRow.GROUP]
+        group = events[slot, EventRow.NAMES] >> 32
         key_type = scratch[index, Split.KEY_TYPE]
         state[State.COMMITS + 6 * key_type + 1 + scratch[index, Split.DETAIL]] += 1
         statistics = GroupRow.STATISTICS + Statistic.WIDTH * key_type
@@ -654,12 +681,12 @@ def fold_records(
         if kind == Kind.TOMBSTONE:
             groups[group, statistics + Statistic.TOMBSTONES] += 1
             if java or not in_transaction:
-                slots[slot, SlotRow.KIND] = SlotKind.TOMBSTONE
-                slots[slot, SlotRow.SEQUENCE] = sequence
-                slots[slot, SlotRow.RECORD_OFFSET] = offset
-                slots[slot, SlotRow.LAST_TOMBSTONE] = sequence
+                events[slot, EventRow.FLAGS] = SlotKind.TOMBSTONE << Flags.KIND_SHIFT
+                events[slot, EventRow.SEQUENCE] = sequence
+                events[slot, EventRow.RECORD_OFFSET] = offset
+                tables.slots[slot, SlotRow.LAST_TOMBSTONE] = sequence
             if drops:
-                other = slots[slot, SlotRow.PENDING]
+                other = events[slot, EventRow.PENDING]
                 while other >= 0:
                     pending[other, PendingRow.KIND] = PendingKind.CLEARED
                     other = pending[other, PendingRow.NEXT_SLOT]
@@ -689,13 +716,11 @@ def fold_records(
             pending[row, PendingRow.MERGE_OFFSET] = merge_offset
             pending[row, PendingRow.PRODUCER_EPOCH] = producer_epoch
         else:
-            slots[slot, SlotRow.KIND] = SlotKind.VALUE
-            slots[slot, SlotRow.SEQUENCE] = sequence
-            slots[slot, SlotRow.VALUE] = scratch[index, Split.VALUE] + tag
-            slots[slot, SlotRow.VALUE_BYTES] = scratch[index, Split.VALUE_BYTES]
-            slots[slot, SlotRow.FLAGS] = key_type
-            slots[slot, SlotRow.RECORD_OFFSET] = offset
-            slots[slot, SlotRow.MERGE_OFFSET] = merge_offset
+            events[slot, EventRow.FLAGS] = _value_flags(key_type, scratch[index, Split.VALUE_BYTES])
+            events[slot, EventRow.SEQUENCE] = sequence
+            events[slot, EventRow.VALUE] = scratch[index, Split.VALUE] + tag
+            events[slot, EventRow.RECORD_OFFSET] = offset
+            events[slot, EventRow.MERGE_OFFSET] = merge_offset
     state[State.MIN_TIMESTAMP] = min_timestamp
     state[State.MAX_TIMESTAMP] = max_timestamp
 

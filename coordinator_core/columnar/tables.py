@@ -142,24 +142,43 @@ class Interned(IntEnum):
 
 
 class SlotRow(IntEnum):
-    """Columns of ``slots``, which take two cache lines; those from ``KIND`` on are the slot's last event."""
+    """Columns of ``slots`` from the fourth on: what is seldom looked at."""
 
-    GROUP = 3
-    NEXT = 4
-    """The slot that followed in the batch that this one was last seen in, -1 for none."""
-    PENDING = 5
-    LAST_TOMBSTONE = 6
-    TOPIC = 7
-    KIND = 8
-    SEQUENCE = 9
-    VALUE = 10
-    VALUE_BYTES = 11
-    FLAGS = 12
-    """Bit 0: key type. Bit 1: committed by a transaction, whose producer epoch is in the bits from 16 on."""
-    RECORD_OFFSET = 13
-    MERGE_OFFSET = 14
-    PRODUCER_ID = 15
-    WIDTH = 16
+    LAST_TOMBSTONE = 3
+    """Sequence, -1 for none."""
+    PRODUCER_ID = 4
+    """Of an event that a transaction committed."""
+    WIDTH = 5
+
+
+class EventRow(IntEnum):
+    """Columns of ``events``: the last event of each slot, in one cache line, and what finds it again."""
+
+    NAMES = 0
+    """Row of the group in the upper half, row of the topic in the lower."""
+    LINK = 1
+    """Partition in the upper half. In the lower one more than the row of the slot that followed in the batch
+    that this one was last seen in, 0 for none."""
+    PENDING = 2
+    """First pending row of the slot, -1 for none."""
+    FLAGS = 3
+    """See :class:`EventFlags`."""
+    SEQUENCE = 4
+    VALUE = 5
+    RECORD_OFFSET = 6
+    MERGE_OFFSET = 7
+    WIDTH = 8
+
+
+class Flags(IntEnum):
+    """What ``EventRow.FLAGS`` is made of: bit 0 is the key type."""
+
+    COMMITTED = 2
+    """Set when a transaction committed the event; its producer epoch is in 16 bits."""
+    KIND_SHIFT = 2
+    """Two bits: :class:`SlotKind`."""
+    EPOCH_SHIFT = 16
+    VALUE_BYTES_SHIFT = 32
 
 
 class SlotKind(IntEnum):
@@ -313,6 +332,7 @@ class Tables(NamedTuple):
     keys: Bytes
     slot_index: Int64s
     slots: Int64s
+    events: Int64s
     group_index: Int64s
     groups: Int64s
     topic_index: Int64s
@@ -344,6 +364,7 @@ TABLES_TYPE = types.NamedTuple(tuple(_field_type(field) for field in Tables._fie
 
 _ROWS: dict[str, tuple[int, State]] = {
     "slots": (SlotRow.WIDTH, State.SLOTS),
+    "events": (EventRow.WIDTH, State.SLOTS),
     "groups": (GroupRow.WIDTH, State.GROUPS),
     "topics": (4, State.TOPICS),
     "producers": (ProducerRow.WIDTH, State.PRODUCERS),
@@ -363,11 +384,10 @@ _INDEX_OF = {
 _FIRST_ROWS = 64
 _FIRST_SCRATCH_ROWS = 256
 _FIRST_KEY_BYTES = 4096
-_RESERVED = {"slots": 128, "groups": 1024, "topics": 1024}
+_RESERVED = {"slots": 128, "events": 128, "groups": 1024, "topics": 1024}
 """For so many bytes of a segment there is a row from the start. Rows that are not used take no memory."""
 _RESERVED_KEYS = 2
-_CACHE_LINES_BYTES = 128
-"""Two cache lines, which are often fetched together."""
+_CACHE_LINE_BYTES = 64
 
 
 def new_tables(rules: Int64s, size: int = 0) -> Tables:
@@ -419,8 +439,8 @@ def grown(tables: Tables) -> tuple[Tables, list[str]]:
 
 def _rows(count: int, width: int) -> Int64s:
     """An uninitialised table that begins with a cache line."""
-    words = np.empty(count * width + _CACHE_LINES_BYTES // 8, np.int64)
-    first = -words.ctypes.data % _CACHE_LINES_BYTES // 8
+    words = np.empty(count * width + _CACHE_LINE_BYTES // 8, np.int64)
+    first = -words.ctypes.data % _CACHE_LINE_BYTES // 8
     return words[first : first + count * width].reshape(count, width)
 
 

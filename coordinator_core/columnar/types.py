@@ -26,7 +26,8 @@ class Number:
         yield int(value)
 
 
-int64, int32, uint8, boolean, void = map(Number, ("int64", "int32", "uint8", "boolean", "void"))
+int64, int32, int16, int8, uint8 = map(Number, ("int64", "int32", "int16", "int8", "uint8"))
+boolean, void = Number("boolean"), Number("void")
 
 
 @dataclass(frozen=True)
