@@ -54,7 +54,8 @@ def plan_expiry(
     sweep = _Sweep(state, expiry_rules(profile), now_ms, offsets_retention_ms, frozenset(rebalancing))
     failure = sweep.run()
     if failure is not None:
-        sweep.kept[Kept.SWEEP_FAILS] += len(sweep.due) + len(sweep.forecast)
+        for tombstone in (*sweep.due, *sweep.forecast):
+            sweep.keep(tombstone.group_id, Kept.SWEEP_FAILS)
         sweep.due.clear()
         sweep.forecast.clear()
     return ExpiryPlan(
@@ -63,7 +64,7 @@ def plan_expiry(
         offsets_retention_ms=offsets_retention_ms,
         tombstones=tuple(sweep.due),
         forecast=tuple(sorted(sweep.forecast, key=lambda item: item.expires_at_ms)),
-        kept=dict(sorted(sweep.kept.items())),
+        kept=sweep.kept,
         failure=failure,
     )
 
@@ -102,7 +103,7 @@ class _Sweep:
     ) -> None:
         self.due: list[Tombstone] = []
         self.forecast: list[Tombstone] = []
-        self.kept: Counter[Kept] = Counter()
+        self.kept: dict[str, Counter[Kept]] = {}
         self._state = state
         self._rules = rules
         self._now_ms = now_ms
@@ -128,6 +129,9 @@ class _Sweep:
             failures.append(self._sweep_group(group_id, group, offsets.get(group_id, [])))
         return next((failure for failure in failures if failure is not None), None)
 
+    def keep(self, group_id: str, kept: Kept, count: int = 1) -> None:
+        self.kept.setdefault(group_id, Counter())[kept] += count
+
     def _load_failure(self) -> str | None:
         if not self._state.load_failures:
             return None
@@ -139,10 +143,10 @@ class _Sweep:
     ) -> str | None:
         if isinstance(group, ShareGroup):
             if self._rules.share_sweep is not ShareSweep.LEAVES and offsets:
-                self.kept[Kept.SWEEP_FAILS] += len(offsets)
+                self.keep(group_id, Kept.SWEEP_FAILS, 1 + len(offsets))
                 return f"share group {group_id!r} has committed offsets, for which there is no expiry rule"
             if self._rules.share_sweep is not ShareSweep.DELETES:
-                self.kept[Kept.SHARE_GROUP] += 1 + len(offsets)
+                self.keep(group_id, Kept.SHARE_GROUP, 1 + len(offsets))
                 return None
         condition = self._condition(group)
         last = self._now_ms
@@ -150,7 +154,7 @@ class _Sweep:
         for slot, offset in offsets:
             verdict = self._verdict(condition, slot, offset)
             if isinstance(verdict, Kept):
-                self.kept[verdict] += 1
+                self.keep(group_id, verdict)
                 keeps_offset = True
             else:
                 last = max(last, verdict.expires_at_ms)
@@ -159,7 +163,7 @@ class _Sweep:
             return None
         kept = self._group_kept(group, keeps_offset=keeps_offset, has_offsets=bool(offsets))
         if kept is not None:
-            self.kept[kept] += 1
+            self.keep(group_id, kept)
             return None
         # The whole sweep fails, but only from the moment at which it would delete this group.
         left = 0 if isinstance(group, ClassicGroup) else len(group.target_assignment)

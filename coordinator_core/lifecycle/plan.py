@@ -16,6 +16,7 @@ by comparing keys.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -148,8 +149,8 @@ class ExpiryPlan:
     """What one sweep at ``now_ms`` would do to an offsets partition.
 
     ``tombstones`` are due, in the order to write them. ``forecast`` are those that later sweeps would write
-    if nothing else happened, by ``expires_at_ms``. ``kept`` counts what has neither, by reason. ``failure``
-    says why the sweep of such a broker fails and writes nothing (``tombstones`` is empty then).
+    if nothing else happened, by ``expires_at_ms``. ``kept`` counts what has neither, by group and reason.
+    ``failure`` says why the sweep of such a broker fails and writes nothing (there are no tombstones then).
     """
 
     offsets_partition: int
@@ -157,7 +158,7 @@ class ExpiryPlan:
     offsets_retention_ms: int
     tombstones: tuple[Tombstone, ...] = ()
     forecast: tuple[Tombstone, ...] = ()
-    kept: dict[Kept, int] = field(default_factory=dict)
+    kept: Mapping[str, Mapping[Kept, int]] = field(default_factory=dict)
     failure: str | None = None
 
     def expired_slots(self) -> frozenset[Slot]:
