@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 
 import numpy as np
 
@@ -14,10 +15,8 @@ from coordinator_core.columnar.columns import to_segment_fold
 from coordinator_core.columnar.kernels import (
     HEADER_BYTES,
     Status,
-    put_sizes,
     rebuild_index,
     rebuild_producer_index,
-    survey,
     walk,
 )
 from coordinator_core.columnar.scalar import ask_for_room, fold_scalar, split_scalar
@@ -33,9 +32,10 @@ from coordinator_core.columnar.tables import (
     new_tables,
     used_rows,
 )
+from coordinator_core.columnar.unpacking import Row, Run, runs
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.batch import batch_records, parse_batch, records_section
-from coordinator_core.log.compression import CompressionError, decompress
+from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, OnDamage, parse_entry, read_partition, read_segment
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
@@ -53,7 +53,6 @@ _MERGE_OFFSETS = {
 
 _NO_LIMIT = (1 << 63) - 1
 _BATCH_LENGTH = struct.Struct(">i")
-_SURVEY_BATCHES, _SURVEY_BYTES = 2048, 1 << 18
 _NOTHING: Bytes = np.empty(0, np.uint8)
 _DEFAULT_LIMITS = Limits()
 
@@ -252,42 +251,34 @@ class _Folder:
         return int(stop)
 
     def _fold_compressed(self, view: memoryview, position: int) -> int | None:
-        """Fold a run of batches, compressed or not, from ``position`` on by way of the arena."""
-        found = np.empty((_SURVEY_BATCHES, 4), np.int64)
-        count = survey(self._data, position, len(view), _SURVEY_BYTES, found, self._tables)
-        self._arena.tidy(self._tables)
-        batches: list[list[int]] = found[:count].tolist()
-        allowance = self._limits.decompressed_allowance
-        parts: list[bytes | bytearray | memoryview] = []
-        sizes = found[:count, 1].copy()
+        """Fold the batches from ``position`` on by way of the arena, as long as there are compressed ones."""
+        next_offset = int(self._tables.state[State.NEXT_OFFSET])
         try:
-            for index, (at, size, codec, records) in enumerate(batches):
-                if codec == 0 or records == 0:
-                    parts.append(view[at : at + size])
-                    continue
-                compressed = view[at + HEADER_BYTES : at + size]
-                most = allowance(len(compressed))
-                section = decompress(codec, compressed, magic=2, max_bytes=most)
-                parts += view[at : at + HEADER_BYTES], section
-                sizes[index] = HEADER_BYTES + len(section)
+            with closing(runs(view, position, next_offset, self._tables.rules, self._limits)) as found:
+                for run in found:
+                    if not self._fold_run(view, run):
+                        return None
+                    position = int(run.batches[-1, Row.POSITION] + run.batches[-1, Row.SIZE])
         except CompressionError:
             return None
-        first = self._arena.append(b"".join(parts))
-        starts = first + np.cumsum(sizes) - sizes
-        put_sizes(self._arena.data, starts, sizes)
-        arena_position, arena_stop = first, self._arena.used
-        while arena_position < arena_stop:
-            status = self._walk_arena(arena_position, arena_stop)
-            arena_position = int(self._tables.state[State.POSITION])
+        return position
+
+    def _fold_run(self, view: memoryview, run: Run) -> bool:
+        self._arena.tidy(self._tables)
+        first = position = self._arena.append(run.data.data)
+        stop = self._arena.used
+        while position < stop:
+            status = self._walk_arena(position, stop)
+            position = int(self._tables.state[State.POSITION])
             if status == Status.ODD_BATCH:
-                return None
+                return False
             if status == Status.ODD_RECORDS:
-                index = int(np.searchsorted(starts, arena_position))
-                if self._fold_odd(view, batches[index][0]) is None:
-                    return None
-                arena_position += int(sizes[index])
-        at, size, _, _ = batches[-1]
-        return at + size
+                ends = first + np.cumsum(run.batches[:, Row.PLAIN_SIZE])
+                row = int(np.searchsorted(ends, position, "right"))
+                if self._fold_odd(view, int(run.batches[row, Row.POSITION])) is None:
+                    return False
+                position = int(ends[row])
+        return True
 
     def _append_unpacked(self, batch: memoryview, section: bytes | bytearray | memoryview) -> int:
         length = _BATCH_LENGTH.pack(HEADER_BYTES - 12 + len(section))

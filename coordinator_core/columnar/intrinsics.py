@@ -1,4 +1,5 @@
-"""Single machine instructions that Python has no spelling for: unaligned loads, CRC-32C, prefetching.
+"""What Python has no spelling for: single machine instructions (unaligned loads, CRC-32C, prefetching), and
+calls of C functions by their address.
 
 The functions say what the instructions do; in compiled code they are those instructions (``lowering``), none
 of which checks bounds. The kernels do, once per batch or record.
@@ -6,6 +7,7 @@ of which checks bounds. The kernels do, once per batch or record.
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,30 @@ def put64(array: Any, position: Any, word: Any) -> None:
 
 def prefetch(array: Any, position: Any) -> None:
     """Have the cache line of element ``position`` of a C-ordered array, counted flat, fetched meanwhile."""
+
+
+def address_of(array: Any, position: Any) -> Any:
+    """Address of the byte at ``position``."""
+    return array.ctypes.data + position
+
+
+_INT, _SIZE, _POINTER = ctypes.c_int, ctypes.c_ssize_t, ctypes.c_void_p
+
+
+def lz4_decompress_safe(function: Any, source: Any, target: Any, size: Any, room: Any) -> Any:
+    """Call ``LZ4_decompress_safe``, which is at the address ``function``: bytes written, or negative."""
+    return ctypes.CFUNCTYPE(_INT, _POINTER, _POINTER, _INT, _INT)(function)(source, target, size, room)
+
+
+def zstd_frame_size(function: Any, source: Any, size: Any) -> Any:
+    """Call ``ZSTD_findFrameCompressedSize``: bytes of the frame that begins at ``source``, or an error."""
+    return ctypes.CFUNCTYPE(_SIZE, _POINTER, _SIZE)(function)(source, size)
+
+
+def zstd_decompress(function: Any, context: Any, target: Any, room: Any, source: Any, size: Any) -> Any:
+    """Call ``ZSTD_decompressDCtx``: bytes written, or negative."""
+    kind = ctypes.CFUNCTYPE(_SIZE, _POINTER, _POINTER, _SIZE, _POINTER, _SIZE)
+    return kind(function)(context, target, room, source, size)
 
 
 def crc32_1_byte(crc: Any, byte: Any) -> Any:

@@ -797,41 +797,6 @@ def gather_headers(data: Any, start: Int, stop: Int, out: Any, done: Any) -> Int
     return status
 
 
-@kernel(
-    types.int64(
-        BYTES_TYPE, types.int64, types.int64, types.int64, types.Array(types.int64, 2, "C"), TABLES_TYPE
-    )
-)
-def survey(data: Any, start: Int, stop: Int, max_bytes: Int, found: Any, tables: Any) -> Int:
-    """List sound batches from ``start`` on into ``found``: position, size, codec, record count.
-
-    Stops at the first unsound one, when ``found`` is full, or with ``max_bytes``. Returns how many.
-    """
-    expected = tables.state[State.NEXT_OFFSET]
-    position = start
-    batches = 0
-    while position < stop and batches < len(found) and position - start < max_bytes:
-        size = sound_size(data, position, stop, expected, False, tables.rules)
-        if size == 0:
-            break
-        found[batches, 0] = position
-        found[batches, 1] = size
-        found[batches, 2] = data[position + 22] & 7
-        found[batches, 3] = be32(data, position + 57)
-        batches += 1
-        expected = be64(data, position) + be32(data, position + 23) + 1
-        position += size
-    return batches
-
-
-@kernel(types.void(MUTABLE_BYTES_TYPE, types.Array(types.int64, 1, "C"), types.Array(types.int64, 1, "C")))
-def put_sizes(data: Any, starts: Any, sizes: Any) -> None:
-    """Have the batches at ``starts`` say that they are of ``sizes``."""
-    for row in range(len(starts)):
-        for at in range(4):
-            data[starts[row] + 8 + at] = ((sizes[row] - 12) >> (24 - 8 * at)) & 0xFF
-
-
 @kernel(types.int64(BYTES_TYPE, types.int64, types.int64, types.int64, types.boolean, TABLES_TYPE))
 def walk(data: Any, start: Int, stop: Int, tag: Int, in_arena: bool, tables: Any) -> Int:
     """Fold the v2 batches in ``data[start:stop]``, one after the other; returns a :class:`Status`.

@@ -16,14 +16,15 @@ from numba.core.codegen import AOTCPUCodegen
 from numba.core.compiler import Flags, compile_extra
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
-from numba.core.typing.templates import signature
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import lower_builtin, register_jitable, type_callable
 
 from coordinator_core.columnar import intrinsics, objects
 from coordinator_core.columnar import types as declared
 from coordinator_core.columnar.compiling import take_helpers
 
-_WORD, _BYTE = ir.IntType(64), ir.IntType(8)
+_WORD, _INT, _BYTE = ir.IntType(64), ir.IntType(32), ir.IntType(8)
+_POINTER = _BYTE.as_pointer()
 
 
 class _HostCodegen(AOTCPUCodegen):
@@ -185,6 +186,39 @@ def _prefetch(context: Any, builder: Any, called: Any, arguments: Any) -> Any:
     parameters = [_BYTE.as_pointer(), word, word, word]
     _call(builder, "llvm.prefetch.p0", ir.VoidType(), parameters, [pointer, *hints])
     return context.get_dummy_value()
+
+
+@type_callable(intrinsics.address_of)
+def _type_address_of(context: Any) -> Any:
+    return lambda array, position: signature(types.int64, array, types.int64)
+
+
+@lower_builtin(intrinsics.address_of, types.Array, types.Integer)
+def _address_of(context: Any, builder: Any, called: Any, arguments: Any) -> Any:
+    array = context.make_array(called.args[0])(context, builder, arguments[0])
+    return builder.ptrtoint(builder.gep(array.data, [arguments[1]]), _WORD)
+
+
+def _lower_c_function(function: Any, result: ir.Type, *parameters: ir.Type) -> None:
+    """Have ``function(address, *numbers)`` call the C function at ``address``; its result as int64."""
+    numbers = [types.int64] * (1 + len(parameters))
+    cases = {"key": function, "cases": [signature(types.int64, *numbers)]}
+    infer_global(function, types.Function(type(function.__name__, (ConcreteTemplate,), cases)))
+
+    @lower_builtin(function, *numbers)
+    def call(context: Any, builder: Any, called: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(result, parameters)
+        c_function = builder.inttoptr(arguments[0], kind.as_pointer())
+        given = [
+            builder.inttoptr(number, parameter) if parameter == _POINTER else builder.trunc(number, parameter)
+            for number, parameter in zip(arguments[1:], parameters, strict=True)
+        ]
+        return builder.sext(builder.call(c_function, given), _WORD)
+
+
+_lower_c_function(intrinsics.lz4_decompress_safe, _INT, _POINTER, _POINTER, _INT, _INT)
+_lower_c_function(intrinsics.zstd_frame_size, _WORD, _POINTER, _WORD)
+_lower_c_function(intrinsics.zstd_decompress, _WORD, _POINTER, _POINTER, _WORD, _POINTER, _WORD)
 
 
 def _call(builder: Any, name: str, result: Any, parameters: list[Any], arguments: Any) -> Any:
