@@ -16,6 +16,7 @@ from coordinator_core.errors import ExitCode, RegroupError
 _COMMANDS = {
     "describe": "coordinator_core.cli.describe:describe_command",
     "dump": "coordinator_core.cli.dump:dump_command",
+    "expire": "coordinator_core.cli.expire:expire_command",
     "explain": "coordinator_core.cli.explain:explain_command",
     "find-coordinator": "coordinator_core.cli.find_coordinator:find_coordinator_command",
     "list": "coordinator_core.cli.describe:list_command",

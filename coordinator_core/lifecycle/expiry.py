@@ -149,22 +149,21 @@ class _Sweep:
                 self.keep(group_id, Kept.SHARE_GROUP, 1 + len(offsets))
                 return None
         condition = self._condition(group)
-        last = self._now_ms
-        keeps_offset = False
+        times: list[int] = []
         for slot, offset in offsets:
             verdict = self._verdict(condition, slot, offset)
             if isinstance(verdict, Kept):
                 self.keep(group_id, verdict)
-                keeps_offset = True
             else:
-                last = max(last, verdict.expires_at_ms)
+                times.append(verdict.expires_at_ms)
                 self._add([self._offset_tombstone(slot, offset, verdict)])
         if group is None or (isinstance(group, ClassicGroup) and group.state is None):
             return None
-        kept = self._group_kept(group, keeps_offset=keeps_offset, has_offsets=bool(offsets))
+        kept = self._group_kept(group, keeps_offset=len(times) < len(offsets), has_offsets=bool(offsets))
         if kept is not None:
             self.keep(group_id, kept)
             return None
+        last = max(times, default=self._now_ms)
         # The whole sweep fails, but only from the moment at which it would delete this group.
         left = 0 if isinstance(group, ClassicGroup) else len(group.target_assignment)
         if left and last <= self._now_ms:

@@ -121,8 +121,9 @@ class Tombstone:
 
     ``base_timestamp_ms`` is the time from which the retention counts; ``None`` where no retention decides
     (an explicit expire timestamp, a group). ``expires_at_ms`` is the first time at which a sweep writes it;
-    for a group, the time at which its last offset goes. ``record_offset`` is that of the record it deletes,
-    ``None`` where no such record is known: ghosts, simple groups, records that only accompany a group's.
+    for a group, when its last offset goes, ``now_ms`` where it has none. ``record_offset`` is that of the
+    record it deletes, ``None`` where no such record is known: ghosts, simple groups, records that only
+    accompany a group's.
     """
 
     kind: TombstoneKind

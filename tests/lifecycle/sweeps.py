@@ -62,8 +62,8 @@ def sweeps_of(batches: Batches, from_offset: int) -> list[Sweep]:
     for batch, records in batches:
         if batch.base_offset < from_offset or not is_tombstones(batch, records):
             continue
-        times = [record.timestamp_ms for record in records if record.timestamp_ms is not None]
-        keys = {record.key for record in records}
+        times = [record.timestamp_ms for record in records]
+        keys = {record.key for record in records if record.key is not None}
         new = Sweep(batch.base_offset, batch.next_offset, min(times), max(times), keys)
         if found and new.first_ms - found[-1].last_ms < SAME_SWEEP_MS:
             found[-1].next_offset, found[-1].last_ms = new.next_offset, new.last_ms

@@ -1,0 +1,107 @@
+"""``regroup expire``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import click
+
+from coordinator_core.cli.options import (
+    Format,
+    format_option,
+    note,
+    replay_options,
+    replay_options_from,
+    write_line,
+)
+from coordinator_core.cli.source import Source, load_source
+from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.lifecycle.expiry import plan_expiry
+from coordinator_core.lifecycle.expiry_rules import expiry_rules
+from coordinator_core.reports.expiry import CSV_COLUMNS, expiry_document, expiry_rows, expiry_text
+
+
+@click.command("expire")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.option(
+    "--offsets-retention-ms",
+    type=click.IntRange(min=1),
+    metavar="MS",
+    help="offsets.retention.minutes of the brokers, in milliseconds (default: that of the release).",
+)
+@click.option(
+    "--rebalancing-group",
+    "rebalancing",
+    multiple=True,
+    metavar="GROUP",
+    help="This classic group is rebalancing now, which no record says (repeatable).",
+)
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
+@replay_options
+@format_option(Format.TEXT, Format.JSON, Format.CSV)
+def expire_command(
+    paths: tuple[str, ...],
+    offsets_retention_ms: int | None,
+    rebalancing: tuple[str, ...],
+    groups: tuple[str, ...],
+    output_format: Format,
+    **replay: Any,
+) -> int:
+    """Tombstones that the next expiry sweep would write to this log, and those to come. Writes nothing.
+
+    The time is --now-ms; without it, the clock for a snapshot, and the time of the run for a run.
+    """
+    source = load_source(paths, replay_options_from(**replay))
+    now_ms = source.now_ms if replay["now_ms"] is None else replay["now_ms"]
+    retention_ms = offsets_retention_ms or expiry_rules(source.profile).default_offsets_retention_ms
+    _check_groups(source, (*groups, *rebalancing))
+    plans = [
+        plan_expiry(
+            state,
+            source.profile,
+            now_ms=now_ms,
+            offsets_retention_ms=retention_ms,
+            rebalancing=rebalancing,
+        )
+        for state in source.states
+    ]
+    document = expiry_document(
+        plans,
+        profile=source.profile.label,
+        now_ms=now_ms,
+        offsets_retention_ms=retention_ms,
+        partial=source.partial,
+        group_ids=frozenset(groups) if groups else None,
+    )
+    for failure in document["failures"]:
+        note(
+            f"regroup: warning: {source.profile.label} expires nothing in offsets partition "
+            f"{failure['offsets_partition']}: {failure['detail']}"
+        )
+    match output_format:
+        case Format.JSON:
+            write_line(json.dumps(document, ensure_ascii=False))
+        case Format.CSV:
+            write_line(_csv(document))
+        case _:
+            write_line(expiry_text(document))
+    return ExitCode.FINDINGS if document["failures"] else ExitCode.CLEAN
+
+
+def _check_groups(source: Source, group_ids: tuple[str, ...]) -> None:
+    known = {group_id for state in source.states for group_id in state.groups}
+    known |= {slot.group_id for state in source.states for slot in state.orphaned()}
+    for group_id in group_ids:
+        if group_id not in known:
+            raise UsageError(f"Consumer group {group_id!r} does not exist in this log")
+
+
+def _csv(document: dict[str, Any]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(expiry_rows(document))
+    return text.getvalue().rstrip("\n")

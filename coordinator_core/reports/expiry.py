@@ -1,0 +1,157 @@
+"""What ``regroup expire`` prints: a document, a text for people, rows for spreadsheets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone
+
+Json = dict[str, Any]
+
+CSV_COLUMNS = (
+    "status",
+    "kind",
+    "group_id",
+    "topic",
+    "partition",
+    "reason",
+    "base_timestamp_ms",
+    "expires_at_ms",
+    "offsets_partition",
+    "record_offset",
+    "key_hex",
+)
+_MISSING = "-"
+
+
+def expiry_document(
+    plans: Sequence[ExpiryPlan],
+    *,
+    profile: str,
+    now_ms: int,
+    offsets_retention_ms: int,
+    partial: bool,
+    group_ids: Collection[str] | None,
+) -> Json:
+    """The JSON of ``regroup expire``, of the given groups only where ``group_ids`` is set.
+
+    ``tombstones`` by offsets partition, then in the order of writing; ``forecast`` by time.
+    """
+    kept: Counter[str] = Counter()
+    for plan in plans:
+        for group_id, counts in plan.kept.items():
+            if group_ids is None or group_id in group_ids:
+                kept.update({str(reason): count for reason, count in counts.items()})
+    forecast = [_row(item) for plan in plans for item in _chosen(plan.forecast, group_ids)]
+    return {
+        "profile": profile,
+        "now_ms": now_ms,
+        "offsets_retention_ms": offsets_retention_ms,
+        "partial": partial,
+        "tombstones": [_row(item) for plan in plans for item in _chosen(plan.tombstones, group_ids)],
+        "forecast": sorted(forecast, key=lambda row: row["expires_at_ms"]),
+        "kept": dict(sorted(kept.items())),
+        "failures": [
+            {"offsets_partition": plan.offsets_partition, "detail": plan.failure}
+            for plan in plans
+            if plan.failure is not None
+        ],
+    }
+
+
+def _chosen(tombstones: Iterable[Tombstone], group_ids: Collection[str] | None) -> Iterable[Tombstone]:
+    return (item for item in tombstones if group_ids is None or item.group_id in group_ids)
+
+
+def _row(tombstone: Tombstone) -> Json:
+    return {
+        "kind": str(tombstone.kind),
+        "group_id": tombstone.group_id,
+        "topic": tombstone.topic,
+        "partition": tombstone.partition,
+        "reason": str(tombstone.reason),
+        "base_timestamp_ms": tombstone.base_timestamp_ms,
+        "expires_at_ms": tombstone.expires_at_ms,
+        "offsets_partition": tombstone.offsets_partition,
+        "record_offset": tombstone.record_offset,
+        "key_hex": tombstone.key.hex(),
+    }
+
+
+def expiry_rows(document: Json) -> list[Json]:
+    """Rows with :data:`CSV_COLUMNS`: what is due, then what is to come."""
+    return [
+        {"status": status} | row
+        for status, name in (("due", "tombstones"), ("forecast", "forecast"))
+        for row in document[name]
+    ]
+
+
+def expiry_text(document: Json) -> str:
+    """Two tables, what is due and what comes, and how much is kept and why."""
+    now_ms = document["now_ms"]
+    parts = [
+        f"Due at {_time(now_ms)}, with a retention of {_span(document['offsets_retention_ms'])}: "
+        f"{_count(document['tombstones'], 'tombstone')}",
+        *_table(document["tombstones"], now_ms),
+        "",
+        f"Later, if nothing else happens: {_count(document['forecast'], 'tombstone')}",
+        *_table(document["forecast"], now_ms),
+        "",
+        "Kept, offsets and groups:" if document["kept"] else "Kept: nothing else",
+        *(f"  {count:>9}  {reason}" for reason, count in document["kept"].items()),
+    ]
+    return "\n".join(parts)
+
+
+def _table(rows: Sequence[Json], now_ms: int) -> list[str]:
+    if not rows:
+        return []
+    header = ["OFFSETS-PARTITION", "GROUP", "KIND", "TOPIC", "PARTITION", "REASON", "SINCE", "EXPIRES", ""]
+    lines = [
+        [
+            str(row["offsets_partition"]),
+            row["group_id"],
+            row["kind"],
+            row["topic"] or _MISSING,
+            _MISSING if row["partition"] is None else str(row["partition"]),
+            row["reason"],
+            _MISSING if row["base_timestamp_ms"] is None else _time(row["base_timestamp_ms"]),
+            _time(row["expires_at_ms"]),
+            _relative(row["expires_at_ms"] - now_ms),
+        ]
+        for row in rows
+    ]
+    widths = [max(len(line[index]) for line in [header, *lines]) for index in range(len(header))]
+    return [
+        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in [header, *lines]
+    ]
+
+
+def _count(rows: Sequence[Json], what: str) -> str:
+    return f"{len(rows)} {what}{'' if len(rows) == 1 else 's'}"
+
+
+def _time(time_ms: int) -> str:
+    """UTC to the second; the number itself where no calendar has it."""
+    try:
+        return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (OverflowError, ValueError, OSError):
+        return str(time_ms)
+
+
+def _relative(span_ms: int) -> str:
+    return f"in {_span(span_ms)}" if span_ms > 0 else f"{_span(-span_ms)} ago" if span_ms < 0 else "now"
+
+
+def _span(span_ms: int) -> str:
+    """The two largest units that matter."""
+    seconds = span_ms // 1000
+    units = [("d", seconds // 86_400), ("h", seconds // 3600 % 24), ("min", seconds // 60 % 60)]
+    units.append(("s", seconds % 60))
+    first = next((index for index, (_, value) in enumerate(units) if value), len(units) - 1)
+    return " ".join(f"{value} {unit}" for unit, value in units[first : first + 2] if value) or f"{span_ms} ms"
