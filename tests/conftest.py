@@ -10,7 +10,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # Directories whose tests share something costly, such as a broker, a Spark session or an Airflow home.
-TOGETHER = ("live", "dags", "spark")
+TOGETHER = ("live", "dags", "spark", "cluster")
 # They come first, with the other slow ones: last, one worker would do them while the other is idle.
 FIRST = (*TOGETHER, "test_image.py")
 

@@ -25,6 +25,7 @@ LAYERS = (
     "columnar",
     "runs",
     "lifecycle",
+    "cluster",
     "reports",
     "cli",
 )

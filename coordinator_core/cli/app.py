@@ -14,6 +14,7 @@ from coordinator_core.cli.process import start_light
 from coordinator_core.errors import ExitCode, RegroupError
 
 _COMMANDS = {
+    "capture": "coordinator_core.cli.capture:capture_command",
     "describe": "coordinator_core.cli.describe:describe_command",
     "dump": "coordinator_core.cli.dump:dump_command",
     "expire": "coordinator_core.cli.expire:expire_command",

@@ -6,6 +6,7 @@ Source of the rules on ``.deleted``, ``.cleaned`` and ``.swap`` files: ``LogLoad
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -22,6 +23,10 @@ LOG_START_OFFSETS_FILE = "log-start-offset-checkpoint"
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 META_PROPERTIES_FILE = "meta.properties"
 PARTITION_METADATA_FILE = "partition.metadata"
+CAPTURE_MARKER = "capture.incomplete"
+"""What ``regroup capture`` leaves in its directory until all is there."""
+TOPICS_FILE = "topics.json"
+"""What ``regroup capture`` writes about the cluster's topics."""
 
 _MAX_DEPTH = 4
 """How far below a named directory log dirs are looked for (``<cluster>/<broker>/data/<log dir>``)."""
@@ -88,6 +93,8 @@ class _Search:
             raise UsageError(f"{path}: no such file or directory")
         if not self._is_new(path):
             return
+        for directory in (path, storage.split(path)[0], storage.split(storage.split(path)[0])[0]):
+            _check_whole(directory)
         if not found.is_directory:
             self._add_file(found)
             return
@@ -150,6 +157,8 @@ class _Search:
 
     def _add_directory(self, path: str, depth: int) -> None:
         entries = storage.list_directory(path)
+        if depth and any(entry.name == CAPTURE_MARKER for entry in entries):
+            _check_whole(path)
         if _is_log_dir(entries):
             self._add_log_dir(path, entries)
         elif any(_SEGMENT.match(entry.name) or _SWAP_SEGMENT.match(entry.name) for entry in entries):
@@ -181,6 +190,8 @@ class _Search:
     def _add_log_dir(self, path: str, entries: list[Entry]) -> None:
         log_dir = self._log_dir(path)
         named_topics: set[str] = set()
+        if any(entry.name == TOPICS_FILE for entry in entries):
+            self._read_topics(storage.join(path, TOPICS_FILE))
         for entry in entries:
             if not entry.is_directory:
                 continue
@@ -242,6 +253,17 @@ class _Search:
             done.add(topic)
             self.topic_names.setdefault(match[1], topic)
 
+    def _read_topics(self, path: str) -> None:
+        """Names of topics as a capture wrote them down; damage when it is not such a file."""
+        try:
+            topics = json.loads(storage.read_text(path))["topics"]
+            names = {topic["topic_id"]: topic["name"] for topic in topics if topic["topic_id"]}
+        except (ValueError, KeyError, TypeError) as error:
+            self.damage.append(Damage(path, 0, None, "bad_topics", f"not what a capture writes: {error!r}"))
+            return
+        for topic_id, name in names.items():
+            self.topic_names.setdefault(str(topic_id), str(name))
+
     def _log_dir(self, path: str) -> _LogDir:
         known = self._log_dirs.get(path)
         if known is not None:
@@ -270,6 +292,14 @@ class _Search:
         except ValueError as error:
             self.damage.append(Damage(path, 0, None, "bad_checkpoint", str(error)))
             return {}
+
+
+def _check_whole(directory: str) -> None:
+    if directory and storage.exists(storage.join(directory, CAPTURE_MARKER)):
+        raise UsageError(
+            f"{directory}: a capture that is not whole: it is being written, or was ended before its end; "
+            "run regroup capture again to finish it"
+        )
 
 
 def parse_checkpoint(text: str) -> dict[int, int]:

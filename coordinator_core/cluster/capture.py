@@ -1,0 +1,304 @@
+"""A capture: pin, fetch, compare, write down. What is left behind is a snapshot, or says that it is none."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from coordinator_core import __version__
+from coordinator_core.cluster.client import EARLIEST, LATEST, Client
+from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter, Vanished, shared_end
+from coordinator_core.cluster.files import SEGMENT_BYTES, PartitionFiles
+from coordinator_core.cluster.probe import rewritten
+from coordinator_core.cluster.snapshot import CAPTURE_VERSION, TOPICS_FILE, TOPOLOGY, CaptureDirectory
+from coordinator_core.cluster.topology import TopicInfo, topology_document
+from coordinator_core.errors import UsageError
+from coordinator_core.log.types import OFFSETS_TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """``byte_rate`` in bytes per second; ``replica`` a broker id; ``topics_also`` are captured besides."""
+
+    byte_rate: int | None = None
+    replica: int | None = None
+    topics_also: tuple[str, ...] = ()
+    segment_bytes: int = SEGMENT_BYTES
+
+
+@dataclass
+class TopicCapture:
+    """One captured topic: what its metadata said when it was pinned, and its partitions."""
+
+    info: TopicInfo
+    states: list[Fetching]
+
+
+def capture(
+    client: Client,
+    output: str | Path,
+    options: CaptureOptions,
+    *,
+    progress: Callable[[int], None] = lambda size: None,
+) -> dict[str, Any]:
+    """Capture the offsets topic into ``output``, or bring the capture there up to now; returns its manifest.
+
+    What an earlier capture holds is kept when the cluster still has it: leader epochs, log start and sampled
+    batches are compared. ``ClusterError`` when the cluster does not go on; the directory then stays marked as
+    incomplete, and the next capture goes on from there.
+    """
+    began = _now_ms()
+    with CaptureDirectory.opened(output) as directory:
+        previous = directory.previous()
+        _check_cluster(previous, client.cluster_id, output)
+        names = [OFFSETS_TOPIC, *(name for name in options.topics_also if name != OFFSETS_TOPIC)]
+        pinned = {name: _pin(client, name) for name in names}
+        brokers, controller = client.brokers()
+        if options.replica is not None and options.replica not in {node.broker_id for node in brokers}:
+            raise UsageError(f"--replica: the cluster has no broker {options.replica}")
+        directory.begin()
+        limiter = RateLimiter(options.byte_rate)
+        topics = []
+        for info, ranges in pinned.values():
+            states = _open(client, directory, info, ranges, previous, options)
+            topics.append(TopicCapture(info, states))
+            Fetcher(client, info.name, limiter=limiter, replica=options.replica, progress=progress).run(
+                states
+            )
+        for topic in topics:
+            _finish_files(client, topic)
+        captured = [topic.info for topic in topics]
+        document = topology_document(
+            cluster_id=client.cluster_id,
+            controller_id=controller,
+            captured_at_ms=began,
+            security_protocol=client.settings.security_protocol,
+            brokers=brokers,
+            topics=captured,
+        )
+        directory.write(TOPOLOGY, document)
+        directory.write(TOPICS_FILE, _topics_document(client))
+        directory.write_log_start_offsets(
+            {
+                (topic.info.name, state.partition): state.start_offset
+                for topic in topics
+                for state in topic.states
+            }
+        )
+        manifest = {
+            "capture_version": CAPTURE_VERSION,
+            "regroup_version": __version__,
+            "cluster_id": client.cluster_id,
+            "started_at_ms": began,
+            "finished_at_ms": _now_ms(),
+            "replica": options.replica,
+            "topics": [_topic_document(topic) for topic in topics],
+        }
+        directory.finish(manifest)
+    return manifest
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _check_cluster(previous: Mapping[str, Any] | None, cluster_id: str | None, output: str | Path) -> None:
+    if previous is not None and previous["cluster_id"] != cluster_id:
+        raise UsageError(
+            f"{output} holds a capture of cluster {previous['cluster_id']}; this one is {cluster_id}"
+        )
+
+
+def _pin(client: Client, name: str) -> tuple[TopicInfo, dict[int, tuple[int, int]]]:
+    """The topic, and log start and end (high watermark) of each partition, asked of leaders that answer."""
+    pins: dict[int, tuple[int, int]] = {}
+
+    def attempt() -> TopicInfo | None:
+        info = client.topic(name)
+        leaders = {(name, each.partition): each.leader for each in info.partitions}
+        starts, ends = client.offsets(leaders, EARLIEST), client.offsets(leaders, LATEST)
+        pins.update(
+            {
+                partition: (start, ends[name, partition])
+                for (_, partition), start in starts.items()
+                if (name, partition) in ends
+            }
+        )
+        return info if len(pins) == len(info.partitions) else None
+
+    info = client.until_settled(attempt, f"a leader for every partition of {name}")
+    return info, pins
+
+
+def _open(
+    client: Client,
+    directory: CaptureDirectory,
+    info: TopicInfo,
+    ranges: Mapping[int, tuple[int, int]],
+    previous: Mapping[str, Any] | None,
+    options: CaptureOptions,
+) -> list[Fetching]:
+    """Every partition with what an earlier capture left of it, as far as the cluster still has that."""
+    _check_topic(previous, info, directory.path)
+    states = []
+    for each in info.partitions:
+        start, end = ranges[each.partition]
+        files = PartitionFiles(directory.partition(info.name, each.partition), options.segment_bytes)
+        state = Fetching(each.partition, start, end, each.leader, each.leader_epoch, files, start)
+        _distrust(previous, info.name, state)
+        if files.next_offset is not None:
+            _adopt(client, info.name, state)
+        states.append(state)
+    held = [state for state in states if state.files.batches]
+    for partition in sorted(rewritten(client, info.name, held)):
+        state = next(state for state in held if state.partition == partition)
+        Fetcher.start_over(state, "the log cleaner has rewritten it since the earlier capture")
+    return states
+
+
+def _check_topic(previous: Mapping[str, Any] | None, info: TopicInfo, path: Path) -> None:
+    for topic in previous["topics"] if previous is not None else []:
+        if (
+            topic["topic"] == info.name
+            and topic["topic_id"] != info.topic_id
+            and topic["topic_id"] is not None
+        ):
+            raise UsageError(
+                f"{path} holds {info.name} of id {topic['topic_id']}, the cluster has {info.topic_id} now: "
+                "it was deleted and made again; capture it into another directory"
+            )
+
+
+def _distrust(previous: Mapping[str, Any] | None, topic: str, state: Fetching) -> None:
+    """Let go of segments from the first one on that is not what the manifest of the earlier capture says."""
+    for partition in _partitions_of(previous, topic):
+        for segment in partition["segments"] if partition["partition"] == state.partition else []:
+            base = segment["base_offset"]
+            if not state.files.check(base, segment["bytes"], segment["fingerprint"]):
+                state.notes.append(f"fetched again from offset {base}: its file was changed since then")
+                state.files.cut(end_offset=base)
+                return
+
+
+def _partitions_of(manifest: Mapping[str, Any] | None, topic: str) -> list[Mapping[str, Any]]:
+    topics = [] if manifest is None else manifest["topics"]
+    return [partition for each in topics if each["topic"] == topic for partition in each["partitions"]]
+
+
+def _adopt(client: Client, topic: str, state: Fetching) -> None:
+    """Keep what the leader's log still has of what is held."""
+    held = state.files.next_offset or 0
+    shared = client.until_settled(
+        lambda: shared_end(client, topic, state), f"epochs of {topic}-{state.partition}"
+    )
+    if shared < held:
+        why = f"broker {state.leader} leads with leader epoch {state.leader_epoch} and does not have them"
+        state.vanished.append(Vanished(shared, held, why))
+        state.files.cut(end_offset=shared)
+    if state.files.segments and state.files.segments[0].base_offset < state.start_offset:
+        before = len(state.files.segments)
+        state.files.cut(first_offset=state.start_offset)
+        dropped = before - len(state.files.segments)
+        if dropped:
+            state.notes.append(f"{dropped} segments below the log start offset {state.start_offset} dropped")
+    if state.files.next_offset is None:
+        return
+    state.position = max(state.start_offset, state.files.next_offset)
+    # A high watermark may be told late, but never one that has been passed.
+    state.end_offset = max(state.end_offset, state.files.next_offset)
+    state.kept_bytes = state.files.bytes
+    state.kept_removed = state.files.removed
+
+
+def _finish_files(client: Client, topic: TopicCapture) -> None:
+    for state in topic.states:
+        state.files.start_at(state.start_offset)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(lambda state: state.files.seal(), topic.states))
+    fetched = [state for state in topic.states if state.fetched_bytes]
+    for partition in sorted(rewritten(client, topic.info.name, fetched)):
+        state = next(state for state in fetched if state.partition == partition)
+        state.notes.append(
+            "the log cleaner rewrote it during the capture: older records may stand beside newer ones, "
+            "the next capture fetches it again"
+        )
+
+
+def _topic_document(topic: TopicCapture) -> dict[str, Any]:
+    return {
+        "topic": topic.info.name,
+        "topic_id": topic.info.topic_id,
+        "partitions": [_partition_document(state) for state in topic.states],
+    }
+
+
+def _partition_document(state: Fetching) -> dict[str, Any]:
+    files = state.files
+    return {
+        "partition": state.partition,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "log_start_offset": state.start_offset,
+        "log_end_offset": state.end_offset,
+        "batches": files.batches,
+        "records": files.records,
+        "bytes": files.bytes,
+        "kept_bytes": state.kept_bytes,
+        "fetched_bytes": state.fetched_bytes,
+        "removed_offsets": _removed_offsets(state),
+        "vanished": [asdict(each) for each in state.vanished],
+        "notes": state.notes,
+        "segments": [
+            {
+                "base_offset": segment.base_offset,
+                "bytes": segment.size,
+                "next_offset": segment.next_offset,
+                "fingerprint": segment.fingerprint,
+            }
+            for segment in files.segments
+        ],
+    }
+
+
+def _removed_offsets(state: Fetching) -> int:
+    """Offsets of the pinned range that no record has: the log cleaner took them, or they vanished."""
+    files = state.files
+    if files.next_offset is None:
+        return state.end_offset - state.start_offset
+    before = max(0, files.segments[0].base_offset - state.start_offset)
+    return files.removed + before + max(0, state.end_offset - files.next_offset)
+
+
+def _topics_document(client: Client) -> dict[str, Any]:
+    """``topics.json``: every topic that the principal may describe, with its partitions' offsets."""
+    at = _now_ms()
+    topics: Sequence[TopicInfo] = client.topics()
+    leaders = {(topic.name, each.partition): each.leader for topic in topics for each in topic.partitions}
+    starts, ends = client.offsets(leaders, EARLIEST), client.offsets(leaders, LATEST)
+    return {
+        "captured_at_ms": at,
+        "topics": [
+            {
+                "name": topic.name,
+                "topic_id": topic.topic_id,
+                "partitions": [
+                    {
+                        "partition": each.partition,
+                        "leader": None if each.leader < 0 else each.leader,
+                        "leader_epoch": each.leader_epoch,
+                        "replicas": list(each.replicas),
+                        "isr": list(each.isr),
+                        "start_offset": starts.get((topic.name, each.partition)),
+                        "end_offset": ends.get((topic.name, each.partition)),
+                    }
+                    for each in topic.partitions
+                ],
+            }
+            for topic in topics
+        ],
+    }

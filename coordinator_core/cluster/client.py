@@ -1,0 +1,348 @@
+"""One cluster, and questions to its brokers: kafka-python's connections with our errors and patience."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from kafka import errors as kafka_errors
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from coordinator_core.cluster.errors import ClusterError, LoginError, MissingAclError
+from coordinator_core.cluster.settings import ClientSettings
+from coordinator_core.cluster.topology import BrokerNode, PartitionInfo, TopicInfo
+from coordinator_core.errors import RegroupError, UsageError
+
+T = TypeVar("T")
+K = TypeVar("K", int, tuple[str, int])
+TopicPartition = tuple[str, int]
+
+EARLIEST, LATEST = -2, -1
+RETRIABLE = {3, 5, 6, 7, 9, 13, 14, 15, 16, 56, 74, 75, 78}
+"""Error codes that pass: leader or coordinator unknown, moving or loading, storage going away, timeouts."""
+
+UNKNOWN_TOPIC_OR_PARTITION = 3
+TOPIC_AUTHORIZATION_FAILED = 29
+GROUP_AUTHORIZATION_FAILED = 30
+
+_BACKOFF_SECONDS = (0.05, 1.0)
+_MAX_FRAME_BYTES = 1 << 30
+_PARTITIONS_PER_REQUEST = 5000
+_LIST_OFFSETS_VERSION = 8
+_FETCH_VERSION = 12
+"""From version 13 on topics are named by id, and a missing permission shows as an unknown id."""
+_HINTS = (
+    (re.compile(r"CERTIFICATE_VERIFY_FAILED[^:]*: ([^(]*)"), "the broker's certificate is refused: {}"),
+    (re.compile(r"WRONG_VERSION_NUMBER|PACKET_LENGTH|RECORD_LAYER"), "the listener does not speak TLS"),
+)
+
+
+class Client:
+    """Connections to the brokers of one cluster; close it when done. Safe in several threads.
+
+    ``ClusterError`` when no broker can be reached in time, ``LoginError`` when the cluster refuses us.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        # What kafka-python logs repeats what we raise; at its debug level it logs credentials.
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        self.settings = settings
+        self.patience_seconds = settings.api_timeout_seconds
+        self._net = NetworkSelector(client_id=settings.client.get("client_id", "regroup"))
+        self._manager = KafkaConnectionManager(
+            self._net,
+            bootstrap_servers=list(settings.bootstrap_servers),
+            receive_message_max_bytes=_MAX_FRAME_BYTES,
+            reconnect_backoff_max_ms=1000,
+            **settings.client,
+        )
+        self._net.start()
+        try:
+            self._connect()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._manager.run(self._manager.close)
+        self._net.stop()
+        self._net.close()
+
+    def _connect(self) -> None:
+        """Reach one bootstrap server and learn the brokers from it; says why when that fails."""
+        deadline = time.monotonic() + self.patience_seconds
+        cluster = self._manager.cluster
+        reasons: dict[str, str] = {}
+        while True:
+            for server in cluster.bootstrap_brokers():
+                name = f"{server.host}:{server.port}"
+                try:
+                    self._manager.run(self._first_contact, server.node_id)
+                    self._manager.bootstrap(max(1.0, deadline - time.monotonic()) * 1000)
+                    return
+                except RegroupError:
+                    raise
+                except Exception as error:
+                    self._raise_if_final(error, name)
+                    reasons[name] = _reason(error)
+            if time.monotonic() > deadline:
+                tried = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+                raise ClusterError(f"no bootstrap server can be used: {tried}")
+            time.sleep(_BACKOFF_SECONDS[1])
+
+    async def _first_contact(self, node_id: Any) -> None:
+        await self._manager.get_connection(node_id, pop_on_close=True, refresh_metadata_on_err=False)
+
+    def _raise_if_final(self, error: BaseException, where: str) -> None:
+        if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
+            mechanism = self.settings.client.get("sasl_mechanism")
+            raise LoginError(f"{where}: this listener does not offer sasl.mechanism {mechanism}") from None
+        if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
+            mechanism = self.settings.client.get("sasl_mechanism")
+            raise LoginError(f"{where}: the broker refuses the credentials ({mechanism})") from None
+        if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
+            raise UsageError(f"{where}: the broker is too old: {_plain(error)}") from None
+        for pattern, hint in _HINTS:
+            match = pattern.search(str(error))
+            if match:
+                raise LoginError(
+                    f"{where}: {hint.format(match[1].strip() if match.groups() else '')}"
+                ) from None
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._manager.cluster.cluster_id  # type: ignore[no-any-return]
+
+    def max_version(self, request: Any) -> int:
+        """The newest version of a request that this library and the cluster both know."""
+        return int(self._manager.broker_version_data.api_version(request))
+
+    def ask(
+        self, make: Callable[[], Any], node_id: int | None = None, *, patience: float | None = None
+    ) -> Any:
+        """The answer to the request that ``make`` makes, from ``node_id`` or any broker.
+
+        Connection failures are retried with backoff for ``patience`` seconds; error codes within the answer
+        are the caller's. ``ClusterError`` when time is over.
+        """
+        deadline = time.monotonic() + (self.patience_seconds if patience is None else patience)
+        backoff = _BACKOFF_SECONDS[0]
+        while True:
+            try:
+                return self._manager.run(self._manager.send, make(), node_id)
+            except kafka_errors.KafkaError as error:
+                where = "the cluster" if node_id is None else f"broker {node_id}"
+                self._raise_if_final(error, where)
+                if time.monotonic() > deadline:
+                    raise ClusterError(f"{where} gives no answer: {_reason(error)}") from None
+            time.sleep(backoff)
+            backoff = min(backoff * 2, _BACKOFF_SECONDS[1])
+
+    def until_settled(self, attempt: Callable[[], T | None], what: str) -> T:
+        """The first result of ``attempt`` that is not ``None``; ``ClusterError`` when patience is over."""
+        deadline = time.monotonic() + self.patience_seconds
+        backoff = _BACKOFF_SECONDS[0]
+        while True:
+            result = attempt()
+            if result is not None:
+                return result
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{what}: not within {self.patience_seconds:g} s")
+            time.sleep(backoff)
+            backoff = min(backoff * 2, _BACKOFF_SECONDS[1])
+
+    def brokers(self) -> tuple[list[BrokerNode], int]:
+        """The brokers that are alive, and the id of the controller (-1 where there is none)."""
+        answer = self.ask(lambda: MetadataRequest(topics=[]))
+        nodes = [BrokerNode(node.node_id, node.host, node.port, node.rack) for node in answer.brokers]
+        return nodes, answer.controller_id
+
+    def topic(self, name: str) -> TopicInfo:
+        """A topic as the cluster's metadata has it now, partitions in order, some perhaps without leader."""
+
+        def attempt() -> TopicInfo | None:
+            answer = self.ask(lambda: _metadata([name]))
+            (found,) = answer.topics
+            if found.error_code == TOPIC_AUTHORIZATION_FAILED:
+                raise MissingAclError("Describe", f"Topic:{name}", "asking for the partitions of the topic")
+            if found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+                raise UsageError(f"the cluster has no topic {name}")
+            return None if found.error_code and not found.partitions else _topic(found)
+
+        return self.until_settled(attempt, f"metadata of {name}")
+
+    def topics(self) -> list[TopicInfo]:
+        """Every topic that the principal may describe."""
+        answer = self.ask(lambda: _metadata(None))
+        return sorted((_topic(found) for found in answer.topics), key=lambda topic: topic.name)
+
+    def offsets(self, leaders: Mapping[TopicPartition, int], timestamp: int) -> dict[TopicPartition, int]:
+        """Offset of each partition at ``EARLIEST`` or ``LATEST`` (the high watermark), asked of its leader.
+
+        Partitions that the asked broker does not lead (any more), or does not know yet, are missing.
+        """
+        found: dict[TopicPartition, int] = {}
+
+        def one(leader: int, partitions: list[TopicPartition]) -> None:
+            for first in range(0, len(partitions), _PARTITIONS_PER_REQUEST):
+                part = partitions[first : first + _PARTITIONS_PER_REQUEST]
+                for topic in self.ask(lambda part=part: _list_offsets(part, timestamp), leader).topics:  # type: ignore[misc]
+                    for answer in topic.partitions:
+                        if usable(answer.error_code, topic.name, answer.partition_index, "Describe"):
+                            found[topic.name, answer.partition_index] = answer.offset
+
+        by_broker(leaders, one)
+        return found
+
+    def epoch_end_offset(self, name: str, partition: int, leader: int, epoch: int) -> tuple[int, int] | None:
+        """The leader's largest epoch not above ``epoch``, and where it ends (-1, -1: it knows none).
+
+        ``None`` while this broker does not lead the partition (KIP-101, KIP-320).
+        """
+        topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        wanted = topic.OffsetForLeaderPartition(
+            partition=partition, current_leader_epoch=-1, leader_epoch=epoch
+        )
+
+        def make() -> Any:
+            return OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic(topic=name, partitions=[wanted])])
+
+        answer = self.ask(make, leader).topics[0].partitions[0]
+        if not usable(answer.error_code, name, partition, "Describe"):
+            return None
+        return answer.leader_epoch, answer.end_offset
+
+
+def by_broker(brokers: Mapping[K, int], one: Callable[[int, list[K]], None]) -> None:
+    """``one(broker, what it has)`` for every broker at the same time; ``brokers`` says who has what.
+
+    What no broker has (-1) is left out.
+    """
+    groups: dict[int, list[K]] = {}
+    for key, broker in sorted(brokers.items()):
+        if broker >= 0:
+            groups.setdefault(broker, []).append(key)
+    if groups:
+        with ThreadPoolExecutor(len(groups)) as threads:
+            for _ in threads.map(one, groups, groups.values()):
+                pass
+
+
+def _list_offsets(partitions: Sequence[TopicPartition], timestamp: int) -> Any:
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    topics: dict[str, list[Any]] = {}
+    for name, partition in partitions:
+        wanted = kind.ListOffsetsPartition(
+            partition_index=partition, timestamp=timestamp, current_leader_epoch=-1
+        )
+        topics.setdefault(name, []).append(wanted)
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=0,
+        topics=[kind(name=name, partitions=wanted) for name, wanted in topics.items()],
+        max_version=_LIST_OFFSETS_VERSION,
+    )
+
+
+def fetch_request(
+    topic: str, partitions: Iterable[tuple[int, int, int, int]], *, max_bytes: int, max_wait_ms: int
+) -> Any:
+    """A fetch without session, of uncommitted data too.
+
+    ``partitions`` has partition, leader epoch, offset and most bytes of each.
+    """
+    kind = FetchRequest.FetchTopic
+    wanted = [
+        kind.FetchPartition(
+            partition=partition,
+            current_leader_epoch=leader_epoch,
+            fetch_offset=offset,
+            partition_max_bytes=most,
+        )
+        for partition, leader_epoch, offset, most in partitions
+    ]
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1 if max_wait_ms else 0,
+        max_bytes=max_bytes,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[kind(topic=topic, partitions=wanted)],
+        forgotten_topics_data=[],
+        rack_id="",
+        max_version=_FETCH_VERSION,
+    )
+
+
+def _metadata(names: Iterable[str] | None) -> Any:
+    wanted = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4 if wanted else 1)
+
+
+def _topic(found: Any) -> TopicInfo:
+    return TopicInfo(
+        found.name,
+        topic_id_text(found.topic_id),
+        tuple(
+            PartitionInfo(
+                partition.partition_index,
+                partition.leader_id,
+                -1 if partition.leader_epoch is None else partition.leader_epoch,
+                tuple(partition.replica_nodes),
+                tuple(sorted(partition.isr_nodes)),
+                tuple(partition.offline_replicas or ()),
+            )
+            for partition in sorted(found.partitions, key=lambda partition: partition.partition_index)
+        ),
+    )
+
+
+def topic_id_text(value: uuid.UUID | None) -> str | None:
+    """Kafka's 22-character text of a topic id; ``None`` for none."""
+    if value is None or not value.int:
+        return None
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def usable(code: int, topic: str, partition: int, operation: str) -> bool:
+    """Whether an answer for a partition counts; ``False`` when it may with another broker or later."""
+    if code == 0:
+        return True
+    if code == TOPIC_AUTHORIZATION_FAILED:
+        raise MissingAclError(operation, f"Topic:{topic}", f"reading {topic}")
+    if code in RETRIABLE:
+        return False
+    raise ClusterError(f"{topic}-{partition}: {error_name(code)}")
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, for messages."""
+    found = kafka_errors.for_code(code)
+    return f"error {code} ({getattr(found, 'message', None) or found.__name__})"
+
+
+def _reason(error: BaseException) -> str:
+    return _plain(error) or type(error).__name__
+
+
+def _plain(error: BaseException) -> str:
+    """What kafka-python says, without the name of its exception class and addresses of objects."""
+    text = str(error).splitlines()[0] if str(error) else ""
+    return re.sub(r"<[^>]*>", "", re.sub(r"^(\[Error \d+\] )?\w*Error: ", "", text)).strip()

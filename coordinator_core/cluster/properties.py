@@ -1,0 +1,99 @@
+"""The two notations of Kafka's client configuration: properties files, and JAAS lines within them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from coordinator_core.errors import UsageError
+
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_JAAS = re.compile(
+    r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*);\s*\Z", re.S
+)
+_OPTION = re.compile(r"""\s*([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Keys and values as ``java.util.Properties`` loads them: continued lines, comments and escapes."""
+    found = {}
+    for line in _logical_lines(text):
+        separator = _first_separator(line)
+        key, value = (line, "") if separator is None else (line[: separator[0]], line[separator[1] :])
+        found[_unescaped(key)] = _unescaped(value)
+    return found
+
+
+def _logical_lines(text: str) -> list[str]:
+    lines: list[str] = []
+    pending: str | None = None
+    for raw in re.split(r"\r\n|\r|\n", text):
+        stripped = raw.lstrip(" \t\f")
+        if pending is None and (not stripped or stripped[0] in "#!"):
+            continue
+        line = (pending or "") + stripped
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending = line[:-1]
+            continue
+        lines.append(line)
+        pending = None
+    if pending:
+        lines.append(pending)
+    return lines
+
+
+def _first_separator(line: str) -> tuple[int, int] | None:
+    """Where the key ends and the value begins."""
+    at = 0
+    while at < len(line):
+        if line[at] == "\\":
+            at += 2
+            continue
+        if line[at] in "=: \t\f":
+            match = re.compile(r"[ \t\f]*[=:]?[ \t\f]*").match(line, at)
+            return (at, match.end()) if match else None
+        at += 1
+    return None
+
+
+def _unescaped(text: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        code = match[1]
+        if code[0] == "u" and len(code) == 5:
+            return chr(int(code[1:], 16))
+        return _CONTROL.get(code, code)
+
+    return _ESCAPE.sub(plain, text)
+
+
+@dataclass(frozen=True)
+class JaasEntry:
+    """Login module (its simple class name) and options of ``sasl.jaas.config``."""
+
+    module: str
+    options: dict[str, str]
+
+    def __repr__(self) -> str:
+        # Options hold passwords; whoever prints an entry must not print them.
+        return f"JaasEntry({self.module})"
+
+
+def parse_jaas(text: str) -> JaasEntry:
+    """The one entry of a ``sasl.jaas.config`` value; ``UsageError`` when it is not of that form."""
+    match = _JAAS.match(text)
+    if match is None:
+        raise UsageError(
+            'sasl.jaas.config: expected "<login module> required <name>=\\"<value>\\" …;", with the semicolon'
+        )
+    options = {}
+    at, rest = 0, match["options"]
+    while rest[at:].strip():
+        option = _OPTION.match(rest, at)
+        if option is None:
+            raise UsageError('sasl.jaas.config: an option is not of the form name="value"')
+        quoted = option[2] if option[2] is not None else option[3]
+        options[option[1]] = option[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        at = option.end()
+    return JaasEntry(match["module"].rpartition(".")[2], options)

@@ -1,0 +1,99 @@
+"""The directory of a capture: laid out as a log directory, whole only when its manifest says so.
+
+``capture.incomplete`` stands in it from before the first byte is written until after the manifest is; whoever
+finds it must not take the directory for a snapshot (``log.discovery`` refuses). So it does not matter when a
+capture is killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from coordinator_core import storage
+from coordinator_core.cluster.files import sync_directory
+from coordinator_core.errors import UsageError
+from coordinator_core.log.discovery import CAPTURE_MARKER, LOG_START_OFFSETS_FILE, TOPICS_FILE
+
+MANIFEST = "capture.json"
+TOPOLOGY = "topology.json"
+GROUPS = "groups.json"
+CAPTURE_VERSION = 1
+_NOTICE = "A capture is being written here, or was ended before it was whole. Run it again to finish it.\n"
+
+
+class CaptureDirectory:
+    """A capture's directory, ours alone while it is open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: str | Path) -> Iterator[CaptureDirectory]:
+        """``UsageError`` when it holds anything but a capture, or when another capture writes to it."""
+        directory = cls(Path(path))
+        try:
+            directory.path.mkdir(parents=True, exist_ok=True)
+            handle = os.open(directory.path, os.O_RDONLY)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or error}") from None
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UsageError(f"{path}: another capture is writing to it") from None
+            names = set(os.listdir(directory.path))
+            if names and not names & {MANIFEST, CAPTURE_MARKER}:
+                raise UsageError(f"{path}: is not empty, and not a capture")
+            yield directory
+        finally:
+            os.close(handle)
+
+    def previous(self) -> Mapping[str, Any] | None:
+        """The manifest of the capture before this one, also when that is being renewed."""
+        path = self.path / MANIFEST
+        if not path.exists():
+            return None
+        try:
+            document: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            version = document["capture_version"]
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(f"{path} is not a capture's manifest") from None
+        if version != CAPTURE_VERSION:
+            raise UsageError(f"{path}: a capture of version {version}, this is for {CAPTURE_VERSION}")
+        return document
+
+    def begin(self) -> None:
+        """From now on, and until :meth:`finish`, this is no snapshot."""
+        storage.write_atomic(str(self.path / CAPTURE_MARKER), _NOTICE.encode())
+        sync_directory(self.path)
+
+    def partition(self, topic: str, partition: int) -> Path:
+        return self.path / f"{topic}-{partition}"
+
+    def write(self, name: str, document: Any) -> None:
+        text = json.dumps(document, indent=1, ensure_ascii=False, sort_keys=False)
+        storage.write_atomic(str(self.path / name), (text + "\n").encode())
+
+    def write_log_start_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """As a broker's checkpoint: a log may begin within its first segment, even within a batch."""
+        rows = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
+        text = f"0\n{len(rows)}\n{''.join(rows)}"
+        storage.write_atomic(str(self.path / LOG_START_OFFSETS_FILE), text.encode())
+
+    def finish(self, manifest: Mapping[str, Any]) -> None:
+        """The manifest, last of all; then the snapshot is whole."""
+        sync_directory(self.path)
+        self.write(MANIFEST, manifest)
+        sync_directory(self.path)
+        (self.path / CAPTURE_MARKER).unlink()
+        sync_directory(self.path)
+
+
+__all__ = ["CAPTURE_VERSION", "GROUPS", "MANIFEST", "TOPICS_FILE", "TOPOLOGY", "CaptureDirectory"]

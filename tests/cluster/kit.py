@@ -1,0 +1,168 @@
+"""Brokers for captures, what clients do to them, and the comparison with the leaders' disks."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.admin import ConfigResource, KafkaAdminClient
+from kafka.errors import NoError
+from kafka.structs import OffsetAndMetadata
+
+from coordinator_core.cluster.capture import CaptureOptions, capture
+from coordinator_core.cluster.client import Client
+from coordinator_core.cluster.settings import client_settings
+from coordinator_core.log.discovery import discover
+from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.publish import RunPlace, new_run_id
+from tests.live.broker import Broker, Kafka, free_ports
+from tests.live.wire import OFFSETS_TOPIC
+
+TOPIC, PARTITIONS = "orders", 64
+NOW_MS = 1_800_000_000_000
+Json = dict[str, Any]
+
+
+class SecuredBroker(Broker):
+    """A broker with a plain listener for the tests, and others (``name: protocol``) on ports of their own."""
+
+    def __init__(
+        self, kafka: Kafka, directory: Path, listeners: Mapping[str, str], settings: Mapping[str, str]
+    ) -> None:
+        self.ports = dict(zip(listeners, free_ports(len(listeners)), strict=True))
+        super().__init__(kafka, directory, settings)
+        text = self._config.read_text()
+        extra = "".join(f",{name}://127.0.0.1:{port}" for name, port in self.ports.items())
+        protocols = "".join(f",{name}:{protocol}" for name, protocol in listeners.items())
+        lines = []
+        for line in text.splitlines():
+            key = line.partition("=")[0]
+            lines.append(
+                line + {"listeners": extra, "listener.security.protocol.map": protocols}.get(key, "")
+            )
+        self._config.write_text("\n".join(lines) + "\n")
+
+    def server(self, listener: str) -> str:
+        return f"127.0.0.1:{self.ports[listener]}"
+
+
+class Commits:
+    """Commits offsets of groups without members, ``PARTITIONS`` records in a batch."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        self._count = 0
+
+    def create_topic(self, replication_factor: int = 1) -> None:
+        topics = {TOPIC: {"num_partitions": PARTITIONS, "replication_factor": replication_factor}}
+        self.admin.create_topics(topics, wait_for_metadata=True)
+
+    def commit(self, rounds: int, groups: int = 6, metadata: str = "round") -> None:
+        for number in range(rounds):
+            self._count += 1
+            offsets = {
+                TopicPartition(TOPIC, partition): OffsetAndMetadata(self._count, metadata, -1)
+                for partition in range(PARTITIONS)
+            }
+            results = self.admin.alter_group_offsets(f"g-{number % groups}", offsets)
+            assert set(results.values()) == {NoError}, results
+
+    def clean_eagerly(self) -> None:
+        """Have the log cleaner clean the offsets topic whenever it can."""
+        wanted = {"min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000", "min.compaction.lag.ms": "0"}
+        self.admin.alter_configs([ConfigResource("topic", OFFSETS_TOPIC, configs=wanted)])
+
+    def close(self) -> None:
+        self.admin.close()
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Commits again and again from another thread while the block runs."""
+        stop = threading.Event()
+        failed: list[BaseException] = []
+
+        def go_on() -> None:
+            while not stop.is_set():
+                try:
+                    self.commit(1)
+                except BaseException as error:
+                    failed.append(error)
+                    return
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+        assert not failed, failed
+
+
+def capture_from(
+    server: str, output: Path, properties: Mapping[str, str] | None = None, **options: Any
+) -> Json:
+    with Client(client_settings(server, properties or {})) as client:
+        return capture(client, output, CaptureOptions(**options))
+
+
+def log_bytes(log_dir: Path, topic: str = OFFSETS_TOPIC) -> dict[int, bytes]:
+    """The bytes of every partition in a log directory, its segments one behind the other."""
+    found = {}
+    for directory in log_dir.glob(f"{topic}-*"):
+        segments = sorted(directory.glob("*.log"))
+        found[int(directory.name.rpartition("-")[2])] = b"".join(path.read_bytes() for path in segments)
+    return found
+
+
+def ends(manifest: Json, topic: str = OFFSETS_TOPIC) -> dict[int, int]:
+    """Pinned end of each partition."""
+    return {row["partition"]: row["log_end_offset"] for row in partitions(manifest, topic)}
+
+
+def partitions(manifest: Json, topic: str = OFFSETS_TOPIC) -> list[Json]:
+    (found,) = [entry for entry in manifest["topics"] if entry["topic"] == topic]
+    rows: list[Json] = found["partitions"]
+    return rows
+
+
+def up_to(data: bytes, end_offset: int) -> bytes:
+    """The v2 batches of ``data`` that begin below ``end_offset``."""
+    position = 0
+    while position + 12 <= len(data):
+        base = int.from_bytes(data[position : position + 8], "big")
+        if base >= end_offset:
+            break
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return data[:position]
+
+
+def assert_as_on_disk(
+    manifest: Json, output: Path, disks: Mapping[int, bytes], topic: str = OFFSETS_TOPIC
+) -> None:
+    """The capture holds the leaders' bytes up to the pinned ends, and every partition of the topic."""
+    captured = log_bytes(output, topic)
+    wanted = {partition: up_to(disks[partition], end) for partition, end in ends(manifest, topic).items()}
+    assert {partition: len(data) for partition, data in captured.items()} == {
+        partition: len(data) for partition, data in wanted.items()
+    }
+    assert captured == wanted
+
+
+def state_hash(log_dir: Path, scratch: Path, release: str = "4.3.1") -> str:
+    """State hash of a run over a log directory."""
+    place = RunPlace(str(scratch), "c", "w", new_run_id())
+    manifest = replay_to_run(
+        discover([str(log_dir)]), place, profile=profile_for_release(release), now_ms=NOW_MS
+    )
+    return str(manifest["state_hash"])
+
+
+def disk_copy(broker: Broker, target: Path) -> Path:
+    return Path(shutil.copytree(broker.log_dir, target))

@@ -1,0 +1,290 @@
+"""Captures of one 4.3.1 broker: byte for byte what is on its disk, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.log.discovery import CAPTURE_MARKER, discover
+from tests.cluster.kit import (
+    Commits,
+    Json,
+    assert_as_on_disk,
+    capture_from,
+    disk_copy,
+    ends,
+    log_bytes,
+    partitions,
+    state_hash,
+    up_to,
+)
+from tests.live.broker import Broker, Kafka, wait_for
+from tests.live.scenario import ROOT, Clients
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    # The smallest that this release takes: several segments without much work.
+    "offsets.topic.segment.bytes": "1048576",
+    "log.cleaner.backoff.ms": "300",
+    "log.cleaner.min.cleanable.ratio": "0.99",
+    "log.message.timestamp.type": "CreateTime",
+}
+SEGMENT_BYTES = 1 << 18
+
+
+@dataclass(frozen=True)
+class Place:
+    broker: Broker
+    commits: Commits
+
+
+@pytest.fixture(scope="module")
+def place(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A broker with commits, transactions of every outcome, and a group with a live member."""
+    broker = Broker(kafka, tmp_path_factory.mktemp("one-broker") / "broker", SETTINGS)
+    broker.start()
+    clients = Clients(broker)
+    commits = Commits(broker.bootstrap)
+    try:
+        commits.create_topic()
+        commits.commit(300, metadata="m" * 60)
+        producer, opened = clients.producer("tx-ended"), clients.producer("tx-open")
+        for outcome in ("commit", "abort"):
+            producer.ask({"begin": {f"g-{outcome}": [["orders", 0, 7, outcome, 0]]}})
+            producer.ask(outcome)
+        opened.ask({"begin": {"g-open": [["orders", 0, 8, "open", 0]]}})
+        member = clients.member("g-member", "orders", "member", "range")
+        wait_for("the member's assignment", lambda: member.ask("commit")["assignment"])
+        yield Place(broker, commits)
+    finally:
+        commits.close()
+        for client in clients._started:
+            client.kill()
+        broker.kill()
+
+
+def regroup(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "coordinator_core", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def test_a_capture_is_what_is_on_the_disk(place: Place, tmp_path: Path) -> None:
+    output = tmp_path / "capture"
+    done = regroup(
+        "capture", "--bootstrap-server", place.broker.bootstrap, "--output", str(output), "--format", "json"
+    )
+    assert done.returncode == ExitCode.CLEAN, done.stderr
+    manifest = json.loads(done.stdout)
+    assert manifest == json.loads((output / "capture.json").read_text())
+    disks = log_bytes(place.broker.log_dir)
+    assert sum(map(len, disks.values())) > 2_000_000
+    assert_as_on_disk(manifest, output, disks)
+    copy = disk_copy(place.broker, tmp_path / "copy")
+    assert state_hash(output, tmp_path / "runs") == state_hash(copy, tmp_path / "runs")
+    names = discover([str(output)]).topic_names
+    assert names.items() <= discover([str(copy)]).topic_names.items()
+    assert set(names.values()) == {"orders", "__consumer_offsets", "__transaction_state"}
+
+
+def test_what_a_capture_says_of_the_cluster(place: Place, tmp_path: Path) -> None:
+    manifest = capture_from(place.broker.bootstrap, tmp_path / "capture")
+    topology = json.loads((tmp_path / "capture/topology.json").read_text())
+    topics = {
+        topic["name"]: topic for topic in json.loads((tmp_path / "capture/topics.json").read_text())["topics"]
+    }
+    (broker,) = topology["brokers"]
+    assert (broker["broker_id"], broker["listeners"][0]["port"]) == (1, place.broker.port)
+    assert {
+        row["partition"]: row["leader"] for row in topology["topics"]["__consumer_offsets"]["partitionInfo"]
+    } == {
+        0: 1,
+        1: 1,
+        2: 1,
+    }
+    assert {
+        row["partition"]: row["end_offset"] for row in topics["__consumer_offsets"]["partitions"]
+    } == ends(manifest)
+    with place.broker.connect() as connection:
+        assert {(name, topic_id) for name, topic_id, _ in connection.topics()} == {
+            (name, topic["topic_id"]) for name, topic in topics.items()
+        }
+    found = regroup("find-coordinator", "g-0", "--topology", str(tmp_path / "capture/topology.json"))
+    assert found.stdout.splitlines()[1].split()[2] == "1"
+
+
+def test_a_second_capture_fetches_only_what_is_new(place: Place, tmp_path: Path) -> None:
+    output = tmp_path / "capture"
+    first = capture_from(place.broker.bootstrap, output, segment_bytes=SEGMENT_BYTES)
+    held = {path: path.stat().st_mtime_ns for path in output.glob("__consumer_offsets-*/*.log")}
+    assert len(held) > 6
+    place.commits.commit(3, groups=1)
+    second = capture_from(place.broker.bootstrap, output, segment_bytes=SEGMENT_BYTES)
+    assert_as_on_disk(second, output, log_bytes(place.broker.log_dir))
+    for before, after in zip(partitions(first), partitions(second), strict=True):
+        assert after["kept_bytes"] == before["bytes"]
+        assert after["fetched_bytes"] == after["bytes"] - before["bytes"]
+        assert after["notes"] == after["vanished"] == []
+    touched = [path for path, time_ns in held.items() if path.stat().st_mtime_ns != time_ns]
+    assert len(touched) <= 1, "full segments never change"
+    third = capture_from(place.broker.bootstrap, output)
+    assert sum(row["fetched_bytes"] for row in partitions(third)) == 0
+
+
+def test_other_topics_on_request(place: Place, tmp_path: Path) -> None:
+    topics = ("__transaction_state", "__share_group_state")
+    with pytest.raises(UsageError, match="no topic __share_group_state"):
+        capture_from(place.broker.bootstrap, tmp_path / "capture", topics_also=topics)
+    manifest = capture_from(place.broker.bootstrap, tmp_path / "capture", topics_also=topics[:1])
+    disks = log_bytes(place.broker.log_dir, topics[0])
+    assert sum(map(len, disks.values())) > 0
+    assert_as_on_disk(manifest, tmp_path / "capture", disks, topics[0])
+    assert {log.offsets_partition for log in discover([str(tmp_path / "capture")]).partitions} == {0, 1, 2}
+
+
+def test_a_capture_while_clients_commit(place: Place, tmp_path: Path) -> None:
+    output = tmp_path / "capture"
+    for _ in range(3):
+        with place.commits.going_on():
+            manifest = capture_from(place.broker.bootstrap, output)
+        disks = log_bytes(place.broker.log_dir)
+        assert_as_on_disk(manifest, output, disks)
+    assert sum(ends(manifest).values()) > 0
+    final = capture_from(place.broker.bootstrap, output)
+    assert_as_on_disk(final, output, disks)
+    copy = disk_copy(place.broker, tmp_path / "copy")
+    assert state_hash(output, tmp_path / "runs") == state_hash(copy, tmp_path / "runs")
+
+
+def test_a_capture_through_a_restart_of_the_broker(place: Place, tmp_path: Path) -> None:
+    """The rate is such that the capture takes longer than the broker needs to be gone."""
+    output = tmp_path / "capture"
+    size = sum(map(len, log_bytes(place.broker.log_dir).values()))
+    command = [sys.executable, "-m", "coordinator_core", "capture", "--output", str(output)]
+    command += ["--bootstrap-server", place.broker.bootstrap, "--byte-rate", str(size // 4)]
+    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for("the capture to fetch", lambda: sum(map(len, log_bytes(output).values())) > size // 8)
+        place.broker.stop()
+        place.broker.start()
+        _, stderr = running.communicate(timeout=120)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == ExitCode.CLEAN, stderr
+    manifest = json.loads((output / "capture.json").read_text())
+    assert_as_on_disk(manifest, output, log_bytes(place.broker.log_dir))
+
+
+def test_a_capture_killed_anywhere_passes_for_nothing_and_is_finished_by_the_next(
+    place: Place, tmp_path: Path
+) -> None:
+    """SIGKILL after random times, until a capture comes to its end; the seed is printed when it fails."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    output = tmp_path / "capture"
+    size = sum(map(len, log_bytes(place.broker.log_dir).values()))
+    command = [sys.executable, "-m", "coordinator_core", "capture", "--output", str(output)]
+    command += ["--bootstrap-server", place.broker.bootstrap, "--byte-rate", str(size)]
+    killed = 0
+    for _ in range(4):
+        running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        began = time.monotonic()
+        while not (output / CAPTURE_MARKER).exists() and running.poll() is None:
+            assert time.monotonic() < began + 60
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.4))
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        if (output / CAPTURE_MARKER).exists():
+            killed += 1
+            for path in (output, *output.glob("__consumer_offsets-*"), tmp_path):
+                with pytest.raises(UsageError, match="not whole"):
+                    discover([str(path)])
+            replayed = regroup("list", str(output))
+            assert replayed.returncode == ExitCode.USAGE
+            assert "regroup capture" in replayed.stderr
+    assert killed
+    manifest = capture_from(place.broker.bootstrap, output)
+    assert_as_on_disk(manifest, output, log_bytes(place.broker.log_dir))
+
+
+@pytest.mark.parametrize("byte", [0, 7, 12, 40, 70])
+def test_what_is_changed_in_a_capture_is_fetched_again(place: Place, tmp_path: Path, byte: int) -> None:
+    """A byte of a batch changed on our disk: offset, epoch, header, record. All from there comes again."""
+    output = tmp_path / "capture"
+    capture_from(place.broker.bootstrap, output, segment_bytes=SEGMENT_BYTES)
+    segment = max(output.glob("__consumer_offsets-*/*.log"), key=lambda path: path.stat().st_size)
+    data = bytearray(segment.read_bytes())
+    batch = len(up_to(bytes(data), int(segment.stem) + 200))
+    data[batch + byte] ^= 1
+    segment.write_bytes(data)
+    manifest = capture_from(place.broker.bootstrap, output, segment_bytes=SEGMENT_BYTES)
+    assert sum(row["fetched_bytes"] for row in partitions(manifest)) > 0
+    assert_as_on_disk(manifest, output, log_bytes(place.broker.log_dir))
+
+
+def test_a_directory_that_is_no_capture_is_left_alone(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="not empty"):
+        capture_from(place.broker.bootstrap, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_capture_of_another_cluster_is_left_alone(place: Place, tmp_path: Path) -> None:
+    output = tmp_path / "capture"
+    capture_from(place.broker.bootstrap, output)
+    manifest = json.loads((output / "capture.json").read_text())
+    (output / "capture.json").write_text(json.dumps({**manifest, "cluster_id": "another"}))
+    with pytest.raises(UsageError, match="cluster another"):
+        capture_from(place.broker.bootstrap, output)
+
+
+def test_a_capture_while_the_cleaner_runs_converges(place: Place, tmp_path: Path) -> None:
+    """Last of this file: the cleaner takes most of the log away. It runs between and during captures."""
+    output = tmp_path / "capture"
+    first = capture_from(place.broker.bootstrap, output)
+    before = sum(row["bytes"] for row in partitions(first))
+    place.commits.clean_eagerly()
+    captures = []
+
+    def cleaned() -> Json | None:
+        place.commits.commit(3)
+        captures.append(capture_from(place.broker.bootstrap, output))
+        rows = partitions(captures[-1])
+        return captures[-1] if sum(row["bytes"] for row in rows) < before // 2 else None
+
+    wait_for("the cleaner", cleaned)
+    assert any("cleaner" in note for found in captures for row in partitions(found) for note in row["notes"])
+
+    def settled() -> bool:
+        """The cleaner may come between the capture and our look at the disk."""
+        disks = log_bytes(place.broker.log_dir)
+        manifest = capture_from(place.broker.bootstrap, output)
+        if disks != log_bytes(place.broker.log_dir):
+            return False
+        assert_as_on_disk(manifest, output, disks)
+        return True
+
+    wait_for("a moment without the cleaner", settled)
+    assert sum(row["removed_offsets"] for row in partitions(captures[-1])) > 1000
+    copy = disk_copy(place.broker, tmp_path / "copy")
+    assert state_hash(output, tmp_path / "runs") == state_hash(copy, tmp_path / "runs")
