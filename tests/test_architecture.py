@@ -25,6 +25,7 @@ LAYERS = (
     "columnar",
     "runs",
     "lifecycle",
+    "rules",
     "cluster",
     "reports",
     "cli",

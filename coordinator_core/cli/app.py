@@ -21,7 +21,9 @@ _COMMANDS = {
     "explain": "coordinator_core.cli.explain:explain_command",
     "find-coordinator": "coordinator_core.cli.find_coordinator:find_coordinator_command",
     "list": "coordinator_core.cli.describe:list_command",
+    "reconcile": "coordinator_core.cli.reconcile:reconcile_command",
     "replay": "coordinator_core.cli.replay:replay_command",
+    "rules": "coordinator_core.cli.rules:rules_command",
     "verify": "coordinator_core.cli.verify:verify_command",
 }
 

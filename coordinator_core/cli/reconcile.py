@@ -1,0 +1,101 @@
+"""``regroup reconcile``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from coordinator_core.cli.options import Format, format_option, note, write_line
+from coordinator_core.errors import ExitCode
+from coordinator_core.reports.findings import finding_objects, findings_csv, reconciliation_text
+from coordinator_core.rules.catalogue import RULES, rule_of
+from coordinator_core.rules.evaluate import Reconciliation, evaluate
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.model import Severity
+from coordinator_core.rules.publish import publish_findings, summary_of
+from coordinator_core.rules.settings import Settings, read_settings
+from coordinator_core.rules.topics import read_topics
+from coordinator_core.runs.read import open_run
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+NEVER = "never"
+
+
+def reconcile_options(command: F) -> F:
+    """Options of every command that evaluates rules; pass their values on to :func:`reconciled`."""
+    options = [
+        click.option(
+            "--topics", metavar="FILE", help="topics.json: ids, partitions, start and end offsets of topics."
+        ),
+        click.option("--against", metavar="RUN", help="The run before this one, to compare with."),
+        click.option(
+            "--rules",
+            "settings_file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="YAML with severities, thresholds and mutes (docs/rules.md).",
+        ),
+        click.option(
+            "--rule", "codes", multiple=True, metavar="CODE", help="Evaluate only this rule (repeatable)."
+        ),
+        click.option(
+            "--fail-on",
+            type=click.Choice([*(level.label for level in reversed(Severity)), NEVER]),
+            default=Severity.WARNING.label,
+            show_default=True,
+            help="Exit with 1 from this severity on.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def reconciled(
+    run: str, topics: str | None, against: str | None, settings_file: Path | None, codes: tuple[str, ...]
+) -> tuple[Facts, Reconciliation]:
+    """The run with its optional inputs, and what the rules say of it."""
+    facts = Facts(
+        open_run(run),
+        None if topics is None else read_topics(topics),
+        None if against is None else Facts(open_run(against)),
+    )
+    settings = Settings() if settings_file is None else read_settings(settings_file, RULES)
+    chosen = [rule_of(code).code for code in codes] or None
+    return facts, evaluate(facts, settings, codes=chosen)
+
+
+def exit_code(found: Reconciliation, fail_on: str) -> int:
+    worst = found.worst
+    failed = fail_on != NEVER and worst is not None and worst >= Severity.of(fail_on)
+    return ExitCode.FINDINGS if failed else ExitCode.CLEAN
+
+
+@click.command("reconcile")
+@click.argument("run", metavar="RUN")
+@reconcile_options
+@click.option("--publish", is_flag=True, help="Write the findings as a table beside the run.")
+@format_option(Format.TEXT, Format.JSON, Format.JSONL, Format.CSV)
+def reconcile_command(run: str, fail_on: str, publish: bool, output_format: Format, **inputs: Any) -> int:
+    """What is wrong with the groups and offsets of a published RUN, where the evidence is, and what to do."""
+    facts, found = reconciled(run, **inputs)
+    summary = summary_of(facts, found)
+    match output_format:
+        case Format.JSON:
+            document = summary | {"findings": list(finding_objects(found.findings))}
+            write_line(json.dumps(document, ensure_ascii=False))
+        case Format.JSONL:
+            for finding in finding_objects(found.findings):
+                write_line(json.dumps(finding, ensure_ascii=False))
+        case Format.CSV:
+            write_line(findings_csv(found.findings).rstrip("\n"))
+        case _:
+            for line in reconciliation_text(summary, found.findings):
+                write_line(line)
+    if publish:
+        note(f"regroup: findings are in {publish_findings(facts, found)}")
+    return exit_code(found, fail_on)

@@ -1,0 +1,133 @@
+"""Findings as text, JSON, JSON lines and CSV, and the catalogue of rules as text and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from coordinator_core.rules.model import Rule, Severity
+
+COLUMNS = (
+    "rule",
+    "severity",
+    "offsets_partition",
+    "record_offset",
+    "group_id",
+    "topic",
+    "partition",
+    "member_id",
+    "rows",
+    "message",
+    "evidence",
+    "remedy",
+    "muted",
+)
+"""Fields of a finding, in the order of JSON and CSV."""
+
+
+def finding_objects(findings: pa.Table) -> Iterator[dict[str, Any]]:
+    """Findings as JSON objects."""
+    for batch in findings.to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            row["evidence"] = json.loads(row["evidence"])
+            yield {name: row[name] for name in COLUMNS}
+
+
+def findings_csv(findings: pa.Table) -> str:
+    """Findings as CSV with a header; evidence is JSON."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in findings.to_pylist():
+        writer.writerow("" if row[name] is None else row[name] for name in COLUMNS)
+    return out.getvalue()
+
+
+def one_line(text: str) -> str:
+    """``text`` without characters that move the cursor or colour a terminal: those are escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def reconciliation_text(summary: Mapping[str, Any], findings: pa.Table) -> Iterator[str]:
+    """The verdict, every finding, what was not looked at and what is muted, line by line."""
+    run = summary["run"]
+    yield (
+        f"{summary['verdict']}: {counts_text(summary['counts'])}"
+        + (f", {summary['muted']} muted" if summary["muted"] else "")
+        + f"; {len(summary['evaluated'])} rules evaluated, {len(summary['not_evaluated'])} not evaluated, "
+        f"{len(summary['not_applicable'])} not applicable"
+    )
+    yield (
+        f"run {run['run_id']} of {run['cluster']}, window {run['window']}, {run['profile']}"
+        + ("" if run["complete"] else ", PARTIAL: part of the log could not be read")
+    )
+    if findings.num_rows:
+        yield ""
+        yield f"{'SEVERITY':<9} {'RULE':<5} {'PARTITION':>9} {'RECORD-OFFSET':>13} {'GROUP':<24} MESSAGE"
+    for row in findings.to_pylist():
+        partition, offset = (
+            "-" if row[name] is None else row[name] for name in ("offsets_partition", "record_offset")
+        )
+        group = "-" if row["group_id"] is None else one_line(row["group_id"])
+        muted = "" if row["muted"] is None else f" [muted: {one_line(row['muted'])}]"
+        yield (
+            f"{row['severity']:<9} {row['rule']:<5} {partition:>9} {offset:>13} {group:<24} "
+            f"{one_line(row['message'])}{muted}"
+        )
+    if summary["not_evaluated"]:
+        yield ""
+        for code, reason in summary["not_evaluated"].items():
+            yield f"not evaluated: {code} {reason}"
+    for mute in summary["mutes_over"]:
+        yield f"mute of {mute['rule']} is over since {mute['until']}: {one_line(mute['reason'])}"
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{counts[level.label]} {level.label}" for level in reversed(Severity))
+
+
+def rule_object(rule: Rule) -> dict[str, Any]:
+    """A rule as a JSON object."""
+    return {
+        "code": rule.code,
+        "name": rule.name,
+        "severity": rule.severity.label,
+        "summary": rule.summary,
+        "why": rule.why,
+        "evidence": rule.evidence,
+        "remedy": rule.remedy,
+        "tables": list(rule.reads),
+        "needs": [need.value for need in rule.needs],
+        "thresholds": list(rule.thresholds),
+        "profiles": None if rule.profiles is None else sorted(rule.profiles),
+        "also": list(rule.also),
+    }
+
+
+def rules_text(rules: list[Rule]) -> str:
+    """A line for each rule."""
+    lines = [f"{'CODE':<5} {'SEVERITY':<9} {'NEEDS':<13} NAME"]
+    for rule in rules:
+        needs = ", ".join(need.value for need in rule.needs) or "-"
+        lines.append(f"{rule.code:<5} {rule.severity.label:<9} {needs:<13} {rule.name}")
+    return "\n".join(lines)
+
+
+def rule_text(rule: Rule) -> str:
+    """Everything about one rule."""
+    rows = {
+        "why": rule.why,
+        "evidence": rule.evidence,
+        "remedy": rule.remedy,
+        "tables": ", ".join(rule.reads),
+        "needs": ", ".join(need.value for need in rule.needs) or "the run alone",
+        "thresholds": ", ".join(rule.thresholds) or "-",
+        "profiles": "all" if rule.profiles is None else ", ".join(sorted(rule.profiles)),
+    }
+    head = f"{rule.code} {rule.name} ({rule.severity.label})\n{rule.summary}\n"
+    return head + "\n".join(f"  {name:<11} {text}" for name, text in rows.items())

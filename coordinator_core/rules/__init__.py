@@ -1,0 +1,1 @@
+"""Reconciliation: rules over the tables of a run, and what they find."""

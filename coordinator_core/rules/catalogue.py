@@ -1,0 +1,26 @@
+"""The catalogue: every rule, by code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coordinator_core.errors import UsageError
+from coordinator_core.rules import commits, expiry, history, membership, states, structure
+from coordinator_core.rules.model import Rule
+
+RULES: Mapping[str, Rule] = {
+    rule.code: rule
+    for rule in sorted(
+        (*structure.RULES, *membership.RULES, *commits.RULES, *history.RULES, *states.RULES, *expiry.RULES),
+        key=lambda rule: rule.code,
+    )
+}
+
+
+def rule_of(code: str) -> Rule:
+    """The rule of that code or name; :class:`UsageError` when there is none."""
+    wanted = code.strip()
+    for rule in RULES.values():
+        if wanted.upper() in (rule.code, *rule.also) or wanted.lower() == rule.name:
+            return rule
+    raise UsageError(f"there is no rule {code!r}; see: regroup rules")

@@ -1,0 +1,165 @@
+"""Columns of a run's tables, read when a rule asks for them, and numbers that stand for names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from coordinator_core import storage
+from coordinator_core.runs.read import Run, RunError
+from coordinator_core.runs.schemas import TABLES
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_NAMES = frozenset({"group_id", "topic", "topic_id", "member_id"})
+"""Text that repeats: kept as a dictionary and numbers."""
+
+
+class Columns:
+    """One table of a run; ``len`` is its number of rows."""
+
+    def __init__(self, run: Run, table: str) -> None:
+        self._run = run
+        self.table = table
+        self._arrays: dict[str, pa.Array] = {}
+        self._numbers: dict[str, Int64s] = {}
+
+    def __len__(self) -> int:
+        return int(self._run.manifest["tables"][self.table]["rows"])
+
+    def load(self, *columns: str) -> None:
+        """Read columns in one go."""
+        wanted = [name for name in columns if name not in self._arrays]
+        if not wanted or not self._run.has_table(self.table):
+            if wanted:
+                raise RunError(f"{self._run.path} has no table {self.table!r}")
+            return
+        schema = TABLES[self.table].arrow
+        target = pa.schema([_kept_as(schema.field(name)) for name in wanted])
+        tables = [target.empty_table()]
+        try:
+            for file in self._run.manifest["tables"][self.table]["files"]:
+                system, path = storage.filesystem(storage.join(self._run.path, file))
+                names = [name for name in wanted if name in _NAMES]
+                with pq.ParquetFile(path, filesystem=system, read_dictionary=names) as parquet:
+                    tables.append(parquet.read(columns=wanted).select(wanted).cast(target))
+        except (OSError, KeyError, pa.ArrowInvalid) as error:
+            raise RunError(f"{self._run.path}: table {self.table} cannot be read: {error}") from None
+        rows = pa.concat_tables(tables).unify_dictionaries()
+        if rows.num_rows != len(self):
+            raise RunError(
+                f"{self._run.path}: table {self.table} has {rows.num_rows} rows, "
+                f"its manifest says {len(self)}"
+            )
+        for name in wanted:
+            self._arrays[name] = rows[name].combine_chunks()
+
+    def array(self, column: str) -> pa.Array:
+        """Names as a dictionary array, other columns as they are declared."""
+        self.load(column)
+        return self._arrays[column]
+
+    def numbers(self, column: str, null: int = -1) -> Int64s:
+        """Values of a column of integers (or of true and false), ``null`` where there is none."""
+        if column not in self._numbers or null != -1:
+            filled = pc.fill_null(self.array(column).cast(pa.int64()), null)
+            values: Int64s = filled.to_numpy(zero_copy_only=False)
+            if null != -1:
+                return values
+            self._numbers[column] = values
+        return self._numbers[column]
+
+    def is_null(self, column: str) -> Bools:
+        found: Bools = pc.is_null(self.array(column)).to_numpy(zero_copy_only=False)
+        return found
+
+    def equals(self, column: str, value: str) -> Bools:
+        """Where a column of text has this value."""
+        found: Bools = pc.fill_null(pc.equal(self.array(column).cast(pa.string()), value), False).to_numpy(
+            zero_copy_only=False
+        )
+        return found
+
+    def rows(self, where: Bools | Int64s, *columns: str) -> pa.Table:
+        """The coordinates and ``columns`` of some rows: those of a mask, or those with these numbers."""
+        index = np.flatnonzero(where) if where.dtype == np.bool_ else where
+        taken = pa.array(index)
+        names = dict.fromkeys(["offsets_partition", *self._record_offset, *columns])
+        return pa.table({name: _plain(self.array(name).take(taken)) for name in names})
+
+    @property
+    def _record_offset(self) -> list[str]:
+        return ["record_offset"] if "record_offset" in TABLES[self.table].arrow.names else []
+
+    @cached_property
+    def names(self) -> Mapping[str, pa.Array]:
+        return {name: self.array(name) for name in _NAMES if name in TABLES[self.table].arrow.names}
+
+
+def _kept_as(field: pa.Field) -> pa.Field:
+    kind = pa.dictionary(pa.int32(), pa.string()) if field.name in _NAMES else field.type
+    return pa.field(field.name, kind, nullable=True)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.cast(pa.string()) if pa.types.is_dictionary(array.type) else array
+
+
+def coded(*columns: pa.Array) -> tuple[list[Int64s], pa.Array]:
+    """The same number for the same text in all of ``columns`` (-1 for null), and the texts by number."""
+    dictionaries = [
+        array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
+        for array in columns
+    ]
+    texts = pa.concat_arrays(
+        [pa.array([], pa.string()), *(item.dictionary.cast(pa.string()) for item in dictionaries)]
+    )
+    vocabulary = pc.unique(texts)
+    numbers = []
+    for item in dictionaries:
+        of_entry = pc.index_in(item.dictionary.cast(pa.string()), value_set=vocabulary).to_numpy(
+            zero_copy_only=False
+        )
+        index = pc.fill_null(item.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        found = np.full(len(index), -1, np.int64)
+        known = index >= 0
+        found[known] = of_entry[index[known]]
+        numbers.append(found)
+    return numbers, vocabulary
+
+
+def combined(*parts: Int64s) -> Int64s:
+    """One number for each row: the same for rows with the same numbers (from -1 on) in all ``parts``."""
+    key = np.zeros(len(parts[0]), np.int64)
+    size = 1
+    for part in parts:
+        width = int(part.max(initial=-1)) + 2
+        if size * width >= 1 << 62:
+            _, key = np.unique(key, return_inverse=True)
+            size = int(key.max(initial=0)) + 1
+        key = key * width + (part + 1)
+        size *= width
+    return key
+
+
+def combined_pair(left: Sequence[Int64s], right: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
+    """:func:`combined` of two tables with the same parts, comparable with each other."""
+    both = combined(*(np.concatenate(pair) for pair in zip(left, right, strict=True)))
+    return both[: len(left[0])], both[len(left[0]) :]
+
+
+def lookup(wanted: Int64s, keys: Int64s) -> Int64s:
+    """Where each of ``wanted`` stands in ``keys``, which has no number twice; -1 where it does not."""
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int64)
+    order = np.argsort(keys, kind="stable")
+    place = np.searchsorted(keys, wanted, sorter=order)
+    found = order[np.minimum(place, len(keys) - 1)]
+    return np.where(keys[found] == wanted, found, -1)

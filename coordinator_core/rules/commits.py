@@ -1,0 +1,365 @@
+"""Rules about committed offsets: against the topics, against the groups, and on their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.groups.model import GroupType
+from coordinator_core.rules.columns import Bools, Int64s, combined_pair
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.model import Limits, Need, Rule, Severity
+
+_SLOT = ("group_id", "topic", "partition")
+
+
+def first_of_each(key: Int64s, rows: Int64s) -> tuple[Int64s, pa.Array]:
+    """Of ``rows`` the first with each value of ``key`` (parallel to them), and how many each stands for."""
+    _, first, count = np.unique(key, return_index=True, return_counts=True)
+    return rows[first], pa.array(count)
+
+
+def _at(facts: Facts) -> Int64s:
+    """Where each committed offset's partition stands in the topic snapshot; -1: nowhere."""
+    assert facts.topics is not None
+    return facts.topics.locate(facts.live_topic[facts.offset_topic], facts.offsets.numbers("partition"))
+
+
+def _same_topic(facts: Facts) -> Bools:
+    """Committed offsets that name no topic id, or that of the live topic."""
+    assert facts.topics is not None
+    live = facts.live_topic[facts.offset_topic]
+    ids = pa.array([*facts.topics.ids, None], pa.string())
+    of_live = ids.take(pa.array(np.where(live < 0, len(facts.topics.ids), live)))
+    of_commit = facts.offsets.array("topic_id").cast(pa.string())
+    same: Bools = pc.fill_null(pc.equal(of_commit, of_live), True).to_numpy(zero_copy_only=False)
+    return same
+
+
+def _beyond_end(facts: Facts, _: Limits) -> pa.Table:
+    assert facts.topics is not None
+    at = _at(facts)
+    end = np.where(at < 0, -1, facts.topics.end[at] if len(facts.topics.end) else -1)
+    bad = (end >= 0) & (facts.offsets.numbers("committed_offset") > end) & _same_topic(facts)
+    rows = facts.offsets.rows(bad, *_SLOT, "committed_offset", "commit_timestamp_ms")
+    return rows.append_column("log_end_offset", pa.array(end[bad]))
+
+
+def _below_start(facts: Facts, _: Limits) -> pa.Table:
+    assert facts.topics is not None
+    at = _at(facts)
+    start = np.where(at < 0, -1, facts.topics.start[at] if len(facts.topics.start) else -1)
+    committed = facts.offsets.numbers("committed_offset")
+    bad = (start >= 0) & (committed >= 0) & (committed < start) & _same_topic(facts)
+    rows = facts.offsets.rows(bad, *_SLOT, "committed_offset", "commit_timestamp_ms")
+    return rows.append_column("log_start_offset", pa.array(start[bad]))
+
+
+def _no_leader_epoch(facts: Facts, _: Limits) -> pa.Table:
+    bad = np.flatnonzero(facts.offsets.is_null("leader_epoch"))
+    rows, count = first_of_each(_group_of(facts)[bad], bad)
+    return facts.offsets.rows(rows, "group_id", "value_version").append_column("rows", count)
+
+
+def _group_of(facts: Facts) -> Int64s:
+    """One number for the offsets partition and the group id of each committed offset."""
+    codes = facts.offsets.array("group_id").indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    key: Int64s = facts.offsets.numbers("offsets_partition") << 32 | codes
+    return key
+
+
+def _other_topic_id(facts: Facts, _: Limits) -> pa.Table:
+    bad = np.flatnonzero(~_same_topic(facts))
+    key = combined_pair((_group_of(facts), facts.offset_topic), (_NONE, _NONE))[0][bad]
+    rows, count = first_of_each(key, bad)
+    found = facts.offsets.rows(rows, "group_id", "topic", "topic_id", "committed_offset")
+    assert facts.topics is not None
+    live = pa.array(facts.topics.ids, pa.string()).take(pa.array(facts.live_topic[facts.offset_topic[rows]]))
+    return found.append_column("live_topic_id", live).append_column("rows", count)
+
+
+_NONE = np.zeros(0, np.int64)
+
+
+def _no_topic(facts: Facts, _: Limits) -> pa.Table:
+    bad = np.flatnonzero(_at(facts) < 0)
+    key = combined_pair((_group_of(facts), facts.offset_topic), (_NONE, _NONE))[0][bad]
+    rows, count = first_of_each(key, bad)
+    return facts.offsets.rows(rows, *_SLOT, "commit_timestamp_ms").append_column("rows", count)
+
+
+def _odd_time(facts: Facts, limits: Limits) -> pa.Table:
+    time = facts.offsets.numbers("commit_timestamp_ms", null=0)
+    bad = (time > facts.now_ms + limits["clock_skew_ms"]) | (time <= 0)
+    rows = facts.offsets.rows(bad, *_SLOT, "commit_timestamp_ms")
+    return rows.append_column("now_ms", pa.array(np.full(rows.num_rows, facts.now_ms)))
+
+
+def _long_metadata(facts: Facts, limits: Limits) -> pa.Table:
+    limit = int(limits["offset_metadata_max_bytes"])
+    metadata = facts.offsets.array("metadata")
+    candidates = np.flatnonzero(pc.greater(pc.binary_length(metadata), limit).to_numpy(zero_copy_only=False))
+    # Brokers compare the length of a Java string: UTF-16 units.
+    texts = metadata.take(pa.array(candidates)).to_pylist()
+    units = np.array([len(text.encode("utf-16-le", "surrogatepass")) // 2 for text in texts], np.int64)
+    bad = units > limit
+    rows = facts.offsets.rows(candidates[bad], *_SLOT).append_column("metadata_length", pa.array(units[bad]))
+    return rows.append_column("limit", pa.array(np.full(rows.num_rows, limit)))
+
+
+def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
+    offsets, members = facts.offsets, facts.members
+    group, row = facts.group_row("offsets"), facts.group_row("members")
+    newest = facts.groups.numbers("record_offset").copy()
+    classic = facts.groups.equals("type", GroupType.CLASSIC)
+    np.maximum.at(newest, row[row >= 0], members.numbers("assignment_record_offset")[row >= 0])
+    size = pc.fill_null(pc.binary_length(members.array("assignment_data")), 0).to_numpy(zero_copy_only=False)
+    unassigned = (classic[row] & (size == 0)) | members.is_null("assignment")
+    judged = facts.is_active & facts.subscription_is_known
+    judged &= ~facts.group_rows_with(np.where(unassigned, row, -1))
+    nameless = facts.assigned.topic < 0
+    judged &= ~facts.group_rows_with(facts.assigned.group[nameless])
+    known = judged[group] & (group >= 0) & (offsets.numbers("record_offset") > newest[group])
+    known &= np.isin(facts.group_topic(group, facts.offset_topic), facts.subscribed_keys())
+    assigned = facts.assigned
+    rows = np.flatnonzero(known)
+    slot, owned = combined_pair(
+        (group[rows], facts.offset_topic[rows], offsets.numbers("partition")[rows]),
+        (assigned.group, assigned.topic, assigned.partition),
+    )
+    return offsets.rows(rows[~np.isin(slot, owned)], *_SLOT, "committed_offset", "commit_timestamp_ms")
+
+
+def _newest_commit(facts: Facts) -> Int64s:
+    """By group, the time of its newest commit; -1 without one."""
+    group = facts.group_row("offsets")
+    newest = np.full(len(facts.groups), -1, np.int64)
+    np.maximum.at(newest, group[group >= 0], facts.offsets.numbers("commit_timestamp_ms")[group >= 0])
+    return newest
+
+
+def _silent(facts: Facts, limits: Limits) -> pa.Table:
+    newest = _newest_commit(facts)
+    allowed = limits["offsets_retention_ms"] * limits["silent_share"]
+    owns = facts.group_rows_with(facts.assigned.group)
+    bad = facts.is_active & owns & (newest >= 0) & (facts.now_ms - newest > allowed)
+    rows = facts.groups.rows(bad, "group_id", "state", "member_count")
+    return rows.append_column("newest_commit_ms", pa.array(newest[bad])).append_column(
+        "silent_ms", pa.array(facts.now_ms - newest[bad])
+    )
+
+
+def _storm(facts: Facts, limits: Limits) -> pa.Table:
+    stats = facts.table("group_stats")
+    key_type = stats.numbers("key_type")
+    commits = stats.numbers("records") - stats.numbers("tombstones")
+    duration = stats.numbers("last_timestamp_ms") - stats.numbers("first_timestamp_ms")
+    rate = commits * 1000 / np.maximum(duration, 1000)
+    bad = (key_type <= 1) & (commits >= limits["storm_commits"]) & (rate > limits["storm_commits_per_second"])
+    rows = stats.rows(bad, "group_id", "size_bytes", "first_timestamp_ms", "last_timestamp_ms")
+    return rows.append_column("commits", pa.array(commits[bad])).append_column(
+        "commits_per_second", pa.array(np.rint(rate[bad]).astype(np.int64))
+    )
+
+
+def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
+    group = facts.group_row("offsets")
+    judged = facts.is_active & facts.subscription_is_known
+    key = facts.group_topic(group, facts.offset_topic)
+    bad = np.flatnonzero((group >= 0) & judged[group] & ~np.isin(key, facts.subscribed_keys()))
+    rows, count = first_of_each(key[bad], bad)
+    return facts.offsets.rows(rows, "group_id", "topic", "commit_timestamp_ms").append_column("rows", count)
+
+
+def _negative(facts: Facts, _: Limits) -> pa.Table:
+    bad = facts.offsets.numbers("committed_offset") < 0
+    return facts.offsets.rows(bad, *_SLOT, "committed_offset")
+
+
+BEYOND_END = Rule(
+    "R31",
+    "committed-beyond-log-end",
+    Severity.CRITICAL,
+    summary="A committed offset lies beyond the end of its partition.",
+    why="The partition lost records (unclean leader election, truncation, re-creation), or the commit is of "
+    "another cluster. The consumer gets OFFSET_OUT_OF_RANGE and resets, or waits until the log has grown "
+    "past it and misses what came in between.",
+    evidence="Committed offset and log end offset.",
+    remedy="Reset the partition to its end once it is known what was lost: kafka-consumer-groups "
+    "--reset-offsets --to-latest.",
+    message="committed offset {committed_offset} of {topic}-{partition} is beyond the log end "
+    "{log_end_offset}",
+    reads=("offsets",),
+    needs=(Need.TOPICS,),
+    find=_beyond_end,
+)
+BELOW_START = Rule(
+    "R32",
+    "committed-below-log-start",
+    Severity.WARNING,
+    summary="A committed offset lies below the start of its partition.",
+    why="Retention deleted records that the group has not read. Its next fetch is out of range and falls "
+    "back to auto.offset.reset: it skips to the end, or reads everything again.",
+    evidence="Committed offset and log start offset.",
+    remedy="Decide before the consumer does: kafka-consumer-groups --reset-offsets --to-earliest.",
+    message="committed offset {committed_offset} of {topic}-{partition} is below the log start "
+    "{log_start_offset}",
+    reads=("offsets",),
+    needs=(Need.TOPICS,),
+    find=_below_start,
+)
+NO_LEADER_EPOCH = Rule(
+    "R33",
+    "commit-without-leader-epoch",
+    Severity.INFO,
+    summary="Commits of a group carry no leader epoch.",
+    why="After an unclean leader election the consumer cannot notice that the log under its offset is "
+    "another one (KAFKA-20507). Old clients, Admin resets and commits with a retention time have none.",
+    evidence="How many partitions; one of the commits.",
+    remedy="Upgrade the client; commit offsets together with the epoch of the last record.",
+    message="commits of {group_id} carry no leader epoch",
+    reads=("offsets",),
+    find=_no_leader_epoch,
+    profiles=frozenset({"S2", "S3", "S4", "J0", "J1", "J2", "J3", "J4"}),
+)
+OTHER_TOPIC_ID = Rule(
+    "R35",
+    "committed-for-another-topic-id",
+    Severity.CRITICAL,
+    summary="A committed offset is of a topic that was deleted and created again.",
+    why="The offset means nothing in the new topic: the consumer skips its first records, or resets "
+    "(KAFKA-19141).",
+    evidence="Topic id of the commit and of the live topic.",
+    remedy="Delete the group's offsets of the topic, or reset them: kafka-consumer-groups --delete-offsets.",
+    message="{group_id} committed for topic id {topic_id} of {topic}, which now is {live_topic_id}",
+    reads=("offsets",),
+    needs=(Need.TOPICS,),
+    find=_other_topic_id,
+)
+NO_TOPIC = Rule(
+    "R36",
+    "committed-for-missing-partition",
+    Severity.WARNING,
+    summary="Offsets are committed for a topic or partition that the cluster does not have.",
+    why="Nobody cleans them up but their expiry; if a topic of that name is created again, consumers start "
+    "in its middle.",
+    evidence="The group, the topic, one of the partitions.",
+    remedy="kafka-consumer-groups --delete-offsets, or leave it to the retention.",
+    message="{topic}-{partition} is not in the topic snapshot",
+    reads=("offsets",),
+    needs=(Need.TOPICS,),
+    find=_no_topic,
+)
+ODD_TIME = Rule(
+    "R37",
+    "commit-time-is-no-time",
+    Severity.WARNING,
+    summary="The time of a commit lies in the future, or is not set.",
+    why="Offsets expire by this time: one from the future never, one of 0 or -1 at the next sweep. Releases "
+    "up to 2.0 took the client's time; a broker's clock may be wrong.",
+    evidence="The commit's time and the run's.",
+    remedy="Check the clocks of the brokers and, before 2.1, of the clients; let the group commit again.",
+    message="the commit of {topic}-{partition} has the time {commit_timestamp_ms}",
+    reads=("offsets",),
+    thresholds=("clock_skew_ms",),
+    find=_odd_time,
+)
+LONG_METADATA = Rule(
+    "R38",
+    "metadata-over-limit",
+    Severity.WARNING,
+    summary="The metadata of a commit is longer than brokers accept.",
+    why="A broker with the default limit refuses such commits; the limit was higher, or something else wrote "
+    "the record. A restore of these offsets fails.",
+    evidence="Length in UTF-16 units, and the limit.",
+    remedy="Set offset_metadata_max_bytes to the brokers' offset.metadata.max.bytes, or shorten it.",
+    message="metadata of {topic}-{partition} has {metadata_length} characters, the limit is {limit}",
+    reads=("offsets",),
+    thresholds=("offset_metadata_max_bytes",),
+    find=_long_metadata,
+    also=("D17",),
+)
+BY_NOBODY = Rule(
+    "R39",
+    "committed-by-no-owner",
+    Severity.WARNING,
+    summary="In a stable group a partition was committed after the assignment that gives it to nobody.",
+    why="A zombie, a client that commits what it does not own, or a person: the owner will start from an "
+    "offset that it did not commit.",
+    evidence="The commit, newer than the assignment.",
+    remedy="See who: regroup explain --group --topic. Check clients that commit by hand.",
+    message="{topic}-{partition} was committed, and no member owns it",
+    reads=("offsets", "groups", "members", "regexes"),
+    find=_by_nobody,
+)
+SILENT = Rule(
+    "R40",
+    "active-group-is-silent",
+    Severity.WARNING,
+    summary="A stable group with members has not committed for a large part of the retention.",
+    why="Its consumers heartbeat and do nothing, or do not commit. Once it becomes Empty its offsets expire "
+    "that much sooner (before 2.1: even now).",
+    evidence="Time of the newest commit.",
+    remedy="Look at its consumers; if its topics are silent too, mute the rule for the group.",
+    message="{group_id} has {member_count} members and has not committed for {silent_ms} ms",
+    reads=("offsets", "groups", "members"),
+    thresholds=("offsets_retention_ms", "silent_share"),
+    find=_silent,
+)
+STORM = Rule(
+    "R41",
+    "commit-storm",
+    Severity.WARNING,
+    summary="A group commits very often.",
+    why="Commits fill the offsets partition, slow its coordinator for all of its groups, and make every load "
+    "after a failover longer.",
+    evidence="Commits in the log, and how many a second.",
+    remedy="Commit after batches or time, not after records (enable.auto.commit, commit intervals).",
+    message="{group_id} made {commits} commits, {commits_per_second} a second",
+    reads=("group_stats",),
+    thresholds=("storm_commits_per_second", "storm_commits"),
+    find=_storm,
+)
+UNSUBSCRIBED = Rule(
+    "R43",
+    "committed-topic-not-subscribed",
+    Severity.INFO,
+    summary="An active group has offsets of a topic that nobody in it subscribes to.",
+    why="From 2.4 on they expire although the group lives (KIP-496).",
+    evidence="How many partitions; one of the commits.",
+    remedy="None if the topic was dropped on purpose; else bring the subscription back in time.",
+    message="{group_id} has offsets of {topic} and does not subscribe to it",
+    reads=("offsets", "groups", "members", "regexes"),
+    find=_not_subscribed,
+    profiles=frozenset({"S3", "S4", "J0", "J1", "J2", "J3", "J4"}),
+    also=("D11",),
+)
+NEGATIVE = Rule(
+    "R44",
+    "negative-committed-offset",
+    Severity.WARNING,
+    summary="A committed offset is negative.",
+    why="A consumer cannot start there and resets. Coordinators do not refuse it.",
+    evidence="The committed offset.",
+    remedy="Fix the client that commits it; reset the partition.",
+    message="committed offset {committed_offset} of {topic}-{partition} is negative",
+    reads=("offsets",),
+    find=_negative,
+    also=("D17",),
+)
+
+RULES = (
+    BEYOND_END,
+    BELOW_START,
+    NO_LEADER_EPOCH,
+    OTHER_TOPIC_ID,
+    NO_TOPIC,
+    ODD_TIME,
+    LONG_METADATA,
+    BY_NOBODY,
+    SILENT,
+    STORM,
+    UNSUBSCRIBED,
+    NEGATIVE,
+)

@@ -1,0 +1,111 @@
+"""The catalogue as Markdown: most of ``docs/rules.md``, which ``python -m tests.rules.page`` writes."""
+
+from __future__ import annotations
+
+from coordinator_core.rules.catalogue import RULES
+from coordinator_core.rules.findings import FINDINGS
+from coordinator_core.rules.model import NEED_OPTIONS, THRESHOLDS, Rule
+
+_HEAD = """# Rules
+
+`regroup reconcile RUN` says whether the groups and the committed offsets of a run agree with each other,
+with the topics, and with the run before: what is wrong, at which record, and what to do. This page is made
+from the catalogue.
+
+```
+regroup reconcile RUN                        # text; --format json, jsonl, csv
+regroup reconcile RUN --topics topics.json --against PREVIOUS-RUN --rules rules.yaml --fail-on critical
+regroup reconcile RUN --publish              # writes the findings as a table, too
+regroup rules R31                            # what a rule says, why, and the remedy
+```
+
+It exits with 1 when a finding reaches `--fail-on` (default: warning). Every finding has the coordinates
+(offsets partition, record offset) at which `regroup dump` and Kafka's own dump tool print the record. Most
+rules need nothing but the run; the others are listed as *not evaluated*, with what they need:
+
+- topics (`--topics FILE`): ids, partitions, start and end offsets of the cluster's topics, as
+  `regroup capture` writes them, or `{"topics": [{"name", "topic_id", "partitions": [{"partition",
+  "start_offset", "end_offset"}]}]}`. Take it after the snapshot of the log, not before: what was committed in
+  between would lie beyond the ends.
+- previous run (`--against RUN`): the run of an earlier snapshot of the same cluster.
+"""
+
+_SETTINGS = """## Settings
+
+`--rules FILE` is YAML. A mute has a reason and a last day; until then the findings it matches stay in every
+report, marked, and do not count. A mute that is over is reported.
+
+```yaml
+severities:
+  R33: warning
+thresholds:
+  offsets_retention_ms: 1209600000
+mutes:
+  - rule: R30
+    group: "batch-.*"        # optional, a regular expression for the whole id; topic: likewise
+    reason: replay of March
+    until: 2026-12-31
+```
+
+| threshold | default | is |
+|---|---|---|
+"""
+
+_TABLE = """## The table `findings`
+
+`--publish` writes it to `<output>/<cluster>/<window>/_findings/<run id>/<id>/findings.parquet`, and beside it
+`reconciliation.json`: the verdict, the inputs, which rules were evaluated. The id is a hash of all that
+decides the findings, so asking again changes nothing. Runs themselves are never written into. When a rule has
+very many findings (`findings_per_rule`), those of a group become one, which says in `rows` for how many it
+stands.
+
+| column | type | meaning |
+|---|---|---|
+"""
+
+
+def catalogue_page() -> str:
+    """The part of the page that follows from the catalogue alone."""
+    lines = [_HEAD, "## Catalogue", "", "| code | rule | severity | needs |", "|---|---|---|---|"]
+    for rule in RULES.values():
+        lines.append(
+            f"| [{rule.code}](#{_anchor(rule)}) | {rule.name} | {rule.severity.label} | {_needs(rule)} |"
+        )
+    lines += ["", *(_section(rule) for rule in RULES.values()), _SETTINGS.rstrip("\n")]
+    for name, threshold in THRESHOLDS.items():
+        lines.append(f"| `{name}` | {threshold.default:g} | {threshold.meaning} |")
+    lines += ["", _TABLE.rstrip("\n")]
+    for field in FINDINGS.arrow:
+        null = ", null" if field.nullable else ""
+        lines.append(f"| `{field.name}` | {field.type}{null} | {field.metadata[b'comment'].decode()} |")
+    return "\n".join(lines) + "\n"
+
+
+def _anchor(rule: Rule) -> str:
+    return f"{rule.code.lower()}-{rule.name}"
+
+
+def _needs(rule: Rule) -> str:
+    return ", ".join(need.value for need in rule.needs) or ""
+
+
+def _section(rule: Rule) -> str:
+    rows = [
+        f"### {rule.code} {rule.name}",
+        "",
+        f"**{rule.severity.label}.** {rule.summary} {rule.why}",
+        "",
+        f"- Evidence: {rule.evidence}",
+        f"- Remedy: {rule.remedy}",
+        f"- Reads: {', '.join(f'`{table}`' for table in rule.reads)}"
+        + "".join(f", {need.value} (`{NEED_OPTIONS[need]}`)" for need in rule.needs),
+    ]
+    if rule.thresholds:
+        rows.append(f"- Thresholds: {', '.join(f'`{name}`' for name in rule.thresholds)}")
+    if rule.profiles is not None:
+        rows.append(f"- Profiles: {', '.join(sorted(rule.profiles, key=_profile_order))}")
+    return "\n".join([*rows, ""])
+
+
+def _profile_order(name: str) -> tuple[bool, str]:
+    return name.startswith("J"), name

@@ -1,0 +1,282 @@
+"""What rules look at: the tables of a run, prepared once for all of them, and the optional inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.groups.model import GroupState, GroupType
+from coordinator_core.replay.profiles import Profile, profile_from_label
+from coordinator_core.rules.columns import Bools, Columns, Int64s, coded, combined, lookup
+from coordinator_core.rules.model import Need
+from coordinator_core.rules.topics import Topics
+from coordinator_core.runs.read import Run
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """Partitions that members own, one a row.
+
+    ``member`` is the row in ``members``, ``group`` that in ``groups``; ``topic`` the number of the topic's
+    name in :attr:`Facts.topic_names`, ``identity`` that of its name or, when no name is known, of its id.
+    """
+
+    member: Int64s
+    group: Int64s
+    topic: Int64s
+    identity: Int64s
+    partition: Int64s
+
+
+@dataclass
+class Facts:
+    """One run, and what is known besides; columns are read when they are asked for."""
+
+    run: Run
+    topics: Topics | None = None
+    previous: Facts | None = None
+    extra: dict[Need, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What one rule has worked out and another may use."""
+
+    _tables: dict[str, Columns] = field(default_factory=dict)
+
+    @property
+    def now_ms(self) -> int:
+        return self.run.now_ms
+
+    @cached_property
+    def profile(self) -> Profile:
+        return profile_from_label(self.run.profile)
+
+    def missing(self, need: Need) -> bool:
+        if need is Need.TOPICS:
+            return self.topics is None
+        if need is Need.PREVIOUS_RUN:
+            return self.previous is None
+        return need not in self.extra
+
+    def table(self, name: str) -> Columns:
+        if name not in self._tables:
+            self._tables[name] = Columns(self.run, name)
+        return self._tables[name]
+
+    @property
+    def offsets(self) -> Columns:
+        return self.table("offsets")
+
+    @property
+    def groups(self) -> Columns:
+        return self.table("groups")
+
+    @property
+    def members(self) -> Columns:
+        return self.table("members")
+
+    # Names
+
+    @cached_property
+    def _groups_coded(self) -> tuple[dict[str, Int64s], pa.Array]:
+        tables = [
+            name
+            for name in ("groups", "offsets", "members", "target_assignments", "regexes")
+            if self.run.has_table(name)
+        ]
+        numbers, texts = coded(*(self.table(name).array("group_id") for name in tables))
+        return dict(zip(tables, numbers, strict=True)), texts
+
+    def group_row(self, table: str) -> Int64s:
+        """For each row of ``table`` the row of its group in ``groups``; -1 when there is none."""
+        if table not in self._group_rows:
+            codes, _ = self._groups_coded
+            wanted = self._group_key(self.table(table).numbers("offsets_partition"), codes[table])
+            keys = self._group_key(self.groups.numbers("offsets_partition"), codes["groups"])
+            self._group_rows[table] = lookup(wanted, keys)
+        return self._group_rows[table]
+
+    @cached_property
+    def _group_rows(self) -> dict[str, Int64s]:
+        return {}
+
+    @staticmethod
+    def _group_key(partition: Int64s, code: Int64s) -> Int64s:
+        return partition << 32 | code
+
+    @cached_property
+    def names_by_id(self) -> dict[str, str]:
+        """Topic names by topic id, from the snapshot's directories and from the topics."""
+        return self.run.topic_names | ({} if self.topics is None else self.topics.names_by_id)
+
+    @cached_property
+    def _topics_coded(self) -> dict[str, Int64s]:
+        owned, subscribed, regexes = self._owned, self._subscriptions, self._regex_topics
+        live = pa.array([], pa.string()) if self.topics is None else self.topics.names
+        columns = {
+            "offsets": self.offsets.array("topic"),
+            "owned": owned["topic"].combine_chunks(),
+            "identity": pc.coalesce(owned["topic"], owned["topic_id"]).combine_chunks(),
+            "subscribed": subscribed["topic"].combine_chunks(),
+            "regexes": regexes["topic"].combine_chunks(),
+            "live": live,
+        }
+        numbers, self.topic_texts = coded(*columns.values())
+        return dict(zip(columns, numbers, strict=True))
+
+    topic_texts: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+
+    @property
+    def offset_topic(self) -> Int64s:
+        """For each committed offset the number of its topic's name."""
+        return self._topics_coded["offsets"]
+
+    def topic_names(self, numbers: Int64s) -> pa.Array:
+        """The names that ``numbers`` stand for; null for -1."""
+        index = pa.array(numbers, mask=numbers < 0)
+        return self.topic_texts.take(index)
+
+    @cached_property
+    def live_topic(self) -> Int64s:
+        """By number of a name, the position of that topic in :attr:`topics`; -1 when there is none."""
+        live = self._topics_coded["live"]
+        position = np.full(len(self.topic_texts) + 1, -1, np.int64)
+        position[live] = np.arange(len(live))
+        return position
+
+    # Groups
+
+    @cached_property
+    def is_active(self) -> Bools:
+        """Groups that are Stable, with members, and whose offsets a broker keeps by subscription."""
+        return self.groups.equals("state", GroupState.STABLE) & (self.groups.numbers("member_count") > 0)
+
+    @cached_property
+    def is_consumers(self) -> Bools:
+        """Groups of consumers: classic ones of the consumer protocol, and KIP-848 ones."""
+        classic = self.groups.equals("type", GroupType.CLASSIC)
+        return (classic & self.groups.equals("protocol_type", "consumer")) | self.groups.equals(
+            "type", GroupType.CONSUMER
+        )
+
+    def group_rows_with(self, rows: Int64s) -> Bools:
+        """Groups of which ``rows`` (rows of ``groups``, or -1) has one."""
+        found = np.zeros(len(self.groups), np.bool_)
+        found[rows[rows >= 0]] = True
+        return found
+
+    # Members: what they own, what they subscribe to
+
+    @cached_property
+    def _owned(self) -> pa.Table:
+        """One row for each partition that a member of a group of consumers, or of a share group, owns."""
+        return _exploded_assignment(self.members.array("assignment"), self.names_by_id)
+
+    @cached_property
+    def assigned(self) -> Assigned:
+        """Partitions that members own, of groups that know partitions (not tasks)."""
+        owned = self._owned
+        member = owned["row"].to_numpy()
+        return Assigned(
+            group=self.group_row("members")[member],
+            identity=self._topics_coded["identity"],
+            member=member,
+            partition=owned["partition"].to_numpy(),
+            topic=self._topics_coded["owned"],
+        )
+
+    @cached_property
+    def _subscriptions(self) -> pa.Table:
+        return _exploded_texts(self.members.array("subscribed_topics"))
+
+    @cached_property
+    def _regex_topics(self) -> pa.Table:
+        return _exploded_texts(self.table("regexes").array("topics"))
+
+    @cached_property
+    def subscriptions(self) -> tuple[Int64s, Int64s]:
+        """Member rows, and the number of each topic that they subscribe to: by name, or by their regex."""
+        member = self._subscriptions["row"].to_numpy()
+        topic = self._topics_coded["subscribed"]
+        matched_member, matched_topic = self._matched_by_regex
+        return np.concatenate([member, matched_member]), np.concatenate([topic, matched_topic])
+
+    @cached_property
+    def _matched_by_regex(self) -> tuple[Int64s, Int64s]:
+        regex_of_member, regex_of_row = coded(
+            self.members.array("subscribed_regex"), self.table("regexes").array("regex")
+        )[0]
+        row = self._regex_topics["row"].to_numpy()
+        keys = combined(
+            np.concatenate([self.group_row("members"), self.group_row("regexes")]),
+            np.concatenate([regex_of_member, regex_of_row]),
+        )
+        of_members, of_regexes = keys[: len(self.members)], keys[len(self.members) :]
+        with_regex = np.flatnonzero(regex_of_member >= 0)
+        members_of: dict[int, list[int]] = {}
+        for member in with_regex.tolist():
+            members_of.setdefault(int(of_members[member]), []).append(member)
+        found_member: list[int] = []
+        found_topic: list[int] = []
+        for at, topic in zip(row.tolist(), self._topics_coded["regexes"].tolist(), strict=True):
+            for member in members_of.get(int(of_regexes[at]), ()):
+                found_member.append(member)
+                found_topic.append(topic)
+        return np.array(found_member, np.int64), np.array(found_topic, np.int64)
+
+    @cached_property
+    def subscription_is_known(self) -> Bools:
+        """Groups of all of whose members it is known what they subscribe to."""
+        unknown = self.members.is_null("subscribed_topics")
+        has_regex = ~self.members.is_null("subscribed_regex")
+        unresolved = has_regex & ~np.isin(np.arange(len(self.members)), self._matched_by_regex[0])
+        row = self.group_row("members")
+        # Of a member that only has an assignment nothing else is known.
+        half = ~self.members.equals("group_type", GroupType.CLASSIC) & (
+            self.members.numbers("record_offset") < 0
+        )
+        bad = unknown | unresolved | half
+        return self.is_consumers & ~self.group_rows_with(np.where(bad, row, -1))
+
+    def subscribed_keys(self) -> Int64s:
+        """Group rows and topics, as pairs, that some member subscribes to; sorted, each once."""
+        member, topic = self.subscriptions
+        return np.unique(self.group_topic(self.group_row("members")[member], topic))
+
+    def group_topic(self, group: Int64s, topic: Int64s) -> Int64s:
+        """One number for a group's row and a topic."""
+        return group * (len(self.topic_texts) + 1) + topic
+
+
+def _exploded_assignment(assignment: pa.Array, names_by_id: dict[str, str]) -> pa.Table:
+    """Columns ``row``, ``topic_id``, ``topic``, ``partition`` of a column of assignments."""
+    row = pc.list_parent_indices(assignment)
+    entries = pc.list_flatten(assignment)
+    partitions = entries.field("partitions") if len(entries) else pa.array([], pa.list_(pa.int32()))
+    entry = pc.list_parent_indices(partitions)
+    topic_id = entries.field("topic_id").cast(pa.string()).dictionary_encode()
+    named = pa.array([names_by_id.get(value) for value in topic_id.dictionary.to_pylist()], pa.string()).take(
+        topic_id.indices
+    )
+    topic = pc.coalesce(entries.field("topic").cast(pa.string()), named)
+    return pa.table(
+        {
+            "row": row.cast(pa.int64()).take(entry),
+            "topic_id": entries.field("topic_id").cast(pa.string()).take(entry),
+            "topic": topic.take(entry),
+            "partition": pc.list_flatten(partitions).cast(pa.int64()),
+        }
+    )
+
+
+def _exploded_texts(lists: pa.Array) -> pa.Table:
+    """Columns ``row`` and ``topic`` of a column of lists of names."""
+    return pa.table(
+        {
+            "row": pc.list_parent_indices(lists).cast(pa.int64()),
+            "topic": pc.list_flatten(lists).cast(pa.string()),
+        }
+    )

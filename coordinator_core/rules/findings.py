@@ -1,0 +1,144 @@
+"""The table ``findings``: what rules found, in words and with coordinates."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.rules.model import Rule, Severity
+from coordinator_core.runs.schemas import TableSchema
+
+_COLUMNS: list[tuple[str, pa.DataType, str, bool]] = [
+    ("offsets_partition", pa.int32(), "partition of __consumer_offsets", True),
+    ("record_offset", pa.int64(), "offset of the record that shows it; null where no single one does", True),
+    ("rule", pa.string(), "code of the rule", False),
+    ("severity", pa.string(), "critical, warning or info", False),
+    ("group_id", pa.string(), "group", True),
+    ("topic", pa.string(), "topic", True),
+    ("partition", pa.int32(), "partition of the topic", True),
+    ("member_id", pa.string(), "member", True),
+    ("rows", pa.int64(), "rows of the run's tables that this finding stands for", False),
+    ("message", pa.string(), "what is wrong, in words", False),
+    ("evidence", pa.string(), "the values that show it: a JSON object", False),
+    ("remedy", pa.string(), "what to do", False),
+    ("muted", pa.string(), "reason and end of the mute that applies", True),
+]
+
+FINDINGS = TableSchema(
+    "findings",
+    "rules that fired",
+    pa.schema(
+        [
+            pa.field(name, kind, nullable=null, metadata={"comment": meaning})
+            for name, kind, meaning, null in _COLUMNS
+        ]
+    ),
+    ("rule", "offsets_partition", "record_offset", "group_id", "topic", "partition", "member_id", "message"),
+    is_state=False,
+)
+
+SUBJECT = ("offsets_partition", "record_offset", "group_id", "topic", "partition", "member_id")
+"""Columns of a finding that say what it is about."""
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def no_findings() -> pa.Table:
+    return FINDINGS.arrow.empty_table()
+
+
+def findings_of(rule: Rule, severity: Severity, hits: pa.Table, limit: int) -> pa.Table:
+    """The findings of ``rule`` that ``hits`` are, in no order.
+
+    More than ``limit`` become one for each offsets partition and group, with a count in ``rows``.
+    """
+    hits, rows = _gathered(hits, limit)
+    size = hits.num_rows
+    message = _message(rule.message, hits)
+    if (rows > 1).any():
+        more = pc.binary_join_element_wise(
+            message, " (and ", pa.array(rows - 1).cast(pa.string()), " more like it)", ""
+        )
+        message = pc.if_else(pa.array(rows > 1), more, message)
+    columns = {
+        "rule": pa.array([rule.code]).take(pa.array(np.zeros(size, np.int64))),
+        "severity": pa.array([severity.label]).take(pa.array(np.zeros(size, np.int64))),
+        "rows": pa.array(rows),
+        "message": message,
+        "evidence": _evidence(hits),
+        "remedy": pa.array([rule.remedy]).take(pa.array(np.zeros(size, np.int64))),
+    }
+    for name in SUBJECT:
+        if name in hits.column_names:
+            columns[name] = hits[name]
+    made = []
+    for field in FINDINGS.arrow:
+        found = columns.get(field.name)
+        made.append(pa.nulls(size, field.type) if found is None else found.cast(field.type))
+    return pa.Table.from_arrays(made, schema=FINDINGS.arrow)
+
+
+def in_order(findings: Sequence[pa.Table]) -> pa.Table:
+    """All findings: the worst first, then by rule, coordinates and subject."""
+    rows = pa.concat_tables([no_findings(), *findings])
+    rank = pc.index_in(rows["severity"], value_set=pa.array(["critical", "warning", "info"]))
+    keys = [("rank", "ascending"), *((name, "ascending") for name in FINDINGS.key)]
+    return rows.append_column("rank", rank).sort_by(keys).drop_columns(["rank"]).combine_chunks()
+
+
+def _gathered(hits: pa.Table, limit: int) -> tuple[pa.Table, np.ndarray]:
+    """``hits`` and how many rows each stands for (their column ``rows``, when they have one)."""
+    rows = np.ones(hits.num_rows, np.int64)
+    if "rows" in hits.column_names:
+        rows = hits["rows"].to_numpy().astype(np.int64)
+        hits = hits.drop_columns(["rows"])
+    if hits.num_rows <= limit or "group_id" not in hits.column_names:
+        return hits, rows
+    group = hits["group_id"].combine_chunks().cast(pa.string()).dictionary_encode()
+    codes = pc.fill_null(group.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    key = hits["offsets_partition"].to_numpy().astype(np.int64) << 32 | (codes + 1)
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    return hits.take(pa.array(first)), np.bincount(inverse, rows).astype(np.int64)
+
+
+def text_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Values as text, ``-`` for null."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return pc.fill_null(array.cast(pa.string()), "-")
+
+
+def _message(template: str, hits: pa.Table) -> pa.Array:
+    parts: list[pa.Array | str] = []
+    position = 0
+    for place in _PLACE.finditer(template):
+        parts += [template[position : place.start()], text_of(hits[place[1]])]
+        position = place.end()
+    parts.append(template[position:])
+    if len(parts) == 1:
+        return pa.array([template]).take(pa.array(np.zeros(hits.num_rows, np.int64)))
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _evidence(hits: pa.Table) -> pa.Array:
+    """A JSON object for each row, of the columns that are not its subject."""
+    names = [name for name in hits.column_names if name not in SUBJECT]
+    parts: list[pa.Array | str] = []
+    for number, name in enumerate(names):
+        parts += [f'{", " if number else "{"}"{name}": ', _json(hits[name])]
+    if not parts:
+        return pa.array(["{}"]).take(pa.array(np.zeros(hits.num_rows, np.int64)))
+    return pc.binary_join_element_wise(*parts, "}", "")
+
+
+def _json(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type) or pa.types.is_floating(array.type):
+        return pc.fill_null(array.cast(pa.string()), "null")
+    coded = array.cast(pa.string()).dictionary_encode()
+    quoted = [json.dumps(value, ensure_ascii=False) for value in coded.dictionary.to_pylist()]
+    return pc.fill_null(pa.array(quoted, pa.string()).take(coded.indices), "null")

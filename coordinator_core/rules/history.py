@@ -1,0 +1,246 @@
+"""Rules that compare a run with one before it: what went backwards, what is gone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.groups.model import GroupType
+from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair, lookup
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.model import Limits, Need, Rule, Severity
+
+_SLOT = ("group_id", "topic", "partition")
+
+
+class Matched(NamedTuple):
+    """Committed offsets of both runs for the same group, topic and partition: their rows, parallel; and the
+    rows of the previous run that have no partner."""
+
+    now: Int64s
+    before: Int64s
+    gone: Int64s
+
+
+def matched_offsets(facts: Facts) -> Matched:
+    """Which committed offsets of the run and of the one before belong together."""
+    assert facts.previous is not None
+    if "matched" not in facts.notes:
+        now, before = facts.offsets, facts.previous.offsets
+        names = [coded(now.array(name), before.array(name))[0] for name in ("group_id", "topic")]
+        here, there = combined_pair(
+            (now.numbers("offsets_partition"), names[0][0], names[1][0], now.numbers("partition")),
+            (before.numbers("offsets_partition"), names[0][1], names[1][1], before.numbers("partition")),
+        )
+        at = lookup(here, there)
+        rows = np.flatnonzero(at >= 0)
+        gone = np.ones(len(before), np.bool_)
+        gone[at[rows]] = False
+        facts.notes["matched"] = Matched(rows, at[rows], np.flatnonzero(gone))
+    found: Matched = facts.notes["matched"]
+    return found
+
+
+def _pair(facts: Facts, column: str) -> tuple[Int64s, Int64s]:
+    assert facts.previous is not None
+    matched = matched_offsets(facts)
+    now, before = facts.offsets.numbers(column), facts.previous.offsets.numbers(column)
+    return now[matched.now], before[matched.before]
+
+
+def _same_topic_id(facts: Facts) -> Bools:
+    assert facts.previous is not None
+    matched = matched_offsets(facts)
+    now, before = coded(facts.offsets.array("topic_id"), facts.previous.offsets.array("topic_id"))[0]
+    now, before = now[matched.now], before[matched.before]
+    same: Bools = (now == before) | (now < 0) | (before < 0)
+    return same
+
+
+def _with_before(facts: Facts, bad: Bools, column: str, *more: str) -> pa.Table:
+    assert facts.previous is not None
+    matched = matched_offsets(facts)
+    rows = facts.offsets.rows(matched.now[bad], *_SLOT, column, *more)
+    before = facts.previous.offsets.rows(matched.before[bad], column)
+    return rows.append_column("before", before[column]).append_column(
+        "record_offset_before", before["record_offset"]
+    )
+
+
+def _moved_back(facts: Facts, _: Limits) -> pa.Table:
+    now, before = _pair(facts, "committed_offset")
+    return _with_before(
+        facts, (now < before) & _same_topic_id(facts), "committed_offset", "commit_timestamp_ms"
+    )
+
+
+def _epoch_back(facts: Facts, _: Limits) -> pa.Table:
+    epoch, epoch_before = _pair(facts, "leader_epoch")
+    offset, offset_before = _pair(facts, "committed_offset")
+    bad = (epoch >= 0) & (epoch < epoch_before) & (offset >= offset_before) & _same_topic_id(facts)
+    return _with_before(facts, bad, "leader_epoch", "committed_offset")
+
+
+def _time_back(facts: Facts, _: Limits) -> pa.Table:
+    now, before = _pair(facts, "commit_timestamp_ms")
+    offset, offset_before = _pair(facts, "record_offset")
+    bad = (offset > offset_before) & (now < before)
+    return _with_before(facts, bad, "commit_timestamp_ms")
+
+
+def _matched_groups(facts: Facts) -> tuple[Int64s, Int64s]:
+    assert facts.previous is not None
+    now, before = facts.groups, facts.previous.groups
+    names = coded(now.array("group_id"), before.array("group_id"))[0]
+    here, there = combined_pair(
+        (now.numbers("offsets_partition"), names[0]), (before.numbers("offsets_partition"), names[1])
+    )
+    at = lookup(here, there)
+    rows = np.flatnonzero(at >= 0)
+    return rows, at[rows]
+
+
+def _generation_back(facts: Facts, _: Limits) -> pa.Table:
+    assert facts.previous is not None
+    rows, at = _matched_groups(facts)
+    kind, kind_before = coded(facts.groups.array("type"), facts.previous.groups.array("type"))[0]
+    classic = facts.groups.equals("type", GroupType.CLASSIC)[rows]
+    now = np.where(
+        classic, facts.groups.numbers("generation")[rows], facts.groups.numbers("group_epoch")[rows]
+    )
+    groups = facts.previous.groups
+    before = np.where(classic, groups.numbers("generation")[at], groups.numbers("group_epoch")[at])
+    bad = (kind[rows] == kind_before[at]) & (now < before) & ~facts.groups.is_null("record_offset")[rows]
+    found = facts.groups.rows(rows[bad], "group_id", "type", "state")
+    return found.append_column("now", pa.array(now[bad])).append_column("before", pa.array(before[bad]))
+
+
+def _type_changed(facts: Facts, _: Limits) -> pa.Table:
+    assert facts.previous is not None
+    rows, at = _matched_groups(facts)
+    kind, kind_before = coded(facts.groups.array("type"), facts.previous.groups.array("type"))[0]
+    # A simple group has no type of its own: the first member that joins gives it one.
+    simple = facts.groups.numbers("simple")[rows] | facts.previous.groups.numbers("simple")[at]
+    bad = (kind[rows] != kind_before[at]) & (simple == 0)
+    found = facts.groups.rows(rows[bad], "group_id", "type")
+    return found.append_column("before", facts.previous.groups.array("type").take(pa.array(at[bad])))
+
+
+def _expired_while_active(facts: Facts, _: Limits) -> pa.Table:
+    previous = facts.previous
+    assert previous is not None
+    gone = matched_offsets(facts).gone
+    rows, at = _matched_groups(facts)
+    now_row = np.full(len(previous.groups), -1, np.int64)
+    now_row[at] = rows
+    group = previous.group_row("offsets")[gone]
+    here = np.where(group >= 0, now_row[group], -1)
+    judged = (group >= 0) & (here >= 0)
+    for of, row in ((previous, group), (facts, here)):
+        judged &= (of.is_active & of.subscription_is_known)[row] if len(of.groups) else False
+    # Subscribed then and now: an offset that may not expire. Topic numbers differ between the runs.
+    judged[judged] = np.isin(
+        previous.group_topic(group, previous.offset_topic[gone])[judged], previous.subscribed_keys()
+    )
+    names = previous.offsets.rows(gone[judged], *_SLOT, "committed_offset", "commit_timestamp_ms")
+    topic = coded(names["topic"].combine_chunks(), facts.topic_texts)[0]
+    number = lookup(topic[0], topic[1])
+    keys = facts.group_topic(here[judged], number)
+    still = (number >= 0) & np.isin(keys, facts.subscribed_keys())
+    found = names.filter(pa.array(still))
+    # The record of the previous run may be gone; the group's is there.
+    record = facts.groups.array("record_offset").take(pa.array(here[judged][still]))
+    at_offset = found.column_names.index("record_offset")
+    return found.append_column("record_offset_before", found["record_offset"]).set_column(
+        at_offset, "record_offset", record
+    )
+
+
+MOVED_BACK = Rule(
+    "R30",
+    "committed-offset-moved-back",
+    Severity.CRITICAL,
+    summary="A committed offset is lower than in the previous run.",
+    why="The group reads again what it had finished: a reset, a zombie that committed late, or commits that "
+    "a failover lost. Brokers never move an offset by themselves.",
+    evidence="Both committed offsets and their records.",
+    remedy="See who: regroup explain --group --topic. If the reset was planned, mute the rule for the group.",
+    message="committed offset of {topic}-{partition} went from {before} back to {committed_offset}",
+    reads=("offsets",),
+    needs=(Need.PREVIOUS_RUN,),
+    find=_moved_back,
+    also=("D10",),
+)
+EPOCH_BACK = Rule(
+    "R34",
+    "leader-epoch-moved-back",
+    Severity.CRITICAL,
+    summary="A commit is at the same offset or beyond the previous one, with a lower leader epoch.",
+    why="Epochs of a partition only grow. The consumer reads from a broker that was fenced, or the commit is "
+    "of another log.",
+    evidence="Both leader epochs.",
+    remedy="Check the partition for an unclean leader election; compare its replicas.",
+    message="leader epoch of {topic}-{partition} went from {before} back to {leader_epoch}",
+    reads=("offsets",),
+    needs=(Need.PREVIOUS_RUN,),
+    find=_epoch_back,
+)
+TIME_BACK = Rule(
+    "R42",
+    "commit-time-moved-back",
+    Severity.WARNING,
+    summary="A newer commit has an earlier time than the one before it.",
+    why="The new coordinator's clock is behind. Offsets expire by this time, and lag in time is wrong.",
+    evidence="Both times.",
+    remedy="Synchronise the clocks of the brokers.",
+    message="commit time of {topic}-{partition} went from {before} back to {commit_timestamp_ms}",
+    reads=("offsets",),
+    needs=(Need.PREVIOUS_RUN,),
+    find=_time_back,
+)
+GENERATION_BACK = Rule(
+    "R16",
+    "generation-moved-back",
+    Severity.WARNING,
+    summary="A group's generation or epoch is lower than in the previous run.",
+    why="The group was deleted and made again in between, or records of it were lost: then members of the "
+    "newer generation are fenced.",
+    evidence="Both generations or epochs.",
+    remedy="See the group's history: regroup explain --group.",
+    message="generation or epoch of {group_id} went from {before} back to {now}",
+    reads=("groups",),
+    needs=(Need.PREVIOUS_RUN,),
+    find=_generation_back,
+    also=("D17",),
+)
+TYPE_CHANGED = Rule(
+    "R20",
+    "group-type-changed",
+    Severity.INFO,
+    summary="A group is of another type than in the previous run.",
+    why="An online upgrade or downgrade. One that flips back and forth has clients of both protocols.",
+    evidence="Both types.",
+    remedy="Set group.protocol alike on all clients of the group.",
+    message="{group_id} was a {before} group and is a {type} group",
+    reads=("groups",),
+    needs=(Need.PREVIOUS_RUN,),
+    find=_type_changed,
+)
+EXPIRED_WHILE_ACTIVE = Rule(
+    "R61",
+    "offset-gone-while-subscribed",
+    Severity.CRITICAL,
+    summary="An offset is gone although its group was active and subscribed to the topic then and now.",
+    why="2.8.1, 3.0.0 and 3.1.0 and earlier expire offsets during a rebalance (KAFKA-13636); before 2.1 "
+    "quiet groups lose them too. The consumer starts from auto.offset.reset.",
+    evidence="The committed offset that was there.",
+    remedy="Commit it again before the consumer restarts; raise offsets.retention.minutes; upgrade.",
+    message="{topic}-{partition} had the committed offset {committed_offset} and has none",
+    reads=("offsets", "groups", "members", "regexes"),
+    needs=(Need.PREVIOUS_RUN,),
+    find=_expired_while_active,
+)
+
+RULES = (GENERATION_BACK, TYPE_CHANGED, MOVED_BACK, EPOCH_BACK, TIME_BACK, EXPIRED_WHILE_ACTIVE)

@@ -1,0 +1,396 @@
+"""Rules about groups and members: assignments, subscriptions, leaders, epochs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.groups.model import GroupType
+from coordinator_core.rules.columns import Bools, Int64s, coded, combined
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.model import Limits, Need, Rule, Severity
+
+
+def _group_type_of_members(facts: Facts, *kinds: GroupType) -> Bools:
+    found = np.zeros(len(facts.members), np.bool_)
+    for kind in kinds:
+        found |= facts.members.equals("group_type", kind)
+    return found
+
+
+def _with_partition(facts: Facts, at: Int64s, *, others: Int64s | None = None) -> pa.Table:
+    """Findings for these rows of ``facts.assigned``; ``others`` are members to name beside them."""
+    assigned = facts.assigned
+    rows = facts.members.rows(assigned.member[at], "group_id", "member_id")
+    names = facts.topic_names(assigned.identity[at])
+    rows = rows.append_column("topic", names).append_column("partition", pa.array(assigned.partition[at]))
+    if others is not None:
+        rows = rows.append_column(
+            "other_member", facts.members.array("member_id").take(pa.array(others)).cast(pa.string())
+        )
+    return rows
+
+
+def _owned_twice(facts: Facts, _: Limits) -> pa.Table:
+    assigned = facts.assigned
+    exclusive = _group_type_of_members(facts, GroupType.CLASSIC, GroupType.CONSUMER)[assigned.member]
+    key = combined(assigned.group, assigned.identity, assigned.partition)
+    order = np.lexsort((assigned.member, key))
+    order = order[exclusive[order]]
+    same = np.flatnonzero(
+        (key[order][1:] == key[order][:-1]) & (assigned.member[order][1:] != assigned.member[order][:-1])
+    )
+    return _with_partition(facts, order[same + 1], others=assigned.member[order[same]])
+
+
+def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
+    assigned = facts.assigned
+    member, topic = facts.subscriptions
+    width = len(facts.topic_texts) + 1
+    wanted = np.unique(member * width + topic)
+    own = assigned.member * width + assigned.topic
+    judged = (
+        facts.subscription_is_known[assigned.group] & facts.is_active[assigned.group] & (assigned.topic >= 0)
+    )
+    bad = np.flatnonzero(judged & ~np.isin(own, wanted))
+    _, first, count = np.unique(own[bad], return_index=True, return_counts=True)
+    return _with_partition(facts, bad[first]).append_column("rows", pa.array(count))
+
+
+def _absent_partition(facts: Facts, _: Limits) -> pa.Table:
+    assert facts.topics is not None
+    assigned = facts.assigned
+    # Of a topic id that has no name nothing is known: that topic may be gone, or just not in the snapshot.
+    live = facts.live_topic[assigned.identity]
+    bad = np.flatnonzero(facts.topics.locate(live, assigned.partition) < 0)
+    return _with_partition(facts, bad)
+
+
+def _unowned(facts: Facts, _: Limits) -> pa.Table:
+    assert facts.topics is not None
+    judged = facts.is_active & facts.subscription_is_known
+    member, topic = facts.subscriptions
+    group = facts.group_row("members")[member]
+    keep = judged[group] & (facts.live_topic[topic] >= 0)
+    pairs = np.unique(np.stack([group[keep], topic[keep]]), axis=1)
+    group, topic = pairs[0], pairs[1]
+    partitions = facts.topics.count[facts.live_topic[topic]]
+    assigned = facts.assigned
+    owned = np.unique(np.stack([assigned.group, assigned.topic, assigned.partition]), axis=1)
+    pair_of_owned = facts.group_topic(owned[0], owned[1])
+    keys, counts = np.unique(pair_of_owned, return_counts=True)
+    place = np.searchsorted(keys, facts.group_topic(group, topic))
+    place = np.minimum(place, max(len(keys) - 1, 0))
+    have = np.zeros(len(group), np.int64)
+    if len(keys):
+        have = np.where(keys[place] == facts.group_topic(group, topic), counts[place], 0)
+    bad = np.flatnonzero(have < partitions)
+    rows = facts.groups.rows(group[bad], "group_id", "protocol")
+    return (
+        rows.append_column("topic", facts.topic_names(topic[bad]))
+        .append_column("partitions", pa.array(partitions[bad]))
+        .append_column("owned", pa.array(have[bad]))
+    )
+
+
+def _leader_unknown(facts: Facts, _: Limits) -> pa.Table:
+    groups, members = facts.groups, facts.members
+    leader, member = coded(groups.array("leader"), members.array("member_id"))[0]
+    row = facts.group_row("members")
+    is_leader = np.zeros(len(members), np.bool_)
+    there = row >= 0
+    is_leader[there] = leader[row[there]] == member[there]
+    bad = (
+        groups.equals("type", GroupType.CLASSIC)
+        & (groups.numbers("member_count") > 0)
+        & ~facts.group_rows_with(np.where(is_leader, row, -1))
+    )
+    return groups.rows(bad, "group_id", "leader", "member_count", "generation")
+
+
+def _no_protocol(facts: Facts, _: Limits) -> pa.Table:
+    groups = facts.groups
+    lacks = _empty_text(groups.array("protocol")) | _empty_text(groups.array("protocol_type"))
+    bad = groups.equals("type", GroupType.CLASSIC) & (groups.numbers("member_count") > 0) & lacks
+    return groups.rows(bad, "group_id", "protocol_type", "protocol", "member_count")
+
+
+def _empty_text(array: pa.Array) -> Bools:
+    found: Bools = pc.equal(pc.fill_null(array, ""), "").to_numpy(zero_copy_only=False)
+    return found
+
+
+def _epoch_ahead(facts: Facts, _: Limits) -> pa.Table:
+    groups, members = facts.groups, facts.members
+    epoch = groups.numbers("group_epoch")
+    assignment = groups.numbers("assignment_epoch")
+    modern = ~groups.equals("type", GroupType.CLASSIC)
+    bad = modern & (assignment > epoch)
+    of_groups = groups.rows(bad, "group_id", "group_epoch")
+    of_groups = of_groups.append_column("epoch", pa.array(assignment[bad])).append_column(
+        "what", pa.array(["assignment"] * of_groups.num_rows, pa.string())
+    )
+    row = facts.group_row("members")
+    ahead = modern[row] & (members.numbers("member_epoch") > epoch[row]) & (row >= 0)
+    of_members = members.rows(ahead, "group_id", "member_id")
+    of_members = (
+        of_members.append_column("group_epoch", pa.array(epoch[row[ahead]].astype(np.int32)))
+        .append_column("epoch", pa.array(members.numbers("member_epoch")[ahead]))
+        .append_column("what", pa.array(["member"] * of_members.num_rows, pa.string()))
+    )
+    return pa.concat_tables([of_groups, of_members], promote_options="default")
+
+
+def _target_of_nobody(facts: Facts, _: Limits) -> pa.Table:
+    targets, members = facts.table("target_assignments"), facts.members
+    names = coded(targets.array("member_id"), members.array("member_id"))[0]
+    groups = facts.group_row("target_assignments"), facts.group_row("members")
+    both = combined(np.concatenate(groups), np.concatenate(names))
+    bad = ~np.isin(both[: len(targets)], both[len(targets) :])
+    return targets.rows(bad, "group_id", "member_id", "group_type")
+
+
+def _same_instance(facts: Facts, _: Limits) -> pa.Table:
+    members = facts.members
+    (instance,), _texts = coded(members.array("instance_id"))
+    key = combined(facts.group_row("members"), instance)
+    order = np.argsort(key, kind="stable")
+    same = np.flatnonzero((key[order][1:] == key[order][:-1]) & (instance[order][1:] >= 0))
+    rows = members.rows(order[same + 1], "group_id", "member_id", "instance_id")
+    return rows.append_column(
+        "other_member", members.array("member_id").take(pa.array(order[same])).cast(pa.string())
+    )
+
+
+def _broken_assignment(facts: Facts, _: Limits) -> pa.Table:
+    members = facts.members
+    row = facts.group_row("members")
+    consumers = _group_type_of_members(facts, GroupType.CLASSIC) & facts.is_consumers[row] & (row >= 0)
+    return members.rows(consumers & members.is_null("assignment"), "group_id", "member_id", "client_id")
+
+
+def _left_out(facts: Facts, _: Limits) -> pa.Table:
+    members = facts.members
+    row = facts.group_row("members")
+    consumers = _group_type_of_members(facts, GroupType.CLASSIC) & facts.is_consumers[row] & (row >= 0)
+    size = pc.fill_null(pc.binary_length(members.array("assignment_data")), 0).to_numpy(zero_copy_only=False)
+    has_some = facts.group_rows_with(np.where(consumers & (size > 0), row, -1))
+    return members.rows(consumers & (size == 0) & has_some[row], "group_id", "member_id", "client_id")
+
+
+def _large_record(facts: Facts, limits: Limits) -> pa.Table:
+    groups, members = facts.groups, facts.members
+    size = np.zeros(len(members), np.int64)
+    for name in ("member_id", "instance_id", "client_id", "client_host", "subscription", "assignment_data"):
+        column = members.array(name)
+        column = column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+        size += pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+    size += 4 * 2 + 2 * 4 + 2 * 4  # lengths of four strings and two blobs, two timeouts
+    row = facts.group_row("members")
+    total = np.bincount(row[row >= 0], size[row >= 0], minlength=len(groups)).astype(np.int64)
+    most = int(limits["max_message_bytes"])
+    bad = groups.equals("type", GroupType.CLASSIC) & (total > most * limits["record_size_share"])
+    rows = groups.rows(bad, "group_id", "member_count").append_column("record_bytes", pa.array(total[bad]))
+    return rows.append_column("max_message_bytes", pa.array(np.full(rows.num_rows, most)))
+
+
+def _half_a_member(facts: Facts, _: Limits) -> pa.Table:
+    members = facts.members
+    bad = ~_group_type_of_members(facts, GroupType.CLASSIC) & (members.numbers("record_offset") < 0)
+    rows = members.rows(bad, "group_id", "member_id", "group_type", "assignment_record_offset")
+    # The record that is there is the one to look at.
+    return rows.set_column(
+        rows.column_names.index("record_offset"), "record_offset", rows["assignment_record_offset"]
+    )
+
+
+OWNED_TWICE = Rule(
+    "R10",
+    "partition-owned-twice",
+    Severity.CRITICAL,
+    summary="Two members of a group own the same partition.",
+    why="Both consume it: every record is processed twice, and their commits overwrite each other "
+    "(KAFKA-12984). Groups with an assignor that does so on purpose should mute this rule.",
+    evidence="Both members, the partition.",
+    remedy="Force a rebalance (restart a member); check the assignor and its version on all members.",
+    message="{topic}-{partition} is owned by {member_id} and by {other_member}",
+    reads=("members", "groups"),
+    find=_owned_twice,
+)
+NOT_SUBSCRIBED = Rule(
+    "R11",
+    "assigned-but-not-subscribed",
+    Severity.WARNING,
+    summary="A member owns partitions of a topic that it does not subscribe to.",
+    why="Its consumer drops what it fetches or refuses the assignment, and nobody else consumes the "
+    "partitions (KAFKA-7961).",
+    evidence="The member, the topic, how many partitions.",
+    remedy="Check the assignor; force a rebalance.",
+    message="{member_id} owns {topic}-{partition} and does not subscribe to {topic}",
+    reads=("members", "groups", "regexes"),
+    find=_not_subscribed,
+)
+ABSENT_PARTITION = Rule(
+    "R12",
+    "assigned-partition-does-not-exist",
+    Severity.CRITICAL,
+    summary="A member owns a partition that the cluster does not have.",
+    why="The topic was deleted or re-created with fewer partitions; the member waits for records that never "
+    "come.",
+    evidence="The member, the partition.",
+    remedy="Check the topic; force a rebalance.",
+    message="{member_id} owns {topic}-{partition}, which is not in the topic snapshot",
+    reads=("members", "groups"),
+    needs=(Need.TOPICS,),
+    find=_absent_partition,
+)
+UNOWNED = Rule(
+    "R13",
+    "subscribed-partition-without-owner",
+    Severity.CRITICAL,
+    summary="A stable group subscribes to a topic, and nobody owns some of its partitions.",
+    why="Nobody consumes them; the lag grows without an error anywhere.",
+    evidence="How many partitions the topic has, and how many have an owner.",
+    remedy="Force a rebalance; consumers that do not know new partitions yet refresh their metadata.",
+    message="{group_id} owns {owned} of the {partitions} partitions of {topic}",
+    reads=("members", "groups", "regexes"),
+    needs=(Need.TOPICS,),
+    find=_unowned,
+)
+LEADER_UNKNOWN = Rule(
+    "R14",
+    "leader-is-not-a-member",
+    Severity.WARNING,
+    summary="The leader of a classic group is not among its members.",
+    why="Nobody can compute the next assignment; a coordinator does not write such a record.",
+    evidence="The group's record, the leader it names.",
+    remedy="Let the members rejoin (restart them one by one).",
+    message="leader {leader} of {group_id} is none of its {member_count} members",
+    reads=("groups", "members"),
+    find=_leader_unknown,
+    also=("D9",),
+)
+NO_PROTOCOL = Rule(
+    "R15",
+    "members-without-protocol",
+    Severity.WARNING,
+    summary="A classic group has members and no protocol, or no protocol type.",
+    why="The next join is refused as inconsistent; a coordinator does not write such a record.",
+    evidence="The group's record.",
+    remedy="Let all members leave, so that the group becomes Empty, and start them again.",
+    message="{group_id} has {member_count} members, protocol type {protocol_type}, protocol {protocol}",
+    reads=("groups",),
+    find=_no_protocol,
+    also=("D9",),
+)
+EPOCH_AHEAD = Rule(
+    "R17",
+    "epoch-ahead-of-group",
+    Severity.CRITICAL,
+    summary="The assignment's or a member's epoch is above the group's epoch.",
+    why="Epochs only come from the group's: records are missing or were overwritten. The member is fenced at "
+    "its next heartbeat, or never.",
+    evidence="Both epochs.",
+    remedy="Let the member rejoin; compare the replicas of the offsets partition.",
+    message="{what} epoch {epoch} is above group epoch {group_epoch} of {group_id}",
+    reads=("groups", "members"),
+    find=_epoch_ahead,
+)
+TARGET_OF_NOBODY = Rule(
+    "R18",
+    "target-assignment-of-unknown-member",
+    Severity.WARNING,
+    summary="There is a target assignment for a member that the group does not have.",
+    why="Its partitions are reserved for nobody. Of the tombstones of a deleted member compaction took some "
+    "and left others (KAFKA-21102): the partition may not load.",
+    evidence="The target assignment's record.",
+    remedy="Let the group rebalance, which computes the target anew.",
+    message="target assignment for {member_id}, which is no member of {group_id}",
+    reads=("target_assignments", "members"),
+    find=_target_of_nobody,
+)
+SAME_INSTANCE = Rule(
+    "R19",
+    "instance-id-used-twice",
+    Severity.CRITICAL,
+    summary="Two members of a group have the same group instance id.",
+    why="A static member is one member: each fences the other. The Java coordinator does not load a classic "
+    "group of this kind.",
+    evidence="Both members.",
+    remedy="Give each instance its own group.instance.id; restart the older one.",
+    message="{member_id} and {other_member} both are instance {instance_id}",
+    reads=("members",),
+    find=_same_instance,
+    also=("D7",),
+)
+BROKEN_ASSIGNMENT = Rule(
+    "R21",
+    "assignment-cannot-be-read",
+    Severity.WARNING,
+    summary="The assignment of a member of a consumer group cannot be read.",
+    why="The member idles or dies; tools that read it crash.",
+    evidence="The member.",
+    remedy="See the bytes with: regroup dump. Check the version of the leader's assignor.",
+    message="the assignment of {member_id} is not of the consumer protocol",
+    reads=("members", "groups"),
+    find=_broken_assignment,
+    also=("D8",),
+)
+LARGE_RECORD = Rule(
+    "R23",
+    "group-record-near-size-limit",
+    Severity.WARNING,
+    summary="A group's metadata record is nearly as large as a message may be.",
+    why="Beyond it the next rebalance fails, again and again: the record cannot be written.",
+    evidence="Bytes of the record, and the limit.",
+    remedy="Raise max.message.bytes of __consumer_offsets, or split the group; use compression for it.",
+    message="the record of {group_id} with {member_count} members has about {record_bytes} of "
+    "{max_message_bytes} bytes",
+    reads=("members", "groups"),
+    thresholds=("max_message_bytes", "record_size_share"),
+    find=_large_record,
+    also=("D16",),
+)
+LEFT_OUT = Rule(
+    "R24",
+    "member-left-out-of-assignment",
+    Severity.INFO,
+    summary="The leader left a member out of its assignment altogether.",
+    why="It idles. Normal while a member joins, or when the leader did not see it.",
+    evidence="The member; others of the group have an assignment.",
+    remedy="If it lasts: check that all members use the same assignor.",
+    message="{member_id} has no assignment, other members of {group_id} have",
+    reads=("members", "groups"),
+    find=_left_out,
+    also=("D8",),
+)
+HALF_A_MEMBER = Rule(
+    "R63",
+    "part-of-a-deleted-member",
+    Severity.WARNING,
+    summary="Of a member only its current assignment is there, without the record that describes it.",
+    why="A deletion writes several tombstones; the cleaner took them at different times, or some were never "
+    "written. Releases before 4.0 do not load such a partition (KAFKA-17306, KAFKA-19862).",
+    evidence="The assignment's record.",
+    remedy="Let the group rebalance; upgrade before the partition's leader moves to an older release.",
+    message="{member_id} of {group_id} has an assignment, but no record says who it is",
+    reads=("members",),
+    find=_half_a_member,
+)
+
+RULES = (
+    OWNED_TWICE,
+    NOT_SUBSCRIBED,
+    ABSENT_PARTITION,
+    UNOWNED,
+    LEADER_UNKNOWN,
+    NO_PROTOCOL,
+    EPOCH_AHEAD,
+    TARGET_OF_NOBODY,
+    SAME_INSTANCE,
+    BROKEN_ASSIGNMENT,
+    LARGE_RECORD,
+    LEFT_OUT,
+    HALF_A_MEMBER,
+)

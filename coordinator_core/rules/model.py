@@ -1,0 +1,106 @@
+"""What a rule is: values that say what it looks for, why, and what to do; and one function that looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from coordinator_core.rules.facts import Facts
+
+
+class Severity(IntEnum):
+    """``CRITICAL``: groups lose or repeat work, or a broker will.  ``WARNING``: metadata and offsets do not
+    agree, somebody should look.  ``INFO``: worth knowing; healthy clusters have such things."""
+
+    INFO = 1
+    WARNING = 2
+    CRITICAL = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+    @classmethod
+    def of(cls, label: str) -> Severity:
+        return cls[label.upper()]
+
+
+class Need(StrEnum):
+    """What a rule may need besides the run itself."""
+
+    TOPICS = "topics"
+    PREVIOUS_RUN = "previous run"
+    TRANSACTION_LOG = "transaction log"
+    LOG = "log"
+
+
+NEED_OPTIONS = {
+    Need.TOPICS: "--topics",
+    Need.PREVIOUS_RUN: "--against",
+    Need.TRANSACTION_LOG: "--transaction-log",
+    Need.LOG: "--log",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A number that decides, with Kafka's default where it is a broker setting."""
+
+    default: float
+    meaning: str
+
+
+THRESHOLDS: Mapping[str, Threshold] = {
+    "offsets_retention_ms": Threshold(7 * 86_400_000, "`offsets.retention.minutes` of the brokers"),
+    "expiry_grace_ms": Threshold(
+        1_200_000, "R60: two rounds of `offsets.retention.check.interval.ms`, in which a sweep must have come"
+    ),
+    "offset_metadata_max_bytes": Threshold(4096, "`offset.metadata.max.bytes` of the brokers"),
+    "max_message_bytes": Threshold(1_048_588, "`max.message.bytes` of `__consumer_offsets`"),
+    "transaction_max_timeout_ms": Threshold(900_000, "`transaction.max.timeout.ms` of the brokers"),
+    "clock_skew_ms": Threshold(60_000, "how far a commit may be ahead of the run's `now_ms`"),
+    "silent_share": Threshold(0.5, "R40: share of the retention that an active group may be silent"),
+    "storm_commits_per_second": Threshold(200, "R41: commits of one group in a second, on average"),
+    "storm_commits": Threshold(10_000, "R41: commits that a group must have in the log"),
+    "record_size_share": Threshold(0.8, "R23: share of `max_message_bytes` that a group record may take"),
+    "blocked_records": Threshold(10_000, "R53: records behind the oldest open transaction"),
+    "findings_per_rule": Threshold(
+        50_000, "findings of one rule beyond which those of a group become one with a count"
+    ),
+}
+
+Limits = Mapping[str, float]
+"""Values of ``THRESHOLDS``, by name."""
+
+Find = Callable[["Facts", Limits], pa.Table]
+"""Rows that break the rule: columns of ``findings.SUBJECT``, and any others, which are the evidence."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of the catalogue.
+
+    ``message`` is a template over the columns of the table that ``find`` returns.  ``profiles`` are the
+    names of the profiles to which the rule applies (``None``: all).  ``also`` are the codes that the notes
+    on Kafka's format give the same thing (D1 to D18).
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    summary: str
+    why: str
+    evidence: str
+    remedy: str
+    message: str
+    reads: tuple[str, ...]
+    find: Find
+    needs: tuple[Need, ...] = ()
+    thresholds: tuple[str, ...] = ()
+    profiles: frozenset[str] | None = None
+    also: tuple[str, ...] = ()

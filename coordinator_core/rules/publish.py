@@ -1,0 +1,88 @@
+"""Findings as a table beside the run that they are about.
+
+``<output>/<cluster>/<window>/_findings/<run id>/<id>/findings.parquet``, then ``reconciliation.json``, which
+says what was looked at.  The run itself is never written into.  The id is a hash of everything that decides
+the findings (the run's state, the inputs, the settings, the version), so the same question has one place, and
+asking it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from coordinator_core import __version__, storage
+from coordinator_core.rules.catalogue import RULES
+from coordinator_core.rules.evaluate import Reconciliation
+from coordinator_core.rules.facts import Facts
+from coordinator_core.runs import files
+
+FINDINGS_DIRECTORY = "_findings"
+FINDINGS_FILE = "findings.parquet"
+RECONCILIATION = "reconciliation.json"
+
+
+def inputs_of(facts: Facts) -> dict[str, Any]:
+    """What was looked at, as it is told in ``reconciliation.json`` and in reports."""
+
+    def of_run(one: Facts) -> dict[str, Any]:
+        names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
+        return {"path": one.run.path, **{name: one.run.manifest[name] for name in names}}
+
+    topics = facts.topics
+    return {
+        "run": of_run(facts),
+        "previous": None if facts.previous is None else of_run(facts.previous),
+        "topics": None
+        if topics is None
+        else {"path": topics.path, "captured_at_ms": topics.captured_at_ms, "sha256": topics.sha256},
+    }
+
+
+def summary_of(facts: Facts, found: Reconciliation) -> dict[str, Any]:
+    """The verdict and how it came about, without the findings themselves."""
+    worst = found.worst
+    return {
+        "verdict": "clean" if worst is None else worst.label,
+        "counts": found.counts,
+        "muted": found.muted,
+        **inputs_of(facts),
+        "evaluated": list(found.evaluated),
+        "not_evaluated": dict(found.not_evaluated),
+        "not_applicable": dict(found.not_applicable),
+        "settings": found.settings.as_dict(),
+        "mutes_over": [mute.as_dict() for mute in found.settings.mutes if mute.is_over(facts.now_ms)],
+        "regroup_version": __version__,
+    }
+
+
+def publish_findings(facts: Facts, found: Reconciliation) -> str:
+    """Write the findings beside the run, unless they are there; returns their directory."""
+    summary = summary_of(facts, found)
+    run = facts.run
+    parent, run_id = storage.split(run.path.rstrip("/"))
+    directory = storage.join(parent, FINDINGS_DIRECTORY, run_id, _id(summary))
+    target = storage.join(directory, RECONCILIATION)
+    if not storage.exists(target):
+        buffer = io.BytesIO()
+        pq.write_table(found.findings, buffer, compression="zstd")
+        storage.make_directory(directory)
+        storage.write_atomic(storage.join(directory, FINDINGS_FILE), buffer.getvalue())
+        files.write_json(target, summary)
+    return directory
+
+
+def _id(summary: dict[str, Any]) -> str:
+    """Of everything that decides the findings; not of paths, which only say where it lay."""
+    decisive = {
+        name: {key: value for key, value in entry.items() if key != "path"}
+        if isinstance(entry, dict)
+        else entry
+        for name, entry in summary.items()
+    }
+    decisive["catalogue"] = {code: rule.message for code, rule in RULES.items()}
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]

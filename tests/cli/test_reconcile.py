@@ -1,0 +1,199 @@
+"""``regroup reconcile`` and ``regroup rules``: formats, exit codes, mutes, publication."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from coordinator_core.cli.app import run
+from coordinator_core.rules.catalogue import RULES
+from coordinator_core.rules.findings import FINDINGS
+from tests.log.builders import NOW_MS
+from tests.rules.logs import HEALTHY, TOPICS, classic, commit, one
+
+
+@pytest.fixture
+def negative(tmp_path: Path) -> str:
+    """A run with one warning (R44)."""
+    return one(classic(), commit(offset=-1)).publish(tmp_path / "negative").path
+
+
+def said(arguments: list[str], capfd: pytest.CaptureFixture[str], *, code: int) -> str:
+    assert run(arguments) == code
+    return capfd.readouterr().out
+
+
+def test_text_names_the_finding_its_record_and_what_was_not_looked_at(
+    negative: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = said(["reconcile", negative], capfd, code=1)
+    assert text.startswith("warning: 0 critical, 1 warning, 0 info; ")
+    (line,) = [line for line in text.splitlines() if "R44" in line]
+    assert line.split() == [
+        *("warning", "R44", "0", "1", "g"),
+        *["committed", "offset", "-1", "of", "t-0", "is", "negative"],
+    ]
+    assert "not evaluated: R31 needs topics (--topics)" in text
+
+
+def test_json_has_every_rule_in_one_place(negative: str, capfd: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(said(["reconcile", negative, "--format", "json"], capfd, code=1))
+    assert document["verdict"] == "warning"
+    assert document["counts"] == {"critical": 0, "warning": 1, "info": 0}
+    (finding,) = document["findings"]
+    assert (finding["rule"], finding["offsets_partition"], finding["record_offset"]) == ("R44", 0, 1)
+    assert finding["evidence"] == {"committed_offset": -1}
+    places = [*document["evaluated"], *document["not_evaluated"], *document["not_applicable"]]
+    assert sorted(places) == sorted(RULES)
+
+
+def test_jsonl_and_csv_have_the_same_findings(negative: str, capfd: pytest.CaptureFixture[str]) -> None:
+    (finding,) = map(
+        json.loads, said(["reconcile", negative, "--format", "jsonl"], capfd, code=1).splitlines()
+    )
+    (row,) = csv.DictReader(io.StringIO(said(["reconcile", negative, "--format", "csv"], capfd, code=1)))
+    assert row | {"evidence": json.loads(row["evidence"])} == {
+        name: value if name == "evidence" else "" if value is None else str(value)
+        for name, value in finding.items()
+    }
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("critical", 0), ("warning", 1), ("info", 1), ("never", 0)])
+def test_fail_on(fail_on: str, code: int, negative: str, capfd: pytest.CaptureFixture[str]) -> None:
+    said(["reconcile", negative, "--fail-on", fail_on], capfd, code=code)
+
+
+def test_topics_and_a_previous_run_are_looked_at(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    topics = tmp_path / "topics.json"
+    topics.write_text(json.dumps(TOPICS))
+    before = one(*HEALTHY).publish(tmp_path / "before").path
+    now = one(classic(), commit(offset=5)).publish(tmp_path / "now").path
+    arguments = ["reconcile", now, "--topics", str(topics), "--against", before, "--format", "json"]
+    document = json.loads(said(arguments, capfd, code=1))
+    assert [row["rule"] for row in document["findings"]] == ["R30", "R32"]
+    assert document["not_evaluated"] == {}
+    assert document["topics"]["captured_at_ms"] == NOW_MS
+    assert document["previous"]["path"] == before
+
+
+def settings(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "rules.yaml"
+    path.write_text(text)
+    return ["--rules", str(path)]
+
+
+def test_a_mute_hides_nothing_and_does_not_count(
+    negative: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mute = "mutes: [{rule: R44, group: 'g', reason: known, until: 2024-01-01}]"
+    text = said(["reconcile", negative, *settings(tmp_path, mute)], capfd, code=0)
+    assert text.startswith("clean: 0 critical, 0 warning, 0 info, 1 muted; ")
+    assert "[muted: known (until 2024-01-01)]" in text
+
+
+@pytest.mark.parametrize(
+    "mute",
+    ["{rule: R44, reason: old, until: 2023-01-01}", "{rule: R44, group: G, reason: r, until: 2024-01-01}"],
+)
+def test_a_mute_that_is_over_or_of_others_counts_for_nothing(
+    mute: str, negative: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = said(["reconcile", negative, *settings(tmp_path, f"mutes: [{mute}]")], capfd, code=1)
+    assert ("mute of R44 is over since 2023-01-01: old" in text) == ("old" in mute)
+
+
+def test_severities_and_thresholds_can_be_changed(
+    negative: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    changed = settings(tmp_path, "severities: {R44: critical}\nthresholds: {offsets_retention_ms: 5}")
+    document = json.loads(said(["reconcile", negative, *changed, "--format", "json"], capfd, code=1))
+    assert {row["rule"]: row["severity"] for row in document["findings"]} == {
+        "R44": "critical",
+        "R40": "warning",
+    }
+    assert document["settings"]["thresholds"] == {"offsets_retention_ms": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("mutes: [{rule: R44, until: 2024-01-01}]", "mutes[0] has no reason"),
+        ("mutes: [{rule: R44, reason: r, until: soon}]", "mutes[0].until: 'soon' is no day"),
+        ("mutes: [{rule: R44, reason: r, until: 2024-01-01, group: '('}]", "no regular expression"),
+        ("mutes: [{rule: R99, reason: r, until: 2024-01-01}]", "there is no rule 'R99'"),
+        ("mutes: {}", "mutes is not a list"),
+        ("severities: {R44: fatal}", "'fatal' is none of critical, warning, info"),
+        ("severities: {X: info}", "there is no rule 'X'"),
+        ("thresholds: {retention: 1}", "thresholds.retention is unknown"),
+        ("thresholds: {silent_share: true}", "is no number"),
+        ("severity: {}", "'severity' is unknown"),
+        ("[1]", "not a mapping"),
+        ("a: [", "cannot be read"),
+    ],
+)
+def test_wrong_settings_are_refused(
+    text: str, complaint: str, negative: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["reconcile", negative, *settings(tmp_path, text)]) == 2
+    assert complaint in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["[", "[]", '{"topics": 1}', '{"topics": [{"name": "t", "partitions": [{"partition": 1}]}]}']
+)
+def test_wrong_topics_are_refused(
+    text: str, negative: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "topics.json"
+    path.write_text(text)
+    assert run(["reconcile", negative, "--topics", str(path)]) == 2
+    assert "topics.json: not" in capfd.readouterr().err
+
+
+def test_findings_are_published_once_and_the_run_is_not_touched(
+    negative: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def tree() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in Path(negative).rglob("*") if path.is_file()}
+
+    before = tree()
+    assert run(["reconcile", negative, "--publish"]) == 1
+    directory = Path(re.findall(r"findings are in (.+)", capfd.readouterr().err)[0])
+    written = {path.name: path.stat().st_mtime_ns for path in directory.iterdir()}
+    assert sorted(written) == ["findings.parquet", "reconciliation.json"]
+    table = pq.read_table(directory / "findings.parquet")
+    assert table.schema.equals(FINDINGS.arrow)
+    assert table["rule"].to_pylist() == ["R44"]
+    summary: dict[str, Any] = json.loads((directory / "reconciliation.json").read_text())
+    assert summary["run"]["path"] == negative
+    assert run(["reconcile", negative, "--publish"]) == 1
+    assert {path.name: path.stat().st_mtime_ns for path in directory.iterdir()} == written
+    assert len(list(directory.parent.iterdir())) == 1
+    assert run(["reconcile", negative, "--publish", "--rule", "R31"]) == 0
+    assert len(list(directory.parent.iterdir())) == 2
+    assert tree() == before
+
+
+def test_group_ids_cannot_write_to_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = one(commit("\x1b[2Jg\n", offset=-1))
+    text = said(["reconcile", log.publish(tmp_path).path, "--rule", "R44"], capfd, code=1)
+    assert "\x1b" not in text
+    assert "\\x1b[2Jg\\n" in text
+
+
+def test_rules_lists_the_catalogue_and_explains(capfd: pytest.CaptureFixture[str]) -> None:
+    lines = said(["rules"], capfd, code=0).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(RULES)
+    assert said(["rules", "D10"], capfd, code=0) == said(
+        ["rules", "committed-offset-moved-back"], capfd, code=0
+    )
+    (rule,) = json.loads(said(["rules", "r31", "--format", "json"], capfd, code=0))
+    assert (rule["code"], rule["needs"]) == ("R31", ["topics"])
+    assert run(["rules", "R99"]) == 2

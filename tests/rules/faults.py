@@ -1,0 +1,157 @@
+"""For every rule a log with a fault that the rule finds, and no other.
+
+A fault is made of records like those that brokers write, or would have written; the rest of the log is
+healthy. ``FAULTS`` has one entry for each rule of the catalogue, which a test checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coordinator_core.groups.hashing import partition_for
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.records.codec import encode_key
+from tests.log.builders import NOW_MS, build_message
+from tests.rules.logs import (
+    HEALTHY,
+    OTHER_TOPIC_ID,
+    TOPIC_ID,
+    TOPICS,
+    Log,
+    Record,
+    assignment,
+    classic,
+    commit,
+    consumer_group,
+    consumer_member,
+    empty_group,
+    log_of,
+    member,
+    offset_tombstone,
+    one,
+    pending,
+    share_group,
+    subscription,
+    topic,
+)
+
+DAY_MS = 86_400_000
+WEEK_MS = 7 * DAY_MS
+
+
+def with_topics(*topics: Any) -> dict[str, Any]:
+    return TOPICS | {"topics": list(topics)}
+
+
+def damaged() -> bytes:
+    data = bytearray(log_of(*HEALTHY, commit(offset=51)))
+    data[-1] ^= 1
+    return bytes(data)
+
+
+def of_partition(number: int, partitions: int) -> str:
+    """A group id that belongs into this offsets partition."""
+    return next(name for name in (f"g{n}" for n in range(99)) if partition_for(name, partitions) == number)
+
+
+def key_of_type(number: int) -> bytes:
+    return number.to_bytes(2, "big") + b"\0\1g"
+
+
+def large_member() -> dict[str, Any]:
+    return member(subscribes=subscription("t") + bytes(600))
+
+
+def moved(before: Record, after: Record, **more: Any) -> Log:
+    """A group whose commit was one thing in the previous run, and is another now."""
+    return one(classic(), before, after, previous=one(classic(), before), **more)
+
+
+SIMPLE = commit("s", "u", offset=9)
+"""The commit of a simple group, by an Admin client that knows the epoch."""
+
+BOTH = classic("g", member(owns=assignment(t=[0, 1])))
+
+FAULTS: Mapping[str, Log] = {
+    "R01": one(*HEALTHY, (key_of_type(99), b"\0\0abc")),
+    "R02": one(*HEALTHY, (commit("s")[0], b"\0\x09" + bytes(30)), release="4.3.1"),
+    "R03": Log({0: damaged()}, on_damage=OnDamage.RECOVER),
+    "R04": Log({0: log_of(commit(of_partition(1, 2)))}, num_partitions=2),
+    "R05": one(*HEALTHY, (commit("s")[0], b"\0\4short")),
+    # A tombstone of a group that is not there: 3.8 does not load it (KAFKA-17306).
+    "R06": one(*HEALTHY, (encode_key(3, {"groupId": "x"}), None), release="3.8.1", coordinator="new"),
+    "R07": one(classic(), commit(), commit("s", key_type=0, version=3), release="4.0.1"),
+    "R08": Log({0: log_of(*HEALTHY) + build_message(2, *commit("s", version=3), magic=1)}, release="3.9.2"),
+    "R10": one(classic("g", member("m"), member("n")), commit()),
+    "R11": one(classic("g", member("m", owns=assignment(t=[0], u=[0, 1]))), commit()),
+    "R12": one(classic("g", member(owns=assignment(t=[0, 1]))), commit(), commit(offset=60), topics=TOPICS),
+    "R13": one(*HEALTHY, topics=with_topics(topic("t", partitions=2))),
+    "R14": one(classic(leader="gone"), commit()),
+    "R15": one(classic(protocol=None), commit()),
+    "R16": one(classic(generation=2), commit(), previous=one(*HEALTHY)),
+    "R17": one(consumer_group(epoch=5), consumer_member(epoch=6), commit()),
+    "R18": one(
+        consumer_group(),
+        consumer_member(),
+        consumer_member(member_id="gone", owns={TOPIC_ID: [1]}, parts="target"),
+        commit(),
+    ),
+    "R19": one(
+        consumer_group(),
+        consumer_member(member_id="m", instanceId="i"),
+        consumer_member(member_id="n", instanceId="i", owns={TOPIC_ID: [1]}),
+        commit(),
+    ),
+    "R20": one(consumer_group(), consumer_member(), commit(), previous=one(*HEALTHY)),
+    "R21": one(classic("g", member(owns=b"\0")), commit()),
+    "R22": Log(
+        {
+            0: log_of(commit(of_partition(1, 2))),
+            1: log_of(commit(of_partition(1, 2))),
+        },
+        num_partitions=2,
+    ),
+    "R23": one(classic("g", large_member()), commit(), settings={"thresholds": {"max_message_bytes": 700}}),
+    "R24": one(classic("g", member("m"), member("n", owns=b"")), commit()),
+    "R30": moved(commit(offset=50), commit(offset=40)),
+    "R31": one(classic(), commit(offset=101), topics=TOPICS),
+    "R32": one(classic(), commit(offset=9), topics=TOPICS),
+    "R33": one(classic(), commit(leader_epoch=-1)),
+    "R34": moved(commit(offset=50, leader_epoch=3), commit(offset=60, leader_epoch=2)),
+    "R35": one(classic(), commit(topicId=OTHER_TOPIC_ID), topics=TOPICS),
+    "R36": one(*HEALTHY, SIMPLE, topics=TOPICS),
+    "R37": one(classic(), commit(time_ms=NOW_MS + DAY_MS)),
+    "R38": one(classic(), commit(metadata="ü" * 4097)),
+    "R39": one(classic(), commit(), commit(partition=1)),
+    "R40": one(*HEALTHY, now_ms=NOW_MS + 4 * DAY_MS),
+    "R41": one(
+        classic(),
+        *(commit(offset=number) for number in range(30)),
+        settings={"thresholds": {"storm_commits": 20, "storm_commits_per_second": 10}},
+    ),
+    "R42": moved(commit(time_ms=NOW_MS), commit(offset=60, time_ms=NOW_MS - 5_000)),
+    "R43": one(*HEALTHY, commit(topic="u")),
+    "R44": one(classic(), commit(offset=-1)),
+    "R50": one(*HEALTHY, pending(commit("g", offset=70)), now_ms=NOW_MS + 1_000_000),
+    "R53": one(
+        classic(),
+        commit(),
+        pending(commit("g", offset=70)),
+        *(commit(offset=number) for number in range(51, 60)),
+        settings={"thresholds": {"blocked_records": 8}},
+    ),
+    "R60": one(empty_group("s"), commit("s", "u"), now_ms=NOW_MS + 8 * DAY_MS),
+    "R61": one(
+        BOTH, commit(partition=1), offset_tombstone(), previous=one(BOTH, commit(partition=1), commit())
+    ),
+    "R63": one(consumer_group(), consumer_member(parts="current"), commit(topic="t")),
+    "R64": one(classic("g")),
+    "R65": one(
+        *HEALTHY,
+        commit("gone"),
+        (encode_key(2, {"group": "gone"}), None),
+    ),
+    "R66": one(*HEALTHY, SIMPLE, offset_tombstone("s", "u"), release="3.9.2"),
+    "R68": one(*HEALTHY, share_group("s"), commit("s")),
+}

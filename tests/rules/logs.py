@@ -1,0 +1,275 @@
+"""Small offsets logs for rules: a healthy group, and the records from which faults are made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.records.blobs import encode_consumer_assignment, encode_consumer_subscription
+from coordinator_core.records.codec import encode_key, encode_value
+from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.rules.evaluate import Reconciliation, evaluate
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.settings import settings_from
+from coordinator_core.rules.topics import read_topics
+from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.read import Run, open_run
+from tests.log.builders import NOW_MS, build_batch, build_control_batch, write_partition
+
+Record = tuple[bytes | None, bytes | None]
+
+TOPIC_ID = "AAAAAAAAAAEAAAAAAAAAAg"
+OTHER_TOPIC_ID = "AAAAAAAAAAEAAAAAAAAAAw"
+
+
+def commit(
+    group: str = "g",
+    topic: str = "t",
+    partition: int = 0,
+    *,
+    offset: int = 50,
+    version: int = 4,
+    key_type: int = 1,
+    leader_epoch: int = 0,
+    metadata: str = "",
+    time_ms: int = NOW_MS,
+    **more: Any,
+) -> Record:
+    value: dict[str, Any] = {"offset": offset, "metadata": metadata, "commitTimestamp": time_ms}
+    if version >= 3:
+        value["leaderEpoch"] = leader_epoch
+    return (
+        encode_key(key_type, {"group": group, "topic": topic, "partition": partition}),
+        encode_value(1, version, value | more),
+    )
+
+
+def offset_tombstone(group: str = "g", topic: str = "t", partition: int = 0) -> Record:
+    return encode_key(1, {"group": group, "topic": topic, "partition": partition}), None
+
+
+def subscription(*topics: str) -> bytes:
+    return encode_consumer_subscription(1, {"topics": list(topics), "userData": None, "ownedPartitions": []})
+
+
+def assignment(**topics: Sequence[int]) -> bytes:
+    parts = [{"topic": topic, "partitions": list(numbers)} for topic, numbers in topics.items()]
+    return encode_consumer_assignment(1, {"assignedPartitions": parts, "userData": None})
+
+
+def member(
+    member_id: str = "m",
+    *,
+    subscribes: bytes | None = None,
+    owns: bytes | None = None,
+    instance: str | None = None,
+) -> dict[str, Any]:
+    return {
+        "memberId": member_id,
+        "groupInstanceId": instance,
+        "clientId": "c",
+        "clientHost": "/127.0.0.1",
+        "rebalanceTimeout": 300_000,
+        "sessionTimeout": 45_000,
+        "subscription": subscription("t") if subscribes is None else subscribes,
+        "assignment": assignment(t=[0]) if owns is None else owns,
+    }
+
+
+def classic(group: str = "g", *members: dict[str, Any], **more: Any) -> Record:
+    """A classic group of consumers: of one member that owns ``t-0``, or of ``members``."""
+    listed = list(members) or [member()]
+    value = {
+        "protocolType": "consumer",
+        "generation": 3,
+        "protocol": "range",
+        "leader": listed[0]["memberId"],
+        "currentStateTimestamp": NOW_MS,
+        "members": listed,
+    }
+    return encode_key(2, {"group": group}), encode_value(2, 3, value | more)
+
+
+def empty_group(group: str = "g", **more: Any) -> Record:
+    value = {
+        "protocolType": "consumer",
+        "generation": 4,
+        "protocol": None,
+        "leader": None,
+        "currentStateTimestamp": NOW_MS,
+        "members": [],
+    }
+    return encode_key(2, {"group": group}), encode_value(2, 3, value | more)
+
+
+def _of_member(group: str, member_id: str) -> dict[str, str]:
+    return {"groupId": group, "memberId": member_id}
+
+
+def owned(partitions: dict[str, Sequence[int]]) -> list[dict[str, Any]]:
+    return [{"topicId": topic, "partitions": list(numbers)} for topic, numbers in partitions.items()]
+
+
+def consumer_group(group: str = "g", *, epoch: int = 5, assignment_epoch: int = 5) -> list[Record]:
+    """Records of a KIP-848 group, without members."""
+    return [
+        (encode_key(3, {"groupId": group}), encode_value(3, 0, {"epoch": epoch, "metadataHash": 7})),
+        (encode_key(6, {"groupId": group}), encode_value(6, 0, {"assignmentEpoch": assignment_epoch})),
+    ]
+
+
+def consumer_member(
+    group: str = "g",
+    member_id: str = "m",
+    *,
+    owns: dict[str, Sequence[int]] | None = None,
+    epoch: int = 5,
+    parts: str = "member target current",
+    **more: Any,
+) -> list[Record]:
+    """Records of a KIP-848 member that owns partition 0 of the topic ``t``."""
+    owns = {TOPIC_ID: [0]} if owns is None else owns
+    described = {
+        "instanceId": None,
+        "rackId": None,
+        "clientId": "c",
+        "clientHost": "/127.0.0.1",
+        "subscribedTopicNames": ["t"],
+        "subscribedTopicRegex": None,
+        "rebalanceTimeoutMs": 300_000,
+        "serverAssignor": "uniform",
+    } | more
+    current = {
+        "memberEpoch": epoch,
+        "previousMemberEpoch": epoch - 1,
+        "state": 0,
+        "assignedPartitions": owned(owns),
+        "partitionsPendingRevocation": [],
+    }
+    key = _of_member(group, member_id)
+    records: dict[str, Record] = {
+        "member": (encode_key(5, key), encode_value(5, 0, described)),
+        "target": (encode_key(7, key), encode_value(7, 0, {"topicPartitions": owned(owns)})),
+        "current": (encode_key(8, key), encode_value(8, 0, current)),
+    }
+    return [records[part] for part in parts.split()]
+
+
+def share_group(group: str) -> list[Record]:
+    return [
+        (encode_key(11, {"groupId": group}), encode_value(11, 0, {"epoch": 2, "metadataHash": 7})),
+        (encode_key(12, {"groupId": group}), encode_value(12, 0, {"assignmentEpoch": 2})),
+    ]
+
+
+HEALTHY = [classic(), commit()]
+"""One group whose member owns ``t-0`` and has committed it."""
+
+TOPICS: dict[str, Any] = {
+    "captured_at_ms": NOW_MS,
+    "topics": [
+        {
+            "name": "t",
+            "topic_id": TOPIC_ID,
+            "partitions": [{"partition": 0, "start_offset": 10, "end_offset": 100}],
+        }
+    ],
+}
+
+
+def topic(
+    name: str, *, partitions: int = 1, start: int = 0, end: int = 100, topic_id: str | None = None
+) -> Any:
+    return {
+        "name": name,
+        "topic_id": topic_id,
+        "partitions": [
+            {"partition": number, "start_offset": start, "end_offset": end} for number in range(partitions)
+        ],
+    }
+
+
+def log_of(*parts: Record | bytes | list[Record], time_ms: int = NOW_MS) -> bytes:
+    """A segment: each record, or list of records, is a batch; bytes are a batch already.
+
+    Their base offsets are set here.
+    """
+    out = bytearray()
+    offset = 0
+    for part in parts:
+        if isinstance(part, bytes):
+            count = int.from_bytes(part[23:27], "big") + 1
+            batch = part
+        else:
+            records = part if isinstance(part, list) else [part]
+            count = len(records)
+            batch = build_batch(0, records, timestamp=time_ms)
+        out += offset.to_bytes(8, "big") + batch[8:]
+        offset += count
+    return bytes(out)
+
+
+def pending(*records: Record, producer_id: int = 7, time_ms: int = NOW_MS) -> bytes:
+    """A transactional batch whose marker is still to come."""
+    return build_batch(0, list(records), producer_id=producer_id, transactional=True, timestamp=time_ms)
+
+
+def marker(control_type: int, *, producer_id: int = 7) -> bytes:
+    return build_control_batch(0, control_type, producer_id=producer_id)
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log and how to look at it. ``partitions`` are segments by offsets partition."""
+
+    partitions: dict[int, bytes]
+    release: str = "4.3.1"
+    coordinator: str | None = None
+    now_ms: int = NOW_MS + 1_000
+    num_partitions: int = 1
+    on_damage: OnDamage = OnDamage.FAIL
+    topics: dict[str, Any] | None = None
+    previous: Log | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def publish(self, directory: Path) -> Run:
+        """Replay this log and publish it as a run in ``directory``."""
+        for number, data in self.partitions.items():
+            write_partition(directory / "log", {0: data}, partition=number)
+        place = RunPlace(str(directory / "runs"), "c", "w", "r")
+        replay_to_run(
+            discover([str(directory / "log")]),
+            place,
+            profile=profile_for_release(self.release, self.coordinator),
+            now_ms=self.now_ms,
+            on_damage=self.on_damage,
+            offsets_topic_num_partitions=self.num_partitions,
+        )
+        return open_run(place.path)
+
+    def facts(self, directory: Path) -> Facts:
+        """Everything there is to know, in files below ``directory``."""
+        run = self.publish(directory / "now")
+        topics = None
+        if self.topics is not None:
+            path = directory / "topics.json"
+            path.write_text(json.dumps(self.topics))
+            topics = read_topics(str(path))
+        previous = None if self.previous is None else self.previous.facts(directory / "before")
+        return Facts(run, topics, previous)
+
+    def reconcile(self, directory: Path) -> Reconciliation:
+        from coordinator_core.rules.catalogue import RULES
+
+        return evaluate(self.facts(directory), settings_from(self.settings, RULES))
+
+
+def one(*parts: Record | bytes | list[Record], **more: Any) -> Log:
+    """A log of one offsets partition."""
+    return Log({0: log_of(*parts)}, **more)

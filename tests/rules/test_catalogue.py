@@ -1,0 +1,29 @@
+"""Every rule has a fault that fires it and no other; a healthy log fires none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.rules.catalogue import RULES
+from tests.rules.faults import FAULTS
+from tests.rules.logs import HEALTHY, TOPICS, one
+
+
+def test_every_rule_has_a_fault() -> None:
+    assert sorted(FAULTS) == sorted(RULES)
+
+
+@pytest.mark.parametrize("code", sorted(RULES))
+def test_the_fault_fires_the_rule_and_no_other(code: str, tmp_path: Path) -> None:
+    found = FAULTS[code].reconcile(tmp_path)
+    assert code in found.evaluated
+    assert {row["rule"] for row in found.findings.to_pylist()} == {code}, [
+        (row["rule"], row["message"]) for row in found.findings.to_pylist()
+    ]
+
+
+def test_a_healthy_log_has_no_finding(tmp_path: Path) -> None:
+    found = one(*HEALTHY, topics=TOPICS, previous=one(*HEALTHY)).reconcile(tmp_path)
+    assert found.findings.num_rows == 0
