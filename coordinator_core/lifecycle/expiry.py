@@ -159,11 +159,13 @@ class _Sweep:
                 self._add([self._offset_tombstone(slot, offset, verdict)])
         if group is None or (isinstance(group, ClassicGroup) and group.state is None):
             return None
-        kept = self._group_kept(group, keeps_offset=len(times) < len(offsets), has_offsets=bool(offsets))
+        kept = self._group_kept(group, keeps_offset=len(times) < len(offsets))
         if kept is not None:
             self.keep(group_id, kept)
             return None
         last = max(times, default=self._now_ms)
+        if offsets and self._waits_a_sweep(group_id):
+            last = max(last, self._now_ms) + 1
         # The whole sweep fails, but only from the moment at which it would delete this group.
         left = 0 if isinstance(group, ClassicGroup) else len(group.target_assignment)
         if left and last <= self._now_ms:
@@ -227,7 +229,7 @@ class _Sweep:
         first = _as_long(base + self._retention_ms) + 1
         return None if first > _LONG_MAX else _Due(condition.reason, base, first)
 
-    def _group_kept(self, group: Group, *, keeps_offset: bool, has_offsets: bool) -> Kept | None:
+    def _group_kept(self, group: Group, *, keeps_offset: bool) -> Kept | None:
         rules = self._rules
         if group.state is not GroupState.EMPTY or group.group_id in self._rebalancing:
             return Kept.GROUP_HAS_MEMBERS
@@ -235,20 +237,16 @@ class _Sweep:
             return Kept.NEVER_DELETED
         if keeps_offset:
             return Kept.GROUP_HAS_OFFSETS
-        if self._holds_transaction(group.group_id, has_offsets):
+        if rules.pending_hold is PendingHold.SLOT and group.group_id in self._groups_with_pending:
             return Kept.OPEN_TRANSACTION
         if rules.generation_zero_is_silent and isinstance(group, ClassicGroup) and group.generation <= 0:
             return Kept.GENERATION_ZERO
         return None
 
-    def _holds_transaction(self, group_id: str, has_offsets: bool) -> bool:
-        match self._rules.pending_hold:
-            case PendingHold.SLOT:
-                return group_id in self._groups_with_pending
-            case PendingHold.TRANSACTION_BESIDE_OFFSETS:
-                return has_offsets and group_id in self._groups_in_transactions
-            case PendingHold.NONE:
-                return False
+    def _waits_a_sweep(self, group_id: str) -> bool:
+        """An open transaction lets the group outlive the sweep of its last offset, and no other."""
+        beside_offsets = self._rules.pending_hold is PendingHold.TRANSACTION_BESIDE_OFFSETS
+        return beside_offsets and group_id in self._groups_in_transactions
 
     def _add(self, tombstones: Iterable[Tombstone]) -> None:
         for tombstone in tombstones:

@@ -42,7 +42,8 @@ class PendingHold(StrEnum):
 
     TRANSACTION_BESIDE_OFFSETS = "transaction_beside_offsets"
     """An open transaction that ever had a commit of the group does, also when a tombstone has removed that
-    commit since, but only while the group has committed offsets (Java 3.8 to 4.0.0; KAFKA-19163)."""
+    commit since, but only while the group has committed offsets: the sweep after the one that expires the
+    last of them deletes the group (Java 3.8 to 4.0.0; KAFKA-19163)."""
 
 
 class ShareSweep(StrEnum):

@@ -246,28 +246,30 @@ def test_a_pending_commit_of_the_same_slot(release: str, protects: bool) -> None
 @pytest.mark.parametrize(
     "release, with_offsets, without_offsets, with_removed",
     [
-        ("3.9.2", False, False, True),
-        ("3.7.2 new", True, True, True),
-        ("3.8.1 new", False, True, False),
-        ("4.0.0", False, True, False),
-        ("4.0.1", False, False, True),
-        ("4.3.1", False, False, True),
+        ("3.9.2", "stays", "stays", "goes"),
+        ("3.7.2 new", "goes", "goes", "goes"),
+        ("3.8.1 new", "goes a sweep later", "goes", "goes a sweep later"),
+        ("4.0.0", "goes a sweep later", "goes", "goes a sweep later"),
+        ("4.0.1", "stays", "stays", "goes"),
+        ("4.3.1", "stays", "stays", "goes"),
     ],
 )
-def test_an_open_transaction_holds_its_group(
-    release: str, with_offsets: bool, without_offsets: bool, with_removed: bool
+def test_an_open_transaction_and_its_group(
+    release: str, with_offsets: str, without_offsets: str, with_removed: str
 ) -> None:
-    """KAFKA-19163: whether the group goes, beside an expired offset, alone, after the commit was removed."""
+    """KAFKA-19163: beside an offset that expires now, alone, and after its own commit was removed."""
     other = Slot("g", "t", 1)
     states = [
         (state_of(classic(), PLAIN, pending=other), with_offsets),
         (state_of(classic(), pending=other), without_offsets),
         (state_of(classic(), PLAIN, pending=other, pending_removed=True), with_removed),
     ]
-    for state, goes in states:
+    for state, fate in states:
         plan = plan_of(state, release, 20_000)
-        assert plan.deleted_groups() == ({"g"} if goes else set())
-        assert (Kept.OPEN_TRANSACTION in plan.kept.get("g", {})) is not goes
+        assert plan.deleted_groups() == ({"g"} if fate == "goes" else set())
+        assert plan.kept == ({"g": {Kept.OPEN_TRANSACTION: 1}} if fate == "stays" else {})
+        later = [(item.kind, item.expires_at_ms) for item in plan.forecast]
+        assert later == ([(TombstoneKind.GROUP, 20_001)] if fate == "goes a sweep later" else [])
 
 
 @pytest.mark.parametrize("release", ["0.10.1.1", "2.0.1", "2.4.1", "3.9.2", "3.9.2 new", "4.3.1"])
@@ -379,6 +381,8 @@ SWEPT_RELEASES = (
     *("0.8.2.2", "0.10.0.1", "0.10.2.2", "0.11.0.3", "2.0.1", "2.1.1", "2.4.1", "3.9.2"),
     *("3.7.2 new", "3.9.2 new", "4.0.1", "4.3.1"),
 )
+ONE_SWEEP_RELEASES = tuple(release for release in SWEPT_RELEASES if release != "3.9.2 new")
+"""Those in which a group never needs one more sweep than its last offset."""
 v2_logs = st.builds(build, st.lists(st.one_of(data_batches, data_batches, markers), min_size=1, max_size=14))
 
 
@@ -412,7 +416,7 @@ def test_what_a_sweep_leaves(log: Log, release: str, now_ms: int, retention_ms: 
 
 
 @settings(max_examples=150, deadline=None)
-@given(v2_logs, st.sampled_from(SWEPT_RELEASES), st.integers(1, 6_000), st.integers(0, 6_000))
+@given(v2_logs, st.sampled_from(ONE_SWEEP_RELEASES), st.integers(1, 6_000), st.integers(0, 6_000))
 def test_the_forecast_is_what_a_later_sweep_writes(log: Log, release: str, now_ms: int, wait_ms: int) -> None:
     rules = profile(release)
     state = replay_batches(log.batches, rules)
