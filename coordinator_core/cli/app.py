@@ -16,6 +16,7 @@ from coordinator_core.errors import ExitCode, RegroupError
 _COMMANDS = {
     "capture": "coordinator_core.cli.capture:capture_command",
     "describe": "coordinator_core.cli.describe:describe_command",
+    "diff": "coordinator_core.cli.diff:diff_command",
     "dump": "coordinator_core.cli.dump:dump_command",
     "expire": "coordinator_core.cli.expire:expire_command",
     "explain": "coordinator_core.cli.explain:explain_command",

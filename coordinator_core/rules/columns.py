@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -96,11 +95,12 @@ class Columns:
 
     @property
     def _record_offset(self) -> list[str]:
-        return ["record_offset"] if "record_offset" in TABLES[self.table].arrow.names else []
+        return ["record_offset"] if "record_offset" in self.schema.names else []
 
-    @cached_property
-    def names(self) -> Mapping[str, pa.Array]:
-        return {name: self.array(name) for name in _NAMES if name in TABLES[self.table].arrow.names}
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as they are declared."""
+        return TABLES[self.table].arrow
 
 
 def _kept_as(field: pa.Field) -> pa.Field:

@@ -1,0 +1,110 @@
+"""``regroup diff``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from coordinator_core.cli.options import Format, format_option, write_line
+from coordinator_core.errors import ExitCode
+from coordinator_core.reports.findings import one_line
+from coordinator_core.rules.differences import Difference, difference
+from coordinator_core.runs.read import Run, open_run
+
+_FIELDS = (
+    "kind",
+    "change",
+    "offsets_partition",
+    "group_id",
+    "topic",
+    "partition",
+    "columns",
+    "before",
+    "after",
+)
+
+
+@click.command("diff")
+@click.argument("before", metavar="RUN")
+@click.argument("now", metavar="RUN")
+@format_option(Format.TEXT, Format.JSON, Format.JSONL, Format.CSV)
+def diff_command(before: str, now: str, output_format: Format) -> int:
+    """Groups and committed offsets that were added, removed or changed from one RUN to the other.
+
+    Exits with 0 when both hold the same state, with 1 when they do not.
+    """
+    found = difference(open_run(before), open_run(now))
+    match output_format:
+        case Format.JSON:
+            write_line(json.dumps(_document(found), ensure_ascii=False, default=bytes.hex))
+        case Format.JSONL:
+            for change in found.changes():
+                write_line(json.dumps(change, ensure_ascii=False, default=bytes.hex))
+        case Format.CSV:
+            write_line(_csv(found))
+        case _:
+            for line in _text(found):
+                write_line(line)
+    return ExitCode.CLEAN if found.is_identical else ExitCode.FINDINGS
+
+
+def _document(found: Difference) -> dict[str, Any]:
+    def of(run: Run) -> dict[str, Any]:
+        names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
+        return {"path": run.path, **{name: run.manifest[name] for name in names}}
+
+    return {
+        "identical": found.is_identical,
+        "before": of(found.before),
+        "after": of(found.now),
+        "identical_tables": list(found.same_tables),
+        "counts": found.counts,
+        "changes": list(found.changes()),
+    }
+
+
+def _csv(found: Difference) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_FIELDS)
+    for change in found.changes():
+        texts = {name: json.dumps(change[name], default=bytes.hex) for name in ("before", "after")}
+        texts["columns"] = " ".join(change["columns"])
+        writer.writerow(texts.get(name, "" if change[name] is None else change[name]) for name in _FIELDS)
+    return out.getvalue().rstrip("\n")
+
+
+def _text(found: Difference) -> Iterator[str]:
+    if found.is_identical:
+        yield f"identical: state hash {found.now.state_hash}"
+    for name, counts in found.counts.items():
+        yield f"{name}: " + ", ".join(f"{number} {change}" for change, number in counts.items())
+    for change in found.changes():
+        subject = one_line(change["group_id"])
+        if change["topic"] is not None:
+            subject += f" {one_line(change['topic'])}-{change['partition']}"
+        yield f"{change['change']:<8} {change['kind']:<6} {subject}{_values(change)}"
+
+
+def _values(change: dict[str, Any]) -> str:
+    if change["change"] == "changed":
+        shown = [
+            f"{name} {_value(change['before'][name])} -> {_value(change['after'][name])}"
+            if name in change["before"]
+            else name
+            for name in change["columns"]
+        ]
+        return ": " + ", ".join(shown)
+    if change["kind"] == "offset":
+        values = change["before"] or change["after"]
+        return f": committed_offset {values['committed_offset']}"
+    return ""
+
+
+def _value(value: Any) -> str:
+    return "-" if value is None else one_line(str(value))
