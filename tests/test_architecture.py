@@ -26,6 +26,7 @@ LAYERS = (
     "runs",
     "lifecycle",
     "rules",
+    "coordinator",
     "cluster",
     "reports",
     "cli",

@@ -25,6 +25,7 @@ _COMMANDS = {
     "reconcile": "coordinator_core.cli.reconcile:reconcile_command",
     "replay": "coordinator_core.cli.replay:replay_command",
     "rules": "coordinator_core.cli.rules:rules_command",
+    "simulate": "coordinator_core.cli.simulate:simulate_command",
     "verify": "coordinator_core.cli.verify:verify_command",
 }
 

@@ -1,0 +1,52 @@
+"""``regroup simulate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from coordinator_core.cli.options import note, write_line
+from coordinator_core.coordinator.trace import differences, play, read_trace
+from coordinator_core.coordinator.trace.compare import TOLERANCE_MS
+from coordinator_core.errors import ExitCode
+
+
+@click.command("simulate")
+@click.argument(
+    "traces",
+    nargs=-1,
+    required=True,
+    metavar="TRACE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@click.option("--check", is_flag=True, help="Compare with what the trace says the broker did.")
+@click.option(
+    "--time-tolerance-ms",
+    type=click.IntRange(min=0),
+    default=TOLERANCE_MS,
+    show_default=True,
+    metavar="MS",
+    help="How far times may be apart, with --check.",
+)
+def simulate_command(traces: tuple[Path, ...], check: bool, time_tolerance_ms: int) -> int:
+    """Play the requests of each TRACE through the coordinator model of its release.
+
+    Prints the model's replies and the records it appends, as the trace has them (JSON lines). With --check
+    prints the differences instead; exit code 1 when there are any.
+    """
+    found = 0
+    for path in traces:
+        trace = read_trace(path)
+        played = play(trace)
+        if not check:
+            for line in played.lines():
+                write_line(json.dumps(line, ensure_ascii=False))
+            continue
+        for difference in differences(trace, played, time_tolerance_ms):
+            found += 1
+            write_line(str(difference))
+    if check:
+        note(f"{len(traces)} traces, {found} differences")
+    return ExitCode.FINDINGS if found else ExitCode.CLEAN

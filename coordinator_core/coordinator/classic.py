@@ -1,0 +1,243 @@
+"""A classic group at request time: its states, its members and what it knows of them.
+
+Sources: ``GroupMetadata`` and ``MemberMetadata`` (Scala), ``ClassicGroup`` and ``ClassicGroupMember`` (Java).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.replies import Reply, Respond, join_reply, sync_reply
+from coordinator_core.coordinator.rules import ReleaseRules
+from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
+from coordinator_core.records.blobs import decode_consumer_subscription
+from coordinator_core.records.codec import RecordDecodeError
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+EMPTY_ASSIGNMENT = b""
+
+
+class State(StrEnum):
+    """``ClassicGroupState``, spelled as the APIs print it."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+VALID_PREVIOUS: dict[State, frozenset[State]] = {
+    State.EMPTY: frozenset({State.PREPARING_REBALANCE}),
+    State.PREPARING_REBALANCE: frozenset({State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY}),
+    State.COMPLETING_REBALANCE: frozenset({State.PREPARING_REBALANCE}),
+    State.STABLE: frozenset({State.COMPLETING_REBALANCE}),
+    State.DEAD: frozenset(State),
+}
+"""From which states a group may go to each (``validPreviousStates``)."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member of a classic group. A waiting JoinGroup or SyncGroup is the function that answers it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = EMPTY_ASSIGNMENT
+    is_new: bool = False
+    awaiting_join: Respond | None = None
+    awaiting_sync: Respond | None = None
+
+    def has_satisfied_heartbeat(self) -> bool:
+        """Whether a session that runs out now is no reason to remove the member."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+
+    def metadata(self, protocol: str) -> bytes:
+        return dict(reversed(self.protocols))[protocol]
+
+    def vote(self, candidates: set[str]) -> str:
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+class ClassicGroup:
+    """A classic group; its maps iterate as those of the release do, which decides leaders and orders."""
+
+    type = "classic"
+
+    def __init__(self, group_id: str, rules: ReleaseRules, now_ms: int) -> None:
+        self.group_id = group_id
+        self.rules = rules
+        self.state = State.EMPTY
+        self.previous_state = State.DEAD
+        self.state_timestamp_ms: int | None = now_ms
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation = 0
+        self.leader: str | None = None
+        self.members: dict[str, Member] = rules.member_map()
+        self.static_members: dict[str, str] = {}
+        self.pending_join: set[str] = set()
+        self.pending_sync: set[str] = set()
+        self.subscribed_topics: frozenset[str] | None = None
+        self.new_member_added = False
+
+    def is_in(self, *states: State) -> bool:
+        return self.state in states
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def is_simple(self) -> bool:
+        """Offsets only (``ClassicGroup.isSimpleGroup``)."""
+        return self.protocol_type is None and self.is_empty and not self.pending_join
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def transition(self, state: State, now_ms: int) -> None:
+        if self.state not in VALID_PREVIOUS[state]:
+            raise ValueError(f"group {self.group_id!r} cannot go from {self.state} to {state}")
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    def can_rebalance(self) -> bool:
+        return self.state in VALID_PREVIOUS[State.PREPARING_REBALANCE]
+
+    def add(self, member: Member) -> None:
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self.pending_join.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is not None and member.instance_id is not None:
+            self.static_members.pop(member.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending_join.discard(member_id)
+        self.pending_sync.discard(member_id)
+
+    def elect_joined_leader(self) -> bool:
+        """Keep a leader that joined, else take the first member that did; whether there is one."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].awaiting_join is not None:
+            return True
+        for member in self.members.values():
+            if member.awaiting_join is not None:
+                self.leader = member.member_id
+                return True
+        return False
+
+    def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> Member:
+        """Hand the membership of ``old_id`` to ``new_id``; what still waits under the old id is fenced."""
+        member = self.members.pop(old_id)
+        fenced = member.awaiting_join, member.awaiting_sync
+        member.awaiting_join = member.awaiting_sync = None
+        member.member_id = new_id
+        if self.rules.replaced_static_member_forgets_newness:
+            member.is_new = False
+        self.members[new_id] = member
+        if self.leader == old_id:
+            self.leader = new_id
+        self.static_members[instance_id] = new_id
+        if fenced[0] is not None:
+            fenced[0](join_reply(Errors.FENCED_INSTANCE_ID, old_id))
+        if fenced[1] is not None:
+            fenced[1](sync_reply(Errors.FENCED_INSTANCE_ID))
+        return member
+
+    @property
+    def num_awaiting_join(self) -> int:
+        return sum(member.awaiting_join is not None for member in self.members.values())
+
+    def has_all_members_joined(self) -> bool:
+        return len(self.members) == self.num_awaiting_join and not self.pending_join
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def supports(self, protocol_type: str, names: set[str]) -> bool:
+        """Whether a member of ``protocol_type`` with protocols ``names`` fits in (``supportsProtocols``)."""
+        if self.is_empty:
+            return bool(protocol_type) and bool(names)
+        return self.protocol_type == protocol_type and bool(names & self._supported_by_all(names))
+
+    def _supported_by_all(self, names: set[str]) -> set[str]:
+        return {name for name in names if self._supporters(name) == len(self.members)}
+
+    def _supporters(self, name: str) -> int:
+        return sum(protocol == name for member in self.members.values() for protocol, _ in member.protocols)
+
+    def select_protocol(self) -> str:
+        """The protocol that all support and most vote for; the release decides a tie by its map's order."""
+        known = {name for member in self.members.values() for name, _ in member.protocols}
+        candidates = self._supported_by_all(known)
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            vote = member.vote(candidates)
+            votes[vote] = votes.get(vote, 0) + 1
+        return max(self.rules.vote_order(votes), key=lambda name: votes[name])
+
+    def compute_subscribed_topics(self) -> frozenset[str] | None:
+        """Topics of all members, ``None`` when unknown: no ``consumer`` group, or an unreadable blob."""
+        if not self.uses_consumer_protocol:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            try:
+                topics.update(decode_consumer_subscription(member.metadata(self.protocol_name))["topics"])
+            except RecordDecodeError:
+                return None
+        return frozenset(topics)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """An unknown subscription counts as one to every topic."""
+        if self.subscribed_topics is None:
+            return self.rules.unknown_subscription_is_all or self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def next_generation(self, now_ms: int) -> None:
+        self.generation += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self.compute_subscribed_topics()
+        self.transition(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+        self.pending_sync.clear()
+
+    def join_members(self) -> list[Reply]:
+        """What the leader is told of the members."""
+        assert self.protocol_name is not None
+        return [
+            {
+                "memberId": member.member_id,
+                "groupInstanceId": member.instance_id,
+                "metadata": member.metadata(self.protocol_name),
+            }
+            for member in self.members.values()
+        ]
+
+    def assignments(self) -> dict[str, bytes]:
+        return {member.member_id: member.assignment for member in self.members.values()}

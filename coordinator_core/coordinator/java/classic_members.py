@@ -1,0 +1,228 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup sent to a consumer group.
+
+Source: ``GroupMetadataManager.classicGroupJoinToConsumerGroup`` and its siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.java import migration
+from coordinator_core.coordinator.java.consumer import ConsumerGroups
+from coordinator_core.coordinator.java.consumer_group import ClassicMetadata, ConsumerGroup, ConsumerMember
+from coordinator_core.coordinator.java.reconciliation import Owned
+from coordinator_core.coordinator.log import Record
+from coordinator_core.coordinator.membership import Client, Request, rebalance_timeout_of
+from coordinator_core.coordinator.replies import (
+    Reply,
+    Respond,
+    join_reply,
+    leave_member_reply,
+    leave_reply,
+    sync_reply,
+)
+from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
+from coordinator_core.groups.model import MemberState
+from coordinator_core.records.blobs import blob_version, decode_consumer_subscription
+from coordinator_core.records.codec import RecordDecodeError
+
+
+class ClassicMembers:
+    """Members of consumer groups that speak the classic protocol."""
+
+    def __init__(self, groups: ConsumerGroups) -> None:
+        self._groups = groups
+        self._manager = groups.manager
+
+    # JoinGroup
+
+    def join(self, group: ConsumerGroup, client: Client, request: Request, respond: Respond) -> None:
+        """Raises :class:`ApiError` for what is refused."""
+        settings = self._manager.settings
+        if settings.group_consumer_migration_policy == "disabled":
+            raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
+        instance_id: str | None = request.get("groupInstanceId")
+        unknown = not request["memberId"]
+        member_id: str = request["memberId"] or self._groups.new_member_id("")
+        self._groups.throw_if_full(group, member_id, instance_id)
+        names = {protocol["name"] for protocol in request["protocols"]}
+        if not group.supports_classic_protocols(request["protocolType"], names):
+            raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
+        if unknown and client.version >= 4 and instance_id is None:
+            respond(join_reply(Errors.MEMBER_ID_REQUIRED, member_id))
+            return
+        out: list[Record] = []
+        member = self._member(group, member_id, instance_id, unknown, out)
+        existing = group.static_member(instance_id)
+        downgrade = existing is not None and self._may_downgrade(group, existing)
+        updated, owned = self._updated(member, client, request)
+        subscription_changed, topics_changed = self._groups.subscribed(group, member, updated, out)
+        bump = subscription_changed or topics_changed
+        group_epoch = group.group_epoch
+        assignments = self._groups.assignments
+        if bump or assignments.metadata_expired(group):
+            group_epoch = assignments.bump_epoch(group, bump, member, updated, out)
+        rebalance = downgrade and group.assignment_epoch < group_epoch
+        if not rebalance:
+            if downgrade:
+                target = group.target_of(updated.member_id, updated.instance_id)
+                target_epoch = group.assignment_epoch
+            else:
+                target_epoch, target = assignments.update_target(group, group_epoch, member, updated, out)
+            updated = assignments.reconcile(
+                group,
+                updated,
+                target_epoch,
+                target,
+                subscription_changed=bump,
+                owned=owned,
+                out=out,
+                on_rebalance_timeout=lambda _member: None,
+            )
+        if downgrade:
+            migration.to_classic_group(self._groups, group, joining=updated, rebalance=rebalance, before=out)
+        else:
+            self._manager.write(self._manager.partition_for(group.group_id), out)
+            self._manager.timers.cancel(("consumer-join", group.group_id, updated.member_id))
+            timeout_ms = rebalance_timeout_of(request)
+            self._groups.restart_session(group.group_id, updated.member_id, request["sessionTimeoutMs"])
+            self._groups.await_sync(group.group_id, updated.member_id, timeout_ms)
+        assert updated.classic is not None
+        respond(
+            join_reply(
+                Errors.NONE,
+                updated.member_id,
+                generation=updated.member_epoch,
+                protocol_type=CONSUMER_PROTOCOL_TYPE,
+                protocol_name=updated.classic.protocols[0][0],
+            )
+        )
+
+    def _member(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, unknown: bool, out: list[Record]
+    ) -> ConsumerMember:
+        if instance_id is None:
+            return group.members.get(member_id) or ConsumerMember(member_id)
+        if not unknown:
+            return self._groups.known_static(group, member_id, instance_id)
+        existing = group.static_member(instance_id)
+        if existing is None:
+            return group.members.get(member_id) or ConsumerMember(member_id)
+        return self._groups.replace_member(group, existing, member_id, out)
+
+    def _may_downgrade(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
+        settings = self._manager.settings
+        return (
+            replaced.classic is None
+            and group.all_classic_except([replaced])
+            and settings.group_consumer_migration_policy in migration.DOWNGRADES
+            and len(group.members) <= settings.group_max_size
+        )
+
+    def _updated(
+        self, member: ConsumerMember, client: Client, request: Request
+    ) -> tuple[ConsumerMember, Owned]:
+        """The member with its subscription, and what it says it owns."""
+        try:
+            subscription = decode_consumer_subscription(request["protocols"][0]["metadata"])
+        except RecordDecodeError:
+            raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL) from None
+        image = self._groups.metadata()
+        owned = []
+        for entry in subscription.get("ownedPartitions", []):
+            topic = image.topic(entry["topic"])
+            if topic is not None:
+                owned.append({"topicId": topic.topic_id, "partitions": entry["partitions"]})
+        timeout_ms = rebalance_timeout_of(request)
+        protocols = tuple((one["name"], one["metadata"]) for one in request["protocols"])
+        instance_id = request.get("groupInstanceId")
+        updated = replace(
+            member,
+            instance_id=member.instance_id if instance_id is None else instance_id,
+            rack_id=subscription.get("rackId") or member.rack_id,
+            rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+            subscribed_topics=frozenset(subscription["topics"]),
+            subscribed_regex="",
+            client_id=client.client_id,
+            client_host=client.host,
+            classic=ClassicMetadata(request["sessionTimeoutMs"], protocols),
+        )
+        return updated, owned
+
+    # SyncGroup, Heartbeat
+
+    def _known(self, group: ConsumerGroup, request: Request) -> tuple[ConsumerMember, ClassicMetadata]:
+        """The member of a request, which must speak the classic protocol in its current generation."""
+        instance_id: str | None = request.get("groupInstanceId")
+        if instance_id is None:
+            member = group.member(request["memberId"])
+        else:
+            member = self._groups.known_static(group, request["memberId"], instance_id)
+        if member.classic is None:
+            raise ApiError(Errors.UNKNOWN_MEMBER_ID)
+        if request["generationId"] != member.member_epoch:
+            raise ApiError(Errors.ILLEGAL_GENERATION)
+        return member, member.classic
+
+    def sync(self, group: ConsumerGroup, request: Request, respond: Respond) -> None:
+        member, classic = self._known(group, request)
+        protocol_type, protocol_name = request.get("protocolType"), request.get("protocolName")
+        if protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or protocol_name not in (
+            None,
+            classic.protocols[0][0],
+        ):
+            raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
+        revoking = member.state is MemberState.UNREVOKED_PARTITIONS
+        if group.assignment_epoch > member.member_epoch and not revoking:
+            self._groups.await_join(group.group_id, member)
+            raise ApiError(Errors.REBALANCE_IN_PROGRESS)
+        self._manager.timers.cancel(("consumer-sync", group.group_id, member.member_id))
+        self._groups.restart_session(group.group_id, member.member_id, classic.session_timeout_ms)
+        partitions = {topic_id: frozenset(epochs) for topic_id, epochs in member.assigned.items()}
+        version = blob_version(classic.protocols[0][1])
+        blob = migration.assignment_blob(partitions, version, self._groups.metadata())
+        respond(sync_reply(Errors.NONE, blob, protocol_type, protocol_name))
+
+    def heartbeat(self, group: ConsumerGroup, request: Request) -> Errors:
+        """REBALANCE_IN_PROGRESS tells the member to rejoin, with what there is to revoke or to take."""
+        member, classic = self._known(group, request)
+        self._groups.restart_session(group.group_id, member.member_id, classic.session_timeout_ms)
+        released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member)
+        if (
+            member.member_epoch < group.assignment_epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or released
+        ):
+            self._groups.await_join(group.group_id, member)
+            return Errors.REBALANCE_IN_PROGRESS
+        return Errors.NONE
+
+    # LeaveGroup
+
+    def leave(self, group: ConsumerGroup, identities: Iterable[Request]) -> Reply:
+        """Also a member of the consumer protocol can be made to leave."""
+        replies = []
+        leaving: dict[str, ConsumerMember] = {}
+        for identity in identities:
+            error = Errors.NONE
+            try:
+                member = self._leaving(group, identity)
+                leaving[member.member_id] = member
+            except ApiError as failed:
+                error = failed.error
+            replies.append(leave_member_reply(identity, error))
+        self._groups.fence(group, list(leaving.values()))
+        return leave_reply(Errors.NONE, replies)
+
+    def _leaving(self, group: ConsumerGroup, identity: Request) -> ConsumerMember:
+        instance_id = identity.get("groupInstanceId")
+        if instance_id is None:
+            return group.member(identity["memberId"])
+        if identity["memberId"]:
+            return self._groups.known_static(group, identity["memberId"], instance_id)
+        member = group.static_member(instance_id)
+        if member is None:
+            raise ApiError(Errors.UNKNOWN_MEMBER_ID)
+        return member

@@ -1,0 +1,474 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe (KIP-848), and what timers do to consumer groups.
+
+Source: ``GroupMetadataManager`` (``consumerGroupHeartbeat``, ``consumerGroupLeave``,
+``consumerGroupFenceMembers``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from coordinator_core.coordinator.classic import State
+from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.java import consumer_records as records
+from coordinator_core.coordinator.java import migration
+from coordinator_core.coordinator.java.assignment import Assignments
+from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
+from coordinator_core.coordinator.java.consumer_group import (
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+    member_timer_keys,
+)
+from coordinator_core.coordinator.java.group import JavaClassicGroup
+from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
+from coordinator_core.coordinator.log import Record
+from coordinator_core.coordinator.maps import JavaHashMap
+from coordinator_core.coordinator.membership import Client, Request
+from coordinator_core.coordinator.metadata import MetadataImage
+from coordinator_core.coordinator.records import group_tombstone
+from coordinator_core.coordinator.replies import Reply, Respond, described_consumer_group
+from coordinator_core.groups.model import MemberState
+
+Check = Callable[[str | None], None]
+
+
+class ConsumerGroups:
+    """The consumer groups of one coordinator."""
+
+    def __init__(
+        self,
+        manager: JavaGroupMetadataManager,
+        metadata: Callable[[], MetadataImage],
+        new_member_id: Callable[[str], str],
+    ) -> None:
+        self.manager = manager
+        self.metadata = metadata
+        self.new_member_id = new_member_id
+        self.assignments = Assignments(manager, metadata)
+        manager.on_consumer_group_loaded = self._loaded
+
+    def _loaded(self, group: ConsumerGroup) -> None:
+        """Sessions begin anew, and so does the time to revoke partitions."""
+        for member in group.members.values():
+            self.restart_session(group.group_id, member.member_id)
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                self.schedule_rebalance_timeout(group.group_id, member)
+
+    def topics_deleted(self, names: set[str]) -> None:
+        """Groups that subscribe to a deleted topic look at their topics again with the next heartbeat."""
+        for group in self.manager.groups.values():
+            if isinstance(group, ConsumerGroup) and names & set(group.subscriptions()):
+                group.metadata_deadline_ms = group.metadata_deadline_epoch = 0
+
+    # Heartbeat
+
+    def heartbeat(self, client: Client, request: Request, respond: Respond, check: Check) -> None:
+        try:
+            _validate_heartbeat(request, client.version)
+            check(request["groupId"])
+            if request["memberEpoch"] in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+                respond(self._leave(request))
+            else:
+                respond(self._heartbeat(client, request))
+        except ApiError as error:
+            respond(_heartbeat_reply(error.error, message=error.message))
+
+    def _heartbeat(self, client: Client, request: Request) -> Reply:
+        epoch: int = request["memberEpoch"]
+        out: list[Record] = []
+        group = self._group(request["groupId"], epoch == 0, out)
+        self.throw_if_full(group, request["memberId"], request["instanceId"])
+        member_id: str = request["memberId"] or self.new_member_id("")
+        owned = request["topicPartitions"]
+        if request["instanceId"] is None:
+            member = self._dynamic_member(group, member_id, epoch, owned)
+        else:
+            member = self._static_member(group, member_id, epoch, request["instanceId"], owned, out)
+        updated = _updated(member, client, request)
+        subscription_changed, topics_changed = self.subscribed(group, member, updated, out)
+        group_epoch = group.group_epoch
+        if topics_changed or self.assignments.metadata_expired(group):
+            group_epoch = self.assignments.bump_epoch(group, topics_changed, member, updated, out)
+        target_epoch, target = self.assignments.update_target(group, group_epoch, member, updated, out)
+        updated = self.assignments.reconcile(
+            group,
+            updated,
+            target_epoch,
+            target,
+            subscription_changed=subscription_changed,
+            owned=owned,
+            out=out,
+            on_rebalance_timeout=lambda one: self.schedule_rebalance_timeout(group.group_id, one),
+        )
+        self.manager.write(self.manager.partition_for(group.group_id), out)
+        self._keep_deadline(group)
+        self.restart_session(group.group_id, member_id)
+        reply = _heartbeat_reply(
+            Errors.NONE,
+            member_id=updated.member_id,
+            member_epoch=updated.member_epoch,
+            interval_ms=self.manager.settings.group_consumer_heartbeat_interval_ms,
+        )
+        names, regex = request["subscribedTopicNames"], request.get("subscribedTopicRegex")
+        full = (
+            request["rebalanceTimeoutMs"] != -1
+            and (names is not None or regex is not None)
+            and owned is not None
+        )
+        if epoch == 0 or full or member.assigned != updated.assigned:
+            reply["assignment"] = {
+                "topicPartitions": [
+                    {"topicId": str(topic_id), "partitions": sorted(partitions)}
+                    for topic_id, partitions in updated.assigned.items()
+                ]
+            }
+        return reply
+
+    def _keep_deadline(self, group: ConsumerGroup) -> None:
+        """A group that this heartbeat made is replaced by what its records made: keep the deadline."""
+        current = self.manager.groups.get(group.group_id)
+        if isinstance(current, ConsumerGroup):
+            current.metadata_deadline_ms = group.metadata_deadline_ms
+            current.metadata_deadline_epoch = group.metadata_deadline_epoch
+
+    def _group(self, group_id: str, create: bool, out: list[Record]) -> ConsumerGroup:
+        """``getOrMaybeCreateConsumerGroup``: a classic group is converted, an Empty one replaced."""
+        group = self.manager.get_group(group_id)
+        if group is None and not create:
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+        if group is None:
+            return ConsumerGroup(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if create and isinstance(group, JavaClassicGroup):
+            if group.is_in(State.EMPTY):
+                out.append(group_tombstone(group_id))
+                return ConsumerGroup(group_id)
+            return migration.to_consumer_group(self, group, out)
+        raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+    def throw_if_full(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+        if instance_id is not None and instance_id in group.static_members:
+            return
+        limit = self.manager.settings.group_consumer_max_size
+        if len(group.members) >= limit and member_id not in group.members:
+            text = f"The consumer group has reached its maximum capacity of {limit} members."
+            raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, text)
+
+    @staticmethod
+    def _dynamic_member(group: ConsumerGroup, member_id: str, epoch: int, owned: Any) -> ConsumerMember:
+        if epoch == 0:
+            return group.members.get(member_id) or ConsumerMember(member_id)
+        member = group.member(member_id)
+        _validate_epoch(member, epoch, owned)
+        return member
+
+    def _static_member(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        epoch: int,
+        instance_id: str,
+        owned: Any,
+        out: list[Record],
+    ) -> ConsumerMember:
+        existing = group.static_member(instance_id)
+        if epoch != 0:
+            member = self.known_static(group, member_id, instance_id)
+            _validate_epoch(member, epoch, owned)
+            return member
+        if existing is None:
+            return group.members.get(member_id) or ConsumerMember(member_id)
+        if existing.classic is None and existing.member_epoch != LEAVE_STATIC_EPOCH:
+            raise ApiError(
+                Errors.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
+                f"instance id is owned by {existing.member_id} member.",
+            )
+        return self.replace_member(group, existing, member_id, out)
+
+    @staticmethod
+    def known_static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+        """The member of the instance id; raises unless it is ``member_id``."""
+        member = group.static_member(instance_id)
+        if member is None:
+            raise ApiError(Errors.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            raise ApiError(
+                Errors.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member "
+                f"{member.member_id}.",
+            )
+        return member
+
+    @staticmethod
+    def replace_member(
+        group: ConsumerGroup, old: ConsumerMember, member_id: str, out: list[Record]
+    ) -> ConsumerMember:
+        """A static member under a new id, with the target of the old one."""
+        new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+        group_id = group.group_id
+        out += _removal(group_id, old.member_id)
+        out.append(records.member(group_id, new))
+        out.append(records.target(group_id, member_id, group.target.get(old.member_id, {})))
+        out.append(records.current(group_id, new))
+        return new
+
+    def subscribed(
+        self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
+    ) -> tuple[bool, bool]:
+        """Write what changed of the member; whether its subscription did, and whether its topics did."""
+        if updated != member:
+            out.append(records.member(group.group_id, updated))
+        names_changed = updated.subscribed_topics != member.subscribed_topics
+        regex_changed, regex_resolved = self.assignments.update_regexes(group, member, updated, out)
+        return names_changed or regex_changed, names_changed or regex_resolved
+
+    # Leaving and fencing
+
+    def _leave(self, request: Request) -> Reply:
+        group_id, member_id, epoch = request["groupId"], request["memberId"], request["memberEpoch"]
+        group = self.consumer_group(group_id)
+        reply = _heartbeat_reply(Errors.NONE, member_id=member_id, member_epoch=epoch)
+        if request["instanceId"] is None:
+            self.fence(group, [group.member(member_id)])
+            return reply
+        member = self.known_static(group, member_id, request["instanceId"])
+        if epoch != LEAVE_STATIC_EPOCH:
+            self.fence(group, [member])
+            return reply
+        leaving = replace(
+            member,
+            member_epoch=LEAVE_STATIC_EPOCH,
+            pending_revocation={},
+            assigned={topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()},
+        )
+        self.manager.write(self.manager.partition_for(group_id), [records.current(group_id, leaving)])
+        return reply
+
+    def consumer_group(self, group_id: str, *, written: bool = False) -> ConsumerGroup:
+        group = self.manager.written_group(group_id) if written else self.manager.group(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return group
+
+    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+        """Remove members; the group becomes classic when none but classic members remain."""
+        if not members:
+            return
+        if migration.may_downgrade(self.manager.settings, group, members):
+            migration.to_classic_group(self, group, members)
+            return
+        group_id = group.group_id
+        out = [record for member in members for record in _removal(group_id, member.member_id)]
+        counts = group.regex_counts()
+        leaving: dict[str, int] = JavaHashMap()
+        for member in members:
+            if member.subscribed_regex:
+                leaving[member.subscribed_regex] = leaving.get(member.subscribed_regex, 0) + 1
+        out += [
+            records.regex_tombstone(group_id, regex)
+            for regex, count in leaving.items()
+            if counts.get(regex) == count
+        ]
+        metadata_hash = self.assignments.metadata_hash(group.subscriptions(members))
+        out.append(records.epoch(group_id, group.group_epoch + 1, metadata_hash))
+        self.manager.write(self.manager.partition_for(group_id), out)
+        for member in members:
+            self.cancel_timers(group_id, member.member_id)
+
+    def cancel_timers(self, group_id: str, member_id: str) -> None:
+        for key in member_timer_keys(group_id, member_id):
+            self.manager.timers.cancel(key)
+
+    # Timers
+
+    def _fence_later(self, group_id: str, member_id: str, epoch: int | None = None) -> Callable[[], None]:
+        def fence() -> None:
+            try:
+                group = self.consumer_group(group_id)
+                member = group.member(member_id)
+                if epoch is None or member.member_epoch == epoch:
+                    self.fence(group, [member])
+            except ApiError:
+                # Group or member went before, or the log refuses: then the next timer tries.
+                return
+
+        return fence
+
+    def restart_session(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
+        if timeout_ms is None:
+            timeout_ms = self.manager.settings.group_consumer_session_timeout_ms
+        fence = self._fence_later(group_id, member_id)
+        self.manager.timers.schedule(("session", group_id, member_id), timeout_ms, fence)
+
+    def schedule_rebalance_timeout(self, group_id: str, member: ConsumerMember) -> None:
+        fence = self._fence_later(group_id, member.member_id, member.member_epoch)
+        key = ("rebalance", group_id, member.member_id)
+        self.manager.timers.schedule(key, member.rebalance_timeout_ms, fence)
+
+    def await_join(self, group_id: str, member: ConsumerMember) -> None:
+        """A classic member has to rejoin within its rebalance timeout."""
+        self.manager.timers.schedule_if_absent(
+            ("consumer-join", group_id, member.member_id),
+            member.rebalance_timeout_ms,
+            self._fence_later(group_id, member.member_id),
+        )
+
+    def await_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        self.manager.timers.schedule(
+            ("consumer-sync", group_id, member_id), timeout_ms, self._fence_later(group_id, member_id)
+        )
+
+    # Describe
+
+    def describe(self, group_id: str, check: Check) -> Reply:
+        """One group of a ConsumerGroupDescribe."""
+        try:
+            check(group_id)
+            group = self.consumer_group(group_id, written=True)
+        except ApiError as error:
+            shown = "" if error.error is Errors.INVALID_GROUP_ID else group_id
+            return described_consumer_group(shown, error.error, error.message)
+        return described_consumer_group(group_id) | {
+            "groupState": group.state,
+            "groupEpoch": group.group_epoch,
+            "assignmentEpoch": group.assignment_epoch,
+            "assignorName": group.preferred_assignor() or DEFAULT_ASSIGNOR,
+            "members": [self._described(group, member) for member in group.members.values()],
+        }
+
+    def _described(self, group: ConsumerGroup, member: ConsumerMember) -> Reply:
+        assigned: dict[str, set[int]] = {}
+        for assignment in (member.assigned, member.pending_revocation):
+            for topic_id, partitions in assignment.items():
+                assigned.setdefault(topic_id, set()).update(partitions)
+        target = {topic_id: set(found) for topic_id, found in group.target.get(member.member_id, {}).items()}
+        return {
+            "memberId": member.member_id,
+            "instanceId": member.instance_id,
+            "rackId": member.rack_id,
+            "memberEpoch": member.member_epoch,
+            "clientId": member.client_id,
+            "clientHost": member.client_host,
+            "subscribedTopicNames": list(
+                JavaHashMap((name, None) for name in sorted(member.subscribed_topics))
+            ),
+            "subscribedTopicRegex": member.subscribed_regex,
+            "assignment": {"topicPartitions": self._named(assigned)},
+            "targetAssignment": {"topicPartitions": self._named(target)},
+            "memberType": 1 if member.classic is None else 0,
+        }
+
+    def _named(self, assignment: dict[Any, set[int]]) -> list[Reply]:
+        image = self.metadata()
+        topics = ((image.by_id(topic_id), partitions) for topic_id, partitions in assignment.items())
+        return [
+            {"topicId": str(topic.topic_id), "topicName": topic.name, "partitions": sorted(partitions)}
+            for topic, partitions in topics
+            if topic is not None
+        ]
+
+
+def _heartbeat_reply(
+    error: Errors,
+    *,
+    message: str | None = None,
+    member_id: str | None = None,
+    member_epoch: int = 0,
+    interval_ms: int = 0,
+) -> Reply:
+    return {
+        "errorCode": error,
+        "errorMessage": message,
+        "memberId": member_id,
+        "memberEpoch": member_epoch,
+        "heartbeatIntervalMs": interval_ms,
+        "assignment": None,
+    }
+
+
+def _removal(group_id: str, member_id: str) -> list[Record]:
+    return [
+        records.current_tombstone(group_id, member_id),
+        records.target_tombstone(group_id, member_id),
+        records.member_tombstone(group_id, member_id),
+    ]
+
+
+def _updated(member: ConsumerMember, client: Client, request: Request) -> ConsumerMember:
+    """The member with what the request says; null and -1 say nothing new."""
+    names, regex = request["subscribedTopicNames"], request.get("subscribedTopicRegex")
+    timeout_ms = request["rebalanceTimeoutMs"]
+    return replace(
+        member,
+        instance_id=member.instance_id if request["instanceId"] is None else request["instanceId"],
+        rack_id=member.rack_id if request["rackId"] is None else request["rackId"],
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        server_assignor=request["serverAssignor"] or member.server_assignor,
+        subscribed_topics=member.subscribed_topics if names is None else frozenset(names),
+        subscribed_regex=member.subscribed_regex if regex is None else regex,
+        client_id=client.client_id,
+        client_host=client.host,
+        classic=None,
+    )
+
+
+def _validate_epoch(member: ConsumerMember, epoch: int, owned: Any) -> None:
+    """The previous epoch will do when the answer got lost, which the owned partitions show."""
+    if epoch == member.member_epoch:
+        return
+    if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_subset(owned, member):
+        return
+    size = "greater" if epoch > member.member_epoch else "smaller"
+    raise ApiError(
+        Errors.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _is_subset(owned: Any, member: ConsumerMember) -> bool:
+    return owned is not None and all(
+        entry["topicId"] in member.assigned
+        and set(entry["partitions"]) <= set(member.assigned[entry["topicId"]])
+        for entry in owned
+    )
+
+
+def _validate_heartbeat(request: Request, version: int) -> None:
+    """``throwIfConsumerGroupHeartbeatRequestIsInvalid``."""
+    epoch = request["memberEpoch"]
+
+    def invalid(text: str) -> ApiError:
+        return ApiError(Errors.INVALID_REQUEST, text)
+
+    if (version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH) and not request["memberId"].strip():
+        raise invalid("MemberId can't be empty.")
+    for name, text in (("groupId", "GroupId"), ("instanceId", "InstanceId"), ("rackId", "RackId")):
+        if request[name] is not None and not request[name].strip():
+            raise invalid(f"{text} can't be empty.")
+    if epoch == 0:
+        if request["rebalanceTimeoutMs"] == -1:
+            raise invalid("RebalanceTimeoutMs must be provided in first request.")
+        if request["topicPartitions"] is None or request["topicPartitions"]:
+            raise invalid("TopicPartitions must be empty when (re-)joining.")
+        if request["subscribedTopicNames"] is None and request.get("subscribedTopicRegex") is None:
+            raise invalid(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            )
+    elif epoch == LEAVE_STATIC_EPOCH and request["instanceId"] is None:
+        raise invalid("InstanceId can't be null.")
+    elif epoch < LEAVE_STATIC_EPOCH:
+        raise invalid("MemberEpoch is invalid.")
+    assignor = request["serverAssignor"]
+    if assignor is not None and assignor not in ASSIGNORS:
+        known = ", ".join(ASSIGNORS)
+        raise ApiError(
+            Errors.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {assignor} is not supported. Supported assignors: {known}.",
+        )

@@ -1,0 +1,97 @@
+"""A classic group of the Java coordinator, and what its handlers need of groups of any type."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from coordinator_core.coordinator.classic import ClassicGroup, State
+from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.java.offsets import ExpiryBase, OffsetAndMetadata, Validate
+from coordinator_core.coordinator.log import Record
+from coordinator_core.coordinator.membership import Request
+from coordinator_core.coordinator.records import group_tombstone
+from coordinator_core.coordinator.rules import JAVA
+from coordinator_core.coordinator.validation import validate_commit
+
+
+class Group(Protocol):
+    """``org.apache.kafka.coordinator.group.Group``."""
+
+    group_id: str
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def protocol_type(self) -> str | None: ...
+    @property
+    def is_empty(self) -> bool: ...
+
+    def is_subscribed_to(self, topic: str) -> bool: ...
+    def expiry_base(self) -> ExpiryBase | None: ...
+    def validate_offset_commit(
+        self, generation: int, request: Request, version: int, *, transactional: bool
+    ) -> Validate: ...
+    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
+    def validate_offset_delete(self) -> None: ...
+    def validate_delete(self) -> None: ...
+    def tombstones(self) -> list[Record]: ...
+    def timer_keys(self) -> list[tuple[str, ...]]: ...
+
+
+def accept_any(_topic: str, _topic_id: str, _partition: int) -> None:
+    """Nothing is checked per partition (``CommitPartitionValidator.NO_OP``)."""
+
+
+class JavaClassicGroup(ClassicGroup):
+    """``ClassicGroup``."""
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        super().__init__(group_id, JAVA, now_ms)
+
+    def expiry_base(self) -> ExpiryBase | None:
+        """``ClassicGroup.offsetExpirationCondition``."""
+        since = self.state_timestamp_ms
+        if self.protocol_type is None or (self.is_empty and since is None):
+            return _commit_timestamp
+        if self.is_empty:
+            return lambda _offset: since or 0
+        known = self.uses_consumer_protocol and self.subscribed_topics is not None
+        return _commit_timestamp if known and self.is_in(State.STABLE) else None
+
+    def validate_offset_commit(
+        self, generation: int, request: Request, version: int, *, transactional: bool
+    ) -> Validate:
+        validate_commit(self, generation, request, transactional=transactional)
+        standalone = generation < 0 and self.is_empty
+        if not transactional and not standalone and self.is_in(State.COMPLETING_REBALANCE):
+            raise ApiError(Errors.REBALANCE_IN_PROGRESS)
+        return accept_any
+
+    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        if self.is_in(State.DEAD):
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND)
+
+    def validate_offset_delete(self) -> None:
+        if self.is_in(State.DEAD):
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND)
+        if not self.is_empty and not self.uses_consumer_protocol:
+            raise ApiError(Errors.NON_EMPTY_GROUP)
+
+    def validate_delete(self) -> None:
+        if self.is_in(State.DEAD):
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND)
+        if not self.is_empty:
+            raise ApiError(Errors.NON_EMPTY_GROUP)
+
+    def tombstones(self) -> list[Record]:
+        return [group_tombstone(self.group_id)]
+
+    def timer_keys(self) -> list[tuple[str, ...]]:
+        """A classic group that is deleted has no members, and its pending ones are let expire."""
+        return []
+
+
+def _commit_timestamp(offset: OffsetAndMetadata) -> int:
+    return offset.commit_timestamp_ms

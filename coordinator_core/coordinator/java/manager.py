@@ -1,0 +1,224 @@
+"""The Java coordinator's state: groups of all types and offsets, changed by the records it appends.
+
+Source: ``GroupMetadataManager`` and ``GroupCoordinatorShard`` on ``CoordinatorRuntime``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from coordinator_core.coordinator.classic import ClassicGroup
+from coordinator_core.coordinator.errors import (
+    JAVA_ERRORS,
+    JAVA_GROUP_ERRORS,
+    ApiError,
+    AppendError,
+    Errors,
+    translated,
+)
+from coordinator_core.coordinator.java.consumer_group import ConsumerGroup
+from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
+from coordinator_core.coordinator.java.modern_replay import replay_consumer_record
+from coordinator_core.coordinator.java.offsets import OffsetMetadataManager
+from coordinator_core.coordinator.log import NO_PRODUCER_ID, LogRecord, OffsetsLog, Record
+from coordinator_core.coordinator.manager import GroupMetadataManager
+from coordinator_core.coordinator.maps import TimelineHashMap
+from coordinator_core.coordinator.rebalance import Rebalances
+from coordinator_core.coordinator.records import GROUP_METADATA, group_metadata, loaded_members
+from coordinator_core.coordinator.rules import JAVA
+from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.timers import Clock
+
+OFFSET_TYPES = (0, 1)
+
+
+class JavaGroupMetadataManager(GroupMetadataManager[Group]):
+    """Writes are appended and then replayed; a load replays alone."""
+
+    def __init__(self, settings: Settings, clock: Clock, log: OffsetsLog) -> None:
+        super().__init__(settings, clock, log)
+        self.groups = TimelineHashMap()
+        self.offsets: dict[int, OffsetMetadataManager] = {}
+        """Offsets and open transactions, by offsets partition."""
+        self.rebalances = Rebalances(settings, JAVA, clock, self.timers, self)
+        self.on_consumer_group_loaded: Callable[[ConsumerGroup], None] = lambda _group: None
+        self._unwritten: dict[int, set[str]] = {}
+        """Groups that no record was written for yet, by partition: reads do not see them."""
+        self._loading = -1
+
+    # Groups
+
+    def new_group(self, group_id: str) -> JavaClassicGroup:
+        return JavaClassicGroup(group_id, self.clock.now_ms)
+
+    def has_group(self, group: ClassicGroup) -> bool:
+        current: object = self.groups.get(group.group_id)
+        return current is group
+
+    def shard(self, partition: int) -> OffsetMetadataManager:
+        return self.offsets.setdefault(partition, OffsetMetadataManager(self.settings))
+
+    def offsets_of(self, group_id: str) -> OffsetMetadataManager:
+        return self.shard(self.partition_for(group_id))
+
+    def num_offsets(self, group_id: str) -> int:
+        return sum(1 for _ in self.offsets_of(group_id).offsets.of(group_id))
+
+    def get_or_create_classic(self, group_id: str, create: bool) -> JavaClassicGroup:
+        """Raises GROUP_ID_NOT_FOUND for a group of another type, and for none unless ``create``."""
+        group = self.groups.get(group_id)
+        if group is None and create:
+            group = self.groups[group_id] = self.new_group(group_id)
+            self._unwritten.setdefault(self.partition_for(group_id), set()).add(group_id)
+        if group is None:
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Classic group {group_id} not found.")
+        if not isinstance(group, JavaClassicGroup):
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+        return group
+
+    def group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def written_group(self, group_id: str) -> Group:
+        """The group as a read sees it: as of the last record that was written."""
+        if group_id in self._unwritten.get(self.partition_for(group_id), ()):
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return self.group(group_id)
+
+    def written_groups(self) -> Iterator[Group]:
+        unwritten = set().union(*self._unwritten.values())
+        return (group for group_id, group in self.groups.items() if group_id not in unwritten)
+
+    # Writes
+
+    def write(
+        self,
+        partition: int,
+        records: Sequence[Record],
+        *,
+        replay: bool = True,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+    ) -> None:
+        """Append one batch and take it over; :class:`ApiError` when the log refuses it, nothing changed."""
+        if not records:
+            return
+        try:
+            base = self.log.append(
+                partition,
+                records,
+                self.clock.now_ms,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+            )
+        except AppendError as error:
+            raise ApiError(translated(error.error, JAVA_ERRORS)) from None
+        self._unwritten.pop(partition, None)
+        if replay:
+            for offset, record in enumerate(records, base):
+                self.replay(offset, producer_id, record)
+
+    def store_group(
+        self, group: ClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
+    ) -> None:
+        """The group is in memory already: its record is not replayed."""
+        partition = self.partition_for(group.group_id)
+        try:
+            self.log.append(partition, [group_metadata(group, assignment)], self.clock.now_ms)
+        except AppendError as error:
+            done(translated(error.error, JAVA_GROUP_ERRORS))
+            return
+        self._unwritten.pop(partition, None)
+        done(Errors.NONE)
+
+    # The state machine
+
+    def replay(self, record_offset: int, producer_id: int, record: Record) -> None:
+        if record.type in OFFSET_TYPES:
+            if record.value is not None and record.key["group"] not in self.groups:
+                self.groups[record.key["group"]] = self.new_group(record.key["group"])
+            self.offsets_of(record.key["group"]).replay(record_offset, producer_id, record)
+        elif record.type == GROUP_METADATA:
+            self._replay_classic(record)
+        else:
+            replay_consumer_record(self.groups, record)
+
+    def _replay_classic(self, record: Record) -> None:
+        group_id = record.key["group"]
+        if record.value is None:
+            self.groups.pop(group_id, None)
+            return
+        group = self.new_group(group_id)
+        loaded_members(group, record.value)
+        self.groups[group_id] = group
+
+    # Sweeps
+
+    def cleanup_expired_offsets(self, partition: int) -> int:
+        """One sweep of a partition's groups in one batch; returns how many tombstones of offsets it wrote."""
+        records: list[Record] = []
+        count = 0
+        for group_id, group in self.groups.items():
+            if self.partition_for(group_id) != partition:
+                continue
+            all_expired, tombstones = self.shard(partition).expired_records(
+                group_id, group, self.clock.now_ms
+            )
+            records += tombstones
+            count += len(tombstones)
+            if all_expired and group.is_empty:
+                records += group.tombstones()
+        self.write(partition, records)
+        return count
+
+    def start_sweeps(self, first_ms: int) -> None:
+        """Sweep at ``first_ms`` and each ``offsets.retention.check.interval.ms`` after it."""
+        for partition in self.partitions:
+            self._schedule_sweep(partition, first_ms - self.clock.now_ms)
+
+    def _schedule_sweep(self, partition: int, delay_ms: int) -> None:
+        self.timers.schedule(("sweep", str(partition)), delay_ms, lambda: self._sweep(partition))
+
+    def _sweep(self, partition: int) -> None:
+        self._schedule_sweep(partition, self.settings.offsets_retention_check_interval_ms)
+        try:
+            self.cleanup_expired_offsets(partition)
+        except ApiError:
+            # Tried again with the next sweep.
+            return
+
+    # Load and unload
+
+    def start_of_load(self, partition: int) -> None:
+        self._loading = partition
+
+    def apply(self, records: Sequence[LogRecord]) -> None:
+        for record in records:
+            if record.control is not None:
+                self.shard(self._loading).end_transaction(record.producer_id, record.control == "COMMIT")
+            else:
+                self.replay(record.offset, record.producer_id, record.decoded())
+
+    def end_of_load(self, partition: int) -> None:
+        for group_id, group in self.groups.items():
+            if self.partition_for(group_id) != partition:
+                continue
+            if isinstance(group, ConsumerGroup):
+                self.on_consumer_group_loaded(group)
+            elif isinstance(group, JavaClassicGroup):
+                self.rebalances.loaded(group)
+        self._schedule_sweep(partition, self.settings.offsets_retention_check_interval_ms)
+
+    def unload_group(self, group_id: str, group: Group) -> None:
+        if isinstance(group, JavaClassicGroup):
+            self.rebalances.unloaded(group)
+        for key in group.timer_keys():
+            self.timers.cancel(key)
+
+    def end_of_unload(self, partition: int) -> None:
+        self.timers.cancel(("sweep", str(partition)))
+        self.offsets.pop(partition, None)
+        self._unwritten.pop(partition, None)

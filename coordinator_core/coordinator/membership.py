@@ -1,0 +1,334 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic groups, in the order of the coordinators' checks.
+
+Sources: ``GroupCoordinator.handleJoinGroup`` and its siblings (Scala);
+``GroupMetadataManager.classicGroupJoinToClassicGroup`` and its siblings (Java).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, ClassicGroup, Member, Protocols, State
+from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.rebalance import Rebalances
+from coordinator_core.coordinator.replies import (
+    Reply,
+    Respond,
+    join_reply,
+    leave_member_reply,
+    leave_reply,
+    sync_reply,
+)
+from coordinator_core.coordinator.validation import validate_member
+
+Request = dict[str, Any]
+MemberIds = Callable[[str], str]
+"""Makes the id of a new member from its prefix (client id or group instance id)."""
+
+
+class Client(NamedTuple):
+    """Who sends a request: the client id of its header, its address, the version of the API it uses."""
+
+    client_id: str
+    host: str
+    version: int
+
+
+class Membership:
+    """What members of classic groups ask for; group lookup and load state are the coordinators' business."""
+
+    def __init__(self, rebalances: Rebalances, new_member_id: MemberIds) -> None:
+        self.rebalances = rebalances
+        self.rules = rebalances.rules
+        self.settings = rebalances.settings
+        self._new_member_id = new_member_id
+
+    # JoinGroup
+
+    def accepts(self, group: ClassicGroup, member_id: str) -> bool:
+        """Whether ``group.max.size`` lets the member in (``acceptJoiningMember``)."""
+        if group.is_in(State.EMPTY, State.DEAD):
+            return True
+        member = group.members.get(member_id)
+        if group.is_in(State.PREPARING_REBALANCE):
+            joined = member is not None and member.awaiting_join is not None
+            return joined or group.num_awaiting_join < self.settings.group_max_size
+        return member is not None or len(group.members) < self.settings.group_max_size
+
+    def join(self, group: ClassicGroup, client: Client, request: Request, respond: Respond) -> None:
+        member_id: str = request["memberId"]
+        if not self.accepts(group, member_id):
+            group.remove(member_id)
+            respond(join_reply(Errors.GROUP_MAX_SIZE_REACHED))
+        elif not member_id:
+            self._join_new(group, client, request, respond)
+        else:
+            self._join_known(group, client, request, respond)
+        if self.rules.purgatory:
+            self.rebalances.maybe_complete_join(group)
+
+    def _join_new(self, group: ClassicGroup, client: Client, request: Request, respond: Respond) -> None:
+        if group.is_in(State.DEAD):
+            respond(join_reply(Errors.COORDINATOR_NOT_AVAILABLE))
+            return
+        if not group.supports(request["protocolType"], _names(request)):
+            respond(join_reply(Errors.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        instance_id: str | None = request.get("groupInstanceId")
+        new_id = self._new_member_id(client.client_id if instance_id is None else instance_id)
+        if instance_id is not None:
+            old_id = group.static_members.get(instance_id)
+            if old_id is not None:
+                self._rejoin_static(group, client, request, old_id, new_id, respond)
+                return
+        elif client.version >= 4:
+            self.rebalances.await_pending_member(group, new_id, request["sessionTimeoutMs"])
+            respond(join_reply(Errors.MEMBER_ID_REQUIRED, new_id))
+            return
+        self._add(group, client, request, new_id, respond)
+
+    def _add(
+        self, group: ClassicGroup, client: Client, request: Request, member_id: str, respond: Respond
+    ) -> None:
+        member = Member(
+            member_id=member_id,
+            instance_id=request.get("groupInstanceId"),
+            client_id=client.client_id,
+            client_host=client.host,
+            rebalance_timeout_ms=rebalance_timeout_of(request),
+            session_timeout_ms=request["sessionTimeoutMs"],
+            protocol_type=request["protocolType"],
+            protocols=_protocols(request),
+            awaiting_join=respond,
+        )
+        self.rebalances.add_member(group, member)
+
+    def _join_known(self, group: ClassicGroup, client: Client, request: Request, respond: Respond) -> None:
+        member_id: str = request["memberId"]
+        if group.is_in(State.DEAD):
+            respond(join_reply(Errors.COORDINATOR_NOT_AVAILABLE, member_id))
+            return
+        if not group.supports(request["protocolType"], _names(request)):
+            respond(join_reply(Errors.INCONSISTENT_GROUP_PROTOCOL, member_id))
+            return
+        if member_id in group.pending_join:
+            if request.get("groupInstanceId") is not None:
+                # Both coordinators throw an IllegalStateException here.
+                respond(join_reply(Errors.UNKNOWN_SERVER_ERROR))
+                return
+            self._add(group, client, request, member_id, respond)
+            return
+        try:
+            validate_member(group, member_id, request.get("groupInstanceId"))
+        except ApiError as error:
+            respond(join_reply(error.error, member_id))
+            return
+        member = group.members[member_id]
+        if self._changes_nothing(group, member, request):
+            respond(self.rebalances.joined(group, member_id))
+        elif group.is_in(State.EMPTY, State.DEAD):
+            respond(join_reply(Errors.UNKNOWN_MEMBER_ID, member_id))
+        else:
+            _update(member, request, respond)
+            self.rebalances.maybe_prepare_rebalance(group)
+
+    @staticmethod
+    def _changes_nothing(group: ClassicGroup, member: Member, request: Request) -> bool:
+        """A repeated join is answered with the generation there is; a Stable group's leader asks for more."""
+        same = member.protocols == _protocols(request)
+        if group.is_in(State.COMPLETING_REBALANCE):
+            return same
+        return group.is_in(State.STABLE) and same and group.leader != member.member_id
+
+    def _rejoin_static(
+        self,
+        group: ClassicGroup,
+        client: Client,
+        request: Request,
+        old_id: str,
+        new_id: str,
+        respond: Respond,
+    ) -> None:
+        """A static member comes back under a new id (``updateStaticMemberAndRebalance``)."""
+        old_leader = group.leader
+        member = group.replace_static_member(request["groupInstanceId"], old_id, new_id)
+        self.rebalances.restart_session(group, member)
+        before = member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
+        _update(member, request, respond)
+        if group.is_in(State.COMPLETING_REBALANCE):
+            self.rebalances.prepare_rebalance(group)
+        elif not group.is_in(State.STABLE):
+            if not self.rules.purgatory:
+                self.rebalances.maybe_complete_join(group)
+        elif group.select_protocol() != group.protocol_name:
+            self.rebalances.maybe_prepare_rebalance(group)
+        else:
+
+            def stored(error: Errors) -> None:
+                if error is not Errors.NONE:
+                    member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
+                    member.awaiting_join = None
+                    group.replace_static_member(request["groupInstanceId"], new_id, old_id)
+                    self.rebalances.restart_session(group, member)
+                    respond(self._not_stored(group, old_leader, error))
+                    return
+                member.awaiting_join = None
+                respond(self._rejoined(group, client, member, old_leader))
+
+            self.rebalances.store.store_group(group, group.assignments(), stored)
+
+    def _rejoined(self, group: ClassicGroup, client: Client, member: Member, old_leader: str | None) -> Reply:
+        """From version 9 on a leader is told to skip the assignment; before, it is made to be a follower."""
+        if client.version >= 9:
+            reply = self.rebalances.joined(group, member.member_id)
+            return reply | {"skipAssignment": group.leader == member.member_id}
+        reply = self.rebalances.joined(group, member.member_id, as_follower=True)
+        return reply | {"leader": old_leader or ""}
+
+    @staticmethod
+    def _not_stored(group: ClassicGroup, old_leader: str | None, error: Errors) -> Reply:
+        return join_reply(
+            error,
+            generation=group.generation,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=old_leader,
+        )
+
+    # SyncGroup
+
+    def sync(self, group: ClassicGroup, request: Request, respond: Respond) -> None:
+        try:
+            self._validate_sync(group, request)
+        except ApiError as error:
+            respond(sync_reply(error.error))
+            return
+        if group.is_in(State.EMPTY):
+            respond(sync_reply(Errors.UNKNOWN_MEMBER_ID))
+        elif group.is_in(State.PREPARING_REBALANCE):
+            respond(sync_reply(Errors.REBALANCE_IN_PROGRESS))
+        elif group.is_in(State.COMPLETING_REBALANCE):
+            self._sync_completing(group, request, respond)
+        else:
+            member = group.members[request["memberId"]]
+            self.rebalances.synced(group, member.member_id)
+            respond(self.rebalances.synced_reply(group, member))
+            if self.rules.sync_restarts_session:
+                self.rebalances.restart_session(group, member)
+
+    def _validate_sync(self, group: ClassicGroup, request: Request) -> None:
+        if group.is_in(State.DEAD):
+            raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
+        validate_member(group, request["memberId"], request.get("groupInstanceId"))
+        if request["generationId"] != group.generation:
+            raise ApiError(Errors.ILLEGAL_GENERATION)
+        asked = request.get("protocolType"), request.get("protocolName")
+        for given, known in zip(asked, (group.protocol_type, group.protocol_name), strict=True):
+            unset = known is None and self.rules.unset_protocol_matches
+            if given is not None and given != known and not unset:
+                raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
+
+    def _sync_completing(self, group: ClassicGroup, request: Request, respond: Respond) -> None:
+        member_id: str = request["memberId"]
+        group.members[member_id].awaiting_sync = respond
+        self.rebalances.synced(group, member_id)
+        if group.leader != member_id:
+            return
+        given = {entry["memberId"]: entry["assignment"] for entry in request["assignments"]}
+        assignment = {member: given.get(member, EMPTY_ASSIGNMENT) for member in group.members}
+        generation = group.generation
+
+        def stored(error: Errors) -> None:
+            # Another rebalance may have begun while the record was written: then it decides.
+            if not group.is_in(State.COMPLETING_REBALANCE) or generation != group.generation:
+                return
+            if error is not Errors.NONE:
+                self.rebalances.reset_assignment(group, error)
+                self.rebalances.maybe_prepare_rebalance(group)
+            else:
+                self.rebalances.set_assignment(group, assignment)
+                group.transition(State.STABLE, self.rebalances.clock.now_ms)
+
+        self.rebalances.store.store_group(group, assignment, stored)
+
+    # Heartbeat
+
+    def heartbeat(self, group: ClassicGroup, request: Request) -> Errors:
+        if group.is_in(State.DEAD):
+            return Errors.COORDINATOR_NOT_AVAILABLE
+        try:
+            validate_member(group, request["memberId"], request.get("groupInstanceId"))
+        except ApiError as error:
+            return error.error
+        if request["generationId"] != group.generation:
+            return Errors.ILLEGAL_GENERATION
+        if group.is_in(State.EMPTY):
+            return Errors.UNKNOWN_MEMBER_ID
+        self.rebalances.restart_session(group, group.members[request["memberId"]])
+        return Errors.REBALANCE_IN_PROGRESS if group.is_in(State.PREPARING_REBALANCE) else Errors.NONE
+
+    # LeaveGroup
+
+    def leave(self, group: ClassicGroup, identities: list[Request]) -> Reply:
+        if group.is_in(State.DEAD):
+            return leave_reply(Errors.COORDINATOR_NOT_AVAILABLE)
+        errors = [self._leave_one(group, identity) for identity in identities]
+        if not self.rules.leaves_one_by_one and Errors.NONE in errors:
+            if group.is_in(State.STABLE, State.COMPLETING_REBALANCE):
+                self.rebalances.maybe_prepare_rebalance(group)
+            else:
+                self.rebalances.maybe_complete_join(group)
+        return leave_reply(
+            Errors.NONE,
+            [leave_member_reply(*pair) for pair in zip(identities, errors, strict=True)],
+        )
+
+    def _leave_one(self, group: ClassicGroup, identity: Request) -> Errors:
+        member_id: str = identity["memberId"]
+        instance_id: str | None = identity.get("groupInstanceId")
+        if not member_id:
+            current = group.static_members.get(instance_id) if instance_id is not None else None
+            if current is None:
+                return Errors.UNKNOWN_MEMBER_ID
+            member_id = current
+        elif member_id in group.pending_join:
+            self.rebalances.end_session(group, member_id)
+            if self.rules.leaves_one_by_one:
+                self.rebalances.remove_pending_member(group, member_id)
+            else:
+                group.remove(member_id)
+            return Errors.NONE
+        else:
+            try:
+                validate_member(group, member_id, instance_id)
+            except ApiError as error:
+                return error.error
+        self.rebalances.end_session(group, member_id)
+        if self.rules.leaves_one_by_one:
+            self.rebalances.remove_member(group, group.members[member_id])
+        else:
+            self.rebalances.drop_member(group, group.members[member_id])
+        return Errors.NONE
+
+
+def _protocols(request: Request) -> Protocols:
+    return tuple((protocol["name"], protocol["metadata"]) for protocol in request["protocols"])
+
+
+def _names(request: Request) -> set[str]:
+    return {protocol["name"] for protocol in request["protocols"]}
+
+
+def rebalance_timeout_of(request: Request) -> int:
+    """Version 0 has only the session timeout."""
+    timeout_ms: int = request["rebalanceTimeoutMs" if "rebalanceTimeoutMs" in request else "sessionTimeoutMs"]
+    return timeout_ms
+
+
+def _update(member: Member, request: Request, respond: Respond) -> None:
+    member.protocols = _protocols(request)
+    member.rebalance_timeout_ms = rebalance_timeout_of(request)
+    member.session_timeout_ms = request["sessionTimeoutMs"]
+    # A join that still waits is forgotten, never answered (``updateMember`` sets the new callback).
+    member.awaiting_join = respond

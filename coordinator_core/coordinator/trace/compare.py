@@ -1,0 +1,113 @@
+"""Compares what the model did with what a recording says the broker did."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator_core.coordinator.trace.play import Played
+from coordinator_core.coordinator.trace.read import Trace
+
+Json = dict[str, Any]
+
+TOLERANCE_MS = 250
+"""Brokers are a little late; deadlines in the traces are kept farther than this from other requests."""
+_TEXTS = frozenset({"errorMessage"})
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field in which the model and the recording differ."""
+
+    path: str
+    line: int
+    field: str
+    expected: str
+    got: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: line {self.line}: {self.field}: expected {self.expected}, got {self.got}"
+
+
+def differences(trace: Trace, played: Played, tolerance_ms: int = TOLERANCE_MS) -> Iterator[Difference]:
+    """All differences: answers, then records. Texts and what is marked nondeterministic are not compared."""
+    yield from _replies(trace, played, tolerance_ms)
+    yield from _records(trace, played, tolerance_ms)
+
+
+def _replies(trace: Trace, played: Played, tolerance_ms: int) -> Iterator[Difference]:
+    got = {reply.request: reply for reply in played.replies}
+    sent = {line.fields["send"]: line for line in trace.of_kind("send")}
+    lost = {request for line in trace.of_kind("closed") for request in line.fields["lost"]}
+    answered = set()
+    for line in trace.of_kind("reply"):
+        number = line.fields["reply"]
+        answered.add(number)
+        reply = got.get(number)
+        what = f"reply {number}"
+        if reply is None:
+            yield Difference(trace.path, line.number, what, _text(line.fields["body"]), "no answer")
+            continue
+        ignored = _ignored(line.fields.get("nondeterministic", ()))
+        for path, expected, actual in _unequal(
+            line.fields["body"], reply.body, "body", ignored, tolerance_ms
+        ):
+            yield Difference(trace.path, line.number, f"{what} {path}", _text(expected), _text(actual))
+        if abs(reply.t - line.t) > tolerance_ms and not ignored:
+            yield Difference(trace.path, line.number, f"{what} t", f"{line.t} ms", f"{reply.t} ms")
+    for number, reply in got.items():
+        if number not in answered and number not in lost:
+            yield Difference(
+                trace.path, sent[number].number, f"reply {number}", "no answer", _text(reply.body)
+            )
+
+
+def _records(trace: Trace, played: Played, tolerance_ms: int) -> Iterator[Difference]:
+    got = {line["partition"]: line["records"] for line in played.records}
+    for line in trace.of_kind("records"):
+        partition, expected = line.fields["partition"], line.fields["records"]
+        actual = got.get(partition, [])
+        ignored = _ignored(line.fields.get("nondeterministic", ()))
+        for path, one, other in _unequal(expected, actual, "records", ignored, tolerance_ms):
+            what = f"partition {partition} {path}"
+            yield Difference(trace.path, line.number, what, _text(one), _text(other))
+
+
+def _ignored(paths: Any) -> frozenset[str]:
+    """Paths as a trace marks them; ``[len 1/2]`` at the end means the list as a whole."""
+    return frozenset(re.sub(r"\[len [^\]]*\]$", "", path) for path in paths)
+
+
+def _unequal(
+    expected: Any, got: Any, path: str, ignored: frozenset[str], tolerance_ms: int
+) -> Iterator[tuple[str, Any, Any]]:
+    name = path.rpartition(".")[2]
+    if path in ignored or name in _TEXTS:
+        return
+    if isinstance(expected, dict) and isinstance(got, dict):
+        for key in dict.fromkeys([*expected, *got]):
+            yield from _unequal(
+                expected.get(key, _MISSING), got.get(key, _MISSING), f"{path}.{key}", ignored, tolerance_ms
+            )
+    elif isinstance(expected, list) and isinstance(got, list):
+        for index in range(max(len(expected), len(got))):
+            yield from _unequal(
+                expected[index] if index < len(expected) else _MISSING,
+                got[index] if index < len(got) else _MISSING,
+                f"{path}[{index}]",
+                ignored,
+                tolerance_ms,
+            )
+    elif name == "t" and isinstance(expected, int | float) and isinstance(got, int | float):
+        if abs(expected - got) > tolerance_ms:
+            yield path, expected, got
+    elif expected != got or type(expected) is not type(got):
+        yield path, expected, got
+
+
+def _text(value: Any) -> str:
+    return "nothing" if value is _MISSING else json.dumps(value, ensure_ascii=False)

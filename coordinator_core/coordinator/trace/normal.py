@@ -1,0 +1,153 @@
+"""The fixed form that traces have: order of lists, times relative to the start, opaque values.
+
+See ``docs/coordinator.md``: what a broker's hash maps put in a random order is sorted, what nobody can
+predict is named.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from coordinator_core.coordinator.log import LogRecord
+from coordinator_core.coordinator.trace.read import Line, Trace
+from coordinator_core.coordinator.trace.variables import Variables, natural_key
+from coordinator_core.records.codec import decode_key, decode_value
+from coordinator_core.records.schemas import RECORD_TYPES
+from coordinator_core.records.types import Struct
+
+Json = dict[str, Any]
+
+_TIMES = frozenset(
+    {"commitTimestamp", "expireTimestamp", "currentStateTimestamp", "assignmentTimestamp", "timestamp"}
+)
+_REGEX_TYPE = 16
+
+
+def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> Json:
+    """An answer with variables for ids and its lists in their fixed order."""
+    named: Json = variables.named(body)
+    if api == "JoinGroup":
+        named["members"] = _by_member(named["members"])
+    elif api in ("DescribeGroups", "ConsumerGroupDescribe"):
+        key = "groups" if api == "DescribeGroups" else "groupIds"
+        named["groups"] = _in_order(named["groups"], "groupId", request[key])
+        for group in named["groups"]:
+            group["members"] = _by_member(group["members"])
+    elif api == "ListGroups":
+        named["groups"] = sorted(named["groups"], key=lambda group: group["groupId"])
+    elif api == "OffsetFetch":
+        groups = request.get("groups", [request])
+        for group, wanted in zip(named.get("groups", [named]), groups, strict=False):
+            if wanted["topics"] is None:
+                _sort_topics(group)
+        if "groups" in named:
+            named["groups"] = _in_order(named["groups"], "groupId", [one["groupId"] for one in groups])
+    _sort_assignments(named)
+    return named
+
+
+def sent_order(trace: Trace, send: Line) -> Json:
+    """A LeaveGroup as it was sent: the recorder sorted the members it shows, the answer kept their order."""
+    body: Json = send.fields["body"]
+    number = send.fields["send"]
+    answer = next((line for line in trace.of_kind("reply") if line.fields["reply"] == number), None)
+    members = list(body.get("members", ()))
+    if answer is None or not members or len(answer.fields["body"].get("members", ())) != len(members):
+        return body
+    ordered = []
+    for identity in answer.fields["body"]["members"]:
+        found = next((one for one in members if _identity(one) == _identity(identity)), None)
+        if found is None:
+            return body
+        members.remove(found)
+        ordered.append(found)
+    return body | {"members": ordered}
+
+
+def _identity(member: Json) -> tuple[str, str | None]:
+    return member["memberId"], member.get("groupInstanceId")
+
+
+def _by_member(members: list[Json]) -> list[Json]:
+    return sorted(members, key=lambda member: natural_key(member["memberId"]))
+
+
+def _in_order(items: list[Json], key: str, order: list[str]) -> list[Json]:
+    return sorted(items, key=lambda item: order.index(item[key]) if item[key] in order else len(order))
+
+
+def _sort_topics(group: Json) -> None:
+    group["topics"] = sorted(group["topics"], key=lambda topic: topic.get("name", topic.get("topicId")))
+    for topic in group["topics"]:
+        topic["partitions"] = sorted(topic["partitions"], key=lambda one: one["partitionIndex"])
+
+
+def _sort_assignments(item: Any) -> None:
+    """Assignments of consumer groups by topic variable."""
+    if isinstance(item, dict):
+        for value in item.values():
+            _sort_assignments(value)
+    elif isinstance(item, list):
+        for value in item:
+            _sort_assignments(value)
+        if item and all(
+            isinstance(one, dict) and "topicId" in one and "errorCode" not in one for one in item
+        ):
+            item.sort(key=lambda one: natural_key(str(one["topicId"])))
+
+
+def normal_record(record: LogRecord, start_ms: int, variables: Variables) -> Json:
+    """A record of the log as a trace shows it."""
+    found: Json = {"t": record.timestamp_ms - start_ms}
+    if record.transactional:
+        found |= {
+            "producerId": variables.named(record.producer_id, "producerId"),
+            "producerEpoch": record.producer_epoch,
+            "transactional": True,
+        }
+    if record.control is not None:
+        return found | {"control": record.control}
+    key = decode_key(record.key)
+    assert key.data is not None
+    found["key"] = {"type": key.type, "data": variables.named(key.data)}
+    found["value"] = None
+    if record.value is not None:
+        value = decode_value(key.type, record.value)
+        assert value.data is not None
+        struct = RECORD_TYPES[key.type].value.struct
+        data = variables.named(_plain(struct, value.version, value.data))
+        found["value"] = {"version": value.version, "data": _normal_value(key.type, data, start_ms)}
+    return found
+
+
+def _plain(struct: Struct, version: int, data: Json) -> Json:
+    """Bytes as base64, tagged fields only where they differ from their default."""
+    found: Json = {}
+    for field in struct.fields_in_version(version):
+        value = data[field.name]
+        if field.tag is not None and value == field.default_value(version):
+            continue
+        inner = field.type if isinstance(field.type, Struct) else getattr(field.type, "element", None)
+        if isinstance(value, bytes):
+            value = base64.b64encode(value).decode("ascii")
+        elif isinstance(value, list) and isinstance(inner, Struct):
+            value = [_plain(inner, version, one) for one in value]
+        elif isinstance(value, dict) and isinstance(inner, Struct):
+            value = _plain(inner, version, value)
+        found[field.name] = value
+    return found
+
+
+def _normal_value(key_type: int, data: Json, start_ms: int) -> Json:
+    for name in _TIMES & set(data):
+        if data[name] != -1:
+            data[name] = {"t": data[name] - start_ms}
+    if data.get("metadataHash"):
+        data["metadataHash"] = "$hash"
+    if key_type == _REGEX_TYPE:
+        data["version"] = "$image"
+    if "members" in data:
+        data["members"] = _by_member(data["members"])
+    _sort_assignments(data)
+    return data

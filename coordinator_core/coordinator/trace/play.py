@@ -1,0 +1,255 @@
+"""Plays the requests of a trace through a simulated broker at the times they were sent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator_core.coordinator.broker import Broker, Cluster
+from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.find_coordinator import CoordinatorType, FindCoordinator
+from coordinator_core.coordinator.log import OffsetsLog
+from coordinator_core.coordinator.membership import Client
+from coordinator_core.coordinator.metadata import MetadataImage
+from coordinator_core.coordinator.protocol import reply_json, request_data
+from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.timers import Clock
+from coordinator_core.coordinator.topology import DEFAULT_LISTENER, BrokerInfo, PartitionInfo, Topology
+from coordinator_core.coordinator.trace import timing
+from coordinator_core.coordinator.trace.normal import normal_record, normal_reply, sent_order
+from coordinator_core.coordinator.trace.read import Line, Trace
+from coordinator_core.coordinator.trace.variables import Variables
+from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.groups.hashing import partition_for
+
+Json = dict[str, Any]
+
+NODE_ID = 1
+ADDRESS = ("127.0.0.1", 49092)
+"""Node id and address of the broker on which the traces were recorded."""
+TOPIC_CREATION_MS = 1_000
+CLIENT_HOST = "/127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer of the model: ``t`` in milliseconds since the first request."""
+
+    t: int
+    request: int
+    body: Json
+    bind: Json
+
+
+@dataclass(slots=True)
+class Played:
+    """What the model answered, in order of time, and what it appended: lines in the trace's own format."""
+
+    replies: list[Reply] = field(default_factory=list)
+    records: list[Json] = field(default_factory=list)
+
+    def lines(self) -> Iterator[Json]:
+        for reply in self.replies:
+            line: Json = {"t": reply.t, "reply": reply.request, "body": reply.body}
+            yield line | ({"bind": reply.bind} if reply.bind else {})
+        yield from self.records
+
+
+def play(trace: Trace) -> Played:
+    """Play the whole trace. :class:`DamagedInputError` for a request that the model cannot read."""
+    return _Player(trace).run()
+
+
+class _Player:
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._variables = Variables(trace)
+        try:
+            settings = Settings.from_properties(trace.head["settings"])
+        except ValueError as error:
+            raise _damage(trace, 1, str(error)) from None
+        topics = {
+            name: (self._variables.topic_id(topic["id"]), topic["partitions"])
+            for name, topic in trace.head["topics"].items()
+        }
+        self._cluster = Cluster(
+            settings=settings,
+            clock=Clock(trace.start_ms),
+            log=OffsetsLog(),
+            metadata=MetadataImage(topics),
+            new_producer_id=self._variables.new_producer_id,
+            java=trace.is_java,
+        )
+        self._closed: set[int] = set()
+        self._seen: set[str] = set()
+        self._played = Played()
+        self._broker = self._new_broker()
+        self._load_all(epoch=0)
+        self._epoch = 0
+        sweep_t = timing.sweep_phase(trace)
+        if sweep_t is not None:
+            interval_ms = settings.offsets_retention_check_interval_ms
+            self._broker.coordinator.manager.start_sweeps(trace.start_ms + sweep_t % interval_ms)
+        cleanup_t = timing.transaction_cleanup_phase(trace)
+        if cleanup_t is not None:
+            self._broker.transactions.cleanup_phase_ms = trace.start_ms + cleanup_t
+
+    # The broker
+
+    def _new_broker(self) -> Broker:
+        count = self._cluster.settings.offsets_topic_num_partitions
+        topology = Topology(
+            {NODE_ID: BrokerInfo(NODE_ID, {DEFAULT_LISTENER: ADDRESS})},
+            tuple(PartitionInfo(NODE_ID, (NODE_ID,), (NODE_ID,)) for _ in range(count)),
+        )
+        ids = {topic.topic_id for topic in self._cluster.metadata}
+
+        def create(kind: CoordinatorType) -> None:
+            """Internal topics are created in the background."""
+            self._cluster.clock.at(
+                self._cluster.clock.now_ms + TOPIC_CREATION_MS, lambda: lookup.missing_topics.discard(kind)
+            )
+
+        lookup = FindCoordinator(
+            lambda: topology,
+            share_coordinator=self._trace.is_java,
+            topic_ids=lambda text: len(text) == 22 or text in ids,
+            create=create,
+        )
+        lookup.missing_topics.add(CoordinatorType.SHARE)
+        return Broker(self._cluster, self._variables.new_member_id, lookup)
+
+    def _load_all(self, epoch: int) -> None:
+        for partition in range(self._cluster.settings.offsets_topic_num_partitions):
+            self._broker.coordinator.manager.load(partition, epoch)
+
+    def _restart(self, load: timing.Load) -> None:
+        """A broker without memory, which loads when the recording shows that it did."""
+        self._epoch += 1
+        epoch = self._epoch
+        self._broker.coordinator.manager.timers.cancel_all()
+        self._broker = self._new_broker()
+        manager = self._broker.coordinator.manager
+        partitions = range(self._cluster.settings.offsets_topic_num_partitions)
+
+        def begin() -> None:
+            for partition in partitions:
+                manager.begin_load(partition, epoch)
+
+        def finish() -> None:
+            for partition in partitions:
+                manager.finish_load(partition)
+
+        self._cluster.clock.at(self._at(load.begin_t), begin)
+        self._cluster.clock.at(self._at(load.end_t), finish)
+
+    # Lines
+
+    def _at(self, t: float) -> int:
+        return self._trace.start_ms + math.floor(t)
+
+    def run(self) -> Played:
+        end_t = 0.0
+        for line in self._trace.lines:
+            if "t" in line.fields:
+                end_t = max(end_t, line.t + line.fields.get("wait", 0))
+            if line.kind == "send":
+                self._send(line)
+            elif line.kind == "closed":
+                self._advance(line.t)
+                self._closed.update(line.fields["lost"])
+            elif line.kind == "killed":
+                self._advance(line.t)
+                self._closed.update(timing.waiting_at(self._trace, line.number))
+                self._restart(timing.load_after(self._trace, line.number))
+        self._advance(end_t)
+        self._played.records = list(self._record_lines())
+        return self._played
+
+    def _advance(self, t: float) -> None:
+        self._cluster.clock.advance(max(self._at(t), self._cluster.clock.now_ms))
+
+    def _send(self, line: Line) -> None:
+        self._advance(line.t)
+        number, api, version = line.fields["send"], line.fields["api"], line.fields["version"]
+        client = Client(line.fields["client"], CLIENT_HOST, version)
+        self._variables.request = number
+        try:
+            body = sent_order(self._trace, line) if api == "LeaveGroup" else line.fields["body"]
+            request = request_data(api, self._variables.value(body))
+            if api not in self._broker.apis:
+                raise ValueError(f"the model has no {api}")
+            self._broker.handle(
+                api, client, request, lambda body: self._reply(number, api, version, body, line)
+            )
+        except KeyError as error:
+            raise _damage(self._trace, line.number, f"{api} v{version} without {error}") from None
+        except ValueError as error:
+            raise _damage(self._trace, line.number, str(error)) from None
+
+    def _reply(self, number: int, api: str, version: int, body: Json, line: Line) -> None:
+        if number in self._closed:
+            return
+        plain = reply_json(api, version, body)
+        if api == "ListGroups" and body["errorCode"] is Errors.NONE:
+            prefix = f"{self._trace.name}."
+            plain["groups"] = [group for group in plain["groups"] if group["groupId"].startswith(prefix)]
+        normal = normal_reply(api, plain, self._variables, line.fields["body"])
+        bind: Json = {}
+        self._bind(normal, "", bind)
+        self._played.replies.append(
+            Reply(self._cluster.clock.now_ms - self._trace.start_ms, number, normal, bind)
+        )
+
+    def _bind(self, item: Any, path: str, bind: Json) -> None:
+        """Where a variable appears for the first time."""
+        if isinstance(item, dict):
+            for name, value in item.items():
+                self._bind(value, f"{path}.{name}" if path else name, bind)
+        elif isinstance(item, list):
+            for index, value in enumerate(item):
+                self._bind(value, f"{path}[{index}]", bind)
+        elif isinstance(item, str) and item[:2] in ("$m", "$p") and item not in self._seen:
+            self._seen.add(item)
+            bind[item] = path
+
+    # Records
+
+    def _record_lines(self) -> Iterator[Json]:
+        """Per offsets partition what was appended for the trace's groups."""
+        for partition, groups in sorted(self._groups().items()):
+            records = [
+                normal_record(record, self._trace.start_ms, self._variables)
+                for record in self._cluster.log.partitions.get(partition, [])
+            ]
+            yield {
+                "partition": partition,
+                "groups": groups,
+                "records": [record for record in records if "control" in record or _group(record) in groups],
+            }
+
+    def _groups(self) -> dict[int, list[str]]:
+        listed = {line.fields["partition"]: line.fields["groups"] for line in self._trace.of_kind("records")}
+        if listed:
+            return listed
+        found: dict[int, list[str]] = {}
+        count = self._cluster.settings.offsets_topic_num_partitions
+        for line in self._trace.of_kind("send"):
+            group_id = line.fields["body"].get("groupId")
+            if group_id:
+                groups = found.setdefault(partition_for(group_id, count), [])
+                if group_id not in groups:
+                    groups.append(group_id)
+        return found
+
+
+def _group(record: Json) -> str:
+    data = record["key"]["data"]
+    group: str = data.get("group", data.get("groupId", ""))
+    return group
+
+
+def _damage(trace: Trace, number: int, text: str) -> DamagedInputError:
+    return DamagedInputError(Damage(trace.path, 0, None, "trace", f"line {number}: {text}"))

@@ -1,0 +1,128 @@
+"""Traces as files: JSON lines, checked while they are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coordinator_core.errors import Damage, DamagedInputError
+
+Json = dict[str, Any]
+
+_HEAD = {"trace": str, "kafka": str, "coordinator": str, "settings": dict, "start_ms": int, "topics": dict}
+_LINES: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "send": {"send": int, "t": (int, float), "client": str, "api": str, "version": int, "body": dict},
+    "reply": {"reply": int, "t": (int, float), "body": dict},
+    "wait": {"t": (int, float), "wait": (int, float)},
+    "closed": {"t": (int, float), "closed": int, "lost": list},
+    "noreply": {"t": (int, float), "noreply": int},
+    "killed": {"t": (int, float), "killed": str},
+    "started": {"t": (int, float), "started": bool},
+    "accepts": {"t": (int, float), "accepts": bool},
+    "unanswered": {"unanswered": list},
+    "records": {"partition": int, "groups": list, "records": list},
+    "variables": {"variables": dict},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a trace: its number in the file, its kind, its fields."""
+
+    number: int
+    kind: str
+    fields: Json
+
+    @property
+    def t(self) -> float:
+        """Milliseconds since the first request."""
+        t: float = self.fields["t"]
+        return t
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One recording. ``head`` is its first line."""
+
+    path: str
+    head: Json
+    lines: tuple[Line, ...]
+    variables: Json = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        name: str = self.head["trace"]
+        return name
+
+    @property
+    def is_java(self) -> bool:
+        return bool(self.head["coordinator"] == "java")
+
+    @property
+    def start_ms(self) -> int:
+        start: int = self.head["start_ms"]
+        return start
+
+    def of_kind(self, *kinds: str) -> Iterator[Line]:
+        return (line for line in self.lines if line.kind in kinds)
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a trace; :class:`DamagedInputError` names the line that is not one of a trace's."""
+    head: Json | None = None
+    lines: list[Line] = []
+    variables: Json = {}
+    position = 0
+    for number, raw in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+        if raw.strip():
+            fields = _object(path, number, position, raw)
+            if head is None:
+                head = _checked_head(path, number, position, fields)
+            else:
+                line = _checked_line(path, number, position, fields)
+                lines.append(line)
+                if line.kind == "variables":
+                    variables = fields["variables"]
+        position += len(raw)
+    if head is None:
+        raise _damage(path, 1, 0, "an empty file is no trace")
+    return Trace(str(path), head, tuple(lines), variables)
+
+
+def _damage(path: Path, number: int, position: int, text: str) -> DamagedInputError:
+    return DamagedInputError(Damage(str(path), position, None, "trace", f"line {number}: {text}"))
+
+
+def _object(path: Path, number: int, position: int, raw: bytes) -> Json:
+    try:
+        fields = json.loads(raw)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise _damage(path, number, position, f"not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise _damage(path, number, position, "not a JSON object")
+    return fields
+
+
+def _checked_head(path: Path, number: int, position: int, fields: Json) -> Json:
+    for name, type_ in _HEAD.items():
+        if not isinstance(fields.get(name), type_):
+            raise _damage(path, number, position, f"the first line has no {name} ({type_.__name__})")
+    if fields["coordinator"] not in ("java", "scala"):
+        raise _damage(path, number, position, f"unknown coordinator {fields['coordinator']!r}")
+    for name, topic in fields["topics"].items():
+        if not isinstance(topic, dict) or not isinstance(topic.get("partitions"), int) or "id" not in topic:
+            raise _damage(path, number, position, f"topic {name!r} has no id or no partitions")
+    return fields
+
+
+def _checked_line(path: Path, number: int, position: int, fields: Json) -> Line:
+    for kind, types in _LINES.items():
+        if kind in fields:
+            for name, type_ in types.items():
+                if not isinstance(fields.get(name), type_):
+                    raise _damage(path, number, position, f"a {kind} line without a proper {name}")
+            return Line(number, kind, fields)
+    raise _damage(path, number, position, f"unknown kind of line: {', '.join(sorted(fields)) or 'empty'}")

@@ -1,0 +1,100 @@
+"""What a recording replaced by variables: member ids, producer ids, topic ids, times, hashes.
+
+The order of hash maps of random ids decides who becomes leader: so the model works with the ids there really
+were, which the last line of a trace gives, and names them by their variables again in what it prints.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any
+
+from coordinator_core.coordinator.trace.generated import generated_ids
+from coordinator_core.coordinator.trace.read import Trace
+
+_VARIABLE = re.compile(r"\$(?:topic:[^\s:]+|[mp]\d+)")
+_NAMESPACE = uuid.UUID("6b6166a0-0000-4000-8000-000000000000")
+
+
+class Variables:
+    """The variables of one trace, and the ids that the model asks for."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._start_ms = trace.start_ms
+        self._values: dict[str, Any] = dict(trace.variables)
+        for name, topic in trace.head["topics"].items():
+            if topic["id"].startswith("$"):
+                self._values.setdefault(topic["id"], _made_up(f"topic {name}"))
+        self._names = {value: name for name, value in self._values.items()}
+        self._topics = {value: name for name, value in self._values.items() if name.startswith("$topic:")}
+        self._generated = generated_ids(trace)
+        self._free_producers = sorted((n for n in self._values if n.startswith("$p")), key=natural_key)
+        self._count = 0
+        self.request: int = 0
+        """The request that is being handled."""
+
+    # Ids for the model
+
+    def new_member_id(self, prefix: str) -> str:
+        """The id that the broker made up in the recording, else one of the same form."""
+        name = self._generated.get(self.request)
+        if name is not None and name in self._values:
+            return str(self._values[name])
+        self._count += 1
+        made_up = uuid.uuid5(_NAMESPACE, f"{prefix} {self._count}")
+        return f"{prefix}-{made_up}" if prefix else _made_up(f"member {self._count}")
+
+    def new_producer_id(self) -> int:
+        if self._free_producers:
+            return int(self._values[self._free_producers.pop(0)])
+        self._count += 1
+        return 1_000_000 + self._count
+
+    # Variables to values and back
+
+    def value(self, item: Any) -> Any:
+        """``item`` of a request with the values of its variables."""
+        if isinstance(item, dict):
+            if item.keys() == {"t"}:
+                return self._start_ms + item["t"]
+            return {name: self.value(one) for name, one in item.items()}
+        if isinstance(item, list):
+            return [self.value(one) for one in item]
+        if not isinstance(item, str) or "$" not in item:
+            return item
+        if item in self._values:
+            return self._values[item]
+        return _VARIABLE.sub(lambda match: str(self._values.get(match[0], match[0])), item)
+
+    def named(self, item: Any, field: str = "") -> Any:
+        """``item`` of an answer or a record with variables for the ids."""
+        if isinstance(item, dict):
+            return {name: self.named(one, name) for name, one in item.items()}
+        if isinstance(item, list):
+            return [self.named(one, field) for one in item]
+        if isinstance(item, int):
+            return self._names.get(item, item) if field == "producerId" else item
+        if not isinstance(item, str):
+            return item
+        if item in self._names:
+            return self._names[item]
+        for value, name in self._topics.items():
+            item = item.replace(value, name)
+        return item
+
+    def topic_id(self, name: str) -> str:
+        return str(self._values[name]) if name in self._values else name
+
+
+def _made_up(text: str) -> str:
+    import base64
+
+    return base64.urlsafe_b64encode(uuid.uuid5(_NAMESPACE, text).bytes).decode().rstrip("=")
+
+
+def natural_key(text: str) -> list[tuple[int, int, str]]:
+    """``$m2`` before ``$m10``."""
+    return [
+        (1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", text) if part
+    ]
