@@ -67,16 +67,18 @@ def copy_bytes(source: Any, position: Int, target: Any, target_at: Int, length: 
 @inlined
 def same_bytes(left: Any, left_at: Int, right: Any, right_at: Int, length: Int) -> bool:
     """Whether the two runs of ``length`` bytes are equal."""
+    # The last word may overlap the one before it.
+    last = length - 8
     at = 0
-    while at + 8 <= length:
+    while at < last:
         if le64(left, left_at + at) != le64(right, right_at + at):
             return False
         at += 8
-    while at < length:
-        if left[left_at + at] != right[right_at + at]:
-            return False
+    if last >= 0:
+        return le64(left, left_at + last) == le64(right, right_at + last)
+    while at < length and left[left_at + at] == right[right_at + at]:
         at += 1
-    return True
+    return at >= length
 
 
 @called

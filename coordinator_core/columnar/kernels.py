@@ -127,6 +127,8 @@ def split_records(data: Any, batch: Int, stop: Int, first: Int, count: Int, scra
     last_offset_delta = be32(data, batch + 23)
     previous_delta = -1
     at = batch + HEADER_BYTES
+    if count > 0:
+        scratch[first, Split.BATCH_RECORDS] = count
     for index in range(first, first + count):
         start = at
         length, at = varint(data, at, stop)
@@ -525,6 +527,10 @@ def fold_control(first: Int, count: Int, producer_id: Int, tag: Int, tables: Any
             _end_transaction(producer, scratch[index, Split.OFFSET], control == _COMMIT, sequence, tables)
 
 
+_AHEAD = 8
+"""Slots that follow each other in batches were mostly made in that order: so many rows are fetched ahead."""
+
+
 @inlined
 def _hash_slots(data: Any, count: Int, hash_all: bool, tables: Any) -> None:
     """Hash the slots of the records in ``scratch`` that no other precedes in their batch, or those of all.
@@ -533,25 +539,48 @@ def _hash_slots(data: Any, count: Int, hash_all: bool, tables: Any) -> None:
     slots will touch is fetched beforehand, so that the waits overlap.
     """
     scratch, index, slots, events = tables.scratch, tables.slot_index, tables.slots, tables.events
-    for record in range(count):
-        if scratch[record, Split.KIND] <= Kind.TOMBSTONE and (
-            hash_all or scratch[record, Split.FOLLOWS] == 0
-        ):
+    record = 0
+    while record < count:
+        if scratch[record, Split.KIND] <= Kind.TOMBSTONE:
             hashed = hash_bytes(data, scratch[record, Split.BODY], scratch[record, Split.BODY_BYTES])
             scratch[record, Split.HASH] = hashed
             prefetch(index, hashed & (len(index) - 1))
-    for record in range(count):
+        record += 1 if hash_all else scratch[record, Split.BATCH_RECORDS]
+    record = 0
+    while record < count:
         if scratch[record, Split.HASH] >= 0:
             row = likely_row(scratch[record, Split.HASH], index)
             if row >= 0:
                 prefetch(slots, row * SlotRow.WIDTH)
-                prefetch(events, row * EventRow.WIDTH)
-    for record in range(count):
+                for following in range(row, row + (1 if hash_all else _AHEAD)):
+                    prefetch(events, following * EventRow.WIDTH)
+        record += 1 if hash_all else scratch[record, Split.BATCH_RECORDS]
+    record = 0
+    while record < count:
         if scratch[record, Split.HASH] >= 0:
             row = likely_row(scratch[record, Split.HASH], index)
             if row >= 0:
                 prefetch(tables.keys, slots[row, Interned.BODY])
                 prefetch(tables.keys, slots[row, Interned.BODY] + 64)
+        record += 1 if hash_all else scratch[record, Split.BATCH_RECORDS]
+
+
+@inlined
+def _hash_batch(data: Any, record: Int, count: Int, tables: Any) -> None:
+    """Hash the slots from ``record`` on to the end of its batch, and fetch their places in the index."""
+    scratch, index = tables.scratch, tables.slot_index
+    while True:
+        hashed = hash_bytes(data, scratch[record, Split.BODY], scratch[record, Split.BODY_BYTES])
+        scratch[record, Split.HASH] = hashed
+        prefetch(index, hashed & (len(index) - 1))
+        record += 1
+        if (
+            record == count
+            or scratch[record, Split.FOLLOWS] == 0
+            or scratch[record, Split.KIND] > Kind.TOMBSTONE
+            or scratch[record, Split.HASH] >= 0
+        ):
+            break
 
 
 @inlined
@@ -601,7 +630,9 @@ def _find_slots(data: Any, count: Int, tables: Any) -> None:
         if slot < 0:
             hashed = scratch[record, Split.HASH]
             if hashed < 0:
-                hashed = hash_bytes(data, body, body_bytes)
+                # No slot followed the one before: those behind this one are mostly new too.
+                _hash_batch(data, record, count, tables)
+                hashed = scratch[record, Split.HASH]
             slot, place = find(data, body, body_bytes, hashed, tables.slot_index, tables.slots, tables.keys)
             if slot < 0:
                 slot = _new_slot(data, body, body_bytes, hashed, place, names, tables)
@@ -612,6 +643,7 @@ def _find_slots(data: Any, count: Int, tables: Any) -> None:
             link = events[previous, EventRow.LINK]
             events[previous, EventRow.LINK] = (link >> 32) << 32 | (slot + 1)
         scratch[record, Split.SLOT] = slot
+        prefetch(events, (slot + _AHEAD) * EventRow.WIDTH)
         previous, last_body, last_bytes = slot, body, body_bytes
     state[State.LUCK] = luck
 

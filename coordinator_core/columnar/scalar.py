@@ -37,6 +37,7 @@ def split_scalar(
     Returns the size of what may become keys, in bytes.
     """
     size = 0
+    scratch[:1, Split.BATCH_RECORDS] = len(records)
     for index, record in enumerate(records):
         row = scratch[index]
         row[Split.OFFSET] = record.offset

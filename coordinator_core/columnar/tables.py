@@ -130,7 +130,9 @@ class Split(IntEnum):
     """Of the body of a commit, -1 where it is not needed so far."""
     SLOT = 14
     """Row of the slot of a commit, of the group of another record."""
-    WIDTH = 15
+    BATCH_RECORDS = 15
+    """Of the first record of a batch: how many it has."""
+    WIDTH = 16
 
 
 class Interned(IntEnum):
