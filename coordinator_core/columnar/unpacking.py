@@ -36,7 +36,7 @@ from coordinator_core.log.compression import decompress
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Codec
 
-_RUN_BATCHES, _RUN_BYTES = 2048, 1 << 18
+_RUN_BATCHES, _RUN_BYTES = 8192, 1 << 20
 _MOST_PLAIN_BYTES = 1 << 25
 """A run of more ends early: small batches may become very large."""
 _ROOM, _USUAL_RATIO = 1 << 18, 12
