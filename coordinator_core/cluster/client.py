@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from kafka import errors as kafka_errors
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from coordinator_core.cluster.connections import Connections
 from coordinator_core.cluster.errors import ClusterError, LoginError, MissingAclError
 from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.cluster.topology import BrokerNode, PartitionInfo, TopicInfo
@@ -43,6 +43,7 @@ _FETCH_VERSION = 12
 _HINTS = (
     (re.compile(r"CERTIFICATE_VERIFY_FAILED[^:]*: ([^(]*)"), "the broker's certificate is refused: {}"),
     (re.compile(r"WRONG_VERSION_NUMBER|PACKET_LENGTH|RECORD_LAYER"), "the listener does not speak TLS"),
+    (re.compile(r"CERTIFICATE_REQUIRED|BAD_CERTIFICATE|UNKNOWN_CA"), "the broker refuses our certificate"),
 )
 
 
@@ -58,7 +59,7 @@ class Client:
         self.settings = settings
         self.patience_seconds = settings.api_timeout_seconds
         self._net = NetworkSelector(client_id=settings.client.get("client_id", "regroup"))
-        self._manager = KafkaConnectionManager(
+        self._manager = Connections(
             self._net,
             bootstrap_servers=list(settings.bootstrap_servers),
             receive_message_max_bytes=_MAX_FRAME_BYTES,
@@ -99,7 +100,7 @@ class Client:
                     raise
                 except Exception as error:
                     self._raise_if_final(error, name)
-                    reasons[name] = _reason(error)
+                    reasons[name] = _reason(error) + _hint(error)
             if time.monotonic() > deadline:
                 tried = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
                 raise ClusterError(f"no bootstrap server can be used: {tried}")
@@ -336,6 +337,14 @@ def error_name(code: int) -> str:
     """Kafka's name of an error code, for messages."""
     found = kafka_errors.for_code(code)
     return f"error {code} ({getattr(found, 'message', None) or found.__name__})"
+
+
+def _hint(error: BaseException) -> str:
+    """What a listener that closes the connection may mean: a restart, or the wrong security.protocol."""
+    text = str(error)
+    if "UNEXPECTED_EOF" in text:
+        return " (does this listener speak TLS?)"
+    return " (is security.protocol right for this listener?)" if "disconnected" in text else ""
 
 
 def _reason(error: BaseException) -> str:

@@ -1,0 +1,45 @@
+"""kafka-python's connections, receiving differently."""
+
+from __future__ import annotations
+
+import ssl
+from functools import partial
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.net.manager import KafkaConnectionManager
+
+_RECEIVE_BYTES = 1 << 18
+_NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Connections(KafkaConnectionManager):  # type: ignore[misc]
+    """A connection manager whose transports receive much at a time, and lose nothing at the end.
+
+    In kafka-python 3.0 a transport takes 4 KiB at a time, and when the peer closes the connection it forgets
+    what came just before: of a broker that refuses a login, the very answer that says so.
+    """
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        transport = await super()._build_transport(node, timeout_at=timeout_at)
+        transport._sock_recv = partial(_receive, transport)
+        return transport
+
+
+def _receive(transport: Any) -> tuple[bytes, kafka_errors.KafkaConnectionError | None]:
+    """All that has arrived, and an error only when nothing has."""
+    parts: list[bytes] = []
+    error = None
+    while error is None:
+        try:
+            part = transport._sock.recv(_RECEIVE_BYTES)
+        except _NOTHING_YET:
+            break
+        except OSError as problem:
+            error = kafka_errors.KafkaConnectionError(problem)
+        else:
+            if part:
+                parts.append(part)
+            else:
+                error = kafka_errors.KafkaConnectionError("socket disconnected")
+    return b"".join(parts), None if parts else error

@@ -1,0 +1,198 @@
+"""Client properties in Kafka's notations, and what is said of those that cannot be used."""
+
+from __future__ import annotations
+
+import base64
+import http.server
+import json
+import threading
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from coordinator_core.cluster.errors import LoginError
+from coordinator_core.cluster.oauth import ENDPOINT
+from coordinator_core.cluster.properties import parse_jaas, parse_properties
+from coordinator_core.cluster.settings import client_settings, read_settings
+from coordinator_core.errors import UsageError
+
+SERVER = "127.0.0.1:9092"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hidden";'
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("a=b", {"a": "b"}),
+        ("a = b ", {"a": "b "}),
+        ("a: b", {"a": "b"}),
+        ("a b c", {"a": "b c"}),
+        ("# a=b\n! c=d\n\n  e=f", {"e": "f"}),
+        ("a=one, \\\n   two", {"a": "one, two"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+        (r"a\ b=c\=d", {"a b": "c=d"}),
+        (r"a=\u00e4\t\"", {"a": 'ä\t"'}),
+        ("a", {"a": ""}),
+        ("a=1\r\na=2", {"a": "2"}),
+        ("a=b\\", {"a": "b"}),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
+
+
+def test_jaas_entries() -> None:
+    entry = parse_jaas(
+        r"""  a.b.ScramLoginModule required username="u \"x\"" password='p;=' tokenauth=true ; """
+    )
+    assert entry.module == "ScramLoginModule"
+    assert entry.options == {"username": 'u "x"', "password": "p;=", "tokenauth": "true"}
+    assert "p;=" not in repr(entry)
+
+
+@pytest.mark.parametrize("text", ["", "a.B", 'a.B required x="1"', "a.B required x;", 'a.B sometimes x="1";'])
+def test_other_jaas_is_refused_without_being_shown(text: str) -> None:
+    with pytest.raises(UsageError, match=r"sasl\.jaas\.config"):
+        parse_jaas(text)
+
+
+@pytest.mark.parametrize(
+    "properties, complaint",
+    [
+        ({"security.protocol": "TLS"}, "security.protocol: expected one of"),
+        ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites: this property is not supported"),
+        ({"sasl.client.callback.handler.class": "x"}, "sasl.client.callback.handler.class: this property"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "MAGIC"}, "sasl.mechanism: expected one of"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config: missing"),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": PLAIN},
+            "SCRAM-SHA-512 needs ScramLoginModule, found PlainLoginModule",
+        ),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": PLAIN.replace("username", "user"),
+            },
+            "username is missing",
+        ),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "GSSAPI",
+                "sasl.jaas.config": f"{KERBEROS} required useKeyTab=true;",
+            },
+            "KRB5_CLIENT_KTNAME",
+        ),
+        (
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "GSSAPI",
+                "sasl.jaas.config": f"{KERBEROS} required useTicketCache=true;",
+            },
+            "needs the Python package gssapi",
+        ),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.jaas.config": f"{OAUTH} x=1;",
+            },
+            "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url",
+        ),
+        ({"security.protocol": "SSL", "ssl.enabled.protocols": "SSLv3"}, "ssl.enabled.protocols: expected"),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "/no/such/file"}, "No such file"),
+        ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldap"}, "expected https"),
+        ({"default.api.timeout.ms": "soon"}, "default.api.timeout.ms: expected milliseconds"),
+    ],
+)
+def test_what_cannot_be_used_is_named(properties: dict[str, str], complaint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        client_settings(SERVER, properties)
+    assert complaint in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("server", ["", "localhost", "localhost:", "localhost:0", "localhost:x", ":9092"])
+def test_bootstrap_servers_are_host_and_port(server: str) -> None:
+    with pytest.raises(UsageError, match="--bootstrap-server"):
+        client_settings(server, {})
+
+
+def test_a_jks_store_is_refused_with_the_way_to_convert_it(tmp_path: Path) -> None:
+    store = tmp_path / "trust.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
+    with pytest.raises(UsageError, match=r"keytool -importkeystore .*trust\.p12 -deststoretype PKCS12"):
+        client_settings(SERVER, {"security.protocol": "SSL", "ssl.truststore.location": str(store)})
+
+
+def test_settings_do_not_show_secrets(tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN}\ngroup.id=x\n"
+    )
+    settings = read_settings(SERVER, config)
+    assert settings.client["sasl_plain_password"] == "hidden"
+    assert "hidden" not in repr(settings)
+
+
+class _Endpoint(http.server.BaseHTTPRequestHandler):
+    asked: ClassVar[list[tuple[str, dict[str, list[str]]]]] = []
+    status = 200
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.asked.append((self.headers["Authorization"], urllib.parse.parse_qs(body)))
+        answer = json.dumps({"access_token": f"token-{len(self.asked)}", "expires_in": 3600}).encode()
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    _Endpoint.asked.clear()
+    _Endpoint.status = 200
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Endpoint)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/token"
+    server.shutdown()
+    server.server_close()
+
+
+def oauth(endpoint: str) -> dict[str, str]:
+    jaas = f'{OAUTH} clientId="me:1" clientSecret="hidden" scope="kafka";'
+    protocol = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+    return {**protocol, "sasl.jaas.config": jaas, ENDPOINT: endpoint}
+
+
+def test_tokens_of_an_endpoint_are_asked_for_once_and_kept(endpoint: str) -> None:
+    provider = client_settings(SERVER, oauth(endpoint)).client["sasl_oauth_token_provider"]
+    assert [provider.token(), provider.token()] == ["token-1", "token-1"]
+    ((authorization, form),) = _Endpoint.asked
+    assert base64.b64decode(authorization.removeprefix("Basic ")) == b"me%3A1:hidden"
+    assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
+
+
+def test_an_endpoint_that_refuses_is_named_without_the_secret(endpoint: str) -> None:
+    _Endpoint.status = 401
+    provider = client_settings(SERVER, oauth(endpoint)).client["sasl_oauth_token_provider"]
+    with pytest.raises(LoginError, match="answers 401") as caught:
+        provider.token()
+    assert "hidden" not in str(caught.value)
+
+
+def test_tokens_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-a-file\n")
+    properties = oauth(f"file://{tmp_path}/token") | {"sasl.jaas.config": f"{OAUTH};"}
+    assert client_settings(SERVER, properties).client["sasl_oauth_token_provider"].token() == "from-a-file"
