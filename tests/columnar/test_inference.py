@@ -1,0 +1,90 @@
+"""The compiled look at a log's records learns what the scalar one does."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_core.columnar import inference
+from coordinator_core.columnar.inference import infer_profile
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.types import Codec, PartitionLog
+from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, sample
+from tests.columnar import random_logs
+from tests.log.builders import NewRecord, build_batch, write_partition
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+SNAPSHOTS = sorted({path.parent.parent for path in CORPUS.rglob("__consumer_offsets-*/*.log")})
+
+
+def _told(log: PartitionLog) -> tuple[Evidence, Evidence, bool]:
+    slow, fast = Evidence(), Evidence()
+    sample(log, slow)
+    took = inference._Sampler(log.segments[-1], fast).take()
+    return slow, fast, took
+
+
+@pytest.mark.parametrize("directory", SNAPSHOTS, ids=lambda path: str(path.relative_to(CORPUS)))
+def test_logs_of_real_brokers_tell_the_same(directory: Path) -> None:
+    for log in discover([str(directory)]).partitions:
+        slow, fast, took = _told(log)
+        if took:
+            assert astuple(fast) == astuple(slow)
+
+
+def _commit(version: int, key_type: int = 1, group: bytes = b"g") -> NewRecord:
+    key = random_logs.offset_key(group, b"t", version, key_type)
+    return NewRecord(key=key, value=random_logs.offset_value(version, 5, b""))
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_commits_like_those_before_are_passed_over_and_the_first_of_a_kind_is_not(
+    tmp_path: Path, codec: Codec
+) -> None:
+    batches = [build_batch(20 * i, [_commit(1)] * 20, codec=codec) for i in range(50)]
+    batches.append(build_batch(1000, [_commit(1), _commit(3)], codec=codec))
+    batches.append(build_batch(1002, [_commit(0, 0)], codec=codec))
+    write_partition(tmp_path, {0: b"".join(batches)})
+    [log] = discover([str(tmp_path)]).partitions
+    slow, fast, took = _told(log)
+    assert took
+    assert astuple(fast) == astuple(slow)
+    assert (fast.offset_version, fast.key_types) == (3, {0, 1})
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_only_the_first_batches_are_looked_at(tmp_path: Path, codec: Codec) -> None:
+    batches = [build_batch(i, [_commit(1)], codec=codec) for i in range(SAMPLED_BATCHES)]
+    batches.append(build_batch(SAMPLED_BATCHES, [_commit(3)], codec=codec))
+    write_partition(tmp_path, {0: b"".join(batches)})
+    [log] = discover([str(tmp_path)]).partitions
+    slow, fast, took = _told(log)
+    assert took
+    assert fast.offset_version == slow.offset_version == 1
+
+
+@given(st.lists(random_logs.steps, min_size=1, max_size=8))
+def test_random_logs_tell_the_same(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[random_logs.Data]
+) -> None:
+    directory = tmp_path_factory.mktemp("log")
+    write_partition(directory, {0: b"".join(random_logs.build(steps).batches)})
+    [log] = discover([str(directory)]).partitions
+    slow, fast, took = _told(log)
+    if took:
+        assert astuple(fast) == astuple(slow)
+
+
+def test_damage_is_for_the_scalar_reader(tmp_path: Path) -> None:
+    bad = bytearray(build_batch(1, [_commit(3)]))
+    bad[-1] ^= 1
+    write_partition(tmp_path, {0: build_batch(0, [_commit(4)]) + bytes(bad)})
+    [log] = discover([str(tmp_path)]).partitions
+    slow, _, took = _told(log)
+    assert not took
+    assert slow.offset_version == 4
+    assert infer_profile([log]).release == "4.3.1"
