@@ -16,7 +16,6 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
-from coordinator_core.replay.inference import infer_profile
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.folding import fold_tasks
 from coordinator_core.runs.local import check_source
@@ -55,6 +54,8 @@ def replay(
     Small segments share a task up to ``bytes_per_task`` (default: as suits the session). A partition whose
     folds have more than ``bytes_per_merge`` is merged in several tasks.
     """
+    from coordinator_core.columnar.inference import infer_profile
+
     began = perf_counter()
     snapshot = source.snapshot if isinstance(source, Pin) else source
     check_source(source, on_damage)

@@ -19,7 +19,6 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
-from coordinator_core.replay.inference import infer_profile
 from coordinator_core.replay.profiles import Profile, profile_from_label
 from coordinator_core.runs.fold_cache import FOLD_CACHE_VARIABLE
 from coordinator_core.runs.local import replay_snapshot
@@ -59,6 +58,9 @@ def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapsho
     snapshot = discover(paths)
     profile = options.profile
     if profile is None:
+        # Loading the kernels takes time that reading a run need not.
+        from coordinator_core.columnar.inference import infer_profile
+
         profile = infer_profile(snapshot.partitions)
         note(f"regroup: profile {profile.label}, told from the records")
     return snapshot, profile

@@ -65,7 +65,7 @@ def copy_bytes(source: Any, position: Int, target: Any, target_at: Int, length: 
 
 
 @inlined
-def same_bytes(left: Any, left_at: Int, right: Any, right_at: Int, length: Int) -> bool:
+def same_bytes(left: Any, left_at: Int, right: Any, right_at: Int, length: Int) -> Any:
     """Whether the two runs of ``length`` bytes are equal."""
     # The last word may overlap the one before it.
     last = length - 8

@@ -58,7 +58,7 @@ from coordinator_core.columnar.tables import (
 )
 
 HEADER_BYTES = 61
-_MIN_RECORD_BYTES = 7
+MIN_RECORD_BYTES = 7
 _NO_PRODUCER_ID = -1
 _TRANSACTIONAL, _CONTROL, _LOG_APPEND_TIME = 0x10, 0x20, 0x08
 _COMMIT, _ABORT = 1, 0
@@ -859,7 +859,7 @@ def walk(data: Any, start: Int, stop: Int, tag: Int, in_arena: bool, tables: Any
             if not in_arena and attributes & 7 != 0 and count != 0:
                 status = Status.COMPRESSED
                 break
-            if count * _MIN_RECORD_BYTES > size - HEADER_BYTES or count > rules[Rules.MAX_RECORDS]:
+            if count * MIN_RECORD_BYTES > size - HEADER_BYTES or count > rules[Rules.MAX_RECORDS]:
                 status = Status.ODD_RECORDS
                 break
             if attributes & _CONTROL:

@@ -2,7 +2,7 @@
 
 Every rule names something that no earlier release wrote (facts of the record schemas by release); the newest
 release with a witness wins, because the broker that would load the log is at least that new. Between releases
-that write the same bytes the latest is taken.
+that write the same bytes the latest is taken. ``columnar.inference`` looks at the records.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from coordinator_core.errors import Damage
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
@@ -21,8 +20,6 @@ from coordinator_core.replay.profiles import (
     OFFSET_KEY_TYPES,
     SHARE_KEY_TYPES,
     STREAMS_KEY_TYPES,
-    Profile,
-    profile_for_release,
 )
 
 SAMPLED_BATCHES = 2000
@@ -121,17 +118,12 @@ def release_of(evidence: Evidence) -> tuple[str, str]:
     return "4.3.1", "new"
 
 
-def infer_profile(logs: Iterable[PartitionLog]) -> Profile:
-    """Profile of the newest release that left a witness in the newest segments of ``logs``.
+def sample(log: PartitionLog, evidence: Evidence) -> None:
+    """Take in the first batches of the newest segment of ``log``.
 
-    Damage ends the look at a segment; reporting it is the reader's business.
+    Damage ends the look at it; reporting that is the reader's business.
     """
-    evidence = Evidence()
-    ignored: list[Damage] = []
-    for log in logs:
-        newest = replace(log, segments=log.segments[-1:])
-        for _, batch, records in islice(
-            read_records(newest, on_damage=OnDamage.SALVAGE, damage=ignored), SAMPLED_BATCHES
-        ):
-            evidence.add(batch, records)
-    return profile_for_release(*release_of(evidence))
+    newest = replace(log, segments=log.segments[-1:])
+    records = read_records(newest, on_damage=OnDamage.SALVAGE, damage=[])
+    for _, batch, records_of_batch in islice(records, SAMPLED_BATCHES):
+        evidence.add(batch, records_of_batch)

@@ -16,7 +16,6 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.replay.fold import FoldRules
-from coordinator_core.replay.inference import infer_profile
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.folding import (
@@ -78,6 +77,9 @@ def replay_to_run(
     cannot be used, :class:`DamagedInputError` for damage under ``FAIL`` and for a pinned segment that
     changed; neither leaves anything behind.
     """
+    # Loading the kernels takes time that reading a run need not.
+    from coordinator_core.columnar.inference import infer_profile
+
     began = perf_counter()
     cache = None if on_damage is OnDamage.RECOVER else cache
     snapshot = source.snapshot if isinstance(source, Pin) else source
