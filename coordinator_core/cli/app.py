@@ -24,6 +24,7 @@ _COMMANDS = {
     "list": "coordinator_core.cli.describe:list_command",
     "reconcile": "coordinator_core.cli.reconcile:reconcile_command",
     "replay": "coordinator_core.cli.replay:replay_command",
+    "report": "coordinator_core.cli.report:report_command",
     "rules": "coordinator_core.cli.rules:rules_command",
     "simulate": "coordinator_core.cli.simulate:simulate_command",
     "verify": "coordinator_core.cli.verify:verify_command",

@@ -26,8 +26,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 NEVER = "never"
 
 
-def reconcile_options(command: F) -> F:
-    """Options of every command that evaluates rules; pass their values on to :func:`reconciled`."""
+def reconcile_options(*, fail_on: str) -> Callable[[F], F]:
+    """Options of every command that evaluates rules; pass their values on to :func:`reconciled`.
+
+    ``fail_on`` is the default of ``--fail-on``, which goes to :func:`exit_code`.
+    """
     options = [
         click.option(
             "--topics", metavar="FILE", help="topics.json: ids, partitions, start and end offsets of topics."
@@ -45,14 +48,18 @@ def reconcile_options(command: F) -> F:
         click.option(
             "--fail-on",
             type=click.Choice([*(level.label for level in reversed(Severity)), NEVER]),
-            default=Severity.WARNING.label,
+            default=fail_on,
             show_default=True,
             help="Exit with 1 from this severity on.",
         ),
     ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+
+    def with_options(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_options
 
 
 def reconciled(
@@ -77,7 +84,7 @@ def exit_code(found: Reconciliation, fail_on: str) -> int:
 
 @click.command("reconcile")
 @click.argument("run", metavar="RUN")
-@reconcile_options
+@reconcile_options(fail_on=Severity.WARNING.label)
 @click.option("--publish", is_flag=True, help="Write the findings as a table beside the run.")
 @format_option(Format.TEXT, Format.JSON, Format.JSONL, Format.CSV)
 def reconcile_command(run: str, fail_on: str, publish: bool, output_format: Format, **inputs: Any) -> int:

@@ -13,6 +13,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.records.blobs import encode_consumer_assignment, encode_consumer_subscription
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.settings import settings_from
@@ -265,8 +266,6 @@ class Log:
         return Facts(run, topics, previous)
 
     def reconcile(self, directory: Path) -> Reconciliation:
-        from coordinator_core.rules.catalogue import RULES
-
         return evaluate(self.facts(directory), settings_from(self.settings, RULES))
 
 

@@ -1,0 +1,153 @@
+"""The report of a run as Prometheus text, for the textfile collector or a push gateway.
+
+Series that other exporters have keep their names (kafka_exporter, kafka-lag-exporter, Burrow); our own begin
+with ``regroup_``.  Sums are always there; of a metric with too many series some are left out, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from coordinator_core.reports.run_report import Document
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.lag import Lag, LagStatus
+
+MAX_SERIES = 10_000
+"""Most series of one metric by group, or by group, topic and partition."""
+
+
+def run_metrics(report: Document, facts: Facts, lag: Lag | None, *, max_series: int = MAX_SERIES) -> str:
+    """Prometheus text of a document that :func:`run_report` made, and of the tables behind it."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Metrics(report, facts, lag, max_series))
+    return generate_latest(registry).decode("utf-8")
+
+
+class _Metrics(Collector):
+    def __init__(self, report: Document, facts: Facts, lag: Lag | None, max_series: int) -> None:
+        self._report, self._facts, self._lag, self._max = report, facts, lag, max_series
+        self._cluster = str(report["scope"]["cluster"])
+        self._left_out: dict[str, int] = {}
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        report, scope = self._report, self._report["scope"]
+        yield self._one(
+            "regroup_run_timestamp_seconds", "Time that the run judges by", scope["now_ms"] / 1000
+        )
+        yield self._one("regroup_run_complete", "1 unless the log was damaged", int(scope["complete"]))
+        yield self._one("regroup_groups", "Groups", scope["groups"])
+        yield self._one("regroup_members", "Members", scope["members"])
+        yield self._one("regroup_committed_offsets", "Committed offsets", scope["committed_offsets"])
+        yield self._one("regroup_pending_offsets", "Offsets in open transactions", scope["pending_offsets"])
+        yield self._one("regroup_open_transactions", "Open transactions", len(report["open_transactions"]))
+        yield self._one("regroup_log_bytes", "Bytes of the offsets log", scope["bytes"])
+        yield self._one(
+            "regroup_dead_bytes", "Bytes that newer records replace", report["groups"]["dead_bytes"]
+        )
+        yield self._one("regroup_findings_muted", "Findings that are muted", report["muted"])
+        yield self._labelled(
+            "regroup_findings",
+            "Findings that are not muted",
+            ["severity"],
+            [([severity], number) for severity, number in report["counts"].items()],
+        )
+        yield self._labelled(
+            "regroup_rule_findings",
+            "Findings of a rule",
+            ["rule", "severity"],
+            [([rule["code"], rule["severity"]], rule["findings"]) for rule in report["rules"]],
+        )
+        yield self._labelled(
+            "regroup_offsets_partition_bytes",
+            "Bytes that a coordinator reads to load the partition",
+            ["offsets_partition"],
+            [([str(one["offsets_partition"])], one["bytes"]) for one in report["partitions"]],
+        )
+        yield from self._of_groups()
+        yield from self._of_lag()
+        yield self._labelled(
+            "regroup_series_left_out",
+            "Series of a metric that were too many",
+            ["metric"],
+            [([name], number) for name, number in sorted(self._left_out.items())],
+        )
+
+    def _of_groups(self) -> Iterator[GaugeMetricFamily]:
+        groups = self._facts.groups
+        counts = pa.table(
+            {"group_id": groups.array("group_id").cast(pa.string()), "members": groups.array("member_count")}
+        )
+        yield self._rows(
+            "kafka_consumergroup_members", "Members of a group", ["group"], ["group_id"], counts, "members"
+        )
+        offsets = self._facts.offsets
+        if len(offsets) <= self._max:
+            rows = offsets.rows(np.arange(len(offsets)), "group_id", "topic", "partition", "committed_offset")
+        else:
+            rows = pa.table({name: [] for name in ("group_id", "topic", "partition", "committed_offset")})
+            self._left_out["kafka_consumergroup_current_offset"] = len(offsets)
+        yield self._slots("kafka_consumergroup_current_offset", "Committed offset", rows, "committed_offset")
+
+    def _of_lag(self) -> Iterator[GaugeMetricFamily]:
+        if self._lag is None or self._report["lag"] is None:
+            return
+        yield self._one(
+            "regroup_lag", "Records that groups are behind, together", self._report["lag"]["total"]
+        )
+        known = self._lag.partitions.filter(pc.is_valid(self._lag.partitions["lag"]))
+        yield self._slots("kafka_consumergroup_lag", "Lag of a partition", known, "lag")
+        groups = self._lag.groups
+        numbers = {status.label: int(status) for status in LagStatus}
+        groups = groups.append_column(
+            "index", pa.array([numbers[text] for text in groups["status"].to_pylist()])
+        )
+        with_lag = groups.filter(pc.is_valid(groups["lag"]))
+        label, column = ["group"], ["group_id"]
+        yield self._rows(
+            "kafka_consumergroup_group_sum_lag", "Lag of a group", label, column, with_lag, "lag"
+        )
+        yield self._rows(
+            "kafka_consumergroup_group_max_lag", "Largest lag", label, column, with_lag, "max_lag"
+        )
+        yield self._rows(
+            "burrow_kafka_consumer_status",
+            "1 ok, 2 no commit, 3 lost, 4 stopped, 5 stalled, 6 rewound",
+            label,
+            column,
+            groups,
+            "index",
+        )
+
+    def _slots(self, name: str, text: str, rows: pa.Table, value: str) -> GaugeMetricFamily:
+        labels, columns = ["group", "topic", "partition"], ["group_id", "topic", "partition"]
+        return self._rows(name, text, labels, columns, rows, value)
+
+    def _rows(
+        self, name: str, text: str, labels: list[str], columns: list[str], rows: pa.Table, value: str
+    ) -> GaugeMetricFamily:
+        if rows.num_rows > self._max:
+            self._left_out[name] = rows.num_rows - self._max
+            rows = rows.slice(0, self._max)
+        names = [[str(item) for item in rows[column].to_pylist()] for column in columns]
+        # A group may lie in two offsets partitions (rule R22): one series, of the first.
+        series = dict(reversed(list(zip(zip(*names, strict=True), rows[value].to_pylist(), strict=True))))
+        return self._labelled(name, text, labels, [(list(key), series[key]) for key in sorted(series)])
+
+    def _one(self, name: str, text: str, value: float) -> GaugeMetricFamily:
+        return self._labelled(name, text, [], [([], value)])
+
+    def _labelled(
+        self, name: str, text: str, labels: list[str], values: list[tuple[list[str], float]]
+    ) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(name, text, labels=["cluster", *labels])
+        for labelled, value in values:
+            family.add_metric([self._cluster, *labelled], value)
+        return family

@@ -1,0 +1,237 @@
+"""The report of a run as one HTML page that needs nothing else: no script, no font, no request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from coordinator_core.reports.charts import bar_chart
+from coordinator_core.reports.findings import counts_text, one_line
+from coordinator_core.reports.run_report import Document
+
+WORDS = {
+    "clean": "No findings",
+    "info": "Notes only",
+    "warning": "Warnings",
+    "critical": "Critical findings",
+}
+"""The verdict in words."""
+
+PARTITIONS = 25
+"""Offsets partitions that the page shows."""
+
+_SECTIONS = (
+    ("changes", "Changes"),
+    ("findings", "Findings"),
+    ("lag", "Lag"),
+    ("expiry", "Expiry"),
+    ("weight", "Heaviest groups"),
+    ("load", "Load"),
+    ("activity", "Last commits"),
+    ("transactions", "Open transactions"),
+    ("provenance", "Provenance"),
+)
+
+
+def run_page(report: Document) -> str:
+    """The page of a document that :func:`run_report` made."""
+    style = _resource("run.css")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    partitions = sorted(report["partitions"], key=lambda one: (-one["bytes"], one["offsets_partition"]))
+    return (
+        _environment()
+        .from_string(_resource("run.html"))
+        .render(
+            report=report,
+            word=WORDS[report["verdict"]],
+            counts=counts_text(report["counts"]),
+            style=Markup(style),
+            style_hash=f"sha256-{digest}",
+            sections=_SECTIONS,
+            finding_rows=_finding_rows,
+            not_evaluated=[*report["not_evaluated"].items(), *report["not_applicable"].items()],
+            mutes=_mutes(report),
+            charts=_charts(report, partitions[:PARTITIONS]),
+            partitions=[
+                (
+                    one["offsets_partition"],
+                    byte_text(one["bytes"]),
+                    number_text(one["records"]),
+                    "-" if one["load_seconds"] is None else one["load_seconds"],
+                )
+                for one in partitions[:PARTITIONS]
+            ],
+            **_change_rows(report["changes"]),
+            **_group_rows(report),
+        )
+    )
+
+
+def _finding_rows(rule: Document) -> list[tuple[Any, ...]]:
+    return [
+        (
+            _or_dash(row["offsets_partition"]),
+            _or_dash(row["record_offset"]),
+            _or_dash(row["group_id"]),
+            one_line(row["message"]) + (f" (muted: {one_line(row['muted'])})" if row["muted"] else ""),
+        )
+        for row in rule["examples"]
+    ]
+
+
+def _mutes(report: Document) -> list[tuple[str, ...]]:
+    over = [mute["rule"] + mute["until"] for mute in report["mutes_over"]]
+    return [
+        (
+            mute["rule"],
+            " ".join(f"{name} {one_line(mute[name])}" for name in ("group", "topic") if mute[name]) or "all",
+            one_line(mute["reason"]),
+            mute["until"] + (" (over)" if mute["rule"] + mute["until"] in over else ""),
+        )
+        for mute in report["settings"]["mutes"]
+    ]
+
+
+def _change_rows(changes: Document | None) -> dict[str, Any]:
+    if changes is None:
+        return {"change_rows": [], "changed_groups": []}
+    kinds = ("added", "removed", "changed", "identical")
+    return {
+        "change_rows": [
+            (name.capitalize(), *(number_text(counts[kind]) for kind in kinds))
+            for name, counts in changes["counts"].items()
+        ],
+        "changed_groups": [
+            (one["change"], one_line(one["group_id"]), ", ".join(one["columns"])) for one in changes["groups"]
+        ],
+    }
+
+
+def _group_rows(report: Document) -> dict[str, Any]:
+    lag = report["lag"]
+    return {
+        "lag_rows": []
+        if lag is None
+        else [
+            (
+                one_line(one["group_id"]),
+                one["status"].replace("_", " "),
+                "-" if one["lag"] is None else number_text(one["lag"]),
+                "-" if one["max_lag"] is None else number_text(one["max_lag"]),
+                "-" if one["share_of_log"] is None else f"{one['share_of_log']:.0%}",
+            )
+            for one in lag["largest"]
+        ],
+        "soonest": [
+            (one_line(one["group_id"]), time_text(one["expires_at_ms"]))
+            for one in report["expiry"]["soonest"]
+        ],
+        "heaviest": [
+            (
+                one_line(one["group_id"]),
+                byte_text(one["bytes"]),
+                byte_text(one["dead_bytes"]),
+                *(number_text(one[name]) for name in ("records", "tombstones", "committed_offsets")),
+            )
+            for one in report["groups"]["heaviest"]
+        ],
+        "transactions": [
+            (
+                one["offsets_partition"],
+                one["record_offset"],
+                one["producer_id"],
+                duration_text(one["age_ms"] or 0),
+                number_text(one["keys"]),
+                ", ".join(map(one_line, one["groups"])),
+            )
+            for one in report["open_transactions"]
+        ],
+    }
+
+
+def _charts(report: Document, partitions: list[Document]) -> dict[str, Markup]:
+    days = report["expiry"]["days"] or []
+    return {
+        "expiry": Markup(
+            bar_chart(
+                "Committed offsets that expire, by day",
+                [(one["day"], one["offsets"], number_text(one["offsets"])) for one in days],
+            )
+        ),
+        "partitions": Markup(
+            bar_chart(
+                "Bytes by offsets partition",
+                [
+                    (f"partition {one['offsets_partition']}", one["bytes"], byte_text(one["bytes"]))
+                    for one in partitions
+                ],
+            )
+        ),
+        "activity": Markup(
+            bar_chart(
+                "Committed offsets by the day of their commit",
+                [
+                    (
+                        ("to " if one["and_earlier"] else "") + one["day"],
+                        one["committed_offsets"],
+                        number_text(one["committed_offsets"]),
+                    )
+                    for one in report["activity"]
+                ],
+            )
+        ),
+    }
+
+
+def _or_dash(value: Any) -> Any:
+    return "-" if value is None else one_line(value) if isinstance(value, str) else value
+
+
+def number_text(value: int) -> str:
+    return f"{value:,}".replace(",", " ")
+
+
+def byte_text(value: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(value) < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.4g} TB"
+
+
+def duration_text(value_ms: int) -> str:
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
+        if value_ms >= size:
+            return f"{value_ms / size:.3g} {unit}"
+    return f"{value_ms} ms"
+
+
+def time_text(value_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(value_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError):
+        return f"{value_ms} ms"
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {
+        "bytes": byte_text,
+        "duration": duration_text,
+        "number": number_text,
+        "time": time_text,
+        "visible": one_line,
+    }
+    return made
+
+
+def _resource(name: str) -> str:
+    return files("coordinator_core.reports").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,251 @@
+"""The report of a run as one document: everything that the HTML page, JSON, Markdown and metrics tell.
+
+The order is that of the page: verdict and scope, what changed, findings, and then what an operator asks next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core import __version__
+from coordinator_core.groups.model import TransactionOutcome
+from coordinator_core.lifecycle.expiry import plan_expiry
+from coordinator_core.lifecycle.plan import TombstoneKind
+from coordinator_core.reports.findings import finding_objects, rule_object
+from coordinator_core.rules.catalogue import RULES
+from coordinator_core.rules.columns import coded
+from coordinator_core.rules.differences import difference
+from coordinator_core.rules.evaluate import Reconciliation
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.lag import Lag, lag_of
+from coordinator_core.rules.model import Severity
+from coordinator_core.rules.publish import summary_of
+
+EXAMPLES = 20
+"""Findings of one rule, and rows of a list, that the page shows; what is left out is counted."""
+
+MAX_FORECAST_OFFSETS = 200_000
+"""Beyond so many committed offsets the calendar is left to ``regroup expire``."""
+
+DAY_MS = 86_400_000
+CALENDAR_DAYS = 14
+
+Document = dict[str, Any]
+
+
+def run_report(
+    facts: Facts, found: Reconciliation, *, load_bytes_per_second: float | None = None
+) -> tuple[Document, Lag | None]:
+    """The document, and the lag it was made of.
+
+    ``load_bytes_per_second`` is the rate at which the brokers load offsets partitions, when it is known.
+    """
+    lag = lag_of(facts)
+    summary = summary_of(facts, found)
+    return {
+        **summary,
+        "scope": _scope(facts),
+        "changes": _changes(facts),
+        "rules": _rules(found.findings),
+        "lag": None if lag is None else _lag(lag),
+        "expiry": _expiry(facts, found),
+        "groups": _groups(facts),
+        "partitions": _partitions(facts, load_bytes_per_second),
+        "activity": _activity(facts),
+        "open_transactions": _open_transactions(facts),
+        "tool": {"name": "regroup", "version": __version__},
+    }, lag
+
+
+def _scope(facts: Facts) -> Document:
+    manifest = facts.run.manifest
+    return {
+        "cluster": manifest["cluster"],
+        "window": manifest["window"],
+        "run_id": manifest["run_id"],
+        "now_ms": facts.now_ms,
+        "profile": manifest["profile"],
+        "profile_inferred": manifest["profile_inferred"],
+        "complete": manifest["complete"],
+        "damage": len(manifest["damage"]),
+        "offsets_partitions": len(manifest["cut"]),
+        "offsets_topic_num_partitions": manifest["offsets_topic_num_partitions"],
+        "records": int(facts.table("segments").numbers("records").sum()),
+        "bytes": sum(entry["bytes"] for entry in manifest["inputs"]),
+        "segments": len(manifest["inputs"]),
+        "groups": len(facts.groups),
+        "members": len(facts.members),
+        "committed_offsets": len(facts.offsets),
+        "pending_offsets": len(facts.table("pending_offsets")),
+        "state_hash": manifest["state_hash"],
+    }
+
+
+def _changes(facts: Facts) -> Document | None:
+    """What changed since the previous run; ``None`` without one."""
+    if facts.previous is None:
+        return None
+    found = difference(facts.previous.run, facts.run)
+    groups = [] if found.groups is None else list(found.groups.changes("group"))
+    return {
+        "previous_run_id": facts.previous.run.manifest["run_id"],
+        "identical": found.is_identical,
+        "counts": found.counts,
+        "groups": groups[:EXAMPLES],
+        "groups_left_out": max(len(groups) - EXAMPLES, 0),
+    }
+
+
+def _rules(findings: pa.Table) -> list[Document]:
+    """The rules that fired, the worst first, each with its first findings."""
+    fired = []
+    for code in findings["rule"].unique().to_pylist():
+        rows = findings.filter(pc.equal(findings["rule"], code))
+        fired.append(
+            {
+                **rule_object(RULES[code]),
+                "severity": rows["severity"][0].as_py(),
+                "findings": rows.num_rows,
+                "muted": rows.num_rows - rows["muted"].null_count,
+                "rows": pc.sum(rows["rows"]).as_py(),
+                "examples": list(finding_objects(rows.slice(0, EXAMPLES))),
+                "left_out": max(rows.num_rows - EXAMPLES, 0),
+            }
+        )
+    return sorted(fired, key=lambda rule: (-Severity.of(rule["severity"]), rule["code"]))
+
+
+def _lag(lag: Lag) -> Document:
+    statuses = Counter(lag.groups["status"].to_pylist())
+    return {
+        "groups": lag.groups.num_rows,
+        "partitions": lag.partitions.num_rows,
+        "total": pc.sum(lag.partitions["lag"]).as_py() or 0,
+        "statuses": dict(sorted(statuses.items())),
+        "largest": lag.groups.slice(0, EXAMPLES).to_pylist(),
+        "left_out": max(lag.groups.num_rows - EXAMPLES, 0),
+    }
+
+
+def _expiry(facts: Facts, found: Reconciliation) -> Document:
+    """Offsets and groups that expire, by day, if nothing else happens."""
+    retention = int(found.settings.limits["offsets_retention_ms"])
+    document: Document = {"offsets_retention_ms": retention, "days": None, "soonest": [], "later": 0}
+    if len(facts.offsets) > MAX_FORECAST_OFFSETS:
+        return document
+    due: list[tuple[int, str, str]] = []
+    for state in facts.run.states():
+        plan = plan_expiry(state, facts.profile, now_ms=facts.now_ms, offsets_retention_ms=retention)
+        due += [
+            (max(one.expires_at_ms, facts.now_ms), one.kind.value, one.group_id)
+            for one in (*plan.tombstones, *plan.forecast)
+            if one.kind in (TombstoneKind.OFFSET, TombstoneKind.GROUP)
+        ]
+    days = Counter((at - facts.now_ms) // DAY_MS for at, kind, _ in due if kind == TombstoneKind.OFFSET)
+    document["days"] = [
+        {"day": _day(facts.now_ms + day * DAY_MS), "offsets": days[day]} for day in range(CALENDAR_DAYS)
+    ]
+    document["later"] = sum(number for day, number in days.items() if day >= CALENDAR_DAYS)
+    groups = sorted((at, group) for at, kind, group in due if kind == TombstoneKind.GROUP)
+    document["soonest"] = [{"group_id": group, "expires_at_ms": at} for at, group in groups[:EXAMPLES]]
+    document["groups"] = len(groups)
+    return document
+
+
+def _day(time_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d}"
+    except (OverflowError, ValueError):
+        return str(time_ms)
+
+
+def _groups(facts: Facts) -> Document:
+    """The groups with the most bytes in the log, and how much of them is dead."""
+    stats = facts.table("group_stats")
+    (stats_group, live_group), names = coded(stats.array("group_id"), facts.offsets.array("group_id"))
+    count = len(names)
+
+    def total(column: str, where: Any = slice(None)) -> Any:
+        return np.bincount(
+            stats_group[where], stats.numbers(column)[where].astype(np.float64), minlength=count
+        ).astype(np.int64)
+
+    size, records, tombstones = total("size_bytes"), total("records"), total("tombstones")
+    of_offsets = stats.numbers("key_type") <= 1
+    commits, commit_bytes = total("records", of_offsets), total("size_bytes", of_offsets)
+    live = np.bincount(live_group, minlength=count)
+    # Records of one kind are about as long as each other, so their number tells the share that is dead.
+    dead = commit_bytes - commit_bytes * np.minimum(live, commits) // np.maximum(commits, 1)
+    heaviest = np.lexsort((np.arange(count), -size))[:EXAMPLES]
+    texts = names.take(pa.array(heaviest)).to_pylist()
+    return {
+        "bytes": int(size.sum()),
+        "dead_bytes": int(dead.sum()),
+        "heaviest": [
+            {
+                "group_id": text,
+                "bytes": int(size[at]),
+                "records": int(records[at]),
+                "tombstones": int(tombstones[at]),
+                "committed_offsets": int(live[at]),
+                "dead_bytes": int(dead[at]),
+            }
+            for text, at in zip(texts, heaviest.tolist(), strict=True)
+        ],
+        "left_out": max(count - EXAMPLES, 0),
+    }
+
+
+def _partitions(facts: Facts, load_bytes_per_second: float | None) -> list[Document]:
+    """Bytes and records that a coordinator reads to load each offsets partition."""
+    segments = facts.table("segments")
+    partition = segments.numbers("offsets_partition")
+    found = []
+    for number in np.unique(partition).tolist():
+        rows = partition == number
+        size = int(segments.numbers("size_bytes")[rows].sum())
+        found.append(
+            {
+                "offsets_partition": number,
+                "bytes": size,
+                "records": int(segments.numbers("records")[rows].sum()),
+                "load_seconds": None
+                if load_bytes_per_second is None
+                else round(size / load_bytes_per_second, 3),
+            }
+        )
+    return found
+
+
+def _activity(facts: Facts) -> list[Document]:
+    """When groups last committed: committed offsets by day of their commit, the newest days."""
+    time = facts.offsets.numbers("commit_timestamp_ms")
+    age = (facts.now_ms - time[time > 0]) // DAY_MS
+    days, counts = np.unique(np.clip(age, 0, CALENDAR_DAYS - 1), return_counts=True)
+    by_day = dict(zip(days.tolist(), counts.tolist(), strict=True))
+    return [
+        {
+            "day": _day(facts.now_ms - day * DAY_MS),
+            "and_earlier": day == CALENDAR_DAYS - 1,
+            "committed_offsets": by_day.get(day, 0),
+        }
+        for day in reversed(range(CALENDAR_DAYS))
+    ]
+
+
+def _open_transactions(facts: Facts) -> list[Document]:
+    transactions = facts.table("transactions")
+    rows: Sequence[Document] = transactions.rows(
+        transactions.equals("outcome", TransactionOutcome.OPEN),
+        *("producer_id", "producer_epoch", "last_record_offset", "keys", "groups", "timestamp_ms", "age_ms"),
+    ).to_pylist()
+    return sorted(
+        rows, key=lambda row: (-(row["age_ms"] or 0), row["offsets_partition"], row["record_offset"])
+    )

@@ -1,0 +1,68 @@
+"""The report of a run in a few lines of Markdown, for a chat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from coordinator_core.reports.findings import counts_text, one_line
+from coordinator_core.reports.run_page import WORDS, number_text, time_text
+from coordinator_core.reports.run_report import Document
+
+FINDINGS = 3
+"""Findings that the summary names."""
+
+_MARKS = re.compile(r"([\\`*_\[\]<>|~@])")
+
+
+def run_summary(report: Document, *, page: str | None = None) -> str:
+    """The verdict, the worst findings and what changed; ``page`` is where the whole report is."""
+    return "\n".join(_lines(report, page)) + "\n"
+
+
+def _lines(report: Document, page: str | None) -> Iterator[str]:
+    scope = report["scope"]
+    yield f"**{WORDS[report['verdict']]}**: {_plain(scope['cluster'])}, {_plain(scope['window'])}"
+    yield ""
+    muted = f", {report['muted']} muted" if report["muted"] else ""
+    yield f"- {counts_text(report['counts'])}{muted}; {len(report['not_evaluated'])} rules not evaluated"
+    if not scope["complete"]:
+        yield f"- **Partial**: {scope['damage']} damaged places in the log"
+    yield (
+        f"- {number_text(scope['groups'])} groups, {number_text(scope['committed_offsets'])} committed "
+        f"offsets at {time_text(scope['now_ms'])}"
+    )
+    for finding in worst(report):
+        yield (
+            f"- {finding['severity']} {finding['rule']}{_of_group(finding)}: {_plain(finding['message'])} "
+            f"(offsets partition {finding['offsets_partition']}, record offset {finding['record_offset']})"
+        )
+    if report["changes"] is not None:
+        counts = report["changes"]["counts"]
+        texts = [
+            f"{name} {', '.join(f'{number_text(number)} {kind}' for kind, number in kinds.items())}"
+            for name, kinds in counts.items()
+        ]
+        yield f"- since {_plain(report['changes']['previous_run_id'])}: {'; '.join(texts)}"
+    if page is not None:
+        yield f"- report: {_plain(page)}"
+
+
+def worst(report: Document, count: int = FINDINGS) -> list[Document]:
+    """The first findings that are not muted and more than info, of different rules before more of one."""
+    rules = [
+        [finding for finding in rule["examples"] if finding["muted"] is None]
+        for rule in report["rules"]
+        if rule["severity"] != "info"
+    ]
+    depth = max(map(len, rules), default=0)
+    in_turn = [findings[at] for at in range(depth) for findings in rules if at < len(findings)]
+    return in_turn[:count]
+
+
+def _of_group(finding: Document) -> str:
+    return "" if finding["group_id"] is None else f" of {_plain(finding['group_id'])}"
+
+
+def _plain(text: str) -> str:
+    return _MARKS.sub(r"\\\1", one_line(text))

@@ -1,0 +1,203 @@
+"""Lag and status of every group and partition, on one cut: the run's commits and the topics' ends.
+
+Lag is never negative: what was committed beyond the end that the topic snapshot knows has lag 0 (rule R31
+says what that means).  A partition that a member owns and nobody has committed has the status ``no_commit``
+and no lag.  With a previous run it also tells what two moments can tell of Burrow's statuses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.groups.model import GroupType
+from coordinator_core.rules.columns import Int64s, combined_pair
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.history import matched_offsets
+
+
+class LagStatus(IntEnum):
+    """What is known of a partition; the numbers are those of Burrow (2 is its warning, 3 its error)."""
+
+    OK = 1
+    """No lag, or it moves, or there is no previous run to compare with."""
+
+    NO_COMMIT = 2
+    """A member owns the partition, and nothing was committed."""
+
+    LOST = 3
+    """The committed offset is below the log start: records are gone unread."""
+
+    STOPPED = 4
+    """Lag, and no commit since the previous run."""
+
+    STALLED = 5
+    """Lag, and commits since the previous run that did not move."""
+
+    REWOUND = 6
+    """The committed offset is lower than in the previous run."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+_FROM_BEST = (
+    LagStatus.OK,
+    LagStatus.NO_COMMIT,
+    LagStatus.STALLED,
+    LagStatus.STOPPED,
+    LagStatus.REWOUND,
+    LagStatus.LOST,
+)
+_RANK = np.zeros(max(LagStatus) + 1, np.int64)
+_RANK[list(_FROM_BEST)] = np.arange(len(_FROM_BEST))
+
+LAG = pa.schema(
+    [
+        pa.field("offsets_partition", pa.int32()),
+        pa.field("record_offset", pa.int64()),
+        pa.field("group_id", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("committed_offset", pa.int64()),
+        pa.field("log_start_offset", pa.int64()),
+        pa.field("log_end_offset", pa.int64()),
+        pa.field("lag", pa.int64()),
+        pa.field("share_of_log", pa.float64()),
+        pa.field("status", pa.string()),
+    ]
+)
+"""``share_of_log`` is the lag as a part of the records that the partition holds: at 1 the next record that
+retention deletes is one that the group has not read."""
+
+
+@dataclass(frozen=True)
+class Lag:
+    """``partitions`` is of schema ``LAG``; ``groups`` has a row for each group in it."""
+
+    partitions: pa.Table
+    groups: pa.Table
+
+
+def lag_of(facts: Facts) -> Lag | None:
+    """Lag of every committed offset whose partition's end is known; ``None`` without a topic snapshot."""
+    topics = facts.topics
+    if topics is None:
+        return None
+    offsets = facts.offsets
+    at = topics.locate(facts.live_topic[facts.offset_topic], offsets.numbers("partition"))
+    known = np.flatnonzero((at >= 0) & (topics.end[at] >= 0)) if len(topics.end) else np.zeros(0, np.int64)
+    start, end = topics.start[at[known]], topics.end[at[known]]
+    committed = offsets.numbers("committed_offset")[known]
+    lag = np.maximum(end - np.maximum(committed, 0), 0)
+    status = _statuses(facts)[known]
+    status[(start >= 0) & (committed >= 0) & (committed < start)] = LagStatus.LOST
+    status[(lag == 0) & (status != LagStatus.REWOUND)] = LagStatus.OK
+    held = np.maximum(end - np.maximum(start, 0), 1)
+    rows = offsets.rows(known, "group_id", "topic", "partition", "committed_offset")
+    columns = {
+        **{name: rows[name] for name in rows.column_names},
+        "log_start_offset": pa.array(start, mask=start < 0),
+        "log_end_offset": pa.array(end),
+        "lag": pa.array(lag),
+        "share_of_log": pa.array(lag / held),
+        "status": _labels(status),
+    }
+    committed_rows = pa.table([columns[name].cast(LAG.field(name).type) for name in LAG.names], schema=LAG)
+    table = pa.concat_tables([committed_rows, _without_commit(facts)])
+    return Lag(table, _of_groups(table))
+
+
+def _labels(status: Int64s) -> pa.Array:
+    names = pa.array(["", *(status.label for status in LagStatus)])
+    return names.take(pa.array(status))
+
+
+def _statuses(facts: Facts) -> Int64s:
+    """By committed offset, what the previous run tells; OK without one."""
+    status = np.full(len(facts.offsets), LagStatus.OK, np.int64)
+    if facts.previous is None:
+        return status
+    matched = matched_offsets(facts)
+    now, before = (
+        {name: one.offsets.numbers(name)[rows] for name in ("committed_offset", "record_offset")}
+        for one, rows in ((facts, matched.now), (facts.previous, matched.before))
+    )
+    moved = now["committed_offset"] - before["committed_offset"]
+    again = now["record_offset"] > before["record_offset"]
+    status[matched.now[(moved == 0) & again]] = LagStatus.STALLED
+    status[matched.now[(moved == 0) & ~again]] = LagStatus.STOPPED
+    status[matched.now[moved < 0]] = LagStatus.REWOUND
+    return status
+
+
+def _without_commit(facts: Facts) -> pa.Table:
+    """Rows for partitions that members of consumer groups own and nobody committed."""
+    assert facts.topics is not None
+    assigned = facts.assigned
+    consumers = ~facts.groups.equals("type", GroupType.SHARE)[assigned.group]
+    rows = np.flatnonzero((assigned.topic >= 0) & consumers)
+    offsets = facts.offsets
+    owned, committed = combined_pair(
+        (assigned.group[rows], assigned.topic[rows], assigned.partition[rows]),
+        (facts.group_row("offsets"), facts.offset_topic, offsets.numbers("partition")),
+    )
+    rows = rows[~np.isin(owned, committed)]
+    at = facts.topics.locate(facts.live_topic[assigned.topic[rows]], assigned.partition[rows])
+    rows, at = rows[at >= 0], at[at >= 0]
+    start, end = facts.topics.start[at], facts.topics.end[at]
+    found = facts.groups.rows(assigned.group[rows], "group_id")
+    size = len(rows)
+    columns = {
+        "offsets_partition": found["offsets_partition"],
+        "record_offset": found["record_offset"],
+        "group_id": found["group_id"],
+        "topic": facts.topic_names(assigned.topic[rows]),
+        "partition": pa.array(assigned.partition[rows]),
+        "log_start_offset": pa.array(start, mask=start < 0),
+        "log_end_offset": pa.array(end, mask=end < 0),
+        "status": _labels(np.full(size, LagStatus.NO_COMMIT, np.int64)),
+    }
+    return pa.table(
+        [
+            columns[field.name].cast(field.type) if field.name in columns else pa.nulls(size, field.type)
+            for field in LAG
+        ],
+        schema=LAG,
+    )
+
+
+def _of_groups(partitions: pa.Table) -> pa.Table:
+    """By group: partitions, sum and maximum of the lag, and the worst status; the largest sum first."""
+    ranks = {status.label: int(_RANK[status]) for status in LagStatus}
+    status = partitions["status"].combine_chunks().dictionary_encode()
+    rank = pa.array([ranks[label] for label in status.dictionary.to_pylist()], pa.int64()).take(
+        status.indices
+    )
+    grouped = (
+        partitions.append_column("rank", rank)
+        .group_by(["offsets_partition", "group_id"])
+        .aggregate(
+            [("lag", "sum"), ("lag", "max"), ("partition", "count"), ("share_of_log", "max"), ("rank", "max")]
+        )
+    )
+    labels = pa.array([one.label for one in _FROM_BEST], pa.string())
+    worst = labels.take(grouped["rank_max"].combine_chunks())
+    renamed = pa.table(
+        {
+            "offsets_partition": grouped["offsets_partition"],
+            "group_id": grouped["group_id"],
+            "partitions": grouped["partition_count"],
+            "lag": grouped["lag_sum"],
+            "max_lag": grouped["lag_max"],
+            "share_of_log": grouped["share_of_log_max"],
+            "status": worst,
+        }
+    )
+    return renamed.sort_by(
+        [("lag", "descending"), ("offsets_partition", "ascending"), ("group_id", "ascending")]
+    )

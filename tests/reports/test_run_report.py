@@ -1,0 +1,316 @@
+"""The report of a run: what it says, that it stands alone, and that everybody can read it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from coordinator_core.cli.app import run
+from coordinator_core.reports.charts import bar_chart
+from coordinator_core.reports.run_metrics import run_metrics
+from coordinator_core.reports.run_page import run_page
+from coordinator_core.reports.run_report import EXAMPLES, run_report
+from coordinator_core.reports.run_summary import run_summary
+from coordinator_core.rules.catalogue import RULES
+from coordinator_core.rules.evaluate import evaluate
+from coordinator_core.rules.lag import lag_of
+from coordinator_core.rules.settings import settings_from
+from tests.log.builders import NOW_MS
+from tests.rules.logs import (
+    HEALTHY,
+    TOPICS,
+    Log,
+    assignment,
+    classic,
+    commit,
+    log_of,
+    member,
+    one,
+    pending,
+    topic,
+)
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e&\"'"
+LOG = one(
+    classic(),
+    commit(offset=5),
+    commit(HOSTILE, "<b>", offset=-1),
+    pending(commit("g", offset=70)),
+    now_ms=NOW_MS + 1_000_000,
+    topics=TOPICS,
+    previous=one(*HEALTHY, commit("gone")),
+    settings={"mutes": [{"rule": "R36", "reason": "<i>known</i>", "until": "2030-01-01"}]},
+)
+EMPTY = Log({0: log_of()})
+
+
+def reported(log: Log, directory: Path) -> dict[str, Any]:
+    facts = log.facts(directory)
+    report, _ = run_report(facts, evaluate(facts, settings_from(log.settings, RULES)))
+    return report
+
+
+class Page(HTMLParser):
+    """What a page is made of; fails for elements that are not closed in order."""
+
+    VOID = frozenset({"meta", "rect", "br"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None], tuple[str, ...]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs), tuple(self.open)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs), tuple(self.open)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def all(self, *tags: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes, _ in self.elements if tag in tags]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return reported(LOG, tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def html(report: dict[str, Any]) -> str:
+    return run_page(report)
+
+
+def test_it_says_the_verdict_the_changes_and_what_hangs(report: dict[str, Any]) -> None:
+    assert report["verdict"] == "critical"
+    assert [rule["code"] for rule in report["rules"]] == ["R30", "R50", "R32", "R36", "R44"]
+    assert report["changes"]["counts"]["offsets"] == {"added": 1, "removed": 1, "changed": 1, "identical": 0}
+    (transaction,) = report["open_transactions"]
+    assert (transaction["producer_id"], transaction["age_ms"]) == (7, 1_000_000)
+    assert report["scope"]["pending_offsets"] == 1
+    assert report["muted"] == 1
+    assert report["lag"]["largest"][0]["status"] == "lost"
+
+
+def test_the_page_needs_nothing_but_itself(html: str) -> None:
+    page = Page(html)
+    assert page.all("script", "link", "iframe", "img", "object", "form") == []
+    attributes = [name for _, found, _ in page.elements for name in found]
+    assert not [name for name in attributes if name.startswith("on") or name in ("style", "src")]
+    assert all(str(link["href"]).startswith("#") for link in page.all("a"))
+    assert "http://" not in html
+    assert "https://" not in html
+    assert "url(" not in html
+    (policy,) = [meta["content"] for meta in page.all("meta") if "http-equiv" in meta]
+    style = html[html.index("<style>") + len("<style>") : html.index("</style>")]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy == (f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'")
+
+
+def test_names_from_the_log_are_text(html: str) -> None:
+    page = Page(html)
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    assert not page.all("b", "i")
+    assert any("<script>alert(1)</script>\\x1b[2J\\u202e" in text for text in page.texts)
+
+
+def test_structure_for_screen_readers_and_keyboards(html: str) -> None:
+    page = Page(html)
+    assert page.all("html")[0]["lang"] == "en"
+    levels = [int(tag[1]) for tag, _, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    ids = [found["id"] for _, found, _ in page.elements if "id" in found]
+    assert len(ids) == len(set(ids))
+    assert {str(link["href"])[1:] for link in page.all("a")} <= set(ids)
+    assert {found["aria-labelledby"] for found in page.all("section")} <= set(ids)
+    assert len(page.all("main")) == len(page.all("header")) == len(page.all("nav")) == 1
+    tables = page.all("table")
+    assert tables
+    assert len(page.all("caption")) == len(tables)
+    assert all(cell["scope"] == "col" for cell in page.all("th"))
+    # What scrolls can be reached and has a name.
+    for box in (found for found in page.all("div") if found.get("class") == "scroll"):
+        assert box["tabindex"] == "0"
+        assert box["aria-label"]
+    for drawing in page.all("svg"):
+        assert drawing["role"] == "img"
+        assert drawing["aria-label"]
+
+
+def test_the_verdict_comes_first(html: str) -> None:
+    page = Page(html)
+    tags = [tag for tag, _, parents in page.elements if "body" in parents]
+    assert tags[:4] == ["a", "header", "h1", "div"]
+    words = [text.strip() for text in page.texts if text.strip()]
+    assert words[words.index("Skip to the findings") + 2] == "Critical findings"
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2], ids=["light", "dark", "print"])
+def test_contrast_in_every_mode(mode: int, html: str) -> None:
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", re.findall(r":root \{([^}]*)\}", html)[mode]))
+    for surface in ("page", "card"):
+        for ink in ("text", "quiet", "link", "critical", "warning", "info", "clean"):
+            bright, dark = sorted((luminance(colours[surface]), luminance(colours[ink])), reverse=True)
+            assert (bright + 0.05) / (dark + 0.05) >= 4.5, (surface, ink)
+        bright, dark = sorted((luminance(colours[surface]), luminance(colours["bar"])), reverse=True)
+        assert (bright + 0.05) / (dark + 0.05) >= 3
+
+
+def test_an_empty_log_has_a_report(tmp_path: Path) -> None:
+    report = reported(EMPTY, tmp_path)
+    assert report["verdict"] == "clean"
+    assert "No findings" in run_page(report)
+    assert run_summary(report).startswith("**No findings**: c, w\n")
+
+
+def test_many_findings_are_counted_not_dropped(tmp_path: Path) -> None:
+    log = one([commit("g", "t", number, offset=-1) for number in range(EXAMPLES + 5)])
+    report = reported(log, tmp_path)
+    (rule,) = report["rules"]
+    assert (rule["code"], rule["findings"], rule["left_out"]) == ("R44", EXAMPLES + 5, 5)
+    assert len(rule["examples"]) == EXAMPLES
+    assert "And 5 more" in run_page(report)
+
+
+def metrics(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    return {
+        family.name: {
+            tuple(
+                sorted((name, value) for name, value in sample.labels.items() if name != "cluster")
+            ): sample.value
+            for sample in family.samples
+        }
+        for family in text_string_to_metric_families(text)
+    }
+
+
+def test_metrics_have_the_names_of_other_exporters(tmp_path: Path) -> None:
+    facts = LOG.facts(tmp_path)
+    report, lag = run_report(facts, evaluate(facts))
+    found = metrics(run_metrics(report, facts, lag))
+    slot = (("group", "g"), ("partition", "0"), ("topic", "t"))
+    assert found["kafka_consumergroup_current_offset"][slot] == 5
+    assert found["kafka_consumergroup_lag"][slot] == 95
+    assert found["kafka_consumergroup_group_max_lag"][(("group", "g"),)] == 95
+    assert found["kafka_consumergroup_members"][(("group", "g"),)] == 1
+    assert found["burrow_kafka_consumer_status"][(("group", "g"),)] == 3
+    assert found["regroup_findings"][(("severity", "critical"),)] == 2
+    assert found["regroup_series_left_out"] == {}
+    few = metrics(run_metrics(report, facts, lag, max_series=1))
+    assert few["kafka_consumergroup_current_offset"] == {}
+    assert few["regroup_series_left_out"][(("metric", "kafka_consumergroup_current_offset"),)] == 2
+    assert few["regroup_lag"] == found["regroup_lag"]
+
+
+def test_the_summary_names_the_worst_of_each_rule_first(report: dict[str, Any]) -> None:
+    lines = run_summary(report, page="report.html").splitlines()
+    assert lines[0] == "**Critical findings**: c, w"
+    assert [line.split()[2] for line in lines if line.startswith(("- critical", "- warning"))] == [
+        "R30",
+        "R50",
+        "R32",
+    ]
+    assert lines[-1] == "- report: report.html"
+
+
+def test_the_command_writes_all_forms(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    published = one(*HEALTHY).publish(tmp_path / "run").path
+    assert run(["report", published, "--output", str(tmp_path / "out")]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "report.html",
+        "report.json",
+        "report.md",
+        "report.prom",
+    ]
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    capfd.readouterr()
+    for form in ("html", "json", "prometheus", "markdown"):
+        assert run(["report", published, "--format", form]) == 0
+        assert capfd.readouterr().out.strip()
+    assert document["verdict"] == "clean"
+    negative = one(classic(), commit(offset=-1)).publish(tmp_path / "negative").path
+    assert run(["report", negative, "--format", "json"]) == 0
+    assert run(["report", negative, "--format", "json", "--fail-on", "warning"]) == 1
+
+
+STATUSES = {
+    "ok": (commit(offset=40), commit(offset=60)),
+    "stopped": (commit(offset=50), commit("other")),
+    "stalled": (commit(offset=50), commit(offset=50)),
+    "rewound": (commit(offset=50), commit(offset=40)),
+    "lost": (commit(offset=5), commit(offset=6)),
+}
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_statuses_that_two_moments_tell(status: str, tmp_path: Path) -> None:
+    first, second = STATUSES[status]
+    log = one(classic(), first, second, topics=TOPICS, previous=one(classic(), first))
+    lag = lag_of(log.facts(tmp_path))
+    assert lag is not None
+    rows = {row["group_id"]: row for row in lag.partitions.to_pylist()}
+    assert rows["g"]["status"] == status
+
+
+def test_a_partition_that_nobody_committed_is_said_and_has_no_lag(tmp_path: Path) -> None:
+    log = one(
+        classic("g", member(owns=assignment(t=[0, 1]))),
+        commit(offset=90),
+        topics=TOPICS | {"topics": [topic("t", partitions=2)]},
+    )
+    lag = lag_of(log.facts(tmp_path))
+    assert lag is not None
+    found = {
+        row["partition"]: (row["committed_offset"], row["lag"], row["status"])
+        for row in lag.partitions.to_pylist()
+    }
+    assert found == {0: (90, 10, "ok"), 1: (None, None, "no_commit")}
+    assert lag.groups.to_pylist()[0]["status"] == "no_commit"
+
+
+@given(offset=st.integers(-1, 2**63 - 1))
+def test_text_of_bars_is_escaped_and_lengths_stay_in_the_chart(offset: int) -> None:
+    drawn = Page(bar_chart("<a>", [("<b>", offset, "&"), ("c", 1, "1")]))
+    assert all(float(str(bar["width"])) <= 640 for bar in drawn.all("rect"))
+    assert "&" in drawn.texts
+
+
+def test_lag_is_never_negative(tmp_path: Path) -> None:
+    offsets = [-(2**63), -1, 0, 9, 10, 99, 100, 101, 2**63 - 1]
+    log = one([commit(f"g{number}", offset=offset) for number, offset in enumerate(offsets)], topics=TOPICS)
+    lag = lag_of(log.facts(tmp_path))
+    assert lag is not None
+    found = dict(
+        zip(lag.partitions["committed_offset"].to_pylist(), lag.partitions["lag"].to_pylist(), strict=True)
+    )
+    assert found == {offset: max(100 - max(offset, 0), 0) for offset in offsets}
