@@ -18,6 +18,12 @@ FIRST = (*TOGETHER, "test_image.py")
 os.environ["REGROUP_FOLD_CACHE"] = ""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--model-seed", type=int, default=20261121, help="Seed of tests/live/test_model.py's random walks."
+    )
+
+
 def below_tests(nodeid: str) -> str:
     """First part of a test's path below ``tests/``."""
     path = PurePosixPath(nodeid.partition("::")[0])

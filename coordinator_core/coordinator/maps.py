@@ -100,7 +100,11 @@ class _Ordered(dict[K, V]):
         return ItemsView(self)
 
     def _plain(self) -> list[K]:
+        """The keys in the order in which they were added."""
         return list(super().__iter__())
+
+    def _pairs(self) -> list[tuple[K, V]]:
+        return [(key, self[key]) for key in self._plain()]
 
     @overload
     def setdefault(self, key: K, default: None = None, /) -> V | None: ...
@@ -118,6 +122,27 @@ class _Ordered(dict[K, V]):
 
 class JavaHashMap(_Ordered[K, V]):
     """``java.util.HashMap``: buckets by spread hash code, in insertion order within a bucket."""
+
+    @classmethod
+    def copy_of(cls, items: Mapping[K, V]) -> JavaHashMap[K, V]:
+        """``new HashMap<>(map)``, which makes room for just as many entries."""
+        capacity = 1
+        while capacity < int(len(items) / 0.75 + 1):
+            capacity *= 2
+        return cls(items, capacity if items else 16)
+
+    def add(self: JavaHashMap[K, int], key: K, count: int) -> None:
+        """``compute`` with a sum: 0 removes an entry, and a new one goes to the head of its bucket."""
+        total = self.get(key, 0) + count
+        if key in self and total:
+            self[key] = total
+        elif key in self:
+            del self[key]
+        else:
+            rest = dict(self._pairs())
+            self.clear()
+            for name, value in [(key, total), *rest.items()]:
+                self[name] = value
 
     def _grow(self, size: int) -> None:
         while size > self._capacity * 3 // 4:

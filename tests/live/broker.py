@@ -98,15 +98,17 @@ def java() -> str:
 class Kafka:
     """One release of Kafka: the jars that ``pom.xml`` names."""
 
-    def __init__(self, jars: Path, jvm_options: Sequence[str] = FAST_START) -> None:
+    def __init__(
+        self, jars: Path, jvm_options: Sequence[str] = FAST_START, version: str = KAFKA_VERSION
+    ) -> None:
         self.jars = jars
         self.jvm_options = jvm_options
-        self.version = KAFKA_VERSION
+        self.version = version
 
     @classmethod
-    def fetch(cls) -> Kafka:
+    def fetch(cls, version: str = KAFKA_VERSION) -> Kafka:
         """The jars, from ``.cache/`` when they were fetched before. Safe in several processes at once."""
-        jars = CACHE / f"kafka-{KAFKA_VERSION}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+        jars = CACHE / f"kafka-{version}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
         CACHE.mkdir(exist_ok=True)
         with (CACHE / "kafka.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -117,16 +119,17 @@ class Kafka:
                     goal = [
                         "dependency:copy-dependencies",
                         "-DincludeScope=runtime",
+                        f"-Dkafka.version={version}",
                         f"-DoutputDirectory={fetched}/jars",
                     ]
                     command = ["mvn", "--quiet", "--batch-mode", "--file", str(POM), *goal]
                     done = subprocess.run(command, capture_output=True, text=True, check=False)
                     if done.returncode != 0:
                         raise RuntimeError(
-                            f"Maven could not fetch Kafka {KAFKA_VERSION}:\n{done.stdout}{done.stderr}"
+                            f"Maven could not fetch Kafka {version}:\n{done.stdout}{done.stderr}"
                         )
                     os.replace(f"{fetched}/jars", jars)
-        return cls(jars)
+        return cls(jars, version=version)
 
     def command(
         self, main_class: str, *arguments: str, heap: str = "128m", log_level: str = "WARN"

@@ -170,7 +170,7 @@ class Assignments:
         """Epoch and part of the member in the target assignment, a new one if it is due."""
         if group.assignment_epoch >= group_epoch or not self._may_assign(group):
             return group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id)
-        name = group.preferred_assignor(member, updated) or DEFAULT_ASSIGNOR
+        name = group.next_assignor(member, updated) or DEFAULT_ASSIGNOR
         previous_id = group.static_members.get(updated.instance_id or "")
         replaced = previous_id if previous_id not in (None, updated.member_id) else None
         specs: dict[str, Spec] = JavaHashMap()

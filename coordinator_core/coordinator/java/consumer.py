@@ -266,10 +266,10 @@ class ConsumerGroups:
         group_id = group.group_id
         out = [record for member in members for record in _removal(group_id, member.member_id)]
         counts = group.regex_counts()
-        leaving: dict[str, int] = JavaHashMap()
+        leaving: JavaHashMap[str, int] = JavaHashMap()
         for member in members:
             if member.subscribed_regex:
-                leaving[member.subscribed_regex] = leaving.get(member.subscribed_regex, 0) + 1
+                leaving.add(member.subscribed_regex, 1)
         out += [
             records.regex_tombstone(group_id, regex)
             for regex, count in leaving.items()

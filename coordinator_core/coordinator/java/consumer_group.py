@@ -13,7 +13,7 @@ from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.group import accept_any
 from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import TimelineHashMap, TopicId
+from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap, TopicId
 from coordinator_core.coordinator.membership import Request
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import GroupState, MemberState
@@ -149,7 +149,7 @@ class ConsumerGroup:
     ) -> dict[str, tuple[int, int]]:
         """Topics with the members that name them and the regexes that match them, once ``old`` members are
         replaced by ``new`` (``computeSubscribedTopicNames``)."""
-        gone = {member.member_id for member in old}
+        gone = self._gone(old)
         members = [member for member in self.members.values() if member.member_id not in gone]
         if new is not None:
             members.append(new)
@@ -166,12 +166,20 @@ class ConsumerGroup:
                 counts[topic] = (by_name, by_regex + 1)
         return counts
 
+    def _gone(self, old: Iterable[ConsumerMember]) -> set[str | None]:
+        """Ids of members, and of those whose group instance id they take over."""
+        members = list(old)
+        return {
+            *(member.member_id for member in members),
+            *(self.static_members.get(one.instance_id) for one in members if one.instance_id is not None),
+        }
+
     def regex_counts(
         self, old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> dict[str, int]:
         """How many members subscribe to each regex, once ``old`` is replaced by ``new``."""
-        gone = old.member_id if old is not None else None
-        members = [member for member in self.members.values() if member.member_id != gone]
+        gone = self._gone([old] if old is not None else [])
+        members = [member for member in self.members.values() if member.member_id not in gone]
         counts: dict[str, int] = {}
         for member in [*members, *([new] if new is not None else [])]:
             if member.subscribed_regex:
@@ -181,16 +189,26 @@ class ConsumerGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscriptions()
 
-    def preferred_assignor(
-        self, old: ConsumerMember | None = None, new: ConsumerMember | None = None
-    ) -> str | None:
-        """The server assignor that most members ask for; between equals the one that sorts later."""
-        members = [one for one in self.members.values() if old is None or one.member_id != old.member_id]
-        counts: dict[str, int] = {}
-        for member in [*members, *([new] if new is not None else [])]:
+    def _assignor_counts(self) -> dict[str, int]:
+        counts: dict[str, int] = TimelineHashMap()
+        for member in self.members.values():
             if member.server_assignor is not None:
                 counts[member.server_assignor] = counts.get(member.server_assignor, 0) + 1
-        return max(sorted(counts), key=lambda name: counts[name], default=None)
+        return counts
+
+    def preferred_assignor(self) -> str | None:
+        """The server assignor that most members ask for; between equals the first one of the map."""
+        counts = self._assignor_counts()
+        return max(counts, key=counts.__getitem__, default=None)
+
+    def next_assignor(self, old: ConsumerMember, new: ConsumerMember) -> str | None:
+        """The same once ``old`` is replaced by ``new``, with the order of the copy that Kafka counts in."""
+        counts: JavaHashMap[str, int] = JavaHashMap.copy_of(self._assignor_counts())
+        if old.server_assignor in counts:
+            counts.add(old.server_assignor, -1)
+        if new.server_assignor is not None:
+            counts.add(new.server_assignor, 1)
+        return max(counts, key=counts.__getitem__, default=None)
 
     # Classic members
 
