@@ -189,10 +189,11 @@ class Fetcher:
             raise ClusterError(f"broker {broker}: fetching {self._topic}: {error_name(answer.error_code)}")
         total = sum(len(each.records or b"") for each in by_partition.values())
         throttled = answer.throttle_time_ms > 0
+        # A partition whose next batch does not fit beside those of others is answered empty. With all empty,
+        # the first that had a batch would have brought it, whatever its size.
+        nothing_left = total == 0 and not throttled
         for state in states:
-            self._take(
-                state, by_partition[state.partition], broker, conclusive=total < asked and not throttled
-            )
+            self._take(state, by_partition[state.partition], broker, nothing_left=nothing_left)
         if throttled:
             # The connection takes no request until then; the answer may have been emptied for it.
             time.sleep(answer.throttle_time_ms / 1000)
@@ -205,7 +206,7 @@ class Fetcher:
         wanted = [(state.partition, state.leader_epoch, state.position, max_bytes) for state in states]
         return fetch_request(self._topic, wanted, max_bytes=max_bytes, max_wait_ms=_WAIT_MS)
 
-    def _take(self, state: Fetching, answer: Any, broker: int, *, conclusive: bool) -> None:
+    def _take(self, state: Fetching, answer: Any, broker: int, *, nothing_left: bool) -> None:
         code = answer.error_code
         if code == TOPIC_AUTHORIZATION_FAILED:
             raise MissingAclError("Read", f"Topic:{self._topic}", f"fetching {self._topic}")
@@ -223,7 +224,7 @@ class Fetcher:
         if not records:
             if answer.high_watermark < state.end_offset:
                 state.trouble = f"broker {broker} has it up to {answer.high_watermark} only"
-            elif conclusive:
+            elif nothing_left:
                 # What was between here and the end is compacted away.
                 state.position = state.end_offset
             return

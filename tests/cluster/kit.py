@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, KafkaAdminClient
-from kafka.errors import NoError
+from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
 from coordinator_core.cluster.capture import CaptureOptions, capture
@@ -21,7 +21,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.publish import RunPlace, new_run_id
-from tests.live.broker import Broker, Kafka, free_ports
+from tests.live.broker import Broker, Kafka, free_ports, wait_for
 from tests.live.wire import OFFSETS_TOPIC
 
 TOPIC, PARTITIONS = "orders", 64
@@ -56,7 +56,8 @@ class Commits:
     """Commits offsets of groups without members, ``PARTITIONS`` records in a batch."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        self._bootstrap = bootstrap.split(",")
+        self.admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
         self._count = 0
 
     def create_topic(self, replication_factor: int = 1) -> None:
@@ -70,8 +71,21 @@ class Commits:
                 TopicPartition(TOPIC, partition): OffsetAndMetadata(self._count, metadata, -1)
                 for partition in range(PARTITIONS)
             }
-            results = self.admin.alter_group_offsets(f"g-{number % groups}", offsets)
-            assert set(results.values()) == {NoError}, results
+            wait_for(
+                "a commit", lambda group=f"g-{number % groups}", offsets=offsets: self._one(group, offsets)
+            )
+
+    def _one(self, group: str, offsets: dict[TopicPartition, OffsetAndMetadata]) -> bool:
+        """One commit; ``False`` while the coordinator moves, or has not heard of the topic."""
+        try:
+            done = set(self.admin.alter_group_offsets(group, offsets).values()) == {NoError}
+        except KafkaError:
+            done = False
+        if not done:
+            # The client keeps the coordinators that it has once found.
+            self.admin.close()
+            self.admin = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+        return done
 
     def clean_eagerly(self) -> None:
         """Have the log cleaner clean the offsets topic whenever it can."""
@@ -155,11 +169,14 @@ def assert_as_on_disk(
     assert captured == wanted
 
 
-def state_hash(log_dir: Path, scratch: Path, release: str = "4.3.1") -> str:
-    """State hash of a run over a log directory."""
+def state_hash(log_dir: Path | list[str], scratch: Path, release: str = "4.3.1") -> str:
+    """State hash of a run over a log directory, or over those of several brokers."""
     place = RunPlace(str(scratch), "c", "w", new_run_id())
     manifest = replay_to_run(
-        discover([str(log_dir)]), place, profile=profile_for_release(release), now_ms=NOW_MS
+        discover([str(log_dir)] if isinstance(log_dir, Path) else log_dir),
+        place,
+        profile=profile_for_release(release),
+        now_ms=NOW_MS,
     )
     return str(manifest["state_hash"])
 

@@ -37,7 +37,7 @@ SETTINGS = {
     # The smallest that this release takes: several segments without much work.
     "offsets.topic.segment.bytes": "1048576",
     "log.cleaner.backoff.ms": "300",
-    "log.cleaner.min.cleanable.ratio": "0.99",
+    "log.cleaner.min.cleanable.ratio": "1",
     "log.message.timestamp.type": "CreateTime",
 }
 SEGMENT_BYTES = 1 << 18

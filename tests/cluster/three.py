@@ -1,0 +1,118 @@
+"""Three 4.3.1 brokers on loopback, each a controller too, with one cluster id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kafka.protocol.metadata import MetadataRequest
+
+from tests.live.broker import Broker, Kafka, free_ports, wait_for
+from tests.live.wire import OFFSETS_TOPIC
+
+IDS = (1, 2, 3)
+
+
+class _Node(Broker):
+    """One of several brokers: which partitions it has to load is not for it alone to say."""
+
+    def _has_loaded(self) -> bool:
+        self._check_alive()
+        return True
+
+
+class ThreeBrokers:
+    """``settings`` are those of every broker. Offsets partitions have three replicas."""
+
+    def __init__(self, kafka: Kafka, directory: Path, settings: dict[str, str]) -> None:
+        controllers = dict(zip(IDS, free_ports(len(IDS)), strict=True))
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items())
+        self.nodes: dict[int, _Node] = {}
+        for node, controller_port in controllers.items():
+            port = free_ports(1)[0]
+            broker = _Node(
+                kafka,
+                directory / f"broker-{node}",
+                {
+                    "node.id": str(node),
+                    "broker.rack": f"rack-{node}",
+                    "controller.quorum.voters": voters,
+                    "listeners": f"BROKER://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+                    "offsets.topic.replication.factor": "3",
+                    "default.replication.factor": "3",
+                    # A killed broker is given up soon.
+                    "broker.heartbeat.interval.ms": "500",
+                    "broker.session.timeout.ms": "3000",
+                    "controller.quorum.election.timeout.ms": "500",
+                    "controller.quorum.fetch.timeout.ms": "1000",
+                    "replica.lag.time.max.ms": "3000",
+                    **settings,
+                },
+                heap="256m",
+            )
+            broker.port, broker.controller_port = port, controller_port
+            self.nodes[node] = broker
+        cluster_id = kafka.tool("kafka.tools.StorageTool", "random-uuid").strip()
+        with ThreadPoolExecutor(len(IDS)) as threads:
+            list(threads.map(lambda node: self._format(node, cluster_id), self.nodes.values()))
+
+    @staticmethod
+    def _format(node: _Node, cluster_id: str) -> None:
+        node.kafka.tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(node._config))
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes.values())
+
+    def start(self, *ids: int) -> None:
+        with ThreadPoolExecutor(len(IDS)) as threads:
+            list(threads.map(lambda node: self.nodes[node].start(), ids or IDS))
+
+    def kill(self) -> None:
+        for node in self.nodes.values():
+            node.kill()
+
+    def create_offsets_topic(self) -> None:
+        """The first question for a coordinator creates it, once brokers enough are there."""
+
+        def created() -> bool:
+            with self.nodes[1].connect() as connection:
+                connection.find_coordinator("")
+            return len(self.isr()) > 0 and all(len(found) == len(IDS) for found in self.isr().values())
+
+        wait_for("replicas of the offsets topic", created)
+
+    def _partitions(self, ask: int) -> list:
+        with self.nodes[ask].connect() as connection:
+            wanted = MetadataRequest.MetadataRequestTopic(name=OFFSETS_TOPIC)
+            answer = connection.send(MetadataRequest[9](topics=[wanted], allow_auto_topic_creation=False))
+            return [partition for topic in answer.topics for partition in topic.partitions]
+
+    def leaders(self, ask: int = 1) -> dict[int, int]:
+        """Leader of each offsets partition as broker ``ask`` knows it, -1 for none."""
+        return {each.partition_index: each.leader_id for each in self._partitions(ask)}
+
+    def isr(self, ask: int = 1) -> dict[int, list[int]]:
+        return {each.partition_index: each.isr_nodes for each in self._partitions(ask)}
+
+    def when_led(self, ask: int, by: Callable[[int], bool]) -> dict[int, int]:
+        """Leaders, once all partitions have one that ``by`` accepts."""
+
+        def led() -> dict[int, int] | None:
+            found = self.leaders(ask)
+            return found if found and all(map(by, found.values())) else None
+
+        return wait_for("leaders", led)
+
+    def leader_bytes(self, leaders: dict[int, int]) -> dict[int, bytes]:
+        """The bytes of each partition on the disk of its leader."""
+        return {
+            partition: b"".join(
+                path.read_bytes()
+                for path in sorted(
+                    (self.nodes[leader].log_dir / f"{OFFSETS_TOPIC}-{partition}").glob("*.log")
+                )
+            )
+            for partition, leader in leaders.items()
+        }
