@@ -21,7 +21,9 @@ from coordinator_core.cli.source import Source, load_source
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.expiry_rules import expiry_rules
+from coordinator_core.lifecycle.publish_expiry import publish_expiry
 from coordinator_core.reports.expiry import CSV_COLUMNS, expiry_document, expiry_rows, expiry_text
+from coordinator_core.runs.read import is_run, open_run
 
 
 @click.command("expire")
@@ -40,6 +42,7 @@ from coordinator_core.reports.expiry import CSV_COLUMNS, expiry_document, expiry
     help="This classic group is rebalancing now, which no record says (repeatable).",
 )
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
+@click.option("--publish", is_flag=True, help="Also write the plan as a table beside the RUN.")
 @replay_options
 @format_option(Format.TEXT, Format.JSON, Format.CSV)
 def expire_command(
@@ -47,13 +50,16 @@ def expire_command(
     offsets_retention_ms: int | None,
     rebalancing: tuple[str, ...],
     groups: tuple[str, ...],
+    publish: bool,
     output_format: Format,
     **replay: Any,
 ) -> int:
-    """Tombstones that the next expiry sweep would write to this log, and those to come. Writes nothing.
+    """Tombstones that the next expiry sweep would write to this log, and those to come. Changes no log.
 
     The time is --now-ms; without it, the clock for a snapshot, and the time of the run for a run.
     """
+    if publish and not (len(paths) == 1 and is_run(paths[0])):
+        raise UsageError("--publish writes beside a run: name one")
     source = load_source(paths, replay_options_from(**replay))
     now_ms = source.now_ms if replay["now_ms"] is None else replay["now_ms"]
     retention_ms = offsets_retention_ms or expiry_rules(source.profile).default_offsets_retention_ms
@@ -81,6 +87,15 @@ def expire_command(
             f"regroup: warning: {source.profile.label} expires nothing in offsets partition "
             f"{failure['offsets_partition']}: {failure['detail']}"
         )
+    if publish:
+        directory = publish_expiry(
+            open_run(paths[0]),
+            plans,
+            now_ms=now_ms,
+            offsets_retention_ms=retention_ms,
+            rebalancing=rebalancing,
+        )
+        note(f"regroup: tombstones: {directory}")
     match output_format:
         case Format.JSON:
             write_line(json.dumps(document, ensure_ascii=False))

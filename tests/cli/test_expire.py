@@ -9,9 +9,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core.lifecycle.plan import Kept, Reason
+from coordinator_core.lifecycle.publish_expiry import TOMBSTONES
 from tests.cases import case
 from tests.cli.test_commands import output_of
 from tests.cli.test_damaged_input import outcome, write_segment
@@ -121,6 +123,38 @@ def test_a_partition_that_does_not_load_is_a_finding(tmp_path: Path, capfdbinary
     assert document["tombstones"] == []
     assert document["kept"] == {"sweep_fails": 2}
     assert "not loaded: record offset 1" in document["failures"][0]["detail"]
+
+
+def test_the_plan_is_published_beside_its_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = outcome(
+        ["replay", *AT[:-2], "--output", str(tmp_path), "--cluster", "c", "--format", "json"], capfd
+    )
+    run = Path(json.loads(out)["run"])
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    arguments = ["expire", str(run), "--offsets-retention-ms", "60000", "--publish", "--format", "json"]
+    code, out, error = outcome(arguments, capfd)
+    assert code == 0
+    document = json.loads(out)
+    (directory,) = (run.parent / "_tombstones" / run.name).iterdir()
+    assert f"tombstones: {directory}" in error
+    summary = json.loads((directory / "expiry.json").read_text())
+    assert (summary["due"], summary["forecast"]) == (58, len(document["forecast"]))
+    assert summary["kept"] == document["kept"]
+    table = pq.read_table(directory / "tombstones.parquet", partitioning=None)
+    assert table.schema.equals(TOMBSTONES)
+    rows = table.to_pylist()
+    due = [row for row in rows if row["due"]]
+    assert [row["key"].hex() for row in due] == [row["key_hex"] for row in document["tombstones"]]
+    for row, told in zip(due, document["tombstones"], strict=True):
+        assert {name: row[name] for name in told if name != "key_hex"} == {
+            name: value for name, value in told.items() if name != "key_hex"
+        }
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+    assert outcome(arguments, capfd)[0] == 0
+    assert outcome([*arguments, "--now-ms", str(NOW_MS + 1)], capfd)[0] == 0
+    assert len(list((run.parent / "_tombstones" / run.name).iterdir())) == 2
+    code, _, error = outcome(["expire", *AT, "--publish"], capfd)
+    assert (code, "beside a run" in error) == (2, True)
 
 
 def test_what_is_refused(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,107 @@
+"""Expiry plans as a table beside the run that they are about.
+
+``<output>/<cluster>/<window>/_tombstones/<run id>/<id>/tombstones.parquet``, then ``expiry.json``, which says
+what was planned. The run itself is never written into. The id is a hash of what decides the plan, so the same
+question has one place, and asking it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from coordinator_core import __version__, storage
+from coordinator_core.lifecycle.plan import ExpiryPlan
+from coordinator_core.runs import files
+from coordinator_core.runs.read import Run
+
+TOMBSTONES_DIRECTORY = "_tombstones"
+TOMBSTONES_FILE = "tombstones.parquet"
+EXPIRY = "expiry.json"
+
+TOMBSTONES = pa.schema(
+    [
+        pa.field("offsets_partition", pa.int32(), nullable=False),
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("due", pa.bool_(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("group_id", pa.string(), nullable=False),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("base_timestamp_ms", pa.int64()),
+        pa.field("expires_at_ms", pa.int64(), nullable=False),
+        pa.field("record_offset", pa.int64()),
+        pa.field("key", pa.binary(), nullable=False),
+    ]
+)
+"""By offsets partition and ``position``: what is due in the order of writing, then the forecast."""
+
+
+def tombstone_table(plans: Sequence[ExpiryPlan]) -> pa.Table:
+    """The rows of all ``plans``."""
+    rows = [
+        {
+            "offsets_partition": plan.offsets_partition,
+            "position": position,
+            "due": position < len(plan.tombstones),
+            "kind": str(item.kind),
+            "group_id": item.group_id,
+            "topic": item.topic,
+            "partition": item.partition,
+            "reason": str(item.reason),
+            "base_timestamp_ms": item.base_timestamp_ms,
+            "expires_at_ms": item.expires_at_ms,
+            "record_offset": item.record_offset,
+            "key": item.key,
+        }
+        for plan in plans
+        for position, item in enumerate((*plan.tombstones, *plan.forecast))
+    ]
+    return pa.Table.from_pylist(rows, schema=TOMBSTONES)
+
+
+def publish_expiry(
+    run: Run,
+    plans: Sequence[ExpiryPlan],
+    *,
+    now_ms: int,
+    offsets_retention_ms: int,
+    rebalancing: Collection[str],
+) -> str:
+    """Write the plans beside ``run``, unless they are there; returns their directory."""
+    kept: Counter[str] = Counter()
+    for plan in plans:
+        for counts in plan.kept.values():
+            kept.update({str(reason): count for reason, count in counts.items()})
+    summary: dict[str, Any] = {
+        "run": {
+            name: run.manifest[name] for name in ("cluster", "window", "run_id", "profile", "state_hash")
+        },
+        "now_ms": now_ms,
+        "offsets_retention_ms": offsets_retention_ms,
+        "rebalancing": sorted(rebalancing),
+        "due": sum(len(plan.tombstones) for plan in plans),
+        "forecast": sum(len(plan.forecast) for plan in plans),
+        "kept": dict(sorted(kept.items())),
+        "failures": {str(plan.offsets_partition): plan.failure for plan in plans if plan.failure is not None},
+        "regroup_version": __version__,
+    }
+    digest = hashlib.sha256(json.dumps(summary, sort_keys=True).encode()).hexdigest()[:16]
+    parent, run_id = storage.split(run.path.rstrip("/"))
+    directory = storage.join(parent, TOMBSTONES_DIRECTORY, run_id, digest)
+    target = storage.join(directory, EXPIRY)
+    if not storage.exists(target):
+        buffer = io.BytesIO()
+        pq.write_table(tombstone_table(plans), buffer, compression="zstd")
+        storage.make_directory(directory)
+        storage.write_atomic(storage.join(directory, TOMBSTONES_FILE), buffer.getvalue())
+        files.write_json(target, summary)
+    return directory
