@@ -6,7 +6,6 @@ Every answer is that of an authorised client: authorisation is the cluster's, no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from coordinator_core.coordinator.api_versions import api_versions
@@ -14,6 +13,7 @@ from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.find_coordinator import FindCoordinator
 from coordinator_core.coordinator.java.coordinator import JavaCoordinator
 from coordinator_core.coordinator.log import OffsetsLog
+from coordinator_core.coordinator.manager import PartitionState
 from coordinator_core.coordinator.maps import TopicId
 from coordinator_core.coordinator.membership import Client, MemberIds, Request
 from coordinator_core.coordinator.metadata import MetadataImage
@@ -35,17 +35,44 @@ NO_OPERATIONS = -0x80000000
 Handler = Callable[[Client, Request, Respond], None]
 
 
-@dataclass(slots=True)
 class Cluster:
-    """What all brokers share, and a restart of one of them leaves as it is (E2)."""
+    """What all brokers share, and the loss of one of them leaves as it is (E2): log, topics, transactions."""
 
-    settings: Settings
-    clock: Clock
-    log: OffsetsLog
-    metadata: MetadataImage
-    new_producer_id: Callable[[], int]
-    java: bool
-    transactions: Transactions | None = None
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        log: OffsetsLog,
+        metadata: MetadataImage,
+        new_producer_id: Callable[[], int],
+        *,
+        java: bool,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.log = log
+        self.metadata = metadata
+        self.java = java
+        self.brokers: list[Broker] = []
+        self.transactions = Transactions(
+            clock,
+            self._write_marker,
+            new_producer_id,
+            settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            version_2=java,
+        )
+
+    def _write_marker(self, partition: int, producer_id: int, epoch: int, commit: bool) -> None:
+        """Append a marker, and tell the coordinator of the partition; one that loads will read it."""
+        self.log.append_marker(partition, producer_id, epoch, commit, self.clock.now_ms)
+        for broker in self.brokers:
+            if broker.coordinator.manager.partitions.get(partition) is PartitionState.OWNED:
+                broker.coordinator.complete_transaction(producer_id, partition, commit)
+
+    def lose(self, broker: Broker) -> None:
+        """The broker dies: its memory is gone, its timers never run, nobody is answered."""
+        self.brokers.remove(broker)
+        broker.coordinator.manager.timers.cancel_all()
 
 
 class Broker:
@@ -62,16 +89,8 @@ class Broker:
             )
         else:
             self.coordinator = ScalaCoordinator(settings, clock, log, new_member_id, self._verify)
-        if cluster.transactions is None:
-            cluster.transactions = Transactions(
-                clock,
-                lambda *_marker: None,
-                cluster.new_producer_id,
-                settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-                version_2=cluster.java,
-            )
         self.transactions = cluster.transactions
-        self.transactions.write_marker = self._write_marker
+        cluster.brokers.append(self)
         coordinator = self.coordinator
         self._handlers: dict[str, Handler] = {
             "JoinGroup": coordinator.join_group,
@@ -272,10 +291,6 @@ class Broker:
             version,
         )
 
-    def _write_marker(self, partition: int, producer_id: int, epoch: int, commit: bool) -> None:
-        self.cluster.log.append_marker(partition, producer_id, epoch, commit, self.cluster.clock.now_ms)
-        self.coordinator.complete_transaction(producer_id, partition, commit)
-
     def _init_producer_id(self, client: Client, request: Request, respond: Respond) -> None:
         error, producer_id, epoch = self.transactions.init_producer_id(
             request["transactionalId"], request["transactionTimeoutMs"]
@@ -311,7 +326,8 @@ class Broker:
                 deleted.append((name, str(topic.topic_id)))
                 self.cluster.metadata = self.cluster.metadata.without(name)
         respond({"responses": responses})
-        self.coordinator.topics_deleted(deleted)
+        for broker in self.cluster.brokers:
+            broker.coordinator.topics_deleted(deleted)
 
 
 def _in_request_order(

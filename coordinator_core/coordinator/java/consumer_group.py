@@ -204,7 +204,7 @@ class ConsumerGroup:
     def next_assignor(self, old: ConsumerMember, new: ConsumerMember) -> str | None:
         """The same once ``old`` is replaced by ``new``, with the order of the copy that Kafka counts in."""
         counts: JavaHashMap[str, int] = JavaHashMap.copy_of(self._assignor_counts())
-        if old.server_assignor in counts:
+        if old.server_assignor is not None and old.server_assignor in counts:
             counts.add(old.server_assignor, -1)
         if new.server_assignor is not None:
             counts.add(new.server_assignor, 1)

@@ -47,6 +47,7 @@ class Reply:
 class Played:
     """What the model answered, in order of time, and what it appended: lines in the trace's own format."""
 
+    log: OffsetsLog
     replies: list[Reply] = field(default_factory=list)
     records: list[Json] = field(default_factory=list)
 
@@ -84,7 +85,7 @@ class _Player:
         )
         self._closed: set[int] = set()
         self._seen: set[str] = set()
-        self._played = Played()
+        self._played = Played(self._cluster.log)
         self._broker = self._new_broker()
         self._load_all(epoch=0)
         self._epoch = 0
@@ -129,7 +130,7 @@ class _Player:
         """A broker without memory, which loads when the recording shows that it did."""
         self._epoch += 1
         epoch = self._epoch
-        self._broker.coordinator.manager.timers.cancel_all()
+        self._cluster.lose(self._broker)
         self._broker = self._new_broker()
         manager = self._broker.coordinator.manager
         partitions = range(self._cluster.settings.offsets_topic_num_partitions)
