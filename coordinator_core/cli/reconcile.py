@@ -15,10 +15,12 @@ from coordinator_core.reports.findings import finding_objects, findings_csv, rec
 from coordinator_core.rules.catalogue import RULES, rule_of
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.model import Severity
+from coordinator_core.rules.log_scan import scan_log
+from coordinator_core.rules.model import Need, Severity
 from coordinator_core.rules.publish import publish_findings, summary_of
 from coordinator_core.rules.settings import Settings, read_settings
 from coordinator_core.rules.topics import read_topics
+from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.read import open_run
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,6 +38,16 @@ def reconcile_options(*, fail_on: str) -> Callable[[F], F]:
             "--topics", metavar="FILE", help="topics.json: ids, partitions, start and end offsets of topics."
         ),
         click.option("--against", metavar="RUN", help="The run before this one, to compare with."),
+        click.option(
+            "--log",
+            metavar="SNAPSHOT",
+            help="The log that the run was made of, for rules about raw records; walks all of it, slowly.",
+        ),
+        click.option(
+            "--transaction-log",
+            metavar="DIR",
+            help="A log directory with __transaction_state-<n>, to know whose transactions are going on.",
+        ),
         click.option(
             "--rules",
             "settings_file",
@@ -63,7 +75,13 @@ def reconcile_options(*, fail_on: str) -> Callable[[F], F]:
 
 
 def reconciled(
-    run: str, topics: str | None, against: str | None, settings_file: Path | None, codes: tuple[str, ...]
+    run: str,
+    topics: str | None,
+    against: str | None,
+    log: str | None,
+    transaction_log: str | None,
+    settings_file: Path | None,
+    codes: tuple[str, ...],
 ) -> tuple[Facts, Reconciliation]:
     """The run with its optional inputs, and what the rules say of it."""
     facts = Facts(
@@ -71,6 +89,10 @@ def reconciled(
         None if topics is None else read_topics(topics),
         None if against is None else Facts(open_run(against)),
     )
+    if log is not None:
+        facts.extra[Need.LOG] = scan_log(log, facts.run)
+    if transaction_log is not None:
+        facts.extra[Need.TRANSACTION_LOG] = read_transaction_log(transaction_log)
     settings = Settings() if settings_file is None else read_settings(settings_file, RULES)
     chosen = [rule_of(code).code for code in codes] or None
     return facts, evaluate(facts, settings, codes=chosen)

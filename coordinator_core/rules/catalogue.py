@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coordinator_core.errors import UsageError
-from coordinator_core.rules import commits, expiry, history, membership, states, structure
+from coordinator_core.rules import commits, expiry, history, membership, raw_log, states, structure
 from coordinator_core.rules.model import Rule
 
 RULES: Mapping[str, Rule] = {
     rule.code: rule
     for rule in sorted(
-        (*structure.RULES, *membership.RULES, *commits.RULES, *history.RULES, *states.RULES, *expiry.RULES),
+        (
+            *structure.RULES,
+            *membership.RULES,
+            *commits.RULES,
+            *history.RULES,
+            *states.RULES,
+            *expiry.RULES,
+            *raw_log.RULES,
+        ),
         key=lambda rule: rule.code,
     )
 }

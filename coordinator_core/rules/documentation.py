@@ -28,6 +28,10 @@ rules need nothing but the run; the others are listed as *not evaluated*, with w
   "start_offset", "end_offset"}]}]}`. Take it after the snapshot of the log, not before: what was committed in
   between would lie beyond the ends.
 - previous run (`--against RUN`): the run of an earlier snapshot of the same cluster.
+- log (`--log SNAPSHOT`): the log that the run was made of. Every record is looked at in Python, so this takes
+  many times as long as the replay did.
+- transaction log (`--transaction-log DIR`): a log directory, or several below one, with
+  `__transaction_state-<n>`.
 """
 
 _SETTINGS = """## Settings
@@ -89,6 +93,10 @@ def _needs(rule: Rule) -> str:
     return ", ".join(need.value for need in rule.needs) or ""
 
 
+def _inputs(rule: Rule) -> list[str]:
+    return [f"{need.value} (`{NEED_OPTIONS[need]}`)" for need in rule.needs]
+
+
 def _section(rule: Rule) -> str:
     rows = [
         f"### {rule.code} {rule.name}",
@@ -97,8 +105,7 @@ def _section(rule: Rule) -> str:
         "",
         f"- Evidence: {rule.evidence}",
         f"- Remedy: {rule.remedy}",
-        f"- Reads: {', '.join(f'`{table}`' for table in rule.reads)}"
-        + "".join(f", {need.value} (`{NEED_OPTIONS[need]}`)" for need in rule.needs),
+        f"- Reads: {', '.join([*(f'`{table}`' for table in rule.reads), *_inputs(rule)])}",
     ]
     if rule.thresholds:
         rows.append(f"- Thresholds: {', '.join(f'`{name}`' for name in rule.thresholds)}")

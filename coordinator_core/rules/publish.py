@@ -19,6 +19,8 @@ from coordinator_core import __version__, storage
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation
 from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.model import Need
+from coordinator_core.rules.transaction_log import TransactionLog
 from coordinator_core.runs import files
 
 FINDINGS_DIRECTORY = "_findings"
@@ -37,10 +39,16 @@ def inputs_of(facts: Facts) -> dict[str, Any]:
     return {
         "run": of_run(facts),
         "previous": None if facts.previous is None else of_run(facts.previous),
+        "log": {"path": facts.extra[Need.LOG].path} if Need.LOG in facts.extra else None,
+        "transaction_log": _transactions(facts.extra.get(Need.TRANSACTION_LOG)),
         "topics": None
         if topics is None
         else {"path": topics.path, "captured_at_ms": topics.captured_at_ms, "sha256": topics.sha256},
     }
+
+
+def _transactions(log: TransactionLog | None) -> dict[str, Any] | None:
+    return None if log is None else {"path": log.path, "going": sorted(log.going)}
 
 
 def summary_of(facts: Facts, found: Reconciliation) -> dict[str, Any]:

@@ -15,8 +15,9 @@ import pytest
 from coordinator_core.cli.app import run
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.findings import FINDINGS
+from tests.cases import case
 from tests.log.builders import NOW_MS
-from tests.rules.logs import HEALTHY, TOPICS, classic, commit, one
+from tests.rules.logs import HEALTHY, TOPICS, classic, commit, log_of, one
 
 
 @pytest.fixture
@@ -78,7 +79,10 @@ def test_topics_and_a_previous_run_are_looked_at(tmp_path: Path, capfd: pytest.C
     arguments = ["reconcile", now, "--topics", str(topics), "--against", before, "--format", "json"]
     document = json.loads(said(arguments, capfd, code=1))
     assert [row["rule"] for row in document["findings"]] == ["R30", "R32"]
-    assert document["not_evaluated"] == {}
+    needed = {
+        need for text in document["not_evaluated"].values() for need in re.findall(r"\((--.+?)\)", text)
+    }
+    assert needed == {"--log", "--transaction-log"}
     assert document["topics"]["captured_at_ms"] == NOW_MS
     assert document["previous"]["path"] == before
 
@@ -197,3 +201,36 @@ def test_rules_lists_the_catalogue_and_explains(capfd: pytest.CaptureFixture[str
     (rule,) = json.loads(said(["rules", "r31", "--format", "json"], capfd, code=0))
     assert (rule["code"], rule["needs"]) == ("R31", ["topics"])
     assert run(["rules", "R99"]) == 2
+
+
+def test_a_broker_s_logs_agree_about_its_open_transactions(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The rules about raw records, and the transaction log, on what a real broker left when it was killed."""
+    (log,) = case("k431-txn").paths
+    arguments = [*case("k431-txn").command_line(), "--now-ms", "1795251060000", "--cluster", "c"]
+    published = json.loads(
+        said(["replay", *arguments, "--output", str(tmp_path), "--format", "json"], capfd, code=0)
+    )
+    inputs = ["--log", str(log), "--transaction-log", str(log)]
+    found = json.loads(said(["reconcile", published["run"], *inputs, "--format", "json"], capfd, code=0))
+    assert {"R09", "R25", "R45", "R51", "R52", "R62", "R67"} <= {*found["evaluated"]}
+    assert found["transaction_log"]["going"]
+    assert published["rows"]["pending_offsets"] > 0
+    assert found["counts"]["critical"] == found["counts"]["warning"] == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ("--log", "offsets partition 0, which the run has read"),
+        ("--transaction-log", "__transaction_state-<n>"),
+    ],
+)
+def test_logs_of_something_else_are_refused(
+    option: str, complaint: str, negative: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "else" / "__consumer_offsets-7").mkdir(parents=True)
+    (tmp_path / "else" / "__consumer_offsets-7" / f"{0:020d}.log").write_bytes(log_of(commit()))
+    assert run(["reconcile", negative, option, str(tmp_path / "else")]) == 2
+    assert complaint in capfd.readouterr().err

@@ -11,8 +11,10 @@ from typing import Any
 
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.records.codec import encode_key
-from tests.log.builders import NOW_MS, build_message
+from coordinator_core.log.types import ControlType
+from coordinator_core.records.codec import encode_key, encode_value
+from coordinator_core.records.schemas import SHARE_4_0_LAYOUT
+from tests.log.builders import NOW_MS, build_batch, build_message
 from tests.rules.logs import (
     HEALTHY,
     OTHER_TOPIC_ID,
@@ -27,6 +29,7 @@ from tests.rules.logs import (
     consumer_member,
     empty_group,
     log_of,
+    marker,
     member,
     offset_tombstone,
     one,
@@ -83,6 +86,14 @@ FAULTS: Mapping[str, Log] = {
     "R06": one(*HEALTHY, (encode_key(3, {"groupId": "x"}), None), release="3.8.1", coordinator="new"),
     "R07": one(classic(), commit(), commit("s", key_type=0, version=3), release="4.0.1"),
     "R08": Log({0: log_of(*HEALTHY) + build_message(2, *commit("s", version=3), magic=1)}, release="3.9.2"),
+    "R09": one(
+        *HEALTHY,
+        (
+            encode_key(11, {"groupId": "s"}),
+            encode_value(11, 0, {"epoch": 2}, SHARE_4_0_LAYOUT),
+        ),
+        scanned=True,
+    ),
     "R10": one(classic("g", member("m"), member("n")), commit()),
     "R11": one(classic("g", member("m", owns=assignment(t=[0], u=[0, 1]))), commit()),
     "R12": one(classic("g", member(owns=assignment(t=[0, 1]))), commit(), commit(offset=60), topics=TOPICS),
@@ -114,6 +125,9 @@ FAULTS: Mapping[str, Log] = {
     ),
     "R23": one(classic("g", large_member()), commit(), settings={"thresholds": {"max_message_bytes": 700}}),
     "R24": one(classic("g", member("m"), member("n", owns=b"")), commit()),
+    "R25": one(
+        build_batch(0, [classic()], leader_epoch=4), build_batch(0, [commit()], leader_epoch=3), scanned=True
+    ),
     "R30": moved(commit(offset=50), commit(offset=40)),
     "R31": one(classic(), commit(offset=101), topics=TOPICS),
     "R32": one(classic(), commit(offset=9), topics=TOPICS),
@@ -133,7 +147,10 @@ FAULTS: Mapping[str, Log] = {
     "R42": moved(commit(time_ms=NOW_MS), commit(offset=60, time_ms=NOW_MS - 5_000)),
     "R43": one(*HEALTHY, commit(topic="u")),
     "R44": one(classic(), commit(offset=-1)),
+    "R45": one(*HEALTHY, (commit("s", "u")[0] + b"x", commit("s", "u")[1]), commit("s", "u"), scanned=True),
     "R50": one(*HEALTHY, pending(commit("g", offset=70)), now_ms=NOW_MS + 1_000_000),
+    "R51": one(*HEALTHY, marker(ControlType.COMMIT), scanned=True),
+    "R52": one(*HEALTHY, pending(commit(offset=70)), going={"other": 8}),
     "R53": one(
         classic(),
         commit(),
@@ -145,6 +162,7 @@ FAULTS: Mapping[str, Log] = {
     "R61": one(
         BOTH, commit(partition=1), offset_tombstone(), previous=one(BOTH, commit(partition=1), commit())
     ),
+    "R62": one(*HEALTHY, offset_tombstone("g", "u"), scanned=True),
     "R63": one(consumer_group(), consumer_member(parts="current"), commit(topic="t")),
     "R64": one(classic("g")),
     "R65": one(
@@ -153,5 +171,14 @@ FAULTS: Mapping[str, Log] = {
         (encode_key(2, {"group": "gone"}), None),
     ),
     "R66": one(*HEALTHY, SIMPLE, offset_tombstone("s", "u"), release="3.9.2"),
+    "R67": one(
+        *HEALTHY,
+        commit("s", "u", key_type=0, version=0),
+        commit("s", "u"),
+        offset_tombstone("s", "u"),
+        commit("s", "v"),
+        release="3.9.2",
+        scanned=True,
+    ),
     "R68": one(*HEALTHY, share_group("s"), commit("s")),
 }

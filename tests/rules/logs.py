@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,11 @@ from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.log_scan import scan_log
+from coordinator_core.rules.model import Need
 from coordinator_core.rules.settings import settings_from
 from coordinator_core.rules.topics import read_topics
+from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.publish import RunPlace
 from coordinator_core.runs.read import Run, open_run
@@ -169,6 +173,13 @@ def share_group(group: str) -> list[Record]:
     ]
 
 
+def transaction(transactional_id: str, producer_id: int, *, state: int = 1, epoch: int = 0) -> Record:
+    """A record of ``__transaction_state``, value version 0, without partitions; state 1 is Ongoing."""
+    name = transactional_id.encode()
+    value = struct.pack(">hqhibiqq", 0, producer_id, epoch, 60_000, state, -1, NOW_MS, NOW_MS)
+    return struct.pack(">hh", 0, len(name)) + name, value
+
+
 HEALTHY = [classic(), commit()]
 """One group whose member owns ``t-0`` and has committed it."""
 
@@ -238,6 +249,9 @@ class Log:
     topics: dict[str, Any] | None = None
     previous: Log | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    scanned: bool = False
+    going: dict[str, int] | None = None
+    """Producers, by transactional id, of which the transaction log says that a transaction is going on."""
 
     def publish(self, directory: Path) -> Run:
         """Replay this log and publish it as a run in ``directory``."""
@@ -263,7 +277,17 @@ class Log:
             path.write_text(json.dumps(self.topics))
             topics = read_topics(str(path))
         previous = None if self.previous is None else self.previous.facts(directory / "before")
-        return Facts(run, topics, previous)
+        facts = Facts(run, topics, previous)
+        if self.scanned:
+            facts.extra[Need.LOG] = scan_log(str(directory / "now" / "log"), run)
+        if self.going is not None:
+            write_partition(
+                directory / "other",
+                {0: log_of([transaction(name, producer) for name, producer in self.going.items()])},
+                topic="__transaction_state",
+            )
+            facts.extra[Need.TRANSACTION_LOG] = read_transaction_log(str(directory / "other"))
+        return facts
 
     def reconcile(self, directory: Path) -> Reconciliation:
         return evaluate(self.facts(directory), settings_from(self.settings, RULES))

@@ -25,5 +25,8 @@ def test_the_fault_fires_the_rule_and_no_other(code: str, tmp_path: Path) -> Non
 
 
 def test_a_healthy_log_has_no_finding(tmp_path: Path) -> None:
-    found = one(*HEALTHY, topics=TOPICS, previous=one(*HEALTHY)).reconcile(tmp_path)
+    log = one(*HEALTHY, topics=TOPICS, previous=one(*HEALTHY), scanned=True, going={})
+    found = log.reconcile(tmp_path)
     assert found.findings.num_rows == 0
+    assert not found.not_evaluated
+    assert len(found.evaluated) + len(found.not_applicable) == len(RULES)

@@ -1,0 +1,190 @@
+"""One walk over the raw log, for rules about what the tables of a run no longer show.
+
+Record after record, in Python: some hundred thousand records a second.  What is damaged is left out; rule R03
+tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from coordinator_core.errors import DamagedInputError, UsageError
+from coordinator_core.log.batch import control_type, iter_batch_records
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import OnDamage, read_segment
+from coordinator_core.log.types import Batch, ControlType, PartitionLog, Record
+from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
+from coordinator_core.records.schemas import CURRENT_LAYOUT
+from coordinator_core.replay.profiles import OFFSET_KEY_TYPES
+from coordinator_core.runs.read import Run
+
+Place = tuple[int, int]
+"""Offsets partition and record offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotEvent:
+    """Something about one slot: where, whose, and the record offset of the other record that it is about."""
+
+    place: Place
+    group_id: str
+    topic: str
+    partition: int
+    other_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """What a walk found.
+
+    ``epochs_back``: batches with the leader epoch and the higher one before.  ``lone_markers``: end markers
+    with their producer, of which no data was there.  ``lone_tombstones``: tombstones of keys never seen, with
+    type and group.  ``layouts``: records in a layout that later releases read otherwise, with type, group
+    and layout.  ``two_keys``: live commits of one slot under different raw keys.  ``shadowed``: live commits
+    under key type 0 whose slot a tombstone of type 1 deleted.
+    """
+
+    path: str
+    epochs_back: list[tuple[Place, int, int]] = field(default_factory=list)
+    lone_markers: list[tuple[Place, int, str]] = field(default_factory=list)
+    lone_tombstones: list[tuple[Place, int, str]] = field(default_factory=list)
+    layouts: list[tuple[Place, int, str, str]] = field(default_factory=list)
+    two_keys: list[SlotEvent] = field(default_factory=list)
+    shadowed: list[SlotEvent] = field(default_factory=list)
+
+
+def scan_log(path: str, run: Run) -> LogScan:
+    """Walk the snapshot at ``path`` as far as ``run`` has read it.
+
+    Raises :class:`UsageError` when it is not the log that the run was made of.
+    """
+    snapshot = discover([path])
+    logs = {log.offsets_partition: log for log in snapshot.partitions}
+    scan = LogScan(path)
+    for name, bounds in run.manifest["cut"].items():
+        log = logs.get(int(name))
+        if log is None:
+            raise UsageError(f"{path} does not hold offsets partition {name}, which the run has read")
+        _PartitionScan(scan, log, int(bounds["log_end_offset"])).walk()
+    return scan
+
+
+class _PartitionScan:
+    """The walk over one offsets partition."""
+
+    def __init__(self, scan: LogScan, log: PartitionLog, end_offset: int) -> None:
+        self._scan, self._log, self._end = scan, log, end_offset
+        self._live: dict[bytes, int] = {}
+        self._dead: dict[bytes, int] = {}
+        self._producers: set[int] = set()
+        self._leader_epoch = -1
+
+    def walk(self) -> None:
+        for segment in self._log.segments:
+            for batch in read_segment(segment, on_damage=OnDamage.SALVAGE):
+                if batch.base_offset >= self._end:
+                    break
+                self._batch(batch)
+                for record in _readable(batch, segment.path):
+                    self._record(batch, record)
+        self._slots()
+
+    def _place(self, record_offset: int) -> Place:
+        return self._log.offsets_partition, record_offset
+
+    def _batch(self, batch: Batch) -> None:
+        if batch.magic < 2:
+            return
+        if batch.partition_leader_epoch < self._leader_epoch:
+            place = self._place(batch.base_offset)
+            self._scan.epochs_back.append((place, batch.partition_leader_epoch, self._leader_epoch))
+        self._leader_epoch = max(self._leader_epoch, batch.partition_leader_epoch)
+
+    def _record(self, batch: Batch, record: Record) -> None:
+        if batch.is_control:
+            kind = control_type(record)
+            if kind in (ControlType.COMMIT, ControlType.ABORT):
+                if batch.producer_id not in self._producers:
+                    place = self._place(record.offset)
+                    self._scan.lone_markers.append((place, batch.producer_id, kind.name))
+                self._producers.discard(batch.producer_id)
+            return
+        if batch.is_transactional:
+            self._producers.add(batch.producer_id)
+        key, value = record.key, record.value
+        if key is None or len(key) < 2:
+            return
+        if value is None:
+            if key not in self._live and key not in self._dead:
+                self._lone_tombstone(record.offset, key)
+            self._live.pop(key, None)
+            self._dead[key] = record.offset
+        else:
+            self._live[key] = record.offset
+            self._dead.pop(key, None)
+            if int.from_bytes(key[:2], "big") not in OFFSET_KEY_TYPES:
+                self._layout(record.offset, key, value)
+
+    def _lone_tombstone(self, record_offset: int, key: bytes) -> None:
+        names = _names(key)
+        if names is not None:
+            self._scan.lone_tombstones.append((self._place(record_offset), names[0], names[1]))
+
+    def _layout(self, record_offset: int, key: bytes, value: bytes) -> None:
+        names = _names(key)
+        if names is None:
+            return
+        try:
+            layout = decode_value(names[0], value).layout
+        except RecordDecodeError:
+            return  # Rule R05 tells of it.
+        if layout != CURRENT_LAYOUT:
+            self._scan.layouts.append((self._place(record_offset), names[0], names[1], layout))
+
+    def _slots(self) -> None:
+        """Compare the keys that stand at the end: by slot, whatever their type and spelling."""
+        first: dict[tuple[int, str, str, int], int] = {}
+        for key, offset in self._live.items():
+            slot = _slot(key)
+            if slot is None:
+                continue
+            other = first.setdefault(slot, offset)
+            if other != offset:
+                newer, older = max(offset, other), min(offset, other)
+                self._scan.two_keys.append(SlotEvent(self._place(newer), *slot[1:], older))
+        legacy = {slot[1:]: offset for slot, offset in first.items() if slot[0] == 0}
+        for key, offset in self._dead.items() if legacy else ():
+            slot = _slot(key)
+            if slot is not None and slot[0] == 1 and legacy.get(slot[1:], offset) < offset:
+                self._scan.shadowed.append(SlotEvent(self._place(legacy[slot[1:]]), *slot[1:], offset))
+
+
+def _readable(batch: Batch, path: str) -> Iterator[Record]:
+    try:
+        yield from iter_batch_records(batch, path=path)
+    except DamagedInputError:
+        return
+
+
+def _names(key: bytes) -> tuple[int, str] | None:
+    """Record type and group of a key; ``None`` for one that cannot be read."""
+    try:
+        decoded = decode_key(key)
+    except RecordDecodeError:
+        return None
+    if decoded.data is None:
+        return None
+    return decoded.type, str(decoded.data.get("group", decoded.data.get("groupId")))
+
+
+def _slot(key: bytes) -> tuple[int, str, str, int] | None:
+    """Key type, group, topic and partition of an offset's key."""
+    if int.from_bytes(key[:2], "big") not in OFFSET_KEY_TYPES:
+        return None
+    try:
+        decoded = decode_key(key)
+    except RecordDecodeError:
+        return None
+    names = decoded.data
+    return None if names is None else (decoded.type, names["group"], names["topic"], names["partition"])
