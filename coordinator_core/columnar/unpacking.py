@@ -258,9 +258,10 @@ class _Unpacker:
             used += int(given[:done, Row.PLAIN_SIZE].sum())
             row += done
             # What it has left, and those behind that it would leave too.
-            left = given[done:, : Row.NEXT_OFFSET].tolist()
-            for number, (position, size, codec) in enumerate(left):
-                if (number > 0 and self._functions[codec] != 0) or used >= _MOST_PLAIN_BYTES:
+            first_left = row
+            while row < count and used < _MOST_PLAIN_BYTES:
+                position, size, codec = rows[row, : Row.NEXT_OFFSET].tolist()
+                if row > first_left and self._functions[codec] != 0:
                     break
                 plain_size = self._unpack_one(self._data[position : position + size], codec, used)
                 rows[row, Row.PLAIN_SIZE] = plain_size
