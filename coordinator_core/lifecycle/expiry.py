@@ -8,7 +8,7 @@ and can be told with ``rebalancing``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from coordinator_core.groups.model import (
@@ -32,7 +32,6 @@ from coordinator_core.lifecycle.expiry_rules import (
 )
 from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, Tombstone, TombstoneKind
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
-from coordinator_core.records.codec import encode_key
 from coordinator_core.replay.profiles import Profile
 
 _LONG_MAX = (1 << 63) - 1
@@ -253,13 +252,12 @@ class _Sweep:
             (self.due if tombstone.expires_at_ms <= self._now_ms else self.forecast).append(tombstone)
 
     def _offset_tombstone(self, slot: Slot, offset: CommittedOffset, due: _Due) -> Tombstone:
-        key = {"group": slot.group_id, "topic": slot.topic, "partition": slot.partition}
         return Tombstone(
             kind=TombstoneKind.OFFSET,
             group_id=slot.group_id,
             topic=slot.topic,
             partition=slot.partition,
-            key=encode_key(self._rules.offset_key_type, key),
+            key_type=self._rules.offset_key_type,
             offsets_partition=self._state.offsets_partition,
             reason=due.reason,
             base_timestamp_ms=due.base_timestamp_ms,
@@ -275,50 +273,39 @@ class _Sweep:
                 group_id=group.group_id,
                 topic=None,
                 partition=None,
-                key=key,
+                key_type=key_type,
                 offsets_partition=self._state.offsets_partition,
                 reason=Reason.NOTHING_LEFT,
                 base_timestamp_ms=None,
                 expires_at_ms=expires_at_ms,
                 record_offset=record_offset,
+                regular_expression=regex,
             )
-            for kind, key, record_offset in _group_keys(group)
+            for kind, key_type, record_offset, regex in _group_records(group)
         ]
 
 
-def _group_keys(group: Group) -> list[tuple[TombstoneKind, bytes, int | None]]:
-    """Keys of an Empty group in the order in which they are tombstoned, each with its record offset."""
-    name = {"groupId": group.group_id}
+def _group_records(group: Group) -> Iterator[tuple[TombstoneKind, int, int | None, str | None]]:
+    """Records of an Empty group in the order in which they are tombstoned: kind, key type, record offset, and
+    regular expression."""
     match group:
         case ClassicGroup():
-            return [(TombstoneKind.GROUP, encode_key(2, {"group": group.group_id}), group.record_offset)]
+            yield TombstoneKind.GROUP, 2, group.record_offset, None
         case ConsumerGroup():
-            return [
-                (TombstoneKind.TARGET_ASSIGNMENT, encode_key(6, name), None),
-                *(
-                    (
-                        TombstoneKind.REGULAR_EXPRESSION,
-                        encode_key(16, name | {"regularExpression": regex}),
-                        resolved.record_offset,
-                    )
-                    for regex, resolved in sorted(group.regexes.items())
-                ),
-                (TombstoneKind.PARTITION_METADATA, encode_key(4, name), None),
-                (TombstoneKind.GROUP, encode_key(3, name), group.record_offset),
-            ]
+            yield TombstoneKind.TARGET_ASSIGNMENT, 6, None, None
+            for regex, resolved in sorted(group.regexes.items()):
+                yield TombstoneKind.REGULAR_EXPRESSION, 16, resolved.record_offset, regex
+            yield TombstoneKind.PARTITION_METADATA, 4, None, None
+            yield TombstoneKind.GROUP, 3, group.record_offset, None
         case ShareGroup():
             # Only 4.0 deletes share groups; it has type 9 where later releases have 15.
-            return [
-                (TombstoneKind.TARGET_ASSIGNMENT, encode_key(12, name), None),
-                (TombstoneKind.PARTITION_METADATA, encode_key(9, name), None),
-                (TombstoneKind.GROUP, encode_key(11, name), group.record_offset),
-            ]
+            yield TombstoneKind.TARGET_ASSIGNMENT, 12, None, None
+            yield TombstoneKind.PARTITION_METADATA, 9, None, None
+            yield TombstoneKind.GROUP, 11, group.record_offset, None
         case StreamsGroup():
-            return [
-                (TombstoneKind.TARGET_ASSIGNMENT, encode_key(20, name), None),
-                (TombstoneKind.GROUP, encode_key(17, name), group.record_offset),
-                (TombstoneKind.TOPOLOGY, encode_key(23, name), group.topology_record_offset),
-            ]
+            yield TombstoneKind.TARGET_ASSIGNMENT, 20, None, None
+            yield TombstoneKind.GROUP, 17, group.record_offset, None
+            yield TombstoneKind.TOPOLOGY, 23, group.topology_record_offset, None
 
 
 def _as_long(value: int) -> int:

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coordinator_core.groups.model import Slot
+from coordinator_core.records.codec import encode_key
+from coordinator_core.replay.profiles import CLASSIC_KEY_TYPES
 
 
 class TombstoneKind(StrEnum):
@@ -130,12 +132,24 @@ class Tombstone:
     group_id: str
     topic: str | None
     partition: int | None
-    key: bytes
+    key_type: int
     offsets_partition: int
     reason: Reason
     base_timestamp_ms: int | None
     expires_at_ms: int
     record_offset: int | None
+    regular_expression: str | None = None
+
+    @property
+    def key(self) -> bytes:
+        """The bytes of the record's key."""
+        name = "group" if self.key_type in CLASSIC_KEY_TYPES else "groupId"
+        data: dict[str, object] = {name: self.group_id}
+        if self.topic is not None:
+            data |= {"topic": self.topic, "partition": self.partition}
+        if self.regular_expression is not None:
+            data["regularExpression"] = self.regular_expression
+        return encode_key(self.key_type, data)
 
     @property
     def slot(self) -> Slot | None:
