@@ -12,6 +12,7 @@ import click
 
 from coordinator_core.cli.options import Format, format_option, note, write_line
 from coordinator_core.errors import ExitCode
+from coordinator_core.replay.profiles import chosen_profile
 
 _SHOW_BYTES = 1_000_000
 
@@ -37,6 +38,17 @@ _SHOW_BYTES = 1_000_000
     metavar="TOPIC",
     help="Capture this topic too, such as __transaction_state (repeatable).",
 )
+@click.option(
+    "--check-groups",
+    is_flag=True,
+    help="Replay what was captured and compare it with what the coordinators say of their groups.",
+)
+@click.option("--kafka-version", metavar="RELEASE", help="With --check-groups: rules of this Kafka release.")
+@click.option(
+    "--coordinator",
+    type=click.Choice(["classic", "new"]),
+    help="With --kafka-version: which coordinator, for releases that have both.",
+)
 @format_option(Format.TEXT, Format.JSON)
 def capture_command(
     bootstrap_server: str,
@@ -45,6 +57,9 @@ def capture_command(
     byte_rate: int | None,
     replica: int | None,
     topics_also: tuple[str, ...],
+    check_groups: bool,
+    kafka_version: str | None,
+    coordinator: str | None,
     output_format: Format,
 ) -> int:
     """Fetch __consumer_offsets from a live cluster, byte for byte, into a snapshot.
@@ -55,7 +70,13 @@ def capture_command(
     from coordinator_core.cluster.client import Client
     from coordinator_core.cluster.settings import read_settings
 
-    options = CaptureOptions(byte_rate=byte_rate, replica=replica, topics_also=topics_also)
+    options = CaptureOptions(
+        byte_rate=byte_rate,
+        replica=replica,
+        topics_also=topics_also,
+        check_groups=check_groups,
+        profile=chosen_profile("auto", kafka_version, coordinator),
+    )
     with Client(read_settings(bootstrap_server, command_config)) as client:
         manifest = capture(client, output, options, progress=_progress())
     if output_format is Format.JSON:
@@ -63,7 +84,13 @@ def capture_command(
     else:
         _write_text(manifest, output)
     vanished = any(partition["vanished"] for _, partition in _partitions(manifest))
-    return ExitCode.FINDINGS if vanished else ExitCode.CLEAN
+    return ExitCode.FINDINGS if vanished or _unexplained(manifest) else ExitCode.CLEAN
+
+
+def _unexplained(manifest: dict[str, Any]) -> int:
+    """Differences from the coordinators that neither a later record nor an open transaction explains."""
+    counts = (manifest["cross_check"] or {"counts": {}})["counts"]
+    return int(counts.get("older", 0)) + int(counts.get("wrong", 0))
 
 
 def _progress() -> Callable[[int], None]:
@@ -106,9 +133,24 @@ def _write_text(manifest: dict[str, Any], output: str) -> None:
     write_line(f"records:    {total('records')} in {total('batches')} batches, {total('bytes')} bytes")
     write_line(f"fetched:    {total('fetched_bytes')} bytes; {total('kept_bytes')} were there already")
     write_line(f"seconds:    {seconds:.1f}")
+    if manifest["cross_check"] is not None:
+        _write_cross_check(manifest["cross_check"])
     for name, partition in rows:
         for text in partition["notes"]:
             note(f"regroup: {name}: {text}")
         for gone in partition["vanished"]:
             last = gone["end"] - 1
             note(f"regroup: warning: {name}: offsets {gone['first']} to {last} vanished: {gone['why']}")
+
+
+def _write_cross_check(checked: dict[str, Any]) -> None:
+    counts = ", ".join(f"{count} {reason}" for reason, count in checked["counts"].items() if count)
+    compared = f"{checked['groups']} groups and {checked['slots']} committed offsets"
+    write_line(
+        f"compared:   {compared} with the coordinators, by {checked['profile']}: {counts or 'all equal'}"
+    )
+    for each in checked["differences"]:
+        if each["reason"] in ("older", "wrong"):
+            where = "" if each["topic"] is None else f" {each['topic']}-{each['partition']}"
+            said = f"the log says {each['replayed']}, the coordinator {each['cluster']}"
+            note(f"regroup: warning: {each['reason']}: group {each['group_id']!r}{where}: {said}")

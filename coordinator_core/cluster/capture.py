@@ -15,20 +15,35 @@ from coordinator_core.cluster.client import EARLIEST, LATEST, Client
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter, Vanished, shared_end
 from coordinator_core.cluster.files import SEGMENT_BYTES, PartitionFiles
 from coordinator_core.cluster.probe import rewritten
-from coordinator_core.cluster.snapshot import CAPTURE_VERSION, TOPICS_FILE, TOPOLOGY, CaptureDirectory
+from coordinator_core.cluster.snapshot import (
+    CAPTURE_VERSION,
+    GROUPS,
+    TOPICS_FILE,
+    TOPOLOGY,
+    CaptureDirectory,
+)
 from coordinator_core.cluster.topology import TopicInfo, topology_document
 from coordinator_core.errors import UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.replay.profiles import Profile
+
+_TAIL = ".tail"
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """``byte_rate`` in bytes per second; ``replica`` a broker id; ``topics_also`` are captured besides."""
+    """``byte_rate`` in bytes per second; ``replica`` a broker id; ``topics_also`` are captured besides.
+
+    ``check_groups`` has the log replayed, by the rules of ``profile`` (``None``: told from the records), and
+    compared with what the coordinators say.
+    """
 
     byte_rate: int | None = None
     replica: int | None = None
     topics_also: tuple[str, ...] = ()
     segment_bytes: int = SEGMENT_BYTES
+    check_groups: bool = False
+    profile: Profile | None = None
 
 
 @dataclass
@@ -72,6 +87,16 @@ def capture(
             )
         for topic in topics:
             _finish_files(client, topic)
+        cross_check = None
+        if options.check_groups:
+            # A capture without comparison replays nothing, and needs no memory for it.
+            from coordinator_core.cluster.check import check_groups
+
+            scratch = directory.path / _TAIL
+            groups, cross_check = check_groups(
+                client, topics[0].info, topics[0].states, scratch, options.profile
+            )
+            directory.write(GROUPS, groups)
         captured = [topic.info for topic in topics]
         document = topology_document(
             cluster_id=client.cluster_id,
@@ -97,6 +122,7 @@ def capture(
             "started_at_ms": began,
             "finished_at_ms": _now_ms(),
             "replica": options.replica,
+            "cross_check": cross_check,
             "topics": [_topic_document(topic) for topic in topics],
         }
         directory.finish(manifest)

@@ -23,7 +23,7 @@ from coordinator_core.cluster.topology import BrokerNode, PartitionInfo, TopicIn
 from coordinator_core.errors import RegroupError, UsageError
 
 T = TypeVar("T")
-K = TypeVar("K", int, tuple[str, int])
+K = TypeVar("K", int, str, tuple[str, int])
 TopicPartition = tuple[str, int]
 
 EARLIEST, LATEST = -2, -1

@@ -17,6 +17,7 @@ import pytest
 
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.log.discovery import CAPTURE_MARKER, discover
+from coordinator_core.replay.profiles import profile_for_release
 from tests.cluster.kit import (
     Commits,
     Json,
@@ -171,6 +172,54 @@ def test_a_capture_while_clients_commit(place: Place, tmp_path: Path) -> None:
     assert_as_on_disk(final, output, disks)
     copy = disk_copy(place.broker, tmp_path / "copy")
     assert state_hash(output, tmp_path / "runs") == state_hash(copy, tmp_path / "runs")
+
+
+def test_the_coordinators_say_what_the_replay_says(place: Place, tmp_path: Path) -> None:
+    """Nothing is going on: all is equal, but for what an open transaction holds back."""
+    output = tmp_path / "capture"
+    done = regroup(
+        *("capture", "--bootstrap-server", place.broker.bootstrap, "--output", str(output)),
+        *("--check-groups", "--kafka-version", "4.3.1"),
+    )
+    assert done.returncode == ExitCode.CLEAN, done.stderr
+    assert "compared:   " in done.stdout
+    checked = json.loads((output / "capture.json").read_text())["cross_check"]
+    assert checked["differences"] == []
+    groups = {
+        group["group_id"]: group for group in json.loads((output / "groups.json").read_text())["groups"]
+    }
+    assert checked["groups"] == len(groups) >= 9
+    assert checked["slots"] == sum(len(group["offsets"]) for group in groups.values()) - 1
+    assert groups["g-open"]["offsets"] == [
+        {
+            "topic": "orders",
+            "partition": 0,
+            "committed_offset": None,
+            "leader_epoch": None,
+            "metadata": None,
+            "pending": True,
+        }
+    ]
+    assert (groups["g-member"]["state"], groups["g-member"]["members"]) == ("Stable", 1)
+    assert not (output / ".tail").exists()
+
+
+def test_what_is_committed_meanwhile_is_newer_not_wrong(place: Place, tmp_path: Path) -> None:
+    counts: dict[str, int] = {}
+
+    def seen() -> bool:
+        with place.commits.going_on():
+            manifest = capture_from(
+                place.broker.bootstrap,
+                tmp_path / "capture",
+                check_groups=True,
+                profile=profile_for_release("4.3.1"),
+            )
+        counts.update(manifest["cross_check"]["counts"])
+        assert (counts["older"], counts["wrong"], counts["pending"]) == (0, 0, 0), manifest["cross_check"]
+        return counts["newer"] > 0
+
+    wait_for("a commit between the pin and the answers", seen)
 
 
 def test_a_capture_through_a_restart_of_the_broker(place: Place, tmp_path: Path) -> None:

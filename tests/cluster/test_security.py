@@ -21,6 +21,7 @@ from kafka.admin import (
 from coordinator_core.cluster.errors import ClusterError, LoginError, MissingAclError
 from coordinator_core.errors import UsageError
 from coordinator_core.log.discovery import discover
+from coordinator_core.replay.profiles import profile_for_release
 from tests.cluster.certificates import KEY_PASSWORD, STORE_PASSWORD, Authority, Identity
 from tests.cluster.kit import Commits, SecuredBroker, assert_as_on_disk, capture_from, log_bytes
 from tests.cluster.test_one_broker import regroup
@@ -124,7 +125,8 @@ def place(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
 
 
 ACLS = [("READ", "TOPIC", "__consumer_offsets")]
-"""What docs/capture.md lists."""
+CHECK_ACLS = [("DESCRIBE", "GROUP", "*"), ("DESCRIBE", "TOPIC", "*")]
+"""What docs/capture.md lists, without and with --check-groups."""
 
 
 def logins(place: Place) -> dict[str, tuple[str, dict[str, str]]]:
@@ -246,6 +248,27 @@ def test_one_acl_less_is_named(place: Place, tmp_path: Path, missing: tuple[str,
     assert caught.value.resource == f"{kind.capitalize()}:{name}"
     assert caught.value.operation.upper() in (operation, "DESCRIBE")
     capture_from(place.broker.server("SECURE"), tmp_path / "capture", place.plain())
+
+
+@pytest.mark.parametrize("missing", CHECK_ACLS, ids=lambda acl: "-".join(acl[:2]))
+def test_one_acl_less_for_the_comparison_is_named(
+    place: Place, tmp_path: Path, missing: tuple[str, str, str]
+) -> None:
+    """Brokers leave out what may not be described; that is told from what is not there."""
+    server, profile = place.broker.server("SECURE"), profile_for_release("4.3.1")
+    others = [acl for acl in CHECK_ACLS if acl != missing]
+    place.allow(*others)
+    try:
+        with pytest.raises(MissingAclError) as caught:
+            capture_from(server, tmp_path / "capture", place.plain(), check_groups=True, profile=profile)
+        place.allow(missing)
+        whole = capture_from(server, tmp_path / "capture", place.plain(), check_groups=True, profile=profile)
+    finally:
+        place.forbid(*CHECK_ACLS)
+    expected = {"GROUP": "Group:g-", "TOPIC": "Topic:orders"}[missing[1]]
+    assert (caught.value.operation, caught.value.resource[: len(expected)]) == ("Describe", expected)
+    assert whole["cross_check"]["differences"] == []
+    assert whole["cross_check"]["groups"] == 6
 
 
 def test_describe_is_not_read(place: Place, tmp_path: Path) -> None:

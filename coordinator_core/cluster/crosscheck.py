@@ -1,0 +1,162 @@
+"""The replayed state against what the coordinators answered, difference by difference, each with its reason.
+
+The log is pinned before the coordinators are asked, and read on to a second end after they answered. So what
+they say must stand between the two: it is the state at the first end, or that of a commit in between.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from coordinator_core.groups.model import PartitionState, Slot
+
+Json = dict[str, Any]
+
+
+class Reason(StrEnum):
+    """Why an answer differs from the pinned log."""
+
+    NEWER = "newer"
+    """A record behind the pinned end says what the coordinator says, or has changed it meanwhile."""
+    OLDER = "older"
+    """The coordinator says what an earlier record said that the log has replaced."""
+    PENDING = "pending"
+    """A commit in a transaction that is open in the log or at the coordinator."""
+    WRONG = "wrong"
+    """No record explains it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``replayed`` and ``cluster`` are committed offsets of a slot, or states of a group; ``None``: none."""
+
+    reason: Reason
+    group_id: str
+    topic: str | None
+    partition: int | None
+    replayed: int | str | None
+    cluster: int | str | None
+
+
+@dataclass(frozen=True)
+class CrossCheck:
+    """``slots`` and ``groups`` were compared; the rest are equal."""
+
+    slots: int
+    groups: int
+    differences: tuple[Difference, ...]
+
+    def counts(self) -> dict[str, int]:
+        found = Counter(difference.reason for difference in self.differences)
+        return {reason.value: found[reason] for reason in Reason}
+
+
+def cross_check(
+    pinned: Sequence[PartitionState],
+    later: Sequence[PartitionState],
+    history: Mapping[Slot, Sequence[tuple[int, int | None]]],
+    answered: Json,
+    ends: Mapping[int, int],
+) -> CrossCheck:
+    """Compare the state at the pinned ``ends`` (by offsets partition) with the answers.
+
+    ``later`` is the state at the second end; ``history`` has, for slots that differ, record offset and
+    committed offset (``None`` for a tombstone) of every commit up to the second end, in log order.
+    """
+    held = {slot: offset.committed_offset for slot, offset in _offsets(pinned)}
+    after = {slot: offset.committed_offset for slot, offset in _offsets(later)}
+    open_slots = {
+        slot for state in (*pinned, *later) for commits in state.pending.values() for slot in commits
+    }
+    partition_of = {slot: state.offsets_partition for state in (*pinned, *later) for slot in state.offsets}
+    said, unstable = answered_slots(answered)
+    differences = []
+    slots = held.keys() | said.keys()
+    for slot in sorted(slots):
+        ours, theirs = held.get(slot), said.get(slot)
+        if ours == theirs:
+            continue
+        end = ends.get(partition_of.get(slot, -1), 0)
+        if slot in open_slots or slot in unstable:
+            reason = Reason.PENDING
+        else:
+            reason = _reason(theirs, after.get(slot), history.get(slot, ()), end)
+        differences.append(Difference(reason, *slot, ours, theirs))
+    groups = _groups(pinned, later, answered)
+    return CrossCheck(len(slots), len(groups[0]), (*differences, *groups[1]))
+
+
+def differing_slots(pinned: Sequence[PartitionState], answered: Json) -> set[Slot]:
+    """Slots whose answer is not what the pinned log says."""
+    held = {slot: offset.committed_offset for slot, offset in _offsets(pinned)}
+    said, _ = answered_slots(answered)
+    return {slot for slot in held.keys() | said.keys() if held.get(slot) != said.get(slot)}
+
+
+def answered_slots(answered: Json) -> tuple[dict[Slot, int], set[Slot]]:
+    """Committed offsets by slot, and the slots that are unstable."""
+    said: dict[Slot, int] = {}
+    unstable = set()
+    for group in answered["groups"]:
+        for row in group["offsets"]:
+            slot = Slot(group["group_id"], row["topic"], row["partition"])
+            if row["committed_offset"] is not None:
+                said[slot] = row["committed_offset"]
+            if row["pending"]:
+                unstable.add(slot)
+    return said, unstable
+
+
+def _offsets(states: Iterable[PartitionState]) -> Iterable[tuple[Slot, Any]]:
+    for state in states:
+        for slot, offset in state.offsets.items():
+            if slot.group_id in state.groups:
+                yield slot, offset
+
+
+def _reason(
+    theirs: int | None, after: int | None, history: Sequence[tuple[int, int | None]], end: int
+) -> Reason:
+    if theirs == after or any(offset >= end and value == theirs for offset, value in history):
+        return Reason.NEWER
+    if theirs is not None and any(offset < end and value == theirs for offset, value in history):
+        return Reason.OLDER
+    return Reason.WRONG
+
+
+def _groups(
+    pinned: Sequence[PartitionState], later: Sequence[PartitionState], answered: Json
+) -> tuple[set[str], list[Difference]]:
+    """Which groups there are, and whether they have members: states beyond that change without a record."""
+
+    def populated(states: Sequence[PartitionState]) -> dict[str, str]:
+        return {
+            group_id: _empty(str(group.state) if group.state else None)
+            for state in states
+            for group_id, group in state.groups.items()
+        }
+
+    ours, after = populated(pinned), populated(later)
+    theirs = {
+        group["group_id"]: _empty(group["state"])
+        for group in answered["groups"]
+        if group["listed"] and group["state"] is not None
+    }
+    differences = []
+    for group_id in sorted(ours.keys() | theirs.keys()):
+        mine, said = ours.get(group_id), theirs.get(group_id)
+        if mine != said:
+            # A rebalance that is going on has no record yet.
+            reason = Reason.NEWER if said == after.get(group_id) or said == "Rebalancing" else Reason.WRONG
+            differences.append(Difference(reason, group_id, None, None, mine, said))
+    return ours.keys() | theirs.keys(), differences
+
+
+def _empty(state: str | None) -> str:
+    if state in (None, "Empty", "Dead"):
+        return "Empty"
+    return "Rebalancing" if state in ("PreparingRebalance", "CompletingRebalance") else "Populated"

@@ -1,0 +1,256 @@
+"""What the coordinators answer about their groups: ``groups.json``, for comparison with the replayed log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+
+from coordinator_core.cluster.client import (
+    GROUP_AUTHORIZATION_FAILED,
+    RETRIABLE,
+    TOPIC_AUTHORIZATION_FAILED,
+    Client,
+    by_broker,
+    error_name,
+)
+from coordinator_core.cluster.errors import ClusterError, MissingAclError
+from coordinator_core.cluster.topology import TopicInfo
+from coordinator_core.groups.hashing import partition_for
+from coordinator_core.log.types import OFFSETS_TOPIC
+
+Json = dict[str, Any]
+Slots = Mapping[str, Sequence[tuple[str, int]]]
+"""Topics and partitions by group id."""
+
+_GROUPS_PER_REQUEST = 100
+_BATCHED_VERSION = 8
+_OFFSET_FETCH_VERSION = 9
+_STABLE_VERSION = 7
+_DESCRIBE_VERSION = 5
+_UNSTABLE_OFFSET_COMMIT = 88
+_GROUP_ID_NOT_FOUND = 69
+_DEAD = "Dead"
+
+
+def ask_groups(client: Client, info: TopicInfo, expected: Slots) -> Json:
+    """Every group that the coordinators list or that is ``expected``, with state, members and offsets.
+
+    ``expected`` are the slots that the replayed log has: they are asked for by name, so that what the
+    coordinators leave out for want of a permission is told from what is not there. ``MissingAclError``
+    names the group or topic.
+    """
+    at = time.time_ns() // 1_000_000
+    listed = _listed(client)
+    groups: dict[str, Json] = {}
+    for group_id in sorted({*listed, *expected}):
+        groups[group_id] = {
+            "group_id": group_id,
+            "type": None,
+            "protocol_type": None,
+            "state": None,
+            "listed": group_id in listed,
+            "members": None,
+            "offsets": [],
+            **listed.get(group_id, {}),
+        }
+    places = _Coordinators(client, info)
+    classic = [group_id for group_id, group in groups.items() if group["type"] in (None, "classic")]
+    places.each(classic, lambda broker, part: _describe(client, broker, part, groups))
+    places.each(list(groups), lambda broker, part: _offsets(client, broker, part, groups, expected))
+    for group in groups.values():
+        group["offsets"].sort(key=lambda row: (row["topic"], row["partition"]))
+    return {
+        "captured_at_ms": at,
+        "finished_at_ms": time.time_ns() // 1_000_000,
+        "groups": list(groups.values()),
+    }
+
+
+def _listed(client: Client) -> dict[str, Json]:
+    """Groups of every broker that is alive; asked again while one of them is loading."""
+    found: dict[str, Json] = {}
+
+    def one(broker: int, _: list[int]) -> None:
+        def attempt() -> bool | None:
+            answer = client.ask(
+                lambda: ListGroupsRequest(states_filter=[], types_filter=[], max_version=5), broker
+            )
+            if answer.error_code in RETRIABLE:
+                return None
+            if answer.error_code:
+                raise ClusterError(f"broker {broker}: listing groups: {error_name(answer.error_code)}")
+            for group in answer.groups:
+                found[group.group_id] = {
+                    "type": (group.group_type or "").lower() or None,
+                    "protocol_type": group.protocol_type,
+                    "state": group.group_state or None,
+                }
+            return True
+
+        client.until_settled(attempt, f"groups of broker {broker}")
+
+    nodes, _ = client.brokers()
+    by_broker({node.broker_id: node.broker_id for node in nodes}, one)
+    return found
+
+
+class _Coordinators:
+    """Sends groups to the brokers that lead their offsets partitions, again when those move or load."""
+
+    def __init__(self, client: Client, info: TopicInfo) -> None:
+        self._client = client
+        self._info = info
+
+    def each(self, group_ids: Sequence[str], ask: Callable[[int, list[str]], list[str]]) -> None:
+        """``ask(broker, its groups)`` returns the groups to be asked for again."""
+        left = list(group_ids)
+
+        def attempt() -> bool | None:
+            nonlocal left
+            again: list[str] = []
+            leaders = {each.partition: each.leader for each in self._info.partitions}
+            brokers = {group_id: leaders[partition_for(group_id, len(leaders))] for group_id in left}
+
+            def one(broker: int, part: list[str]) -> None:
+                for first in range(0, len(part), _GROUPS_PER_REQUEST):
+                    again.extend(ask(broker, part[first : first + _GROUPS_PER_REQUEST]))
+
+            by_broker(brokers, one)
+            left = again + [group_id for group_id, broker in brokers.items() if broker < 0]
+            if not left:
+                return True
+            self._info = self._client.topic(OFFSETS_TOPIC)
+            return None
+
+        self._client.until_settled(attempt, "answers of the coordinators")
+
+
+def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[str, Json]) -> list[str]:
+    again = []
+    answer = client.ask(
+        lambda: DescribeGroupsRequest(groups=group_ids, max_version=_DESCRIBE_VERSION), broker
+    )
+    for found in answer.groups:
+        group = groups[found.group_id]
+        if found.error_code in RETRIABLE:
+            again.append(found.group_id)
+        elif found.error_code == GROUP_AUTHORIZATION_FAILED:
+            raise _missing_group(found.group_id)
+        elif found.error_code not in (0, _GROUP_ID_NOT_FOUND):
+            raise ClusterError(f"describing group {found.group_id!r}: {error_name(found.error_code)}")
+        elif found.group_state != _DEAD and not found.error_code:
+            group["state"] = group["state"] or found.group_state
+            group["protocol_type"] = found.protocol_type
+            group["members"] = len(found.members)
+    return again
+
+
+def _offsets(
+    client: Client, broker: int, group_ids: list[str], groups: dict[str, Json], expected: Slots
+) -> list[str]:
+    """Committed offsets: all that a group has, and those expected; which of them are unstable."""
+    again: set[str] = set()
+    rows: dict[str, dict[tuple[str, int], Json]] = {group_id: {} for group_id in group_ids}
+    version = client.max_version(OffsetFetchRequest(max_version=_OFFSET_FETCH_VERSION))
+    for everything in (True, False):
+        asked: Slots = {group_id: () if everything else expected.get(group_id, ()) for group_id in group_ids}
+        for group_id, code, topics in _fetched(client, broker, asked, everything, version):
+            if code in RETRIABLE:
+                again.add(group_id)
+            elif code == GROUP_AUTHORIZATION_FAILED:
+                raise _missing_group(group_id)
+            elif code not in (0, _GROUP_ID_NOT_FOUND):
+                raise ClusterError(f"offsets of group {group_id!r}: {error_name(code)}")
+            for topic in topics:
+                for partition in topic.partitions:
+                    slot = topic.name, partition.partition_index
+                    _note(rows[group_id], slot, partition, again, group_id)
+    for group_id in group_ids:
+        if group_id not in again:
+            groups[group_id]["offsets"] = [row for row in rows[group_id].values() if _says_something(row)]
+    return sorted(again)
+
+
+def _note(
+    rows: dict[tuple[str, int], Json], slot: tuple[str, int], answer: Any, again: set[str], group_id: str
+) -> None:
+    code = answer.error_code
+    row = rows.setdefault(
+        slot,
+        {
+            "topic": slot[0],
+            "partition": slot[1],
+            "committed_offset": None,
+            "leader_epoch": None,
+            "metadata": None,
+            "pending": False,
+        },
+    )
+    if code == TOPIC_AUTHORIZATION_FAILED:
+        raise MissingAclError("Describe", f"Topic:{slot[0]}", f"the offsets of group {group_id!r}")
+    if code == _UNSTABLE_OFFSET_COMMIT:
+        row["pending"] = True
+    elif code in RETRIABLE and code != 3:
+        again.add(group_id)
+    elif not code and answer.committed_offset >= 0:
+        epoch = answer.committed_leader_epoch
+        row["committed_offset"] = answer.committed_offset
+        row["leader_epoch"] = epoch if epoch is not None and epoch >= 0 else None
+        row["metadata"] = answer.metadata
+
+
+def _says_something(row: Json) -> bool:
+    return row["committed_offset"] is not None or bool(row["pending"])
+
+
+def _fetched(
+    client: Client, broker: int, asked: Slots, everything: bool, version: int
+) -> Iterable[tuple[str, int, Any]]:
+    """Group id, error code and topics. Everything is asked as it stands, slots by name must be stable."""
+    asked = {group_id: slots for group_id, slots in asked.items() if everything or slots}
+    if not asked:
+        return
+    stable = not everything
+    if version >= _BATCHED_VERSION:
+        kind = OffsetFetchRequest.OffsetFetchRequestGroup
+        groups = [
+            kind(
+                group_id=group_id,
+                topics=None if everything else _topics(kind.OffsetFetchRequestTopics, slots),
+            )
+            for group_id, slots in asked.items()
+        ]
+        answer = client.ask(
+            lambda: OffsetFetchRequest(
+                groups=groups, require_stable=stable, max_version=_OFFSET_FETCH_VERSION
+            ),
+            broker,
+        )
+        for group in answer.groups:
+            yield group.group_id, group.error_code, group.topics
+        return
+    for group_id, slots in asked.items():
+        topics = None if everything else _topics(OffsetFetchRequest.OffsetFetchRequestTopic, slots)
+        extra = {"require_stable": stable} if version >= _STABLE_VERSION else {}
+        answer = client.ask(
+            lambda group_id=group_id, topics=topics, extra=extra: OffsetFetchRequest(  # type: ignore[misc]
+                group_id=group_id, topics=topics, max_version=version, **extra
+            ),
+            broker,
+        )
+        yield group_id, answer.error_code, answer.topics
+
+
+def _topics(kind: Any, slots: Iterable[tuple[str, int]]) -> list[Any]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in slots:
+        found.setdefault(topic, []).append(partition)
+    return [kind(name=topic, partition_indexes=partitions) for topic, partitions in found.items()]
+
+
+def _missing_group(group_id: str) -> MissingAclError:
+    return MissingAclError("Describe", f"Group:{group_id}", "comparing groups with what the cluster says")

@@ -1,0 +1,101 @@
+"""Differences between the replayed log and the coordinators' answers, and the reason given for each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coordinator_core.cluster.crosscheck import Difference, Reason, cross_check, differing_slots
+from coordinator_core.groups.model import (
+    ClassicGroup,
+    CommittedOffset,
+    GroupState,
+    PartitionState,
+    Slot,
+)
+
+SLOT = Slot("g", "orders", 0)
+END = 100
+
+
+def committed(offset: int, record_offset: int) -> CommittedOffset:
+    return CommittedOffset(
+        committed_offset=offset,
+        leader_epoch=None,
+        metadata="",
+        commit_timestamp_ms=0,
+        expire_timestamp_ms=None,
+        topic_id=None,
+        record_offset=record_offset,
+        value_version=3,
+        producer_id=None,
+        producer_epoch=None,
+        merge_offset=record_offset,
+    )
+
+
+def state(offset: int | None, record_offset: int = 50) -> PartitionState:
+    found = PartitionState(7, {"g": ClassicGroup("g", GroupState.EMPTY)})
+    if offset is not None:
+        found.offsets[SLOT] = committed(offset, record_offset)
+    return found
+
+
+def answer(offset: int | None, *, pending: bool = False, state: str | None = "Empty") -> dict[str, Any]:
+    row = {"topic": "orders", "partition": 0, "committed_offset": offset, "pending": pending}
+    rows = [row] if offset is not None or pending else []
+    group = {"group_id": "g", "state": state, "listed": state is not None, "offsets": rows}
+    return {"groups": [group]}
+
+
+HISTORY = {SLOT: [(40, 3), (50, 5), (110, 8), (120, 9)]}
+
+
+@pytest.mark.parametrize(
+    "said, reason",
+    [(9, Reason.NEWER), (8, Reason.NEWER), (3, Reason.OLDER), (4, Reason.WRONG), (None, Reason.WRONG)],
+)
+def test_a_committed_offset_that_is_not_the_pinned_one(said: int | None, reason: Reason) -> None:
+    """The pinned log says 5, the log read on says 8, then 9; 3 was before 5, and 4 never was."""
+    checked = cross_check([state(5)], [state(9, 120)], HISTORY, answer(said), {7: END})
+    assert checked.differences == (Difference(reason, "g", "orders", 0, 5, said),)
+    assert checked.counts()[reason.value] == 1
+    assert differing_slots([state(5)], answer(said)) == {SLOT}
+
+
+def test_what_is_equal_is_no_difference() -> None:
+    checked = cross_check([state(5)], [state(9)], HISTORY, answer(5), {7: END})
+    assert (checked.slots, checked.groups, checked.differences) == (1, 1, ())
+
+
+def test_a_deletion_behind_the_pinned_end_is_newer() -> None:
+    history = {SLOT: [(50, 5), (110, None)]}
+    checked = cross_check([state(5)], [state(None)], history, answer(None), {7: END})
+    assert [each.reason for each in checked.differences] == [Reason.NEWER]
+
+
+def test_what_an_open_transaction_holds_is_pending() -> None:
+    pinned = state(5)
+    pinned.pending = {4: {SLOT: committed(6, 60)}}
+    for said in (answer(6), answer(None), answer(4, pending=True)):
+        checked = cross_check([pinned], [pinned], HISTORY, said, {7: END})
+        assert [each.reason for each in checked.differences] == [Reason.PENDING]
+
+
+def test_groups_that_only_one_side_has_or_that_differ() -> None:
+    missing = cross_check([state(None)], [state(None)], {}, {"groups": []}, {7: END})
+    assert missing.differences == (Difference(Reason.WRONG, "g", None, None, "Empty", None),)
+    deleted = cross_check([state(None)], [PartitionState(7)], {}, {"groups": []}, {7: END})
+    assert [each.reason for each in deleted.differences] == [Reason.NEWER]
+    stable = cross_check([state(None)], [state(None)], {}, answer(None, state="Stable"), {7: END})
+    assert [each.reason for each in stable.differences] == [Reason.WRONG]
+    joining = cross_check(
+        [state(None)], [state(None)], {}, answer(None, state="PreparingRebalance"), {7: END}
+    )
+    assert [each.reason for each in joining.differences] == [Reason.NEWER]
+    populated = state(None)
+    populated.groups["g"] = replace(ClassicGroup("g", GroupState.STABLE), generation=2)
+    later = cross_check([state(None)], [populated], {}, answer(None, state="Stable"), {7: END})
+    assert [each.reason for each in later.differences] == [Reason.NEWER]
