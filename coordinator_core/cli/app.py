@@ -15,6 +15,7 @@ from coordinator_core.errors import ExitCode, RegroupError
 
 _COMMANDS = {
     "capture": "coordinator_core.cli.capture:capture_command",
+    "compact": "coordinator_core.cli.compact:compact_command",
     "describe": "coordinator_core.cli.describe:describe_command",
     "diff": "coordinator_core.cli.diff:diff_command",
     "dump": "coordinator_core.cli.dump:dump_command",

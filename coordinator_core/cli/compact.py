@@ -1,0 +1,173 @@
+"""``regroup compact``."""
+
+from __future__ import annotations
+
+import json
+from time import perf_counter
+from typing import Any
+
+import click
+
+from coordinator_core.cli.options import (
+    Engine,
+    Format,
+    ReplayOptions,
+    format_option,
+    note,
+    replay_options,
+    replay_options_from,
+    write_line,
+)
+from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.errors import Damage, ExitCode, UsageError
+from coordinator_core.lifecycle.compact import CompactionOptions
+from coordinator_core.lifecycle.compact_plan import DAY_MS, CompactionRules
+from coordinator_core.lifecycle.compact_publish import (
+    Document,
+    Publication,
+    compact_logs,
+    compaction_document,
+    logs_to_compact,
+)
+from coordinator_core.lifecycle.compact_write import OutputFormat
+from coordinator_core.lifecycle.expiry_rules import expiry_rules
+from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
+from coordinator_core.replay.profiles import Profile
+
+_MOST_TOLD = 5
+
+
+@click.command("compact")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
+@click.option("--output", required=True, metavar="DIR", help="Directory of the new log; must not exist yet.")
+@click.option("--expire", is_flag=True, help="Tombstone first what has expired, see `regroup expire`.")
+@click.option(
+    "--offsets-retention-ms",
+    type=click.IntRange(min=1),
+    metavar="MS",
+    help="With --expire: offsets.retention.minutes of the brokers, in milliseconds (default: the release's).",
+)
+@click.option(
+    "--delete-retention-ms",
+    type=click.IntRange(min=1),
+    default=DAY_MS,
+    show_default=True,
+    metavar="MS",
+    help="delete.retention.ms of the topic: how long tombstones and end markers stay.",
+)
+@click.option(
+    "--renumber", is_flag=True, help="Consecutive record offsets instead of the input's with holes."
+)
+@click.option(
+    "--message-format",
+    type=click.Choice(["keep", "2"]),
+    default="keep",
+    show_default=True,
+    help="Keep messages of formats 0 and 1 as they are, or make batches of format 2 of them.",
+)
+@click.option(
+    "--segment-bytes",
+    type=click.IntRange(min=1024, max=(1 << 31) - 1),
+    default=DEFAULT_SEGMENT_BYTES,
+    show_default=True,
+    metavar="BYTES",
+    help="Size of the segments.",
+)
+@replay_options
+@format_option(Format.TEXT, Format.JSON)
+def compact_command(
+    paths: tuple[str, ...],
+    output: str,
+    expire: bool,
+    offsets_retention_ms: int | None,
+    delete_retention_ms: int,
+    renumber: bool,
+    message_format: str,
+    segment_bytes: int,
+    output_format: Format,
+    **replay: Any,
+) -> int:
+    """Write SNAPSHOT compacted to DIR, as a broker can load it, once it is proved that it loads the same
+    state.
+
+    Nothing from the first open transaction on is touched. Input that cannot be read ends with exit code 3, a
+    failed proof with 4; both publish nothing.
+    """
+    replaying = replay_options_from(**replay)
+    if offsets_retention_ms is not None and not expire:
+        raise UsageError("--offsets-retention-ms goes with --expire")
+
+    def options(profile: Profile) -> CompactionOptions:
+        retention_ms = offsets_retention_ms or expiry_rules(profile).default_offsets_retention_ms
+        return CompactionOptions(
+            profile=profile,
+            rules=CompactionRules(replaying.now_ms, delete_retention_ms),
+            output=OutputFormat(convert=message_format == "2", renumber=renumber),
+            segment_bytes=segment_bytes,
+            offsets_retention_ms=retention_ms if expire else None,
+        )
+
+    document = _compact(paths, output, options, replaying)
+    warn_about_damage([Damage(**found) for found in document["damage"]], replaying.on_damage)
+    if output_format is Format.JSON:
+        write_line(json.dumps(document, ensure_ascii=False))
+    else:
+        _write_text(document)
+    return ExitCode.CLEAN
+
+
+def _compact(paths: tuple[str, ...], output: str, options: Any, replaying: ReplayOptions) -> Document:
+    began = perf_counter()
+    if replaying.engine is Engine.SPARK:
+        raise UsageError("--engine spark: use python -m spark_apps.compact")
+    with Publication(output) as publication:
+        snapshot, profile = open_snapshot(paths, replaying)
+        damage: list[Damage] = []
+        logs = logs_to_compact(snapshot, replaying.on_damage, damage)
+        chosen: CompactionOptions = options(profile)
+        reports = compact_logs(logs, publication.staging, chosen)
+        document = compaction_document(
+            reports,
+            chosen,
+            output=output,
+            sources=snapshot.sources,
+            damage=damage,
+            engine="local",
+            seconds=perf_counter() - began,
+        )
+        publication.commit(document)
+    return document
+
+
+def _write_text(document: Document) -> None:
+    """A line for every partition that holds something, then the sums; on standard error what was
+    protected."""
+    columns = "{:<18}{:>15} {:>15} {:>12} {:>12} {:>12} {:>14}"
+    write_line(
+        columns.format(
+            "OFFSETS-PARTITION",
+            "BYTES-BEFORE",
+            "BYTES-AFTER",
+            "RECORDS",
+            "LEFT",
+            "PROTECTED",
+            "STABLE-OFFSET",
+        )
+    )
+    for row in document["partitions"]:
+        if row["input_batches"]:
+            names = ("input_bytes", "output_bytes", "input_records", "output_records", "protected_records")
+            values = [row["offsets_partition"], *(row[name] for name in names), row["last_stable_offset"]]
+            write_line(columns.format(*values))
+        for told in row["told"][:_MOST_TOLD]:
+            note(f"regroup: offsets partition {row['offsets_partition']}: kept for: {told}")
+        if row["open_producers"]:
+            producers = ", ".join(map(str, row["open_producers"]))
+            note(
+                f"regroup: offsets partition {row['offsets_partition']}: nothing from record offset "
+                f"{row['last_stable_offset']} on is compacted: open transaction of producer {producers}"
+            )
+    names = ("input_bytes", "output_bytes", "input_records", "output_records", "protected_records")
+    write_line(columns.format("all", *(document[name] for name in names), ""))
+    if document["offsets_retention_ms"] is not None:
+        write_line(f"expired: {document['expired_offsets']} offsets, {document['expired_groups']} groups")

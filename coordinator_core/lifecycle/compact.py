@@ -1,0 +1,365 @@
+"""Compaction of one offsets partition, with its proof.
+
+    scan → plan → write → replay both → the same? → compact the output: nothing changes? → done
+
+Where the cleaner's rules would change an answer of some release, the records behind that answer stay, and the
+partition is written again. What then still differs is a failed proof.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coordinator_core import storage
+from coordinator_core.columnar.compaction import BatchRow
+from coordinator_core.columnar.tables import Int64s
+from coordinator_core.errors import DamagedInputError
+from coordinator_core.groups.model import PartitionState
+from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
+from coordinator_core.lifecycle.compact_plan import (
+    CompactionRules,
+    Extra,
+    Survivors,
+    TransactionFacts,
+    batch_actions,
+    leader_epochs,
+    survivors,
+    transaction_facts,
+)
+from coordinator_core.lifecycle.compact_proof import (
+    Difference,
+    OffsetMap,
+    ProofFailedError,
+    differences,
+    groups_behind,
+    records_behind,
+    subject,
+)
+from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords, newest_records, scan_log
+from coordinator_core.lifecycle.compact_states import CommitClass, proof_profiles, states_of
+from coordinator_core.lifecycle.compact_write import (
+    OutputFormat,
+    SameBytes,
+    SegmentSink,
+    WrittenLog,
+    write_survivors,
+)
+from coordinator_core.lifecycle.expiry import plan_expiry
+from coordinator_core.lifecycle.plan import ExpiryPlan
+from coordinator_core.log.discovery import PARTITION_METADATA_FILE
+from coordinator_core.log.reader import read_records
+from coordinator_core.log.segments import (
+    DEFAULT_SEGMENT_BYTES,
+    LEADER_EPOCH_FILE,
+    SegmentWriter,
+    leader_epoch_text,
+    partition_directory_name,
+)
+from coordinator_core.log.types import PartitionLog
+from coordinator_core.replay.profiles import Profile
+
+_ATTEMPTS = 3
+_TOLD = 5
+"""Differences that the message of a failed proof tells."""
+
+
+@dataclass(frozen=True)
+class CompactionReport:
+    """What became of one partition. ``protected_records`` stay beyond what the cleaner would keep.
+
+    ``told`` says why, one line each; ``last_stable_offset`` is where compaction ended, ``open_producers``
+    whose transactions stopped it there (none when that is the log end).
+    """
+
+    offsets_partition: int
+    input_bytes: int
+    input_batches: int
+    input_records: int
+    output_bytes: int
+    output_batches: int
+    output_records: int
+    output_segments: int
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    open_producers: tuple[int, ...]
+    protected_records: int
+    told: tuple[str, ...]
+    proved_profiles: tuple[str, ...]
+    expired_offsets: int = 0
+    expired_groups: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CompactionOptions:
+    """How to compact. ``profile`` is that of the brokers that will load the output.
+
+    With ``offsets_retention_ms`` (milliseconds) what has expired at ``rules.now_ms`` is tombstoned first.
+    """
+
+    profile: Profile
+    rules: CompactionRules
+    output: OutputFormat = field(default_factory=OutputFormat)
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    offsets_retention_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What stays of a scanned log."""
+
+    scan: LogScan
+    end_offset: int
+    stays: Survivors
+    actions: Int64s
+
+
+def compact_partition(
+    log: PartitionLog, target: Path, options: CompactionOptions, *, workers: int = 1
+) -> CompactionReport:
+    """Compact ``log`` into its directory below ``target``, which nobody reads yet, and prove it.
+
+    Raises :class:`DamagedInputError` for damaged input and :class:`ProofFailedError`; what was written by
+    then is worth nothing.
+    """
+    if options.offsets_retention_ms is None:
+        return _Compaction(log, target, options, workers).run()
+    directory = target / f".expiry-{log.offsets_partition}"
+    try:
+        expired, plan = _expired(log, directory, options, workers)
+        report = _Compaction(expired, target, options, workers).run()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return replace(
+        report, expired_offsets=len(plan.expired_slots()), expired_groups=len(plan.deleted_groups())
+    )
+
+
+def _expired(
+    log: PartitionLog, directory: Path, options: CompactionOptions, workers: int
+) -> tuple[PartitionLog, ExpiryPlan]:
+    """The log with the tombstones of what has expired, which were proved to do that and nothing else."""
+    assert options.offsets_retention_ms is not None
+    before = _state(log, options.profile, workers)
+    plan = plan_expiry(
+        before,
+        options.profile,
+        now_ms=options.rules.now_ms,
+        offsets_retention_ms=options.offsets_retention_ms,
+    )
+    if not plan.tombstones:
+        return log, plan
+    expired = with_tombstones(log, scan_log(log, workers=workers), plan, directory)
+    prove_expired(before, _state(expired, options.profile, workers), plan)
+    return expired, plan
+
+
+def _state(log: PartitionLog, profile: Profile, workers: int) -> PartitionState:
+    (commits,) = states_of(log, [profile], with_producers=True, workers=workers)
+    return commits.merged.to_state()
+
+
+class _Compaction:
+    """One partition on its way."""
+
+    def __init__(self, log: PartitionLog, target: Path, options: CompactionOptions, workers: int) -> None:
+        self.log = log
+        self.target = target
+        self.profile = options.profile
+        self.rules = options.rules
+        self.output = options.output
+        self.segment_bytes = options.segment_bytes
+        self.workers = workers
+
+    def run(self) -> CompactionReport:
+        scan = scan_log(self.log, workers=self.workers)
+        facts = transaction_facts(scan, self.rules)
+        end_offset = _end_offset(facts.last_stable_offset, self.rules)
+        newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=self.workers)
+        profiles = proof_profiles(self.profile)
+        with_producers = bool((scan.rows[:, BatchRow.PRODUCER_ID] != -1).any())
+        # Every CRC was checked by the scan.
+        before = states_of(
+            self.log, profiles, with_producers=with_producers, check_crc=False, workers=self.workers
+        )
+        extra, told = Extra(), []
+        for attempt in range(_ATTEMPTS):
+            plan = _plan(scan, newest, facts, self.rules, end_offset, extra)
+            written, result = self._write(plan)
+            found = self._differences(before, written, result, profiles, with_producers)
+            if not found:
+                break
+            if attempt == 0:
+                protected = records_behind(found, newest, before, end_offset)
+            else:
+                protected = extra | _whole_groups(self.log, groups_behind(found, newest), end_offset)
+            if protected == extra or attempt + 1 == _ATTEMPTS:
+                raise ProofFailedError(_failure(self.log.offsets_partition, found))
+            extra = protected
+            told += [str(difference) for difference in found]
+        self._prove_stable(result, _moved(extra, written, self.output))
+        return CompactionReport(
+            offsets_partition=self.log.offsets_partition,
+            input_bytes=scan.bytes,
+            input_batches=scan.batches,
+            input_records=scan.records,
+            output_bytes=written.bytes,
+            output_batches=written.batches,
+            output_records=written.records,
+            output_segments=len(result.segments),
+            log_start_offset=result.segments[0].base_offset,
+            log_end_offset=max(written.log_end_offset, result.segments[0].base_offset),
+            last_stable_offset=facts.last_stable_offset,
+            open_producers=facts.open_producers,
+            protected_records=len(plan.stays.offsets) - len(survivors(newest, self.rules, Extra()).offsets),
+            told=tuple(told),
+            proved_profiles=tuple(
+                release.profile.label for commits in before for release in commits.releases
+            ),
+        )
+
+    def _write(self, plan: _Plan) -> tuple[WrittenLog, PartitionLog]:
+        directory = self.target / partition_directory_name(self.log.offsets_partition)
+        if directory.exists():
+            shutil.rmtree(directory)
+        base_offset = self._base_offset(plan.scan)
+        writer = SegmentWriter(
+            directory, self.log.offsets_partition, base_offset, segment_bytes=self.segment_bytes
+        )
+        written = write_survivors(
+            plan.scan,
+            plan.stays,
+            plan.actions,
+            self.rules,
+            plan.end_offset,
+            SegmentSink(writer),
+            self.output,
+            base_offset,
+        )
+        segments = writer.finish()
+        self._write_beside(directory, plan.scan, written)
+        return written, PartitionLog(
+            self.log.offsets_partition,
+            str(directory),
+            segments,
+            log_start_offset=None,
+            clean_shutdown=False,
+        )
+
+    def _base_offset(self, scan: LogScan) -> int:
+        """Name of the first segment. A log without any batch keeps its end."""
+        if scan.last_base_offset < 0:
+            return max(scan.start_offset, *(segment.base_offset for segment in self.log.segments))
+        return scan.segments[0].segment.base_offset
+
+    def _write_beside(self, directory: Path, scan: LogScan, written: WrittenLog) -> None:
+        epochs = storage.join(self.log.directory, LEADER_EPOCH_FILE)
+        if self.output.renumber or not storage.exists(epochs):
+            moved = _offset_map(written, self.output)
+            pairs = leader_epochs(scan)
+            if moved is not None and pairs:
+                starts = moved(np.array([start for _, start in pairs], np.int64)).tolist()
+                pairs = [(epoch, start) for (epoch, _), start in zip(pairs, starts, strict=True)]
+            if pairs:
+                (directory / LEADER_EPOCH_FILE).write_text(leader_epoch_text(pairs))
+        else:
+            (directory / LEADER_EPOCH_FILE).write_bytes(storage.read(epochs))
+        metadata = storage.join(self.log.directory, PARTITION_METADATA_FILE)
+        if storage.exists(metadata):
+            (directory / PARTITION_METADATA_FILE).write_bytes(storage.read(metadata))
+
+    def _differences(
+        self,
+        before: Sequence[CommitClass],
+        written: WrittenLog,
+        result: PartitionLog,
+        profiles: Sequence[Profile],
+        with_producers: bool,
+    ) -> list[Difference]:
+        try:
+            after = states_of(result, profiles, with_producers=with_producers, workers=self.workers)
+        except DamagedInputError as error:
+            raise ProofFailedError(f"the output is not valid: {error}") from None
+        kept = {release.profile.name for commits in before for release in commits.releases}
+        after = [
+            CommitClass(
+                commits.merged,
+                tuple(release for release in commits.releases if release.profile.name in kept),
+            )
+            for commits in after
+        ]
+        after = [commits for commits in after if commits.releases]
+        return list(differences(before, after, _offset_map(written, self.output)))
+
+    def _prove_stable(self, result: PartitionLog, extra: Extra) -> None:
+        """Compact the output again: every batch must stay as it is."""
+        rules = self.rules
+        scan = scan_log(result, workers=self.workers)
+        facts = transaction_facts(scan, rules)
+        end_offset = _end_offset(facts.last_stable_offset, rules)
+        newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=self.workers)
+        plan = _plan(scan, newest, facts, rules, end_offset, extra)
+        same = SameBytes(scan)
+        write_survivors(scan, plan.stays, plan.actions, rules, end_offset, same, self.output)
+        if not same.same:
+            raise ProofFailedError(
+                f"offsets partition {self.log.offsets_partition}: a second compaction would change the output"
+            )
+
+
+def _plan(
+    scan: LogScan,
+    newest: NewestRecords,
+    facts: TransactionFacts,
+    rules: CompactionRules,
+    end_offset: int,
+    extra: Extra,
+) -> _Plan:
+    stays = survivors(newest, rules, extra)
+    return _Plan(scan, end_offset, stays, batch_actions(scan, facts, stays, rules, end_offset))
+
+
+def _whole_groups(log: PartitionLog, group_ids: Collection[str], end_offset: int) -> Extra:
+    """Every record of these groups before ``end_offset``: what cannot be shortened stays as it is."""
+    return Extra(
+        frozenset(
+            record.offset
+            for _, batch, records in read_records(log)
+            if batch.base_offset < end_offset and not batch.is_control
+            for record in records
+            if record.key is not None and subject(record.key)[1] in group_ids
+        )
+    )
+
+
+def _end_offset(last_stable_offset: int, rules: CompactionRules) -> int:
+    return last_stable_offset if rules.end_offset is None else min(last_stable_offset, rules.end_offset)
+
+
+def _offset_map(written: WrittenLog, output: OutputFormat) -> OffsetMap | None:
+    """Record offsets of the input to those of a renumbered output; ``None`` when they are the same."""
+    if not output.renumber:
+        return None
+    return written.moved
+
+
+def _moved(extra: Extra, written: WrittenLog, output: OutputFormat) -> Extra:
+    moved = _offset_map(written, output)
+    if moved is None:
+        return extra
+    return Extra(frozenset(moved(np.array(sorted(extra.offsets), np.int64)).tolist()))
+
+
+def _failure(offsets_partition: int, found: Sequence[Difference]) -> str:
+    told = "; ".join(str(difference) for difference in found[:_TOLD])
+    more = f"; and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+    return f"offsets partition {offsets_partition}: the output replays to another state: {told}{more}"

@@ -1,0 +1,249 @@
+"""Which records and batches of a partition stay, as the broker's log cleaner decides it.
+
+Pure functions over what ``compact_scan`` found. Sources: ``Cleaner``, ``CleanedTransactionMetadata``,
+``ProducerStateManager``, ``LogCleanerManager.cleanableOffsets``. What differs from one pass of the cleaner is
+what differs between its first pass and its last (``docs/compaction.md``): an end marker gets its delete
+horizon as soon as nothing of its transaction is left, and only the last batch of the log is kept for its
+offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from coordinator_core.columnar.compaction import NOT_A_MARKER, Action, ActionRow, BatchRow, KeyRow
+from coordinator_core.columnar.tables import Int64s
+from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords
+from coordinator_core.log.types import NO_PRODUCER_ID, ControlType
+from coordinator_core.replay.profiles import CONSUMER_KEY_TYPES, SHARE_KEY_TYPES, STREAMS_KEY_TYPES
+
+DAY_MS = 86_400_000
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+_ENDS = (ControlType.ABORT, ControlType.COMMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRules:
+    """What decides beside the log. Times in milliseconds.
+
+    ``delete_retention_ms`` is the topic's ``delete.retention.ms``, at least 1; ``producer_id_expiration_ms``
+    the broker's ``producer.id.expiration.ms``. Nothing at or behind ``end_offset`` is touched, nor behind the
+    last stable offset; ``None`` for that alone.
+    """
+
+    now_ms: int
+    delete_retention_ms: int = DAY_MS
+    producer_id_expiration_ms: int = DAY_MS
+    end_offset: int | None = None
+
+    @property
+    def horizon_ms(self) -> int:
+        """Delete horizon of what becomes deletable now (KIP-534)."""
+        return self.now_ms + self.delete_retention_ms
+
+
+@dataclass(frozen=True)
+class TransactionFacts:
+    """What the batches of producers say.
+
+    ``last_stable_offset`` is the first offset of the oldest open transaction, else the log end offset;
+    ``aborted`` the base offsets of data batches of aborted transactions, ascending; ``last_of_producer``
+    the base offsets of the batches that hold the state of producers that have not expired.
+    """
+
+    last_stable_offset: int
+    open_producers: tuple[int, ...]
+    aborted: Int64s
+    last_of_producer: frozenset[int]
+
+
+@dataclass(slots=True)
+class _Producer:
+    """``ProducerStateEntry``: what a producer's last batch tells."""
+
+    epoch: int
+    last_data: int | None
+    last_marker: int | None
+    timestamp_ms: int
+
+
+def transaction_facts(scan: LogScan, rules: CompactionRules) -> TransactionFacts:
+    """Follow the producers through the log."""
+    open_batches: dict[int, list[int]] = {}
+    producers: dict[int, _Producer] = {}
+    aborted: list[int] = []
+    columns = (
+        BatchRow.BASE_OFFSET,
+        BatchRow.ATTRIBUTES,
+        BatchRow.PRODUCER_ID,
+        BatchRow.PRODUCER_EPOCH,
+        BatchRow.MAX_TIMESTAMP,
+        BatchRow.CONTROL_TYPE,
+    )
+    for base, attributes, producer_id, epoch, timestamp_ms, control in scan.rows[:, columns].tolist():
+        if producer_id == NO_PRODUCER_ID:
+            continue
+        is_control = bool(attributes & _CONTROL)
+        if is_control and control not in _ENDS:
+            continue
+        known = producers.get(producer_id)
+        if known is None or known.epoch != epoch:
+            known = producers[producer_id] = _Producer(epoch, None, None, timestamp_ms)
+        known.timestamp_ms = timestamp_ms
+        if is_control:
+            known.last_marker = base
+            batches = open_batches.pop(producer_id, [])
+            if control == ControlType.ABORT:
+                aborted += batches
+        else:
+            known.last_data = base
+            if attributes & _TRANSACTIONAL:
+                open_batches.setdefault(producer_id, []).append(base)
+    last = set()
+    for producer_id, state in producers.items():
+        if producer_id in open_batches or rules.now_ms - state.timestamp_ms < rules.producer_id_expiration_ms:
+            place = state.last_marker if state.last_data is None else state.last_data
+            last.add(-1 if place is None else place)
+    stable = min((batches[0] for batches in open_batches.values()), default=scan.log_end_offset)
+    return TransactionFacts(
+        stable, tuple(sorted(open_batches)), np.array(sorted(aborted), np.int64), frozenset(last)
+    )
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """Record offsets that stay, ascending, and which of them are tombstones (1) or not (0)."""
+
+    offsets: Int64s
+    tombstones: npt.NDArray[np.uint8]
+
+    def keeps(self, record_offset: int) -> bool:
+        place = int(np.searchsorted(self.offsets, record_offset))
+        return place < len(self.offsets) and int(self.offsets[place]) == record_offset
+
+    def within(self, first: Int64s, last: Int64s) -> Int64s:
+        """How many lie from ``first`` to ``last``, both included, for each pair."""
+        return np.searchsorted(self.offsets, last, "right") - np.searchsorted(self.offsets, first)
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Records that stay although the cleaner's rules let them go, because an answer depends on them."""
+
+    offsets: frozenset[int] = field(default_factory=frozenset)
+
+    def __or__(self, other: Extra) -> Extra:
+        return Extra(self.offsets | other.offsets)
+
+
+def survivors(newest: NewestRecords, rules: CompactionRules, extra: Extra) -> Survivors:
+    """The newest record of every key, but tombstones whose horizon has passed; records without a key;
+    extras."""
+    rows = newest.rows
+    is_tombstone = rows[:, KeyRow.TOMBSTONE] != 0
+    horizon = rows[:, KeyRow.HORIZON]
+    is_known = rows[:, KeyRow.NEWEST] >= 0
+    is_due = is_known & is_tombstone & (horizon >= 0) & (horizon <= rules.now_ms)
+    is_due &= ~_kept_by_siblings(newest, is_due)
+    stays = is_known & ~is_due
+    dead = is_tombstone & is_known
+    offsets = [rows[stays, KeyRow.NEWEST], newest.unkeyed, np.array(sorted(extra.offsets), np.int64)]
+    merged = np.unique(np.concatenate(offsets))
+    return Survivors(merged, np.isin(merged, rows[dead, KeyRow.NEWEST]).astype(np.uint8))
+
+
+_FAMILIES = {
+    key_type: name
+    for name, key_types in (
+        ("consumer", CONSUMER_KEY_TYPES),
+        ("share", SHARE_KEY_TYPES),
+        ("streams", STREAMS_KEY_TYPES),
+    )
+    for key_type in key_types
+}
+
+
+def _kept_by_siblings(newest: NewestRecords, is_due: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Tombstones that are due but stay, because of the family that they belong to (KAFKA-21102).
+
+    The records of a KIP-848, share or streams group, or of a member of it, have the same bytes behind the key
+    type. Their tombstones go together: once all of them are due, and every value among them is newer.
+    """
+    kept = np.zeros(len(is_due), np.bool_)
+    types = newest.key_types()
+    in_family = np.isin(types, list(_FAMILIES))
+    if not (is_due & in_family).any():
+        return kept
+    families: dict[tuple[str, bytes], list[int]] = {}
+    for row in np.flatnonzero(in_family).tolist():
+        families.setdefault((_FAMILIES[int(types[row])], newest.key(row)[2:]), []).append(row)
+    offsets, tombstones = newest.rows[:, KeyRow.NEWEST], newest.rows[:, KeyRow.TOMBSTONE]
+    for members in families.values():
+        due = [row for row in members if is_due[row]]
+        if not due:
+            continue
+        last = max(int(offsets[row]) for row in due)
+        others = [row for row in members if not is_due[row] and offsets[row] >= 0]
+        if any(tombstones[row] or offsets[row] < last for row in others):
+            kept[due] = True
+    return kept
+
+
+def batch_actions(
+    scan: LogScan, facts: TransactionFacts, stays: Survivors, rules: CompactionRules, end_offset: int
+) -> Int64s:
+    """``columnar.compaction.ActionRow`` of every batch before ``end_offset`` that needs one, by base
+    offset."""
+    rows = scan.rows
+    cleanable = rows[:, BatchRow.BASE_OFFSET] < end_offset
+    surviving = stays.within(rows[:, BatchRow.BASE_OFFSET], rows[:, BatchRow.LAST_OFFSET])
+    actions: dict[int, Action] = {}
+    keeps_empty = set(facts.last_of_producer)
+    if scan.last_base_offset >= 0:
+        keeps_empty.add(scan.last_base_offset)
+    observed: set[int] = set()
+    columns = (
+        BatchRow.BASE_OFFSET,
+        BatchRow.ATTRIBUTES,
+        BatchRow.PRODUCER_ID,
+        BatchRow.CONTROL_TYPE,
+        BatchRow.HORIZON,
+    )
+    items = zip(rows[cleanable][:, columns].tolist(), surviving[cleanable].tolist(), strict=True)
+    for (base, attributes, producer_id, control, horizon), left in items:
+        if not attributes & _CONTROL:
+            if attributes & _TRANSACTIONAL and (left or base in keeps_empty):
+                observed.add(producer_id)
+            continue
+        if control == NOT_A_MARKER:
+            actions[base] = Action.KEEP_EMPTY if base == scan.last_base_offset else Action.DROP
+        elif control not in _ENDS:
+            actions[base] = Action.COPY
+        elif producer_id in observed:
+            observed.discard(producer_id)
+            actions[base] = Action.COPY
+        elif horizon < 0:
+            actions[base] = Action.SET_HORIZON
+        elif horizon > rules.now_ms or base in facts.last_of_producer:
+            # Of an empty control batch a recovering broker learns nothing: the epoch is kept with its marker.
+            actions[base] = Action.COPY
+        else:
+            actions[base] = Action.KEEP_EMPTY if base == scan.last_base_offset else Action.DROP
+    for base in keeps_empty:
+        actions.setdefault(base, Action.KEEP_EMPTY)
+    table = sorted((base, int(action)) for base, action in actions.items() if base < end_offset)
+    return np.array(table, np.int64).reshape(-1, ActionRow.WIDTH)
+
+
+def leader_epochs(scan: LogScan) -> list[tuple[int, int]]:
+    """(epoch, first offset) of every leader epoch, as recovery reads them from batches
+    (``LeaderEpochFileCache``)."""
+    epochs: list[tuple[int, int]] = []
+    columns = (BatchRow.LEADER_EPOCH, BatchRow.BASE_OFFSET)
+    for epoch, base in scan.rows[:, columns].tolist():
+        if epoch >= 0 and (not epochs or epoch > epochs[-1][0]):
+            epochs.append((epoch, base))
+    return epochs

@@ -1,0 +1,285 @@
+"""Whether a compacted log is worth as much as the log it was made of, found out by replaying both.
+
+The replay shares nothing with compaction but the readers: it works on slots and groups, compaction on raw
+keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.columnar.arrow import column
+from coordinator_core.columnar.compaction import KeyRow
+from coordinator_core.columnar.tables import Int64s
+from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.groups.model import ClassicGroup, Group, Slot, TransactionOutcome
+from coordinator_core.lifecycle.compact_plan import Extra
+from coordinator_core.lifecycle.compact_scan import NewestRecords
+from coordinator_core.lifecycle.compact_states import CommitClass, ReleaseGroups
+from coordinator_core.records.wire import Reader, RecordDecodeError
+from coordinator_core.replay.merged import OFFSETS, RowBlocks
+
+OffsetMap = Callable[[Int64s], Int64s]
+"""Record offsets of the input to those of the output."""
+
+_NOT_COMPARED = "merge_offset"
+"""The first record left in a batch (Scala) is another one after compaction; no answer depends on it any
+more."""
+
+_COMPARED = [name for name in OFFSETS.names if name != _NOT_COMPARED]
+_TRANSACTION = [
+    "producer_id",
+    "producer_epoch",
+    "first_record_offset",
+    "last_record_offset",
+    "keys",
+    "groups",
+]
+
+
+class ProofFailedError(RegroupError):
+    """The output does not replay to the state of the input; nothing was published."""
+
+    exit_code = ExitCode.APPLY_FAILED
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One answer that the output would change. ``record_offset`` is that of the input's record, or -1.
+
+    ``stops_at`` is the record of the output at which a loader stops, -1 where that is not the difference.
+    """
+
+    profile: str
+    kind: str
+    group_id: str | None
+    slot: Slot | None
+    record_offset: int
+    detail: str
+    stops_at: int = -1
+
+    def __str__(self) -> str:
+        what = self.detail if self.slot is None else f"{self.slot.topic}-{self.slot.partition}: {self.detail}"
+        group = "" if self.group_id is None else f"group {self.group_id!r} "
+        return f"profile {self.profile}, {self.kind}: {group}{what}"
+
+
+def differences(
+    before: Sequence[CommitClass], after: Sequence[CommitClass], moved: OffsetMap | None
+) -> Iterator[Difference]:
+    """What brokers of the profiles would answer otherwise of the output; ``moved`` when it was renumbered.
+
+    The classes must be those of the same profiles in the same order.
+    """
+    for old, new in zip(before, after, strict=True):
+        yield from _table_differences(
+            old.name, "committed offset", old.merged.offsets, new.merged.offsets, moved
+        )
+        pending = _Whole(old.merged.pending), _Whole(new.merged.pending)
+        yield from _table_differences(old.name, "pending offset", *pending, moved)
+        yield from _transaction_differences(old, new, moved)
+        releases = {release.profile.name: release for release in new.releases}
+        for release in old.releases:
+            if release.load_failures and release is not old.releases[0]:
+                continue  # A broker of that release answers nothing at all.
+            yield from _group_differences(release, releases[release.profile.name], moved)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    table: pa.Table
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.table.num_rows)
+
+    def blocks(self, block_rows: int = 1 << 20) -> Iterator[pa.Table]:
+        yield self.table
+
+
+def _table_differences(
+    profile: str, kind: str, before: RowBlocks, after: RowBlocks, moved: OffsetMap | None
+) -> Iterator[Difference]:
+    old = _compared(before, moved)
+    new = _compared(after, None)
+    if old.equals(new):
+        return
+    # Rows that are on one side only, by everything that is compared.
+    originals = pa.concat_tables([OFFSETS.empty_table(), *before.blocks()])["record_offset"].to_pylist()
+    left = dict(zip(_rows(old), originals, strict=True))
+    right = set(_rows(new))
+    for row, record_offset in left.items():
+        if row not in right:
+            slot = Slot(*row[:3])
+            yield Difference(
+                profile, kind, slot.group_id, slot, record_offset, f"record {record_offset} is not found"
+            )
+    for row in right - left.keys():
+        slot = Slot(*row[:3])
+        yield Difference(
+            profile, kind, slot.group_id, slot, -1, f"record {row[3]} of the output is not in the input"
+        )
+
+
+def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*(table[name].to_pylist() for name in _COMPARED), strict=True))
+
+
+def _compared(rows: RowBlocks, moved: OffsetMap | None) -> pa.Table:
+    table = pa.concat_tables([OFFSETS.empty_table(), *rows.blocks()]).select(_COMPARED)
+    if moved is None:
+        return table
+    place = table.schema.get_field_index("record_offset")
+    return table.set_column(
+        place, OFFSETS.field("record_offset"), column(moved(table["record_offset"].to_numpy()))
+    )
+
+
+def _transaction_differences(
+    old: CommitClass, new: CommitClass, moved: OffsetMap | None
+) -> Iterator[Difference]:
+    def is_open(table: pa.Table) -> list[dict[str, Any]]:
+        rows = table.filter(pc.equal(table["outcome"], TransactionOutcome.OPEN.value)).select(_TRANSACTION)
+        found: list[dict[str, Any]] = rows.to_pylist()
+        return found
+
+    before, after = is_open(old.merged.transactions), is_open(new.merged.transactions)
+    originals = [row["first_record_offset"] for row in before]
+    if moved is not None:
+        for row in before:
+            for name in ("first_record_offset", "last_record_offset"):
+                row[name] = int(moved(np.array([row[name]], np.int64))[0])
+    for row, record_offset in zip(before, originals, strict=True):
+        if row not in after:
+            detail = f"of producer {row['producer_id']}"
+            yield Difference(old.name, "open transaction", None, None, record_offset, detail)
+    for row in after:
+        if row not in before:
+            yield Difference(
+                old.name, "open transaction", None, None, -1, f"new, of producer {row['producer_id']}"
+            )
+
+
+def _group_differences(
+    old: ReleaseGroups, new: ReleaseGroups, moved: OffsetMap | None
+) -> Iterator[Difference]:
+    profile = old.profile
+    for group_id in old.groups.keys() | new.groups.keys():
+        ours, theirs = old.groups.get(group_id), new.groups.get(group_id)
+        if (ours if moved is None else _moved(ours, moved)) != theirs:
+            detail = "is gone" if theirs is None else "is new" if ours is None else "is another"
+            yield Difference(profile.name, "group", group_id, None, -1, detail)
+    known = {failure.record_offset for failure in old.load_failures}
+    if moved is not None and known:
+        known = set(moved(np.array(sorted(known), np.int64)).tolist())
+    if not profile.tolerates_missing_groups:
+        # A tombstone whose group is gone stops this loader (KAFKA-17306): also after its own broker's
+        # cleaner.
+        return
+    for failure in new.load_failures:
+        if failure.record_offset not in known:
+            detail = f"stops at record {failure.record_offset}: {failure.detail}"
+            yield Difference(profile.name, "load", None, None, -1, detail, failure.record_offset)
+
+
+def _moved(value: Any, moved: OffsetMap) -> Any:
+    """``value`` with the record offsets of the output."""
+    if isinstance(value, dict):
+        return {key: _moved(item, moved) for key, item in value.items()}
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(_moved(item, moved) for item in value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    changes: dict[str, Any] = {}
+    for field in fields(value):
+        item = getattr(value, field.name)
+        if field.name.endswith("record_offset") and item is not None and item >= 0:
+            changes[field.name] = int(moved(np.array([item], np.int64))[0])
+        elif field.name.endswith("record_offsets"):
+            changes[field.name] = {
+                key: int(moved(np.array([offset], np.int64))[0]) for key, offset in item.items()
+            }
+        elif isinstance(item, (dict, tuple)):
+            changes[field.name] = _moved(item, moved)
+    return replace(value, **changes)
+
+
+def records_behind(
+    found: Iterable[Difference],
+    newest: NewestRecords,
+    before: Sequence[CommitClass],
+    end_offset: int,
+) -> Extra:
+    """Records without which the answers in ``found`` change: those that the input's state names, and the
+    newest value, tombstone and aborted record of every key that the answer is about."""
+    offsets: set[int] = set()
+    slots: set[Slot] = set()
+    groups: set[str] = set()
+    ghosts: set[str] = set()
+    stops: set[int] = set()
+    for difference in found:
+        offsets.add(difference.record_offset)
+        stops.add(difference.stops_at)
+        if difference.slot is not None:
+            slots.add(difference.slot)
+        elif difference.group_id is not None:
+            kept = _group_before(difference, before)
+            is_ghost = isinstance(kept, ClassicGroup) and kept.record_offset is None
+            (ghosts if is_ghost else groups).add(difference.group_id)
+    last_touch: dict[str, tuple[int, int]] = {}
+    for row in range(len(newest.rows)):
+        key_type, group_id, slot = subject(newest.key(row))
+        if group_id is None:
+            continue
+        numbers = newest.rows[row]
+        names = (KeyRow.NEWEST, KeyRow.VALUE, KeyRow.ABORTED)
+        is_stop = int(numbers[KeyRow.NEWEST]) in stops
+        if slot in slots or is_stop or (group_id in groups and key_type > 1):
+            offsets.update(int(numbers[name]) for name in names)
+        elif group_id in ghosts and slot is not None:
+            touch = max(int(numbers[KeyRow.VALUE]), int(numbers[KeyRow.ABORTED]))
+            last_touch[group_id] = max(
+                last_touch.get(group_id, (-1, -1)), (touch, int(numbers[KeyRow.NEWEST]))
+            )
+    for pair in last_touch.values():
+        offsets.update(pair)
+    return Extra(frozenset(offset for offset in offsets if 0 <= offset < end_offset))
+
+
+def groups_behind(found: Iterable[Difference], newest: NewestRecords) -> set[str]:
+    """The groups that the answers in ``found`` are about."""
+    found = list(found)
+    groups = {difference.group_id for difference in found if difference.group_id is not None}
+    stops = {difference.stops_at for difference in found if difference.stops_at >= 0}
+    for row in np.flatnonzero(np.isin(newest.rows[:, KeyRow.NEWEST], sorted(stops))).tolist():
+        group_id = subject(newest.key(row))[1]
+        if group_id is not None:
+            groups.add(group_id)
+    return groups
+
+
+def _group_before(difference: Difference, before: Sequence[CommitClass]) -> Group | None:
+    for commits in before:
+        for release in commits.releases:
+            if release.profile.name == difference.profile:
+                return release.groups.get(difference.group_id or "")
+    return None
+
+
+def subject(key: bytes) -> tuple[int, str | None, Slot | None]:
+    """Record type, group id and, of a commit, the slot that a key names."""
+    reader = Reader(key)
+    try:
+        key_type = reader.int16()
+        group_id = reader.text(reader.int16())
+        if key_type > 1:
+            return key_type, group_id, None
+        return key_type, group_id, Slot(group_id, reader.text(reader.int16()), reader.int32())
+    except RecordDecodeError:
+        return -1, None, None

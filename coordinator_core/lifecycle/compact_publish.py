@@ -1,0 +1,140 @@
+"""Publication of a compacted log: written beside its place, proved, then moved there in one step."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from coordinator_core import __version__, storage
+from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
+from coordinator_core.log.reader import OnDamage, recover
+from coordinator_core.log.types import PartitionLog, Snapshot
+
+REPORT = "compaction.json"
+Document = dict[str, Any]
+_SUMS = (
+    "input_bytes",
+    "input_records",
+    "output_bytes",
+    "output_records",
+    "protected_records",
+    "expired_offsets",
+    "expired_groups",
+)
+
+
+class Publication:
+    """A directory in the making. Nothing is at ``output`` before :meth:`commit`, and nothing ever replaced.
+
+    Raises :class:`UsageError` when something is there already, or the place is not on a local file system:
+    brokers load local directories.
+    """
+
+    def __init__(self, output: str) -> None:
+        if not storage.is_local(output):
+            raise UsageError(f"{output}: a log is written to local directories only")
+        self.output = storage.local_path(output).absolute()
+        if self.output.exists():
+            raise UsageError(f"{output}: exists already, and is not overwritten")
+
+    def __enter__(self) -> Self:
+        try:
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            staging = tempfile.mkdtemp(prefix=f".{self.output.name}.", dir=self.output.parent)
+        except OSError as error:
+            raise UsageError(f"{self.output}: cannot be written: {error.strerror or error}") from error
+        self.staging = Path(staging)
+        mask = os.umask(0)
+        os.umask(mask)
+        self.staging.chmod(0o777 & ~mask)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self.staging, ignore_errors=True)
+
+    def commit(self, document: Document) -> None:
+        """Publish what is in ``staging``, with ``document`` beside the partitions."""
+        text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+        storage.write_atomic(str(self.staging / REPORT), text.encode())
+        try:
+            if self.output.exists():
+                raise UsageError(f"{self.output}: exists already, and is not overwritten")
+            os.rename(self.staging, self.output)
+        except OSError as error:
+            raise UsageError(f"{self.output}: cannot be published: {error.strerror or error}") from error
+
+
+def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage]) -> list[PartitionLog]:
+    """The partitions as they are to be read.
+
+    Under ``RECOVER`` cut as a starting broker would cut them; what that leaves out is appended to ``damage``.
+    Raises :class:`DamagedInputError` under ``FAIL`` for what is wrong with the directories.
+    """
+    if on_damage is OnDamage.SALVAGE:
+        raise UsageError(
+            "--salvage: a log with holes where batches were damaged is no log to start a broker on"
+        )
+    if snapshot.damage and on_damage is OnDamage.FAIL:
+        raise DamagedInputError(snapshot.damage[0])
+    damage += snapshot.damage
+    if on_damage is OnDamage.RECOVER:
+        return [recover(log, damage=damage) for log in snapshot.partitions]
+    return list(snapshot.partitions)
+
+
+def compact_logs(
+    logs: Sequence[PartitionLog], target: Path, options: CompactionOptions
+) -> list[CompactionReport]:
+    """Compact partitions side by side on this machine; raises for the first that fails."""
+    cores = os.cpu_count() or 1
+    abreast = max(1, min(cores, len(logs)))
+    with ThreadPoolExecutor(abreast) as pool:
+        running = [
+            pool.submit(compact_partition, log, target, options, workers=max(1, cores // abreast))
+            for log in logs
+        ]
+        try:
+            return [future.result() for future in running]
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def compaction_document(
+    reports: Sequence[CompactionReport],
+    options: CompactionOptions,
+    *,
+    output: str,
+    sources: Sequence[str],
+    damage: Sequence[Damage],
+    engine: str,
+    seconds: float,
+) -> Document:
+    """What ``regroup compact`` prints, and keeps beside the partitions."""
+    partitions = [report.as_dict() for report in sorted(reports, key=lambda item: item.offsets_partition)]
+    return {
+        "regroup_version": __version__,
+        "output": output,
+        "sources": list(sources),
+        "profile": options.profile.label,
+        "now_ms": options.rules.now_ms,
+        "delete_retention_ms": options.rules.delete_retention_ms,
+        "offsets_retention_ms": options.offsets_retention_ms,
+        "renumbered": options.output.renumber,
+        "converted": options.output.convert,
+        "engine": engine,
+        "partial": bool(damage),
+        "damage": [found.as_dict() for found in damage],
+        **{name: sum(row[name] for row in partitions) for name in _SUMS},
+        "partitions": partitions,
+        "seconds": round(seconds, 3),
+    }

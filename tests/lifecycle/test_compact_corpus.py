@@ -1,0 +1,141 @@
+"""Logs of real brokers compacted: the state stays, and what is left is what the broker's own cleaner left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
+from coordinator_core.lifecycle.compact_plan import CompactionRules
+from coordinator_core.lifecycle.compact_publish import compact_logs
+from coordinator_core.lifecycle.compact_scan import scan_log
+from coordinator_core.lifecycle.compact_write import OutputFormat
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import read_records
+from coordinator_core.log.types import PartitionLog
+from coordinator_core.replay.profiles import profile_for, profile_for_release
+from coordinator_core.replay.sequential import replay_partition
+from tests.cases import CORPUS
+from tests.cases import case as case_of
+from tests.lifecycle.test_compact_random import answers
+
+COMPACTED = CORPUS / "k431-compacted"
+ONE_OF_EACH = (
+    "k431-mixed",
+    "k431-txn",
+    "k431-expired/C",
+    "k431-cluster",
+    "k392-classic",
+    "k011/plain",
+    "k241/cleaned",
+    "k0102/after",
+    "k082/after",
+    "kmix-0102-241/mixed",
+)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_logs_of_every_kind_keep_their_state(name: str, tmp_path: Path) -> None:
+    case = case_of(name)
+    profile = profile_for_release(case.release, case.coordinator)
+    logs = discover([str(path) for path in case.paths]).partitions
+    reports = compact_logs(
+        logs, tmp_path / "out", CompactionOptions(profile, CompactionRules(1_900_000_000_000))
+    )
+    assert sum(report.output_records for report in reports) <= sum(report.input_records for report in reports)
+    results = {log.offsets_partition: log for log in discover([str(tmp_path / "out")]).partitions}
+    assert sorted(results) == [log.offsets_partition for log in logs]
+    for log in logs:
+        before = replay_partition(log, profile, damage=[])
+        after = replay_partition(results[log.offsets_partition], profile, damage=[])
+        assert answers(after, with_record_offsets=True) == answers(before, with_record_offsets=True)
+        ends = [scan_log(each).log_end_offset for each in (log, results[log.offsets_partition])]
+        assert ends[0] == ends[1]
+
+
+def records_of(
+    log: PartitionLog, *, markers: bool = True
+) -> dict[int, tuple[bytes | None, bytes | None, int]]:
+    return {
+        record.offset: (record.key, record.value, record.timestamp_ms)
+        for _, batch, records in read_records(log)
+        for record in records
+        if markers or not batch.is_control
+    }
+
+
+def one(snapshot: str, offsets_partition: int) -> PartitionLog:
+    logs = discover([str(COMPACTED / snapshot / "log")]).partitions
+    return next(log for log in logs if log.offsets_partition == offsets_partition)
+
+
+def as_the_cleaner(
+    log: PartitionLog, target: Path, *, now_ms: int, end_offset: int, delete_retention_ms: int = 86_400_000
+) -> tuple[PartitionLog, CompactionReport]:
+    rules = CompactionRules(now_ms, delete_retention_ms, end_offset=end_offset)
+    report = compact_partition(log, target, CompactionOptions(profile_for("J3"), rules))
+    (result,) = discover([str(target)]).partitions
+    return result, report
+
+
+@pytest.mark.parametrize(("offsets_partition", "end_offset"), [(0, 13245), (1, 6619)])
+def test_the_same_records_survive_as_after_one_pass_of_the_cleaner(
+    tmp_path: Path, offsets_partition: int, end_offset: int
+) -> None:
+    """``end_offset``: where the pass ended, at the active segment or that of the last stable offset."""
+    log = one("A-uncleaned", offsets_partition)
+    ours, report = as_the_cleaner(log, tmp_path, now_ms=1795251390429, end_offset=end_offset)
+    theirs = one("B-cleaned-default", offsets_partition)
+    assert records_of(ours) == records_of(theirs)
+    assert report.protected_records == 0
+    # End markers have their horizon already, which takes five bytes in each of their records.
+    markers = sum(batch.is_control for _, batch, _ in read_records(theirs))
+    assert report.output_bytes <= sum(segment.size for segment in theirs.segments) + 5 * markers
+
+
+def test_tombstones_go_as_after_the_second_pass(tmp_path: Path) -> None:
+    """From the log after the first pass and more writes, with a retention of a second that is over."""
+    first, _ = as_the_cleaner(
+        one("A-uncleaned", 0),
+        tmp_path / "first",
+        now_ms=1795251402000,
+        end_offset=13245,
+        delete_retention_ms=1000,
+    )
+    second, _ = as_the_cleaner(
+        first, tmp_path / "second", now_ms=1795251450000, end_offset=13245, delete_retention_ms=1000
+    )
+    # There the second pass has only begun to count the time of the markers.
+    theirs = records_of(one("C-cleaned-short", 0), markers=False)
+    ours = records_of(second, markers=False)
+    in_both = [offset for offset in ours if offset < 13245]
+    superseded = {key for offset, (key, _, _) in theirs.items() if offset >= 13245}
+    # What later writes superseded is gone there, and not here.
+    assert [offset for offset in in_both if ours[offset][0] not in superseded] == [
+        offset for offset in theirs if offset < 13245
+    ]
+
+
+@pytest.mark.parametrize("snapshot", ["plain", "cleaned"])
+@pytest.mark.parametrize("convert", [False, True])
+def test_compressed_logs_of_old_formats(tmp_path: Path, snapshot: str, convert: bool) -> None:
+    logs = discover([str(CORPUS / "k0102-codecs" / snapshot / "log")]).partitions
+    options = CompactionOptions(profile_for("S1"), CompactionRules(1), OutputFormat(convert=convert))
+    compact_logs(logs, tmp_path, options)
+    formats = set()
+    for log in discover([str(tmp_path)]).partitions:
+        formats |= {batch.magic for _, batch, _ in read_records(log)}
+    assert (1 in formats) is not convert
+    assert (2 in formats) is convert or not convert
+
+
+def test_segments_are_as_large_as_asked_for(tmp_path: Path) -> None:
+    options = CompactionOptions(profile_for("J3"), CompactionRules(1795251390429), segment_bytes=4096)
+    report = compact_partition(one("A-uncleaned", 0), tmp_path, options)
+    (log,) = discover([str(tmp_path)]).partitions
+    assert len(log.segments) == report.output_segments > 5
+    sizes = np.array([segment.size for segment in log.segments])
+    largest = max(batch.size for _, batch, _ in read_records(log))
+    assert (sizes <= max(4096, largest)).all()

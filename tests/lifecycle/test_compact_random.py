@@ -1,0 +1,88 @@
+"""Compaction of random logs: what the sequential replay makes of them stays, whatever they hold."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator_core.groups.model import PartitionState, TransactionOutcome
+from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
+from coordinator_core.lifecycle.compact_plan import CompactionRules
+from coordinator_core.lifecycle.compact_write import OutputFormat
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.types import PartitionLog
+from coordinator_core.replay.profiles import Profile, profile_for
+from coordinator_core.replay.sequential import replay_partition
+from tests.columnar.parity import write_log
+from tests.columnar.random_logs import Log, contended_logs, logs
+
+NOW_MS = 1_700_000_000_500
+PROFILE = profile_for("J3")
+random_logs = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def compacted(
+    log: PartitionLog, target: Path, output: OutputFormat, *, now_ms: int = NOW_MS, profile: Profile = PROFILE
+) -> tuple[PartitionLog, CompactionReport]:
+    options = CompactionOptions(profile, CompactionRules(now_ms), output)
+    report = compact_partition(log, target, options)
+    (result,) = discover([str(target)]).partitions
+    return result, report
+
+
+def answers(state: PartitionState, *, with_record_offsets: bool) -> object:
+    """What a broker could be asked, and, where asked for, where it stands in the log."""
+
+    def plain(offset: object) -> object:
+        changed = replace(offset, merge_offset=0)  # type: ignore[type-var]
+        return changed if with_record_offsets else replace(changed, record_offset=0)
+
+    open_transactions = [
+        (item.producer_id, item.producer_epoch, item.keys, item.groups)
+        for item in state.transactions
+        if item.outcome is TransactionOutcome.OPEN
+    ]
+    return (
+        {slot: plain(offset) for slot, offset in state.offsets.items()},
+        {
+            producer: {slot: plain(offset) for slot, offset in slots.items()}
+            for producer, slots in state.pending.items()
+        },
+        sorted(open_transactions),
+        state.groups if with_record_offsets else sorted(state.groups),
+    )
+
+
+@pytest.mark.parametrize("name", ["J3", "S4"])
+@random_logs
+@given(log=logs, cuts=st.sets(st.integers(1, 13), max_size=3), renumber=st.booleans())
+def test_the_state_stays(name: str, log: Log, cuts: set[int], renumber: bool) -> None:
+    profile = profile_for(name)
+    with tempfile.TemporaryDirectory() as directory:
+        pieces = write_log(Path(directory), log, (cut for cut in cuts if cut < len(log.batches)))
+        output = OutputFormat(renumber=renumber)
+        result, _ = compacted(pieces, Path(directory) / "out", output, profile=profile)
+        before = replay_partition(pieces, profile, damage=[])
+        after = replay_partition(result, profile, damage=[])
+        exact = not renumber
+        assert answers(after, with_record_offsets=exact) == answers(before, with_record_offsets=exact)
+        old = len(before.load_failures)
+        assert len(after.load_failures) <= old or not profile.tolerates_missing_groups
+
+
+@random_logs
+@given(log=contended_logs)
+def test_transactions_in_every_order(log: Log) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        whole = write_log(Path(directory), log)
+        result, _ = compacted(whole, Path(directory) / "out", OutputFormat())
+        for name in ("J3", "J0", "S4"):
+            profile = profile_for(name)
+            before = replay_partition(whole, profile, damage=[])
+            after = replay_partition(result, profile, damage=[])
+            assert answers(after, with_record_offsets=True) == answers(before, with_record_offsets=True), name
