@@ -28,6 +28,7 @@ _COMMANDS = {
     "report": "coordinator_core.cli.report:report_command",
     "rules": "coordinator_core.cli.rules:rules_command",
     "simulate": "coordinator_core.cli.simulate:simulate_command",
+    "stats": "coordinator_core.cli.stats:stats_command",
     "verify": "coordinator_core.cli.verify:verify_command",
 }
 

@@ -1,0 +1,100 @@
+"""``regroup stats``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from coordinator_core.cli.options import (
+    Format,
+    format_option,
+    replay_options,
+    replay_options_from,
+    write_line,
+)
+from coordinator_core.cli.source import load_source, open_snapshot
+from coordinator_core.errors import UsageError
+from coordinator_core.groups.model import PartitionState
+from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO
+from coordinator_core.lifecycle.compact_plan import DAY_MS, CompactionRules
+from coordinator_core.lifecycle.forensics import forensics
+from coordinator_core.reports.stats import stats_document, stats_text
+from coordinator_core.runs.read import is_run, open_run
+
+
+@click.command("stats")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Lines of each table of the text.",
+)
+@click.option(
+    "--min-cleanable-dirty-ratio",
+    type=click.FloatRange(0, 1),
+    default=DEFAULT_MIN_CLEANABLE_DIRTY_RATIO,
+    show_default=True,
+    metavar="RATIO",
+    help="min.cleanable.dirty.ratio of the topic.",
+)
+@click.option(
+    "--delete-retention-ms",
+    type=click.IntRange(min=1),
+    default=DAY_MS,
+    show_default=True,
+    metavar="MS",
+    help="delete.retention.ms of the topic.",
+)
+@replay_options
+@format_option(Format.TEXT, Format.JSON)
+def stats_command(
+    paths: tuple[str, ...],
+    groups: tuple[str, ...],
+    top: int,
+    min_cleanable_dirty_ratio: float,
+    delete_retention_ms: int,
+    output_format: Format,
+    **replay: Any,
+) -> None:
+    """What the log weighs: records, bytes, dead bytes and commit rate by group, topic and member client; what
+    keeps the broker's cleaner from it; what compaction would leave.
+
+    The log must be sound. Of a RUN, the logs that it was made from are read again.
+    """
+    options = replay_options_from(**replay)
+    source = load_source(paths, options)
+    if len(paths) == 1 and is_run(paths[0]):
+        paths = tuple(open_run(paths[0]).manifest["sources"])
+    snapshot, _ = open_snapshot(paths, options)
+    states = {state.offsets_partition: state for state in source.states}
+    now_ms = source.now_ms if replay["now_ms"] is None else replay["now_ms"]
+    rules = CompactionRules(now_ms=now_ms, delete_retention_ms=delete_retention_ms)
+    partitions = [
+        forensics(
+            log,
+            states.get(log.offsets_partition, PartitionState(log.offsets_partition)),
+            rules=rules,
+            topic_names=source.topic_names,
+            min_cleanable_dirty_ratio=min_cleanable_dirty_ratio,
+        )
+        for log in snapshot.partitions
+    ]
+    known = {group_id for item in partitions for group_id in item.weights.groups}
+    for group_id in groups:
+        if group_id not in known:
+            raise UsageError(f"no record in this log concerns group {group_id!r}")
+    document = stats_document(
+        partitions,
+        profile=source.profile.label,
+        now_ms=now_ms,
+        group_ids=frozenset(groups) if groups else None,
+    )
+    if output_format is Format.JSON:
+        write_line(json.dumps(document, ensure_ascii=False))
+    else:
+        write_line(stats_text(document, top=top))

@@ -1,0 +1,241 @@
+"""What makes an offsets log heavy: weights by group, topic and client, and what compaction would leave.
+
+A record is *live* when compaction would keep it, and all from the last stable offset on are; the rest is
+dead. Sizes by group are those of records in their decompressed batches; sizes of partitions those of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coordinator_core.columnar.tables import Int64s
+from coordinator_core.columnar.weighing import WeightRow
+from coordinator_core.groups.classic import consumer_assignment
+from coordinator_core.groups.model import (
+    ClassicGroup,
+    ConsumerGroup,
+    Group,
+    PartitionState,
+    ShareGroup,
+    StreamsGroup,
+)
+from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO, Cleanable, cleanable
+from coordinator_core.lifecycle.compact_plan import (
+    CompactionRules,
+    Extra,
+    Survivors,
+    TransactionFacts,
+    batch_actions,
+    survivors,
+    transaction_facts,
+)
+from coordinator_core.lifecycle.compact_scan import LogScan, newest_records, scan_log
+from coordinator_core.lifecycle.compact_write import write_survivors
+from coordinator_core.lifecycle.weights import KeyWeights, key_weights
+from coordinator_core.log.types import PartitionLog
+from coordinator_core.records.codec import RecordDecodeError, decode_key
+
+OFFSET_KEY_TYPES = (0, 1)
+
+
+@dataclass(slots=True)
+class Weight:
+    """Records and bytes of something. Times are those of its first and last record, ``None`` without any.
+
+    ``commits`` are records with a committed offset, tombstones not counted.
+    """
+
+    records: int = 0
+    tombstones: int = 0
+    commits: int = 0
+    size_bytes: int = 0
+    live_records: int = 0
+    live_bytes: int = 0
+    first_timestamp_ms: int | None = None
+    last_timestamp_ms: int | None = None
+
+    @property
+    def dead_records(self) -> int:
+        return self.records - self.live_records
+
+    @property
+    def dead_bytes(self) -> int:
+        return self.size_bytes - self.live_bytes
+
+    @property
+    def commits_per_second(self) -> float | None:
+        """Mean rate from the first record to the last; ``None`` where that is no time."""
+        if self.first_timestamp_ms is None or self.last_timestamp_ms is None:
+            return None
+        span_ms = self.last_timestamp_ms - self.first_timestamp_ms
+        return None if span_ms <= 0 else (self.commits - 1) * 1000 / span_ms if self.commits > 1 else 0.0
+
+    def add(self, row: Sequence[int], *, is_commit: bool) -> None:
+        """Add a key's ``WeightRow``."""
+        records, tombstones, size_bytes, live_records, live_bytes, first_ms, last_ms = row
+        self.records += records
+        self.tombstones += tombstones
+        self.commits += records - tombstones if is_commit else 0
+        self.size_bytes += size_bytes
+        self.live_records += live_records
+        self.live_bytes += live_bytes
+        if first_ms >= 0:
+            self.first_timestamp_ms = min(first_ms, self.first_timestamp_ms or first_ms)
+        if last_ms >= 0:
+            self.last_timestamp_ms = max(last_ms, self.last_timestamp_ms or last_ms)
+
+
+@dataclass(slots=True)
+class Weights:
+    """Weights of one partition's records by (group), (group, topic), (group, client id) and record type.
+
+    A client is the member that owns the topic's partition now, or that a member's own record is about;
+    ``None`` stands for nobody. Keys that cannot be read have the group ``None``.
+    """
+
+    groups: dict[str | None, Weight] = field(default_factory=dict)
+    topics: dict[tuple[str, str], Weight] = field(default_factory=dict)
+    clients: dict[tuple[str, str | None], Weight] = field(default_factory=dict)
+    types: dict[int | None, Weight] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of a log: bytes of its batches, how many they are, records with end markers."""
+
+    size_bytes: int
+    batches: int
+    records: int
+
+
+@dataclass(frozen=True)
+class PartitionForensics:
+    """One offsets partition.
+
+    ``compacted`` is what compaction up to the last stable offset would leave of it, ``cleaned`` what a pass
+    of the broker's cleaner would, which leaves the active segment alone.
+    """
+
+    offsets_partition: int
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    size: Size
+    compacted: Size
+    cleaned: Size
+    cleaner: Cleanable
+    weights: Weights
+
+
+class _Nowhere:
+    """A sink that only lets what comes be counted."""
+
+    def write(self, data: memoryview, rows: Int64s) -> None:
+        pass
+
+
+def forensics(
+    log: PartitionLog,
+    state: PartitionState,
+    *,
+    rules: CompactionRules,
+    topic_names: Mapping[str, str],
+    min_cleanable_dirty_ratio: float = DEFAULT_MIN_CLEANABLE_DIRTY_RATIO,
+    workers: int = 1,
+) -> PartitionForensics:
+    """Weigh one partition; ``state`` is its replayed state, ``topic_names`` names topic ids.
+
+    Raises :class:`DamagedInputError` as compaction does.
+    """
+    scan = scan_log(log, workers=workers)
+    facts = transaction_facts(scan, rules)
+    end_offset = facts.last_stable_offset
+    cleaner = cleanable(
+        log,
+        state.transactions,
+        last_stable_offset=end_offset,
+        log_end_offset=scan.log_end_offset,
+        now_ms=rules.now_ms,
+        min_cleanable_dirty_ratio=min_cleanable_dirty_ratio,
+    )
+    stays, compacted = _compacted(scan, facts, rules, end_offset, workers)
+    _, cleaned = _compacted(scan, facts, rules, min(end_offset, cleaner.first_uncleanable_offset), workers)
+    return PartitionForensics(
+        offsets_partition=log.offsets_partition,
+        log_start_offset=scan.start_offset,
+        log_end_offset=scan.log_end_offset,
+        last_stable_offset=end_offset,
+        size=Size(scan.bytes, scan.batches, scan.records),
+        compacted=compacted,
+        cleaned=cleaned,
+        cleaner=cleaner,
+        weights=_weights(key_weights(scan, kept=stays.offsets, end_offset=end_offset), state, topic_names),
+    )
+
+
+def _compacted(
+    scan: LogScan, facts: TransactionFacts, rules: CompactionRules, end_offset: int, workers: int
+) -> tuple[Survivors, Size]:
+    """What stays when everything before ``end_offset`` is compacted, and what that takes."""
+    newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=workers)
+    stays = survivors(newest, rules, Extra())
+    actions = batch_actions(scan, facts, stays, rules, end_offset)
+    written = write_survivors(scan, stays, actions, rules, end_offset, _Nowhere())
+    return stays, Size(written.bytes, written.batches, written.records)
+
+
+def _weights(keys: KeyWeights, state: PartitionState, topic_names: Mapping[str, str]) -> Weights:
+    weights = Weights()
+    owners: dict[str, dict[tuple[str, int], str]] = {}
+    columns = slice(WeightRow.RECORDS, WeightRow.WIDTH)
+    for number, row in enumerate(keys.rows[:, columns].tolist()):
+        try:
+            key = decode_key(keys.key(number))
+        except RecordDecodeError:
+            weights.types.setdefault(None, Weight()).add(row, is_commit=False)
+            weights.groups.setdefault(None, Weight()).add(row, is_commit=False)
+            continue
+        is_commit = key.type in OFFSET_KEY_TYPES
+        weights.types.setdefault(key.type, Weight()).add(row, is_commit=is_commit)
+        data = key.data or {}
+        group_id = data.get("groupId", data.get("group"))
+        weights.groups.setdefault(group_id, Weight()).add(row, is_commit=is_commit)
+        if group_id is None:
+            continue
+        group = state.groups.get(group_id)
+        client: str | None = None
+        if is_commit:
+            topic = data["topic"]
+            weights.topics.setdefault((group_id, topic), Weight()).add(row, is_commit=True)
+            if group_id not in owners:
+                owners[group_id] = dict(_owners(group, topic_names))
+            client = owners[group_id].get((topic, data["partition"]))
+        elif "memberId" in data:
+            client = _clients(group).get(data["memberId"])
+        weights.clients.setdefault((group_id, client), Weight()).add(row, is_commit=is_commit)
+    return weights
+
+
+def _clients(group: Group | None) -> dict[str, str]:
+    """Client ids by member id, of groups whose members have records of their own."""
+    if group is None or isinstance(group, ClassicGroup):
+        return {}
+    return {member_id: member.client_id for member_id, member in group.members.items()}
+
+
+def _owners(group: Group | None, topic_names: Mapping[str, str]) -> Iterator[tuple[tuple[str, int], str]]:
+    """Who owns which partition of which topic, as far as the log tells, by client id."""
+    match group:
+        case ClassicGroup():
+            for classic in group.members:
+                for topic, partitions in consumer_assignment(classic) or ():
+                    yield from (((topic, partition), classic.client_id) for partition in partitions)
+        case ConsumerGroup() | ShareGroup():
+            for member in group.members.values():
+                for topic_id, numbers in member.assigned.items():
+                    topic = topic_names.get(topic_id, topic_id)
+                    yield from (((topic, partition), member.client_id) for partition in numbers)
+        case StreamsGroup() | None:
+            # Tasks name subtopologies; which partitions they read is not in the log.
+            return
