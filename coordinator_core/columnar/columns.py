@@ -132,8 +132,13 @@ def _allocated(kind: types.NamedTuple, rows: int) -> list[npt.NDArray[Any]]:
     ]
 
 
+def _copied(tables: Tables, name: str) -> Int64s:
+    """The rows of a working table. A fold must hold copies: the memory of the table will be used again."""
+    return used_rows(tables, name).copy()
+
+
 def _columns(table: Int64s, *wanted: int) -> Int64s:
-    """Columns of a working table, each contiguous. A fold must hold copies, or it holds them all."""
+    """Copies of columns of a working table, each contiguous."""
     out = np.empty((len(wanted), len(table)), np.int64)
     transpose(table, np.array(wanted, np.int64), out)
     return out
@@ -258,7 +263,7 @@ def _pending(tables: Tables, source: _Source) -> pa.Table:
 
 
 def _producers(tables: Tables) -> pa.Table:
-    rows = used_rows(tables, "producers")
+    rows = _copied(tables, "producers")
     is_open = rows[:, ProducerRow.OPEN] != 0
     has_marker = rows[:, ProducerRow.FIRST_MARKER] >= 0
 
@@ -282,9 +287,9 @@ def _producers(tables: Tables) -> pa.Table:
 
 
 def _transactions(tables: Tables) -> pa.Table:
-    rows = used_rows(tables, "fragments")
+    rows = _copied(tables, "fragments")
     # Groups were appended fragment by fragment.
-    groups = used_rows(tables, "fragment_groups")
+    groups = _copied(tables, "fragment_groups")
     starts = np.searchsorted(groups[:, FragmentGroupRow.FRAGMENT], np.arange(len(rows) + 1))
     lists = pa.LargeListArray.from_arrays(
         column(starts.astype(np.int64)), column(groups[:, FragmentGroupRow.GROUP].astype(np.int32))
@@ -307,7 +312,7 @@ def _transactions(tables: Tables) -> pa.Table:
 
 
 def _others(tables: Tables, source: _Source) -> pa.Table:
-    rows = used_rows(tables, "others")
+    rows = _copied(tables, "others")
     groups = rows[:, OtherRow.GROUP]
     return _table(
         fold.OTHERS,
@@ -325,7 +330,7 @@ def _others(tables: Tables, source: _Source) -> pa.Table:
 
 
 def _touches(tables: Tables) -> pa.Table:
-    rows = used_rows(tables, "touches")
+    rows = _copied(tables, "touches")
     return _table(
         fold.TOUCHES,
         {

@@ -27,6 +27,7 @@ from coordinator_core.columnar.tables import (
     Rules,
     State,
     Tables,
+    give_up,
     grown,
     index_of,
     new_tables,
@@ -193,8 +194,8 @@ class _Folder:
         return bool(self._tables.state[State.MALFORMED_UTF8])
 
     def finish(self) -> SegmentFold:
-        """The fold of what was given so far."""
-        return to_segment_fold(
+        """The fold of what was given; nothing can be given any more."""
+        fold = to_segment_fold(
             self.segment,
             self._rules,
             self._tables,
@@ -203,6 +204,8 @@ class _Folder:
             stopped=self.stopped,
             legacy_formats=self._formats,
         )
+        give_up(self._tables)
+        return fold
 
     # The fast way
 

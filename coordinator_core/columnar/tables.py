@@ -8,6 +8,7 @@ decompressed and rewritten batches.
 
 from __future__ import annotations
 
+import threading
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -392,14 +393,25 @@ _RESERVED_KEYS = 2
 _CACHE_LINE_BYTES = 64
 
 
+_MOST_SPARE_BYTES = 1 << 29
+
+_spare = threading.local()
+
+
 def new_tables(rules: Int64s, size: int = 0) -> Tables:
-    """Empty tables for a segment of ``size`` bytes."""
+    """Empty tables for a segment of ``size`` bytes, in the memory of those that the thread gave up last."""
     state = np.zeros(State.SIZE, np.int64)
     state[State.PENDING_FREE] = -1
     state[State.NEXT_OFFSET] = np.iinfo(np.int64).min
     state[State.FIRST_OFFSET] = -1
     state[State.MIN_TIMESTAMP] = np.iinfo(np.int64).max
     state[State.MAX_TIMESTAMP] = -1
+    spare: Tables | None = getattr(_spare, "tables", None)
+    if spare is not None and len(spare.keys) >= size // _RESERVED_KEYS:
+        _spare.tables = None
+        for index in _INDEX_OF.values():
+            getattr(spare, index).fill(0)
+        return spare._replace(state=state, rules=rules)
     arrays: dict[str, Any] = {
         "state": state,
         "rules": rules,
@@ -412,6 +424,15 @@ def new_tables(rules: Int64s, size: int = 0) -> Tables:
     for index in _INDEX_OF.values():
         arrays[index] = np.zeros(2 * _FIRST_ROWS, np.int64)
     return Tables(**arrays)
+
+
+def give_up(tables: Tables) -> None:
+    """Leave the memory of ``tables``, which must not be used any more, to the thread's next ones.
+
+    Segments come in one size, and fresh memory costs a fold more than its own work on it.
+    """
+    if sum(array.nbytes for array in tables) <= _MOST_SPARE_BYTES:
+        _spare.tables = tables
 
 
 def grown(tables: Tables) -> tuple[Tables, list[str]]:

@@ -6,6 +6,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from coordinator_core.columnar import arena
@@ -13,7 +14,7 @@ from coordinator_core.columnar.fold import fold_segment
 from coordinator_core.columnar.merge import merge_folds
 from coordinator_core.groups.model import Slot
 from coordinator_core.log.types import Codec, ControlType, SegmentFile
-from coordinator_core.replay.fold import FoldRules
+from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.parity import PROFILES, assert_merges, partition_log
 from tests.columnar.random_logs import classic, offset_key, offset_value
@@ -199,6 +200,44 @@ def test_threads_fold_side_by_side(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
         folds = list(threads.map(lambda _: fold_segment(found, rules=RULES), range(16)))
     assert all(fold == once for fold in folds)
+
+
+def test_a_fold_keeps_what_it_holds_when_the_next_one_is_made(tmp_path: Path) -> None:
+    """The working tables are used again. A table of one row is where a view would pass for a copy."""
+
+    def one_of_each(number: int) -> SegmentFile:
+        name = b"%d" % number
+        return segment(
+            tmp_path / f"log-{number}",
+            build_batch(
+                0, [(offset_key(name, name, number), offset_value(3, number, name))], timestamp=number
+            ),
+            build_batch(1, [(b"\0\2\0\1" + name, None)], timestamp=number),
+            build_batch(
+                2,
+                [(offset_key(name, name, number), offset_value(3, number, name))],
+                producer_id=number,
+                transactional=True,
+                timestamp=number,
+            ),
+            build_control_batch(3, ControlType.COMMIT, producer_id=number, timestamp=number),
+            build_batch(
+                4,
+                [(offset_key(name, name, number + 1), offset_value(3, number, name))],
+                producer_id=number,
+                transactional=True,
+                timestamp=number,
+            ),
+        )
+
+    def rows(fold: SegmentFold) -> list[list[dict[str, object]]]:
+        return [value.to_pylist() for value in vars(fold).values() if isinstance(value, pa.Table)]
+
+    fold = fold_segment(one_of_each(1), rules=RULES)
+    before = rows(fold)
+    fold_segment(one_of_each(2), rules=RULES)
+    assert rows(fold) == before
+    assert [table.num_rows for table in (fold.producers, fold.others, fold.transactions)] == [1, 1, 1]
 
 
 def test_an_empty_segment(tmp_path: Path) -> None:
