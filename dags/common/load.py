@@ -11,6 +11,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from dags.common.attempts import attempt_id, now_ms, window_key
+from dags.common.capture import captured
 from dags.common.clusters import Cluster, ClusterFile, load_clusters
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
         from coordinator_core.runs.pin import write_pin
         from coordinator_core.runs.publish import check_output_outside
 
+        captures = storage.join(cluster.output, cluster.name, "_captures")
+        sources = [captured(source, captures) for source in sources]
         check_output_outside(cluster.output, sources)
         log.info("looking for segments under %s", ", ".join(sources))
         snapshot = discover(sources)

@@ -1,0 +1,103 @@
+"""A live cluster as a source: ``kafka://<Airflow connection>`` is captured, and its snapshot pinned."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from airflow.sdk.exceptions import AirflowFailException
+
+log = logging.getLogger(__name__)
+
+SCHEME = "kafka://"
+_PLAIN_LOGINS = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_OPTIONS = ("directory", "replica", "byte_rate")
+
+
+def captured(source: str, default_directory: str) -> str:
+    """Bring the snapshot of a ``kafka://`` source up to now; any other source is returned as it is.
+
+    The snapshot is kept in ``directory`` of the source's query, or in ``default_directory``, under the name
+    of the connection, so that the next run fetches only what is new. Secrets come from the connection alone
+    and go nowhere else.
+    """
+    if not source.startswith(SCHEME):
+        return source
+    connection_id, directory, options = _parsed(source, default_directory)
+
+    from coordinator_core.cluster.capture import CaptureOptions, capture
+    from coordinator_core.cluster.client import Client
+    from coordinator_core.cluster.settings import client_settings
+
+    server, properties = connection_properties(connection_id)
+    path = os.path.join(directory, connection_id)
+    log.info("capturing %s into %s", connection_id, path)
+    with Client(client_settings(server, properties)) as client:
+        manifest = capture(client, path, CaptureOptions(**options))
+    for topic in manifest["topics"]:
+        rows = topic["partitions"]
+        fetched, kept = (sum(row[name] for row in rows) for name in ("fetched_bytes", "kept_bytes"))
+        log.info("%s: %d partitions, %d bytes fetched, %d kept", topic["topic"], len(rows), fetched, kept)
+        for row in rows:
+            for gone in row["vanished"]:
+                log.warning(
+                    "%s-%d: offsets %d to %d vanished: %s",
+                    *(topic["topic"], row["partition"], gone["first"], gone["end"] - 1, gone["why"]),
+                )
+    return path
+
+
+def _parsed(source: str, default_directory: str) -> tuple[str, str, dict[str, Any]]:
+    parts = urlsplit(source)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    unknown = sorted(set(query) - set(_OPTIONS))
+    if not parts.netloc or parts.path.strip("/") or "@" in parts.netloc or unknown:
+        problem = f"unknown {unknown[0]}" if unknown else "expected kafka://<connection id>"
+        raise AirflowFailException(f"source {SCHEME}…: {problem}; options are {', '.join(_OPTIONS)}")
+    directory = query.pop("directory", default_directory)
+    if "://" in directory:
+        raise AirflowFailException(
+            f"source {source}: a capture is written to a local disk; add ?directory=/path to the source"
+        )
+    for name, value in query.items():
+        if not value.isdigit():
+            raise AirflowFailException(f"source {source}: {name} is a whole number")
+    return parts.netloc, directory, {name: int(value) for name, value in query.items()}
+
+
+def connection_properties(connection_id: str) -> tuple[str, dict[str, str]]:
+    """Bootstrap servers and client properties of an Airflow connection.
+
+    Its extra holds Kafka client properties by name; host and port, or ``bootstrap.servers``, the brokers;
+    login and password stand for the JAAS line of PLAIN and SCRAM.
+    """
+    from airflow.sdk import Connection
+
+    connection = Connection.get(connection_id)
+    properties = {str(key): _text(value) for key, value in connection.extra_dejson.items()}
+    servers = properties.pop("bootstrap.servers", "")
+    if not servers and connection.host:
+        servers = connection.host if connection.port is None else f"{connection.host}:{connection.port}"
+    if not servers:
+        raise AirflowFailException(f"connection {connection_id}: names no host, and no bootstrap.servers")
+    module = _PLAIN_LOGINS.get(properties.get("sasl.mechanism", ""))
+    if module and "sasl.jaas.config" not in properties and connection.login:
+        options: Mapping[str, str] = {"username": connection.login, "password": connection.password or ""}
+        quoted = " ".join(f'{name}="{_escaped(value)}"' for name, value in options.items())
+        properties["sasl.jaas.config"] = f"{module} required {quoted};"
+    return servers, properties
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
