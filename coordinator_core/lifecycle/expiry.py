@@ -168,6 +168,7 @@ class _Sweep:
         # The whole sweep fails, but only from the moment at which it would delete this group.
         left = 0 if isinstance(group, ClassicGroup) else len(group.target_assignment)
         if left and last <= self._now_ms:
+            self.keep(group_id, Kept.SWEEP_FAILS)
             return f"Empty group {group_id!r} still has {left} target assignments, it cannot be deleted"
         self._add(self._group_tombstones(group, last))
         return None

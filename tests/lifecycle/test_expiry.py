@@ -360,6 +360,7 @@ def test_a_target_assignment_that_was_left_over_stops_the_sweep_that_would_delet
     late = plan_of(state, "4.3.1", 11_000)
     assert "1 target assignments" in str(late.failure)
     assert late.tombstones == ()
+    assert late.kept == {"g": {Kept.SWEEP_FAILS: 2}}
 
 
 def test_a_partition_that_is_not_loaded_is_not_swept() -> None:
