@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from time import perf_counter
 from typing import Any
 
@@ -31,6 +33,7 @@ from coordinator_core.lifecycle.compact_publish import (
 )
 from coordinator_core.lifecycle.compact_write import OutputFormat
 from coordinator_core.lifecycle.expiry_rules import expiry_rules
+from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
 from coordinator_core.replay.profiles import Profile
 
@@ -107,7 +110,18 @@ def compact_command(
             offsets_retention_ms=retention_ms if expire else None,
         )
 
-    document = _compact(paths, output, options, replaying)
+    if replaying.engine is Engine.SPARK:
+        spark = {
+            "--expire": expire,
+            "--offsets-retention-ms": offsets_retention_ms,
+            "--delete-retention-ms": delete_retention_ms,
+            "--renumber": renumber,
+            "--message-format": message_format,
+            "--segment-bytes": segment_bytes,
+        }
+        document = _with_spark(paths, output, spark, replaying)
+    else:
+        document = _compact(paths, output, options, replaying)
     warn_about_damage([Damage(**found) for found in document["damage"]], replaying.on_damage)
     if output_format is Format.JSON:
         write_line(json.dumps(document, ensure_ascii=False))
@@ -118,8 +132,6 @@ def compact_command(
 
 def _compact(paths: tuple[str, ...], output: str, options: Any, replaying: ReplayOptions) -> Document:
     began = perf_counter()
-    if replaying.engine is Engine.SPARK:
-        raise UsageError("--engine spark: use python -m spark_apps.compact")
     with Publication(output) as publication:
         snapshot, profile = open_snapshot(paths, replaying)
         damage: list[Damage] = []
@@ -136,6 +148,31 @@ def _compact(paths: tuple[str, ...], output: str, options: Any, replaying: Repla
             seconds=perf_counter() - began,
         )
         publication.commit(document)
+    return document
+
+
+def _with_spark(
+    paths: tuple[str, ...], output: str, options: dict[str, Any], replaying: ReplayOptions
+) -> Document:
+    """The same in a Spark application of its own process, which says itself what is wrong."""
+    if replaying.on_damage is OnDamage.SALVAGE:
+        raise UsageError("--salvage does not go with compaction")
+    command = [sys.executable, "-m", "spark_apps.compact", "--master", replaying.master, "--snapshot", *paths]
+    command += ["--output", output, "--now-ms", str(replaying.now_ms)]
+    if replaying.profile is not None:
+        profile = replaying.profile
+        command += ["--kafka-version", profile.release, "--coordinator", profile.coordinator]
+    if replaying.on_damage is OnDamage.RECOVER:
+        command.append("--partial")
+    for name, value in options.items():
+        if value is True:
+            command.append(name)
+        elif value not in (None, False):
+            command += [name, str(value)]
+    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if completed.returncode != ExitCode.CLEAN:
+        raise click.exceptions.Exit(completed.returncode)
+    document: Document = json.loads(completed.stdout.strip().splitlines()[-1])
     return document
 
 

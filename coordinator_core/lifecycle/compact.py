@@ -164,7 +164,7 @@ def _expired(
 
 
 def _state(log: PartitionLog, profile: Profile, workers: int) -> PartitionState:
-    (commits,) = states_of(log, [profile], with_producers=True, workers=workers)
+    (commits,) = states_of(log, [(profile,)], with_producers=True, workers=workers)
     return commits.merged.to_state()
 
 
@@ -185,8 +185,9 @@ class _Compaction:
         facts = transaction_facts(scan, self.rules)
         end_offset = _end_offset(facts.last_stable_offset, self.rules)
         newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=self.workers)
-        profiles = proof_profiles(self.profile)
         with_producers = bool((scan.rows[:, BatchRow.PRODUCER_ID] != -1).any())
+        key_types = set(newest.key_types().tolist()) if end_offset == scan.log_end_offset else None
+        profiles = proof_profiles(self.profile, key_types, with_producers=with_producers)
         # Every CRC was checked by the scan.
         before = states_of(
             self.log, profiles, with_producers=with_producers, check_crc=False, workers=self.workers
@@ -220,10 +221,13 @@ class _Compaction:
             log_end_offset=max(written.log_end_offset, result.segments[0].base_offset),
             last_stable_offset=facts.last_stable_offset,
             open_producers=facts.open_producers,
-            protected_records=len(plan.stays.offsets) - len(survivors(newest, self.rules, Extra()).offsets),
+            protected_records=_protected(newest, self.rules, plan) if extra.offsets else 0,
             told=tuple(told),
             proved_profiles=tuple(
-                release.profile.label for commits in before for release in commits.releases
+                profile.label
+                for commits in before
+                for release in commits.releases
+                for profile in (release.profile, *release.also)
             ),
         )
 
@@ -282,7 +286,7 @@ class _Compaction:
         before: Sequence[CommitClass],
         written: WrittenLog,
         result: PartitionLog,
-        profiles: Sequence[Profile],
+        profiles: Sequence[tuple[Profile, ...]],
         with_producers: bool,
     ) -> list[Difference]:
         try:
@@ -326,6 +330,10 @@ def _plan(
 ) -> _Plan:
     stays = survivors(newest, rules, extra)
     return _Plan(scan, end_offset, stays, batch_actions(scan, facts, stays, rules, end_offset))
+
+
+def _protected(newest: NewestRecords, rules: CompactionRules, plan: _Plan) -> int:
+    return len(plan.stays.offsets) - len(survivors(newest, rules, Extra()).offsets)
 
 
 def _whole_groups(log: PartitionLog, group_ids: Collection[str], end_offset: int) -> Extra:

@@ -7,9 +7,9 @@ of them; the groups are replayed for each release.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from coordinator_core.columnar.fold import fold_segment
 from coordinator_core.columnar.merge import PartitionMerge
@@ -19,6 +19,7 @@ from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.replay.merged import MergedPartition
 from coordinator_core.replay.profiles import (
+    CLASSIC_KEY_TYPES,
     PROFILE_RELEASES,
     MergeOffsetRule,
     Profile,
@@ -26,15 +27,18 @@ from coordinator_core.replay.profiles import (
 )
 
 _NEWEST_VERSION = 4
+_ANY_TYPE = frozenset(range(-1, 32))
 _AHEAD = 2
 """Folds that a worker may make before they are wanted."""
 
 
 @dataclass(frozen=True)
 class ReleaseGroups:
-    """The groups under one profile, and where its loader stops."""
+    """The groups under one profile, and where its loader stops; ``also`` are profiles that differ in nothing
+    that the log holds."""
 
     profile: Profile
+    also: tuple[Profile, ...]
     groups: dict[str, Group]
     load_failures: tuple[LoadFailure, ...]
 
@@ -55,42 +59,73 @@ class CommitClass:
         return self.releases[0].profile.name
 
 
-def proof_profiles(profile: Profile) -> list[Profile]:
-    """``profile`` first, then one of every other family."""
-    return [profile, *(profile_for(name) for name in PROFILE_RELEASES if name != profile.name)]
+def proof_profiles(
+    profile: Profile, key_types: Collection[int] | None, *, with_producers: bool
+) -> list[tuple[Profile, ...]]:
+    """``profile`` first, then one of every other family: together those that differ in nothing for a log of
+    these record types (``None``: of any), ``with_producers`` or without."""
+    present = _ANY_TYPE if key_types is None else frozenset(key_types)
+    alike: dict[object, list[Profile]] = {}
+    for each in (profile, *(profile_for(name) for name in PROFILE_RELEASES if name != profile.name)):
+        facts = asdict(each) | {"known_key_types": each.known_key_types & present}
+        unimportant = {"name", "release", "describes_pending_revocation"}
+        if present <= each.known_key_types:
+            unimportant.add("unknown_key_aborts")
+        if 0 not in present:
+            unimportant.add("max_legacy_offset_value_version")
+        if present <= CLASSIC_KEY_TYPES:
+            unimportant |= {
+                "tolerates_missing_groups",
+                "consumer_replaces_simple",
+                "streams_replaces_simple",
+                "initial_epoch",
+            }
+        if not with_producers:
+            unimportant |= {"merge_offset_rule", "tombstone_drops_pending"}
+        key = tuple(value for name, value in sorted(facts.items()) if name not in unimportant)
+        alike.setdefault(key, []).append(each)
+    return [tuple(members) for members in alike.values()]
 
 
 def states_of(
     log: PartitionLog,
-    profiles: Sequence[Profile],
+    profiles: Sequence[tuple[Profile, ...]],
     *,
     with_producers: bool,
     check_crc: bool = True,
     workers: int = 1,
 ) -> list[CommitClass]:
-    """What ``log`` comes to under the ``profiles``, the first of which is the one that matters most.
+    """What ``log`` comes to under the ``profiles`` (see :func:`proof_profiles`); the first matters most.
 
     ``with_producers`` says that batches of ``log`` have producer ids or are control batches; without, all
     profiles agree on commits. Raises :class:`DamagedInputError` for damage.
     """
-    classes: dict[FoldRules, list[Profile]] = {}
-    for profile in profiles:
-        classes.setdefault(_commit_rules(profile, with_producers=with_producers), []).append(profile)
+    main = profiles[0][0]
+    classes: dict[FoldRules, list[tuple[Profile, ...]]] = {}
+    for alike in profiles:
+        rules = _commit_rules(alike[0], with_producers=with_producers)
+        classes.setdefault(rules, []).append(alike)
     found = []
     for rules, members in classes.items():
-        merges = [PartitionMerge(profile, log.offsets_partition) for profile in members]
+        merges = {alike: PartitionMerge(alike[0], log.offsets_partition) for alike in members}
         for fold in _folds(log, rules, check_crc=check_crc, workers=workers):
-            bare = _without_commits(fold)
-            for place, (profile, merge) in enumerate(zip(members, merges, strict=True)):
-                merge.add(replace(bare if place else fold, rules=FoldRules.of(profile)))
-        states = [combine_shards([merge.finish()]) for merge in merges]
-        releases = [
-            ReleaseGroups(profile, state.groups, tuple(state.load_failures))
-            for profile, state in zip(members, states, strict=True)
-            if profile is profiles[0] or _reads_commits(profile, states[0])
-        ]
-        if releases:
-            found.append(CommitClass(states[0], tuple(releases)))
+            for alike in [*merges]:
+                if alike[0] is not main and not _reads_commits(alike[0], fold):
+                    del merges[alike]
+            whole = fold
+            for alike, merge in merges.items():
+                merge.add(replace(fold, rules=FoldRules.of(alike[0])))
+                if fold is whole:
+                    fold = _without_commits(whole)
+            if not merges:
+                break
+        states = {alike: combine_shards([merge.finish()]) for alike, merge in merges.items()}
+        if states:
+            releases = tuple(
+                ReleaseGroups(alike[0], alike[1:], state.groups, tuple(state.load_failures))
+                for alike, state in states.items()
+            )
+            found.append(CommitClass(next(iter(states.values())), releases))
     return found
 
 
@@ -105,13 +140,9 @@ def _commit_rules(profile: Profile, *, with_producers: bool) -> FoldRules:
     )
 
 
-def _reads_commits(profile: Profile, state: MergedPartition) -> bool:
+def _reads_commits(profile: Profile, fold: SegmentFold) -> bool:
     newest = {0: profile.max_legacy_offset_value_version, 1: profile.max_offset_value_version}
-    return all(
-        version is None or version <= newest[key_type]
-        for key_type, version in state.record_counts
-        if key_type in newest
-    )
+    return all(version is None or version <= newest[key_type] for key_type, version in fold.counts.commits)
 
 
 def _folds(log: PartitionLog, rules: FoldRules, *, check_crc: bool, workers: int) -> Iterator[SegmentFold]:
