@@ -46,6 +46,15 @@ summary=$(sed -n 's/^[^ ]* \[info *\] \(.*[^ ]\) *\[dags\.common\.load\] loc=.*/
 run=$(sed -n 's/^run  *//p' <<<"$summary")
 [ -n "$run" ] || { say "demo: the log has no summary, see $LOG" >&2; exit 1; }
 
+step "Running the DAG offsets_reconcile" "$BIN/airflow" dags test offsets_reconcile \
+    --conf "{\"cluster\": \"demo\", \"run\": \"$run\"}"
+
+# What the task `rules` logged: the summary in Markdown; and where the task `gate` says that everything is.
+said() { sed -n "s/^[^ ]* \[info *\] \(.*[^ ]\) *\[dags\.common\.reconcile\] loc=.*/\1/p" "$LOG"; }
+findings=$(said | sed -n '/^\*\*/,/^- report/p')
+docs=$(said | sed -n 's/^data docs  *//p')
+[ -n "$findings" ] || { say "demo: the log has no findings, see $LOG" >&2; exit 1; }
+
 say
 say "The groups:"
 "$BIN/python" -m coordinator_core list "$run" --format json | "$BIN/python" -c '
@@ -58,5 +67,8 @@ for group in json.load(sys.stdin):
 '
 say
 say "$summary"
+say
+say "$findings"
+say "- Data Docs: $docs/index.html"
 say
 say "More: .venv/bin/regroup describe '$run' --all-groups"

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from coordinator_core import storage
 from coordinator_core.cli.options import note, write_line
 from coordinator_core.cli.reconcile import NEVER, exit_code, reconcile_options, reconciled
-from coordinator_core.reports.run_metrics import MAX_SERIES, run_metrics
-from coordinator_core.reports.run_page import run_page
+from coordinator_core.reports.report_files import FILES, report_forms, write_report
+from coordinator_core.reports.run_metrics import MAX_SERIES
 from coordinator_core.reports.run_report import run_report
-from coordinator_core.reports.run_summary import run_summary
-
-FILES = {"html": "report.html", "json": "report.json", "prometheus": "report.prom", "markdown": "report.md"}
 
 
 @click.command("report")
@@ -57,18 +52,9 @@ def report_command(
     """One page about a published RUN: verdict, changes, findings, lag, expiry, what weighs and what hangs."""
     facts, found = reconciled(run, **inputs)
     report, lag = run_report(facts, found, load_bytes_per_second=load_bytes_per_second)
-    page = None if output is None else storage.join(output, FILES["html"])
-    forms = {
-        "html": lambda: run_page(report),
-        "json": lambda: json.dumps(report, ensure_ascii=False, indent=2) + "\n",
-        "prometheus": lambda: run_metrics(report, facts, lag, max_series=max_series),
-        "markdown": lambda: run_summary(report, page=page),
-    }
     if output is None:
+        forms = report_forms(report, facts, lag, max_series=max_series)
         write_line(forms[output_format]().rstrip("\n"))
     else:
-        storage.make_directory(output)
-        for name, file in FILES.items():
-            storage.write_atomic(storage.join(output, file), forms[name]().encode())
-        note(f"regroup: the report is {page}")
+        note(f"regroup: the report is {write_report(output, report, facts, lag, max_series=max_series)}")
     return exit_code(found, fail_on)

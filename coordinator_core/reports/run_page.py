@@ -10,7 +10,6 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from coordinator_core.reports.charts import bar_chart
 from coordinator_core.reports.findings import counts_text, one_line
@@ -52,7 +51,7 @@ def run_page(report: Document) -> str:
             report=report,
             word=WORDS[report["verdict"]],
             counts=counts_text(report["counts"]),
-            style=Markup(style),
+            style=style,
             style_hash=f"sha256-{digest}",
             sections=_SECTIONS,
             finding_rows=_finding_rows,
@@ -156,36 +155,30 @@ def _group_rows(report: Document) -> dict[str, Any]:
     }
 
 
-def _charts(report: Document, partitions: list[Document]) -> dict[str, Markup]:
+def _charts(report: Document, partitions: list[Document]) -> dict[str, str]:
     days = report["expiry"]["days"] or []
     return {
-        "expiry": Markup(
-            bar_chart(
-                "Committed offsets that expire, by day",
-                [(one["day"], one["offsets"], number_text(one["offsets"])) for one in days],
-            )
+        "expiry": bar_chart(
+            "Committed offsets that expire, by day",
+            [(one["day"], one["offsets"], number_text(one["offsets"])) for one in days],
         ),
-        "partitions": Markup(
-            bar_chart(
-                "Bytes by offsets partition",
-                [
-                    (f"partition {one['offsets_partition']}", one["bytes"], byte_text(one["bytes"]))
-                    for one in partitions
-                ],
-            )
+        "partitions": bar_chart(
+            "Bytes by offsets partition",
+            [
+                (f"partition {one['offsets_partition']}", one["bytes"], byte_text(one["bytes"]))
+                for one in partitions
+            ],
         ),
-        "activity": Markup(
-            bar_chart(
-                "Committed offsets by the day of their commit",
-                [
-                    (
-                        ("to " if one["and_earlier"] else "") + one["day"],
-                        one["committed_offsets"],
-                        number_text(one["committed_offsets"]),
-                    )
-                    for one in report["activity"]
-                ],
-            )
+        "activity": bar_chart(
+            "Committed offsets by the day of their commit",
+            [
+                (
+                    ("to " if one["and_earlier"] else "") + one["day"],
+                    one["committed_offsets"],
+                    number_text(one["committed_offsets"]),
+                )
+                for one in report["activity"]
+            ],
         ),
     }
 

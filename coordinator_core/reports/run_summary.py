@@ -12,6 +12,9 @@ from coordinator_core.reports.run_report import Document
 FINDINGS = 3
 """Findings that the summary names."""
 
+NAME = 60
+"""Characters of a group id that the summary shows."""
+
 _MARKS = re.compile(r"([\\`*_\[\]<>|~@])")
 
 
@@ -45,7 +48,7 @@ def _lines(report: Document, page: str | None) -> Iterator[str]:
         ]
         yield f"- since {_plain(report['changes']['previous_run_id'])}: {'; '.join(texts)}"
     if page is not None:
-        yield f"- report: {_plain(page)}"
+        yield f"- report: `{one_line(page)}`"
 
 
 def worst(report: Document, count: int = FINDINGS) -> list[Document]:
@@ -61,7 +64,10 @@ def worst(report: Document, count: int = FINDINGS) -> list[Document]:
 
 
 def _of_group(finding: Document) -> str:
-    return "" if finding["group_id"] is None else f" of {_plain(finding['group_id'])}"
+    name = finding["group_id"]
+    if name is None:
+        return ""
+    return f" of {_plain(name if len(name) <= NAME else name[: NAME - 1] + '…')}"
 
 
 def _plain(text: str) -> str:

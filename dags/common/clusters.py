@@ -21,6 +21,7 @@ CLUSTERS_VARIABLE = "regroup_clusters"
 BUNDLED_FILE = Path(__file__).resolve().parent.parent / "clusters.yaml"
 
 COORDINATORS = ("classic", "new")
+SEVERITIES = ("critical", "warning", "info")
 DEFAULT_CONNECTION = "regroup_spark"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -63,6 +64,12 @@ class Cluster:
     kafka_version: str | None = None
     coordinator: str | None = None
     partial: bool = False
+    topics: str | None = None
+    """Snapshot of the cluster's topics; may hold ``{window}``, too."""
+    rules: str | None = None
+    """Local YAML file with severities, thresholds and mutes of rules."""
+    fail_on: str = "critical"
+    """Lowest severity of findings that closes the gate."""
     schedule: str | None = None
     start_date: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     spark: SparkSettings = SparkSettings()
@@ -254,6 +261,9 @@ def _settings(section: _Section, root: Path, defaults: dict[str, Any]) -> dict[s
         "kafka_version": _release(merged),
         "coordinator": merged.text("coordinator"),
         "partial": merged.flag("partial"),
+        "topics": _located(topics, root) if (topics := merged.text("topics")) else None,
+        "rules": _located(rules, root) if (rules := merged.text("rules")) else None,
+        "fail_on": merged.text("fail_on"),
         "schedule": _schedule(merged),
         "start_date": _start_date(merged),
         "spark": _spark(merged, root) if merged.value("spark") is not None else None,
@@ -263,6 +273,8 @@ def _settings(section: _Section, root: Path, defaults: dict[str, Any]) -> dict[s
         raise section.error(
             "coordinator", f"expected {' or '.join(COORDINATORS)}, found {found['coordinator']!r}"
         )
+    if found["fail_on"] not in (None, *SEVERITIES):
+        raise section.error("fail_on", f"expected {' or '.join(SEVERITIES)}, found {found['fail_on']!r}")
     if found["profile"] and found["kafka_version"]:
         raise section.error("profile", "give either profile or kafka_version")
     if found["coordinator"] and not found["kafka_version"]:

@@ -47,6 +47,15 @@ def test_the_demo_publishes_k431_mixed_with_the_state_of_the_local_engine(tmp_pa
     listed = re.findall(r"^  .{41} (?:classic|consumer|share|streams) +\w+$", done.stdout, re.MULTILINE)
     assert len(listed) == run.manifest["tables"]["groups"]["rows"]
     assert said["groups"].startswith(f"{len(listed)} with ")
+
+    # Then the rules looked at it, and found what the snapshot's clients had done.
+    [report] = re.findall(r"^- report: `(.*)`$", done.stdout, re.MULTILINE)
+    [docs] = re.findall(r"^- Data Docs: (.*)$", done.stdout, re.MULTILINE)
+    assert Path(report).parent == path.parent / "_reports" / path.name
+    assert Path(report).is_file()
+    assert Path(docs).is_file()
+    assert "**Warnings**: demo" in done.stdout
+    assert "R31 of g-topic-recreated" in done.stdout
     assert re.fullmatch(r"pin \d+\.\d, replay \d+\.\d, summary \d+\.\d", said["seconds"])
 
 

@@ -23,6 +23,9 @@ HEAVY = {
     "pyspark",
 }
 
+CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "nightly"]
+"""Those of the tests' cluster file."""
+
 PARSE = """
 import json, os, sys
 from airflow.dag_processing.dagbag import DagBag
@@ -101,8 +104,13 @@ def parsed(all_parsed: Any) -> Any:
 
 def test_every_dag_file_parses(parsed: Any) -> None:
     assert parsed["errors"] == {}
-    assert [Path(file).name for file in parsed["files"]] == ["offsets_load.py"]
-    assert set(parsed["dags"]) == {"offsets_load", "offsets_load_nightly"}
+    assert [Path(file).name for file in parsed["files"]] == ["offsets_load.py", "offsets_reconcile.py"]
+    assert set(parsed["dags"]) == {
+        "offsets_load",
+        "offsets_load_nightly",
+        "offsets_reconcile",
+        *(f"offsets_reconcile_{name}" for name in CLUSTERS),
+    }
 
 
 def test_parsing_loads_nothing_heavy(parsed: Any) -> None:
@@ -147,14 +155,22 @@ def test_only_clusters_with_a_schedule_have_a_dag_of_their_own(parsed: Any) -> N
     on_request, nightly = parsed["dags"]["offsets_load"], parsed["dags"]["offsets_load_nightly"]
     assert (on_request["schedule"], on_request["start_date"]) == (None, None)
     assert (nightly["schedule"], nightly["start_date"]) == ("@daily", "2026-01-01T00:00:00+00:00")
-    assert on_request["params"]["cluster"]["schema"]["enum"] == [
-        "mixed",
-        "bitflip",
-        "misfiled",
-        "crippled",
-        "nightly",
-    ]
+    assert on_request["params"]["cluster"]["schema"]["enum"] == CLUSTERS
     assert nightly["params"]["cluster"]["schema"]["enum"] == ["nightly"]
+
+
+def test_reconciliation_follows_the_asset_of_its_cluster(parsed: Any) -> None:
+    assert parsed["dags"]["offsets_reconcile"]["schedule"] is None
+    for name in CLUSTERS:
+        dag = parsed["dags"][f"offsets_reconcile_{name}"]
+        assert f"regroup://{name}/offsets" in dag["schedule"]
+        assert {task: found["downstream"] for task, found in dag["tasks"].items()} == {
+            "rules": ["expectations", "gate"],
+            "expectations": ["gate"],
+            "gate": [],
+        }
+        assert dag["params"]["cluster"]["value"] == name
+        assert dag["max_active_runs"] == 1
 
 
 def test_the_form(parsed: Any) -> None:
@@ -177,16 +193,23 @@ def test_the_form(parsed: Any) -> None:
 
 def test_the_bundled_cluster_file_parses(all_parsed: Any) -> None:
     assert all_parsed["bundled"]["errors"] == {}
-    assert set(all_parsed["bundled"]["dags"]) == {"offsets_load"}
+    assert set(all_parsed["bundled"]["dags"]) == {
+        "offsets_load",
+        "offsets_reconcile",
+        "offsets_reconcile_demo",
+    }
 
 
 def test_the_cluster_file_may_be_named_by_an_airflow_variable(all_parsed: Any) -> None:
-    [dag] = all_parsed["variable"]["dags"].values()
-    assert dag["params"]["cluster"]["schema"]["enum"] == ["blue"]
+    dags = all_parsed["variable"]["dags"]
+    assert set(dags) == {"offsets_load", "offsets_reconcile", "offsets_reconcile_blue"}
+    assert {tuple(dag["params"]["cluster"]["schema"]["enum"]) for dag in dags.values()} == {("blue",)}
 
 
 def test_a_wrong_cluster_file_is_shown_as_import_error(all_parsed: Any) -> None:
     assert all_parsed["wrong"]["dags"] == {}
-    [error] = all_parsed["wrong"]["errors"].values()
-    assert "ClusterFileError: cluster file" in error
-    assert "wrong.yaml: clusters.blue.output: missing" in error
+    errors = all_parsed["wrong"]["errors"].values()
+    assert len(errors) == 2
+    for error in errors:
+        assert "ClusterFileError: cluster file" in error
+        assert "wrong.yaml: clusters.blue.output: missing" in error

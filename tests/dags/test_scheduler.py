@@ -22,7 +22,7 @@ LOCAL_SPARK = json.dumps({"conn_type": "spark", "host": "local[2]"})
 @pytest.fixture(scope="module")
 def api(home: AirflowHome) -> Iterator[AirflowApi]:
     with home.running(AIRFLOW_CONN_REGROUP_SPARK=LOCAL_SPARK) as running:
-        for dag_id in ("offsets_load", "sees_new_runs"):
+        for dag_id in ("offsets_load", "sees_new_runs", "offsets_reconcile_mixed"):
             running.wait_for_dag(dag_id)
         yield running
 
@@ -65,6 +65,17 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
     )
     assert api.finished("sees_new_runs", consumer["dag_run_id"]) == "success", api.logs()
     assert api.xcom("sees_new_runs", consumer["dag_run_id"], "look") == [found]
+
+    # So does the reconciliation, which lets this run through.
+    [reconciliation] = api.wait_for(
+        "the reconciliation", lambda: api.get("/dags/offsets_reconcile_mixed/dagRuns")["dag_runs"]
+    )
+    assert api.finished("offsets_reconcile_mixed", reconciliation["dag_run_id"]) == "success", api.logs()
+    [checked] = api.xcom("offsets_reconcile_mixed", reconciliation["dag_run_id"], "gate")
+    assert (checked["run"], checked["failed"]) == (str(path), False)
+    assert Path(checked["report"]).is_file()
+    assert (Path(checked["findings"]) / "findings.parquet").is_file()
+    assert (Path(checked["report"]).parent / "data_docs/index.html").is_file()
 
 
 def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:

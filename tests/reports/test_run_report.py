@@ -240,7 +240,7 @@ def test_the_summary_names_the_worst_of_each_rule_first(report: dict[str, Any]) 
         "R50",
         "R32",
     ]
-    assert lines[-1] == "- report: report.html"
+    assert lines[-1] == "- report: `report.html`"
 
 
 def test_the_command_writes_all_forms(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

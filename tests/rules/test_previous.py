@@ -1,0 +1,39 @@
+"""The run before a run: which one that is, and which ones are passed over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.rules.previous import previous_run
+from coordinator_core.runs.publish import RunPlace, RunWriter
+from coordinator_core.runs.read import Run, open_run
+
+
+def published(output: Path, window: str, run_id: str, now_ms: int) -> Run:
+    place = RunPlace(str(output), "c", window, run_id)
+    profile = profile_for_release("4.3.1")
+    with RunWriter(place, sources=[]) as writer:
+        writer.commit({"now_ms": now_ms, "profile": profile.label}, seconds=0, steps={})
+    return open_run(place.path)
+
+
+def test_it_is_the_newest_run_that_judges_by_an_earlier_time(tmp_path: Path) -> None:
+    first = published(tmp_path, "2026-01-01", "a", 1_000)
+    second = published(tmp_path, "2026-01-02", "a", 2_000)
+    again = published(tmp_path, "2026-01-02", "b", 2_000)
+    third = published(tmp_path, "2026-01-03", "a", 3_000)
+    assert previous_run(third) == again
+    assert previous_run(again) == previous_run(second) == first
+    assert previous_run(first) is None
+
+
+def test_what_is_no_run_or_of_another_version_is_passed_over(tmp_path: Path) -> None:
+    first = published(tmp_path, "2026-01-01", "a", 1_000)
+    old = published(tmp_path, "2026-01-02", "a", 2_000)
+    manifest = Path(old.path) / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "schema_version": 1}))
+    (tmp_path / "c" / "2026-01-02" / "staged").mkdir()
+    (tmp_path / "c" / "_pins" / "2026-01-02").mkdir(parents=True)
+    assert previous_run(published(tmp_path, "2026-01-03", "a", 3_000)) == first
