@@ -2,8 +2,10 @@
 
 An entry is the Arrow form of a fold (or a state of ``runs.merge_cache``), its CRC-32C and its size. A fold is
 named by a digest of all that it depends on: the segment's fingerprint, the rules, where the log starts in it,
-the code that made it. So entries are never wrong, only unused; those go first when the cache is full. Without
-locks: entries appear whole, and what is read stays readable when another process removes it.
+the code that made it. So entries are never wrong, only unused; those go first when the cache is full. The
+fingerprint of a file is kept as well, under its path, size, inode and times: while these stay, the file is
+not read again. Without locks: entries appear whole, and what is read stays readable when another process
+removes it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -26,6 +29,7 @@ from pathlib import Path
 import crc32c
 import pyarrow as pa
 
+from coordinator_core import storage
 from coordinator_core.log.types import SegmentFile
 from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.storage import user_cache
@@ -37,13 +41,14 @@ MAX_FREE_PART = 0.1
 FOLD_CACHE_VARIABLE = "REGROUP_FOLD_CACHE"
 """Names the directory of the command line's cache; empty: none."""
 
-_SUFFIX = ".fold"
+_SUFFIX, _SEEN_SUFFIX = ".fold", ".seen"
 _TRAILER = struct.Struct("<IQ")
 _ENTRY_PACKAGES = ("log", "records", "groups", "replay", "columnar")
 _MIN_SEGMENT_BYTES = 1 << 18
 _TRIM_BYTES = 1 << 28
 _ABANDONED_SECONDS = 3600
 _UNUSED_SECONDS = 60 * 24 * 3600
+_SETTLED_NS = 2_000_000_000
 
 
 class FoldCacheWarning(UserWarning):
@@ -63,6 +68,15 @@ def cache_of_environment() -> FoldCache | None:
     """The cache in :func:`directory_of_environment`."""
     directory = directory_of_environment()
     return FoldCache(directory) if directory else None
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """What the file system says of a segment file: every write changes it."""
+
+    name: str
+    settled: bool
+    """False shortly after a change: another one within a tick of the file system's clock would not show."""
 
 
 class FoldCache:
@@ -91,6 +105,34 @@ class FoldCache:
         cut = max(start_offset, segment.base_offset)
         facts = (source_digest(), fingerprint, segment.base_offset, segment.size, cut, rules)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    def seen(self, segment: SegmentFile) -> Sighting | None:
+        """The file as it is now, for :meth:`fingerprint` and :meth:`note`; ``None`` if that tells nothing."""
+        if segment.size < self._arguments[1] or not storage.is_local(segment.path):
+            return None
+        try:
+            status = os.stat(storage.local_path(segment.path))
+        except OSError:
+            return None
+        if status.st_size < segment.size:
+            return None
+        place = (segment.path, segment.size, status.st_dev, status.st_ino)
+        facts = (*place, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
+        return Sighting(hashlib.sha256(repr(facts).encode()).hexdigest() + _SEEN_SUFFIX, settled)
+
+    def fingerprint(self, sighting: Sighting) -> str | None:
+        """The fingerprint that was noted for a file of which this was seen."""
+        try:
+            noted = self.read(sighting.name)
+        except CorruptEntryError:
+            return None
+        return None if noted is None else noted.to_pybytes().decode()
+
+    def note(self, sighting: Sighting | None, fingerprint: str) -> None:
+        """Note the fingerprint of a file of which this was seen before it was read."""
+        if sighting is not None and sighting.settled and not self._path(sighting.name).exists():
+            self.write(sighting.name, lambda file: file.write(fingerprint.encode()))
 
     def get(self, key: str, segment: SegmentFile, end_offset: int | None) -> SegmentFold | None:
         """The fold that was kept, as that of ``segment``; its record offsets do not reach ``end_offset``.
@@ -162,9 +204,9 @@ class FoldCache:
         entries = []
         for path, status in self._files():
             age = now - status.st_mtime
-            if age > (_UNUSED_SECONDS if path.name.endswith(_SUFFIX) else _ABANDONED_SECONDS):
+            if age > (_UNUSED_SECONDS if path.suffix in (_SUFFIX, _SEEN_SUFFIX) else _ABANDONED_SECONDS):
                 path.unlink(missing_ok=True)
-            elif path.name.endswith(_SUFFIX):
+            elif path.suffix in (_SUFFIX, _SEEN_SUFFIX):
                 entries.append((status.st_mtime, status.st_size, path))
         used = sum(size for _, size, _ in entries)
         limit = self._limit(used)
@@ -191,7 +233,7 @@ class FoldCache:
         return MAX_BYTES
 
     def _path(self, key: str) -> Path:
-        return Path(self.directory, key + _SUFFIX)
+        return Path(self.directory, key if key.endswith(_SEEN_SUFFIX) else key + _SUFFIX)
 
 
 def _cache(directory: str, max_bytes: int | None, min_segment_bytes: int) -> FoldCache:

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage
@@ -19,9 +18,6 @@ from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.runs.fold_cache import CorruptEntryError, FoldCache
 from coordinator_core.runs.pin import Pin, check_fingerprint, check_size
-
-if TYPE_CHECKING:
-    from coordinator_core.columnar.fingerprint import Fingerprint
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
 
     def result(fold: SegmentFold | None) -> SegmentResult:
         segment = left.popleft()
-        digest = _fingerprint(task, segment, _read(task, segment)).digest
+        digest = _fingerprint(task, segment, _read(task, segment))[0]
         return SegmentResult(segment, digest, fold, [found for found in damage if found.path == segment.path])
 
     last: SegmentFold | None = None
@@ -116,20 +112,28 @@ def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
 def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules, cache: FoldCache | None) -> SegmentResult:
     from coordinator_core.columnar.fold import fold_segment
 
-    data = _read(task, segment)
-    found = _fingerprint(task, segment, data)
+    # Seen before it is read: who writes to it meanwhile changes what will be seen next.
+    sighting = None if cache is None else cache.seen(segment)
+    digest = None if cache is None or sighting is None else cache.fingerprint(sighting)
+    data, intact = None, False
+    if digest is None:
+        data = _read(task, segment)
+        digest, intact = _fingerprint(task, segment, data)
+    else:
+        check_fingerprint(segment, digest, task.pinned.get(segment.path))
     start_offset = task.log.log_start_offset or 0
     if task.end_offset is not None and task.end_offset <= start_offset:
-        return SegmentResult(segment, found.digest, None)
+        return SegmentResult(segment, digest, None)
     use, key = CacheUse.NONE, None
-    if cache is not None and len(data) == segment.size:
-        key = cache.key(segment, found.digest, rules, start_offset)
+    if cache is not None and (data is None or len(data) == segment.size):
+        key = cache.key(segment, digest, rules, start_offset)
     if cache is not None and key is not None:
         use = CacheUse.MISS
         try:
             kept = cache.get(key, segment, task.end_offset)
             if kept is not None:
-                return SegmentResult(segment, found.digest, kept, cache_use=CacheUse.HIT, cache_key=key)
+                cache.note(sighting, digest)
+                return SegmentResult(segment, digest, kept, cache_use=CacheUse.HIT, cache_key=key)
         except CorruptEntryError:
             use = CacheUse.CORRUPT
     damage: list[Damage] = []
@@ -140,13 +144,14 @@ def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules, cache: FoldC
         damage=damage,
         start_offset=start_offset,
         end_offset=task.end_offset,
-        check_crc=not found.intact,
-        data=data,
+        check_crc=not intact,
+        data=_read(task, segment) if data is None else data,
     )
     if damage or cache is None or key is None:
-        return SegmentResult(segment, found.digest, fold, damage)
+        return SegmentResult(segment, digest, fold, damage)
     cache.put(key, fold)
-    return SegmentResult(segment, found.digest, fold, cache_use=use, cache_key=key)
+    cache.note(sighting, digest)
+    return SegmentResult(segment, digest, fold, cache_use=use, cache_key=key)
 
 
 def _read(task: FoldTask, segment: SegmentFile) -> memoryview:
@@ -155,9 +160,10 @@ def _read(task: FoldTask, segment: SegmentFile) -> memoryview:
     return storage.read(segment.path)[: segment.size]
 
 
-def _fingerprint(task: FoldTask, segment: SegmentFile, data: memoryview) -> Fingerprint:
+def _fingerprint(task: FoldTask, segment: SegmentFile, data: memoryview) -> tuple[str, bool]:
+    """The digest, and whether the CRCs of all batches are valid."""
     from coordinator_core.columnar.fingerprint import fingerprint
 
     found = fingerprint(data)
     check_fingerprint(segment, found.digest, task.pinned.get(segment.path))
-    return found
+    return found.digest, found.intact

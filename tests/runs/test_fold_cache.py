@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core import storage
 from coordinator_core.cli.app import run
-from coordinator_core.errors import Damage
+from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import Snapshot
+from coordinator_core.log.types import SegmentFile, Snapshot
 from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.profiles import profile_for_release
-from coordinator_core.runs import fold_cache
+from coordinator_core.runs import fold_cache, folding
 from coordinator_core.runs.fold_cache import FoldCache, FoldCacheWarning, cache_of_environment
 from coordinator_core.runs.folding import CacheUse, SegmentResult, fold_tasks, run_fold_task
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
@@ -73,6 +74,61 @@ def test_runs_with_and_without_are_the_same(item: Case, tmp_path: Path, cache: F
         tables.append({table: read.table(table) for table in manifest["tables"]})
     assert manifest["fold_cache"] == counts(len(manifest["inputs"]), 0)
     assert tables[0] == tables[1] == tables[2]
+
+
+def settle(log: Snapshot) -> None:
+    """Make the files look as if nobody had written to them for long."""
+    newest = max(Path(segment.path).stat().st_ctime_ns for segment in log.segments)
+    while time.time_ns() - newest < 2_100_000_000:
+        time.sleep(0.1)
+
+
+def test_a_file_that_is_as_it_was_is_not_read_again(
+    tmp_path: Path, cache: FoldCache, log: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(log)
+    first = replay(log, tmp_path / "out", cache)
+    read: list[str] = []
+
+    def noted(_: object, segment: SegmentFile) -> memoryview:
+        read.append(segment.path)
+        return storage.read(segment.path)
+
+    monkeypatch.setattr(folding, "_read", noted)
+    second = replay(log, tmp_path / "out", cache)
+    assert read == []
+    assert second["fold_cache"] == counts(len(log.segments), 0)
+    assert second["state_hash"] == first["state_hash"]
+    assert second["inputs"] == first["inputs"]
+    replay(log, tmp_path / "out", None)
+    assert len(read) == len(log.segments)
+
+
+def test_a_file_that_was_written_to_is_read_again(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:
+    settle(log)
+    replay(log, tmp_path / "out", cache)
+    changed = Path(log.segments[0].path)
+    content, status = bytearray(changed.read_bytes()), changed.stat()
+    content[-1] ^= 1
+    changed.write_bytes(content)
+    os.utime(changed, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(DamagedInputError):
+        replay(log, tmp_path / "out", cache)
+
+
+def test_a_file_that_was_written_to_just_now_is_not_taken_for_settled(
+    cache: FoldCache, log: Snapshot
+) -> None:
+    Path(log.segments[0].path).touch()
+    fresh = cache.seen(log.segments[0])
+    assert fresh is not None
+    cache.note(fresh, "ab" * 32)
+    assert cache.fingerprint(fresh) is None
+    settle(log)
+    settled = cache.seen(log.segments[0])
+    assert settled is not None
+    cache.note(settled, "ab" * 32)
+    assert cache.fingerprint(settled) == "ab" * 32
 
 
 def test_only_what_is_new_is_folded(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:
