@@ -1,0 +1,156 @@
+"""Single rules of compaction: end markers, producers, horizons, families of tombstones, open transactions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.lifecycle.compact import CompactionOptions, compact_partition
+from coordinator_core.lifecycle.compact_plan import DAY_MS, CompactionRules
+from coordinator_core.lifecycle.compact_states import proof_profiles
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import read_records
+from coordinator_core.log.types import Codec, ControlType
+from coordinator_core.records.codec import encode_key, encode_value
+from coordinator_core.replay.profiles import PROFILE_RELEASES, profile_for
+from tests.log.builders import build_batch, build_control_batch, build_empty_batch, write_partition
+from tests.replay.histories import Slot, offset_key, offset_value
+
+NOW = 1_795_260_000_000
+KEY, OTHER = offset_key(Slot("g", "t", 0)), offset_key(Slot("g", "t", 1))
+COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
+Left = list[tuple[int, int, int | None, list[int]]]
+
+
+def left_of(tmp_path: Path, *batches: bytes, now_ms: int = NOW) -> Left:
+    """Compact the log: base and last offset, horizon and record offsets of every batch that is left."""
+    write_partition(tmp_path / "in", {0: b"".join(batches)})
+    (log,) = discover([str(tmp_path / "in")]).partitions
+    target = tmp_path / "out"
+    compact_partition(log, target, CompactionOptions(profile_for("J3"), CompactionRules(now_ms)))
+    (result,) = discover([str(target)]).partitions
+    return [
+        (batch.base_offset, batch.last_offset, batch.delete_horizon_ms, [record.offset for record in records])
+        for _, batch, records in read_records(result)
+    ]
+
+
+def transaction(base: int, key: bytes, end: ControlType, *, producer_id: int = 5, age_ms: int = 0) -> bytes:
+    """A commit and its end, two offsets."""
+    common = {"producer_id": producer_id, "timestamp": NOW - age_ms}
+    return build_batch(base, [(key, offset_value(base))], transactional=True, **common) + build_control_batch(
+        base + 1, end, **common
+    )
+
+
+def test_a_marker_stays_with_its_data_and_gets_its_horizon_when_that_is_gone(tmp_path: Path) -> None:
+    old = 2 * DAY_MS
+    left = left_of(
+        tmp_path,
+        transaction(0, KEY, COMMIT, age_ms=old),
+        transaction(2, KEY, COMMIT, age_ms=old),
+        build_batch(4, [(OTHER, offset_value(1))], timestamp=NOW),
+    )
+    assert left == [(1, 1, NOW + DAY_MS, [1]), (2, 2, None, [2]), (3, 3, None, [3]), (4, 4, None, [4])]
+
+
+def test_a_marker_goes_after_its_horizon(tmp_path: Path) -> None:
+    marker = {"producer_id": 5, "transactional": True, "control": True, "timestamp": NOW - 2 * DAY_MS}
+    record = (b"\0\0\0\1", b"\0\0\0\0\0\0")
+    batches = [
+        build_batch(0, [record], delete_horizon=NOW, **marker),
+        build_batch(1, [record], delete_horizon=NOW + 1, **marker),
+        build_batch(2, [(OTHER, offset_value(1))], timestamp=NOW),
+    ]
+    # The second is the producer's last too, and that is not over.
+    assert left_of(tmp_path, *batches) == [(1, 1, NOW + 1, [1]), (2, 2, None, [2])]
+
+
+def test_aborted_data_goes_and_its_ghost_stays(tmp_path: Path) -> None:
+    kept = build_batch(0, [(OTHER, offset_value(1))], timestamp=NOW)
+    left = left_of(tmp_path, kept, transaction(1, KEY, ABORT, age_ms=2 * DAY_MS))
+    assert left == [(0, 0, None, [0]), (2, 2, NOW + DAY_MS, [2])]
+    # A group that only an aborted commit made is still there in the Java coordinator.
+    ghost = left_of(tmp_path / "ghost", transaction(0, KEY, ABORT, age_ms=2 * DAY_MS))
+    assert ghost == [(0, 0, None, [0]), (1, 1, None, [1])]
+
+
+def test_the_last_batch_of_an_active_producer_stays_empty(tmp_path: Path) -> None:
+    batches = [
+        transaction(0, KEY, COMMIT, age_ms=1000),
+        build_batch(2, [(KEY, offset_value(9))], timestamp=NOW),
+    ]
+    assert left_of(tmp_path, *batches) == [(0, 0, None, []), (1, 1, None, [1]), (2, 2, None, [2])]
+    later = left_of(tmp_path / "later", *batches, now_ms=NOW + 2 * DAY_MS)
+    assert later == [(1, 1, NOW + 3 * DAY_MS, [1]), (2, 2, None, [2])]
+
+
+def test_the_log_end_offset_stays(tmp_path: Path) -> None:
+    tombstone = build_batch(
+        1, [(OTHER, None)], delete_horizon=NOW - 1, timestamp=NOW - DAY_MS, last_offset_delta=4
+    )
+    left = left_of(tmp_path, build_batch(0, [(KEY, offset_value(1))], timestamp=NOW), tombstone)
+    assert left == [(0, 0, None, [0]), (1, 5, None, [])]
+    emptied = left_of(tmp_path / "again", build_empty_batch(0, 3), build_batch(4, [(KEY, offset_value(1))]))
+    assert emptied == [(4, 4, None, [4])]
+
+
+def test_tombstones_get_a_horizon_once(tmp_path: Path) -> None:
+    batches = [
+        build_batch(0, [(KEY, offset_value(1)), (OTHER, offset_value(1))], timestamp=NOW),
+        build_batch(2, [(KEY, None), (OTHER, offset_value(2))], timestamp=NOW, codec=Codec.ZSTD),
+        build_batch(4, [(offset_key(Slot("g", "t", 2)), None)], timestamp=NOW, delete_horizon=NOW + 5),
+    ]
+    assert left_of(tmp_path, *batches) == [(2, 3, NOW + DAY_MS, [2, 3]), (4, 4, NOW + 5, [4])]
+
+
+def test_nothing_from_the_first_open_transaction_on_is_touched(tmp_path: Path) -> None:
+    tail = [
+        build_batch(2, [(KEY, offset_value(3))], producer_id=7, transactional=True),
+        build_batch(3, [(KEY, offset_value(4)), (KEY, offset_value(5))]),
+        transaction(5, KEY, ABORT, producer_id=8),
+    ]
+    head = [build_batch(0, [(KEY, offset_value(1))]), build_batch(1, [(KEY, offset_value(2))])]
+    left_of(tmp_path, *head, *tail)
+    (segment,) = (tmp_path / "out").glob("*/*.log")
+    assert segment.read_bytes() == b"".join([head[1], *tail])
+
+
+def test_tombstones_of_a_member_go_together(tmp_path: Path) -> None:
+    group = [
+        (encode_key(3, {"groupId": "k"}), encode_value(3, 0, {"epoch": 4, "metadataHash": 0})),
+        (encode_key(6, {"groupId": "k"}), encode_value(6, 0, {"assignmentEpoch": 4})),
+    ]
+    gone = [(encode_key(kind, {"groupId": "k", "memberId": "m"}), None) for kind in (8, 7, 5)]
+    batches = [
+        build_batch(0, group, timestamp=NOW),
+        build_batch(2, gone[:2], timestamp=NOW - DAY_MS, delete_horizon=NOW - 1),
+        build_batch(4, gone[2:], timestamp=NOW - DAY_MS, delete_horizon=NOW + 1),
+        build_batch(5, [(KEY, offset_value(1))], timestamp=NOW),
+    ]
+    stay = [(0, 1, None, [0, 1]), (2, 3, NOW - 1, [2, 3]), (4, 4, NOW + 1, [4]), (5, 5, None, [5])]
+    assert left_of(tmp_path, *batches) == stay
+    later = left_of(tmp_path / "later", *batches, now_ms=NOW + 1)
+    assert later == [(0, 1, None, [0, 1]), (5, 5, None, [5])]
+
+
+@pytest.mark.parametrize(
+    ("key_types", "with_producers", "alike"),
+    [
+        ({1, 2}, False, [{"J3", "J0", "J1", "J2", "J4"}]),
+        ({1, 2, 3, 6}, True, []),
+        (None, False, []),
+    ],
+)
+def test_releases_that_differ_in_nothing_are_proved_once(
+    key_types: set[int] | None, with_producers: bool, alike: list[set[str]]
+) -> None:
+    found = proof_profiles(profile_for("J3"), key_types, with_producers=with_producers)
+    names = [{profile.name for profile in members} for members in found]
+    assert set().union(*names) == set(PROFILE_RELEASES)
+    assert found[0][0].name == "J3"
+    for members in alike:
+        assert members in names
+    if not alike:
+        assert max(map(len, names)) <= 2
