@@ -28,6 +28,8 @@ class TransactionMetadata:
     ongoing: bool = False
     partitions: set[int] = field(default_factory=set)
     attempt: int = 0
+    outcome: bool | None = None
+    """Whether the producer committed its last transaction; a repeated EndTxn is told so again."""
 
 
 class Transactions:
@@ -60,9 +62,10 @@ class Transactions:
             return Errors.NONE, current.producer_id, 0
         if current.ongoing:
             current.epoch += 1
-            self._end(current, commit=False, marker_epoch=current.epoch)
+            self._end(current, commit=False, marker_epoch=current.epoch, delay_ms=0)
         # Clients ask again until the markers are written; this is the answer that they get then.
         current.epoch += 1
+        current.outcome = None
         current.timeout_ms = timeout_ms
         return Errors.NONE, current.producer_id, current.epoch
 
@@ -97,14 +100,18 @@ class Transactions:
         current = self._by_id.get(transactional_id)
         if current is None or current.producer_id != producer_id:
             return Errors.INVALID_PRODUCER_ID_MAPPING, -1, -1
+        bumps = self._version_2 and version >= 5
+        if not current.ongoing and current.outcome == commit and current.epoch == epoch + bumps:
+            return Errors.NONE, producer_id, current.epoch  # asked once more
         if current.epoch != epoch:
             return Errors.PRODUCER_FENCED, -1, -1
-        bumps = self._version_2 and version >= 5
         if not current.ongoing:
             if bumps and not commit:
                 current.epoch += 1
+                current.outcome = False
                 return Errors.NONE, producer_id, current.epoch
             return Errors.INVALID_TXN_STATE, -1, -1
+        current.outcome = commit
         if bumps:
             current.epoch += 1
         self._end(current, commit=commit, marker_epoch=current.epoch)
@@ -113,6 +120,7 @@ class Transactions:
     def _add(self, current: TransactionMetadata, partition: int) -> None:
         if not current.ongoing:
             current.ongoing = True
+            current.outcome = None
             current.attempt += 1
             attempt = current.attempt
             self.clock.at(self._cleanup_after(current.timeout_ms), lambda: self._timed_out(current, attempt))
@@ -129,7 +137,14 @@ class Transactions:
             current.epoch += 1
             self._end(current, commit=False, marker_epoch=current.epoch)
 
-    def _end(self, current: TransactionMetadata, *, commit: bool, marker_epoch: int) -> None:
+    def _end(
+        self,
+        current: TransactionMetadata,
+        *,
+        commit: bool,
+        marker_epoch: int,
+        delay_ms: int = MARKER_DELAY_MS,
+    ) -> None:
         partitions = sorted(current.partitions)
         current.ongoing = False
         current.partitions = set()
@@ -138,4 +153,4 @@ class Transactions:
             for partition in partitions:
                 self.write_marker(partition, current.producer_id, marker_epoch, commit)
 
-        self.clock.at(self.clock.now_ms + MARKER_DELAY_MS, write)
+        self.clock.at(self.clock.now_ms + delay_ms, write)

@@ -76,21 +76,93 @@ CONSUMER_GROUP_HEARTBEAT: Json = {
     },
 }
 
+_ASSIGNMENT: list[Json] = [
+    {
+        "name": "TopicPartitions",
+        "type": "[]TopicPartitions",
+        "versions": "0+",
+        "fields": [
+            {"name": "TopicId", "type": "uuid", "versions": "0+"},
+            {"name": "TopicName", "type": "string", "versions": "0+"},
+            {"name": "Partitions", "type": "[]int32", "versions": "0+"},
+        ],
+    }
+]
+CONSUMER_GROUP_DESCRIBE: Json = {
+    "apiKey": 69,
+    "request": {
+        "flexibleVersions": "0+",
+        "fields": [
+            {"name": "GroupIds", "type": "[]string", "versions": "0+"},
+            {"name": "IncludeAuthorizedOperations", "type": "bool", "versions": "0+"},
+        ],
+    },
+    "response": {
+        "flexibleVersions": "0+",
+        "fields": [
+            {"name": "ThrottleTimeMs", "type": "int32", "versions": "0+"},
+            {
+                "name": "Groups",
+                "type": "[]DescribedGroup",
+                "versions": "0+",
+                "fields": [
+                    {"name": "ErrorCode", "type": "int16", "versions": "0+"},
+                    {"name": "ErrorMessage", "type": "string", "versions": "0+"},
+                    {"name": "GroupId", "type": "string", "versions": "0+"},
+                    {"name": "GroupState", "type": "string", "versions": "0+"},
+                    {"name": "GroupEpoch", "type": "int32", "versions": "0+"},
+                    {"name": "AssignmentEpoch", "type": "int32", "versions": "0+"},
+                    {"name": "AssignorName", "type": "string", "versions": "0+"},
+                    {
+                        "name": "Members",
+                        "type": "[]Member",
+                        "versions": "0+",
+                        "fields": [
+                            {"name": "MemberId", "type": "string", "versions": "0+"},
+                            {"name": "InstanceId", "type": "string", "versions": "0+"},
+                            {"name": "RackId", "type": "string", "versions": "0+"},
+                            {"name": "MemberEpoch", "type": "int32", "versions": "0+"},
+                            {"name": "ClientId", "type": "string", "versions": "0+"},
+                            {"name": "ClientHost", "type": "string", "versions": "0+"},
+                            {"name": "SubscribedTopicNames", "type": "[]string", "versions": "0+"},
+                            {"name": "SubscribedTopicRegex", "type": "string", "versions": "0+"},
+                            {"name": "Assignment", "type": "A", "versions": "0+", "fields": _ASSIGNMENT},
+                            {
+                                "name": "TargetAssignment",
+                                "type": "A",
+                                "versions": "0+",
+                                "fields": _ASSIGNMENT,
+                            },
+                            {"name": "MemberType", "type": "int8", "versions": "1+"},
+                        ],
+                    },
+                    {"name": "AuthorizedOperations", "type": "int32", "versions": "0+"},
+                ],
+            },
+        ],
+    },
+}
+_OWN = {
+    "ConsumerGroupHeartbeat": CONSUMER_GROUP_HEARTBEAT,
+    "ConsumerGroupDescribe": CONSUMER_GROUP_DESCRIBE,
+}
+
 _INTEGERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "bool": "?"}
 
 
 @cache
 def _definition(api: str, direction: str) -> Json:
-    if api == "ConsumerGroupHeartbeat":
-        return CONSUMER_GROUP_HEARTBEAT[direction]
+    if api in _OWN:
+        own: Json = _OWN[api][direction]
+        return own
     found: Json = load_json(f"{api}{direction.capitalize()}")
     return found
 
 
 @cache
 def _api_key(api: str) -> int:
-    if api == "ConsumerGroupHeartbeat":
-        return int(CONSUMER_GROUP_HEARTBEAT["apiKey"])
+    if api in _OWN:
+        return int(_OWN[api]["apiKey"])
     return int(_definition(api, "request")["apiKey"])
 
 

@@ -17,10 +17,11 @@ TIMEOUT_MS = 600_000
 INSTANCES = ("i1", "i2")
 COMMIT_NAMES = ("t1", "t1", "t2", "t3", "unknown")
 MARKER_SECONDS = 0.08
+UNKNOWN_TOPIC_ID = "unknown-topic-id-AAAAA"
 
 NEWEST = {
     False: {"OffsetCommit": 9, "OffsetFetch": 9, "TxnOffsetCommit": 3, "DescribeGroups": 5},
-    True: {"OffsetCommit": 9, "OffsetFetch": 9, "TxnOffsetCommit": 3, "DescribeGroups": 6},
+    True: {"OffsetCommit": 10, "OffsetFetch": 10, "TxnOffsetCommit": 3, "DescribeGroups": 6},
 }
 
 
@@ -73,7 +74,7 @@ class Walk:
             (6, self.describe),
             (2, self.list_groups),
             (6, self.transaction),
-            *([(16, self.consumer_heartbeat)] if java else []),
+            *([(16, self.consumer_heartbeat), (4, self.describe_consumer)] if java else []),
         ]
 
     def run(self, count: int) -> None:
@@ -235,20 +236,22 @@ class Walk:
     def consumer_heartbeat(self) -> None:
         """Literal ids: the assignors' order does not hang on chance then."""
         group_id = self.random.choice([*self.consumer_groups, *self.consumer_groups, *self.groups])
-        member_id = self.random.choice(["m-a", "m-b", "m-c"])
+        member_id = self.random.choice(["m-a", "m-b", "m-c", "m-s", "m-t"])
+        instance_id = "i9" if member_id in ("m-s", "m-t") else None
         one = self.consumers.get((group_id, member_id))
         epoch = one.generation if one else 0
         if self.random.random() < 0.06:
             epoch = self.random.choice([-1, 0, epoch + 1, max(epoch - 1, 1)])
         joins = epoch == 0
         leaves = self.random.random() < 0.1 and one is not None
+        leave_epoch = -2 if instance_id and self.random.random() < 0.6 else -1
         topics = self.random.choice([["t1"], ["t1"], ["t1", "t2"], ["t2"]])
         owned = one.owned if one and self.random.random() < 0.8 else None
         body = {
             "groupId": group_id,
             "memberId": member_id,
-            "memberEpoch": -1 if leaves else epoch,
-            "instanceId": None,
+            "memberEpoch": leave_epoch if leaves else epoch,
+            "instanceId": instance_id,
             "rackId": None,
             "rebalanceTimeoutMs": TIMEOUT_MS if joins else -1,
             "subscribedTopicNames": topics if joins or self.random.random() < 0.1 else None,
@@ -293,6 +296,15 @@ class Walk:
             for name in names
         ]
 
+    def _by_id(self, topics: list[Json]) -> list[Json]:
+        """Topics named by their ids, as from version 10 on."""
+        ids = self.recorder.topic_ids
+        return [
+            {"topicId": ids.get(topic["name"], UNKNOWN_TOPIC_ID)}
+            | {name: value for name, value in topic.items() if name != "name"}
+            for topic in topics
+        ]
+
     def commit(self) -> None:
         one = self._member()
         if self.random.random() < 0.35:
@@ -311,7 +323,7 @@ class Walk:
             "memberId": one.member_id,
             "groupInstanceId": one.instance_id,
             "retentionTimeMs": self.random.choice([-1, -1, 3_600_000]),
-            "topics": topics,
+            "topics": self._by_id(topics) if version >= 10 else topics,
         }
         self.recorder.send(self._client(), "OffsetCommit", version, _fields("OffsetCommit", version, body))
 
@@ -323,7 +335,7 @@ class Walk:
             "groupId": self._any_group(),
             "memberId": None,
             "memberEpoch": -1,
-            "topics": None if everything else wanted,
+            "topics": None if everything else self._by_id(wanted) if version >= 10 else wanted,
         }
         if self.java and self.consumers and version >= 9 and self.random.random() < 0.5:
             one = self.random.choice(list(self.consumers.values()))
@@ -351,6 +363,12 @@ class Walk:
         body = {"groups": [self._any_group()], "includeAuthorizedOperations": False}
         self.recorder.send(OBSERVER, "DescribeGroups", version, _fields("DescribeGroups", version, body))
 
+    def describe_consumer(self) -> None:
+        body = {"groupIds": [self._any_group()], "includeAuthorizedOperations": False}
+        self.recorder.send(
+            OBSERVER, "ConsumerGroupDescribe", self._version("ConsumerGroupDescribe", 0, 1), body
+        )
+
     def list_groups(self) -> None:
         states = self.random.choice([[], [], ["Stable"], ["empty", "PreparingRebalance"], ["Assigning"]])
         types = self.random.choice([[], [], ["classic"], ["Consumer"]])
@@ -367,13 +385,13 @@ class Walk:
         producer_id, epoch, is_open = self.transactions[producer]
         who = {"transactionalId": transactional_id, "producerId": producer_id, "producerEpoch": epoch}
         group_id = self._any_group()
-        if is_open and self.random.random() < 0.3:
-            self.recorder.send(producer, "EndTxn", 3, who | {"committed": self.random.random() < 0.6})
+        if self.random.random() < (0.3 if is_open else 0.08):
+            self.recorder.settled(producer, "EndTxn", 3, who | {"committed": self.random.random() < 0.6})
             self.transactions[producer] = (producer_id, epoch, False)
             self.recorder.pause(MARKER_SECONDS)
             return
         if self.random.random() < 0.95:
-            self.recorder.send(producer, "AddOffsetsToTxn", 3, who | {"groupId": group_id})
+            self.recorder.settled(producer, "AddOffsetsToTxn", 3, who | {"groupId": group_id})
             self.transactions[producer] = (producer_id, epoch, True)
         topics = self._topics()
         one = self._member()

@@ -23,7 +23,10 @@ from coordinator_core.log.reader import read_records
 from tests.live.group_protocol import Connection, Json
 
 BLOCKING = ("JoinGroup", "SyncGroup")
-BLOCKED_SECONDS = 0.03
+BLOCKED_SECONDS = 0.04
+WARMING = 60
+"""Requests of a JVM that has just started, which takes its time."""
+WARMING_SECONDS = 0.6
 ANSWER_SECONDS = 30.0
 RETRIABLE = (14, 15, 16, 51)
 _GENERATED = re.compile(r"(?:.+-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9_-]{22}")
@@ -49,6 +52,10 @@ class Recorder:
 
     # Requests
 
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        return {name: topic["real"] for name, topic in self._topics.items()}
+
     def is_waiting(self, client: str) -> bool:
         return client in self._connections and self._connections[client].waiting
 
@@ -70,7 +77,8 @@ class Recorder:
             }
         )
         connection.send(api, version, body)
-        answer = connection.poll(BLOCKED_SECONDS if api in BLOCKING else ANSWER_SECONDS)
+        blocked = WARMING_SECONDS if number <= WARMING else BLOCKED_SECONDS
+        answer = connection.poll(blocked if api in BLOCKING else ANSWER_SECONDS)
         assert answer is not None or api in BLOCKING, f"{api} was not answered"
         if answer is not None:
             self._answered(client, answer)
@@ -79,13 +87,13 @@ class Recorder:
     def settled(self, client: str, api: str, version: int, body: Json) -> Json:
         """The first answer that does not ask to try again; only it is recorded."""
         while True:
-            count = len(self._lines), self._requests
             answer = self.send(client, api, version, body)
             assert answer is not None
             if answer["errorCode"] not in RETRIABLE:
                 return answer
-            del self._lines[count[0] :]
-            self._requests = count[1]
+            number = self._requests
+            self._lines = [one for one in self._lines if number not in (one.get("send"), one.get("reply"))]
+            self._requests -= 1
             time.sleep(0.02)
 
     def poll(self) -> None:
@@ -175,9 +183,8 @@ class Recorder:
                     body["groups"] = [
                         one for one in body["groups"] if one["groupId"].startswith(f"{self.name}.")
                     ]
-                found.append(
-                    line | {"body": _in_order(api, normal_reply(api, body, variables, request), request)}
-                )
+                body = _in_order(api, body, request)
+                found.append(line | {"body": normal_reply(api, body, variables, request)})
             else:
                 found.append(line)
         return found
@@ -252,10 +259,11 @@ def _in_order(api: str, body: Json, request: Json) -> Json:
 
 
 def _order_topics(answered: Json, asked: Json) -> None:
-    names = [topic["name"] for topic in asked["topics"]]
-    answered["topics"].sort(key=lambda topic: names.index(topic["name"]))
+    key = "name" if "name" in asked["topics"][0] else "topicId"
+    names = [topic[key] for topic in asked["topics"]]
+    answered["topics"].sort(key=lambda topic: names.index(topic[key]))
     for topic in answered["topics"]:
-        wanted = asked["topics"][names.index(topic["name"])]
+        wanted = asked["topics"][names.index(topic[key])]
         slots = wanted.get("partitionIndexes") or [one["partitionIndex"] for one in wanted["partitions"]]
         topic["partitions"].sort(key=lambda one: slots.index(one["partitionIndex"]))
 

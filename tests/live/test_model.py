@@ -118,12 +118,12 @@ def record(broker: Broker, settings: dict[str, str], seed: int, *, java: bool) -
 
 def check(recording: Trace, seed: int, tmp_path: Path) -> None:
     print(f"seed {seed}", file=sys.stderr)
-    began = time.monotonic()
-    found = [str(difference) for difference in differences(recording, play(recording), LATE_MS)]
-    print(f"{REQUESTS} requests compared in {time.monotonic() - began:.1f} s", file=sys.stderr)
     kept = tmp_path / f"walk-{seed}.jsonl"
     lines = [recording.head, *(line.fields for line in recording.lines), {"variables": recording.variables}]
     kept.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    began = time.monotonic()
+    found = [str(difference) for difference in differences(recording, play(recording), LATE_MS)]
+    print(f"{REQUESTS} requests compared in {time.monotonic() - began:.1f} s", file=sys.stderr)
     assert found[:10] == [], f"seed {seed}, kept in {kept}"
 
 

@@ -343,11 +343,13 @@ class ConsumerGroups:
         }
 
     def _described(self, group: ConsumerGroup, member: ConsumerMember) -> Reply:
-        assigned: dict[str, set[int]] = {}
+        owned: dict[str, list[int]] = {}
         for assignment in (member.assigned, member.pending_revocation):
             for topic_id, partitions in assignment.items():
-                assigned.setdefault(topic_id, set()).update(partitions)
-        target = {topic_id: set(found) for topic_id, found in group.target.get(member.member_id, {}).items()}
+                owned.setdefault(topic_id, []).extend(sorted(partitions))
+        target = {
+            topic_id: sorted(found) for topic_id, found in group.target.get(member.member_id, {}).items()
+        }
         return {
             "memberId": member.member_id,
             "instanceId": member.instance_id,
@@ -359,16 +361,16 @@ class ConsumerGroups:
                 JavaHashMap((name, None) for name in sorted(member.subscribed_topics))
             ),
             "subscribedTopicRegex": member.subscribed_regex,
-            "assignment": {"topicPartitions": self._named(assigned)},
+            "assignment": {"topicPartitions": self._named(owned)},
             "targetAssignment": {"topicPartitions": self._named(target)},
             "memberType": 1 if member.classic is None else 0,
         }
 
-    def _named(self, assignment: dict[Any, set[int]]) -> list[Reply]:
+    def _named(self, assignment: dict[Any, list[int]]) -> list[Reply]:
         image = self.metadata()
         topics = ((image.by_id(topic_id), partitions) for topic_id, partitions in assignment.items())
         return [
-            {"topicId": str(topic.topic_id), "topicName": topic.name, "partitions": sorted(partitions)}
+            {"topicId": str(topic.topic_id), "topicName": topic.name, "partitions": partitions}
             for topic, partitions in topics
             if topic is not None
         ]

@@ -60,7 +60,7 @@ def to_consumer_group(groups: ConsumerGroups, classic: JavaClassicGroup, out: li
     image = groups.metadata()
     try:
         for member in classic.members.values():
-            partitions = _assigned(member.assignment, image)
+            partitions = _assigned(classic.group_id, member.assignment, image)
             group.target[member.member_id] = partitions
             group.put_member(_consumer_member(classic, member, partitions))
     except RecordDecodeError:
@@ -93,14 +93,16 @@ def _validate_upgrade(settings: Settings, classic: ClassicGroup) -> None:
         )
 
 
-def _assigned(blob: bytes, image: MetadataImage) -> Partitions:
+def _assigned(group_id: str, blob: bytes, image: MetadataImage) -> Partitions:
     if not blob:
         return {}
     assignment = decode_consumer_assignment(blob)
     if assignment["userData"]:
         raise ApiError(
             Errors.GROUP_ID_NOT_FOUND,
-            "Cannot upgrade a classic group to consumer group: an unsupported custom assignor is in use.",
+            f"Cannot upgrade classic group {group_id} to consumer group because an unsupported custom "
+            "assignor is in use. Please refer to the documentation or switch to a default assignor before "
+            "re-attempting the upgrade.",
         )
     found: dict[TopicId, frozenset[int]] = JavaHashMap()
     for entry in assignment["assignedPartitions"]:
@@ -111,7 +113,11 @@ def _assigned(blob: bytes, image: MetadataImage) -> Partitions:
 
 
 def _consumer_member(classic: ClassicGroup, member: Member, partitions: Partitions) -> ConsumerMember:
-    subscription = decode_consumer_subscription(member.metadata(classic.protocol_name or ""))
+    chosen = classic.protocol_name
+    if chosen not in dict(member.protocols):
+        # Joined after the choice, or there is none yet: an exception that nobody catches in Kafka.
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
+    subscription = decode_consumer_subscription(member.metadata(chosen))
     generation = classic.generation
     return ConsumerMember(
         member_id=member.member_id,

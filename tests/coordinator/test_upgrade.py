@@ -1,0 +1,51 @@
+"""A live classic group that a first ConsumerGroupHeartbeat makes a consumer group, or cannot."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+from coordinator_core.records.blobs import encode_consumer_assignment
+from tests.coordinator.brokers import Json, Simulation
+
+HEARTBEAT = {
+    "groupId": "g",
+    "memberId": "m",
+    "memberEpoch": 0,
+    "instanceId": None,
+    "rackId": None,
+    "rebalanceTimeoutMs": 5_000,
+    "subscribedTopicNames": ["t1"],
+    "subscribedTopicRegex": None,
+    "serverAssignor": None,
+    "topicPartitions": [],
+}
+
+
+def heartbeat(simulation: Simulation) -> Json:
+    return simulation.ask("ConsumerGroupHeartbeat", 1, HEARTBEAT, client="c9")
+
+
+def test_a_member_without_the_chosen_protocol_ends_in_an_exception() -> None:
+    simulation = Simulation(java=True)
+    simulation.join("g", names=["range", "sticky"])
+    waiting = simulation.join("g", client="c2", names=["sticky"])
+    refused = heartbeat(simulation)
+    assert (refused["error"], refused["errorMessage"]) == ("UNKNOWN_SERVER_ERROR", None)
+    assert waiting[0]["error"] == "REBALANCE_IN_PROGRESS"
+
+
+def test_user_data_of_a_custom_assignor_is_not_given_up() -> None:
+    simulation = Simulation(java=True)
+    joined = simulation.join("g")
+    simulation.advance(1)
+    member, generation = joined[0]["memberId"], joined[0]["generationId"]
+    blob = encode_consumer_assignment(
+        0, {"assignedPartitions": [{"topic": "t1", "partitions": [0]}], "userData": b"mine"}
+    )
+    simulation.sync(member, generation, {member: b64encode(blob).decode()})
+    refused = heartbeat(simulation)
+    assert refused["error"] == "GROUP_ID_NOT_FOUND"
+    assert refused["errorMessage"] == (
+        "Cannot upgrade classic group g to consumer group because an unsupported custom assignor is in use. "
+        "Please refer to the documentation or switch to a default assignor before re-attempting the upgrade."
+    )
