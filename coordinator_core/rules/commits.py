@@ -120,7 +120,9 @@ def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
     judged &= ~facts.group_rows_with(np.where(unassigned, row, -1))
     nameless = facts.assigned.topic < 0
     judged &= ~facts.group_rows_with(facts.assigned.group[nameless])
-    known = judged[group] & (group >= 0) & (offsets.numbers("record_offset") > newest[group])
+    known = facts.of_groups(judged, group) & (
+        offsets.numbers("record_offset") > facts.of_groups(newest, group)
+    )
     known &= np.isin(facts.group_topic(group, facts.offset_topic), facts.subscribed_keys())
     assigned = facts.assigned
     rows = np.flatnonzero(known)
@@ -167,7 +169,7 @@ def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
     group = facts.group_row("offsets")
     judged = facts.is_active & facts.subscription_is_known
     key = facts.group_topic(group, facts.offset_topic)
-    bad = np.flatnonzero((group >= 0) & judged[group] & ~np.isin(key, facts.subscribed_keys()))
+    bad = np.flatnonzero(facts.of_groups(judged, group) & ~np.isin(key, facts.subscribed_keys()))
     rows, count = first_of_each(key[bad], bad)
     return facts.offsets.rows(rows, "group_id", "topic", "commit_timestamp_ms").append_column("rows", count)
 

@@ -162,6 +162,11 @@ class Facts:
             "type", GroupType.CONSUMER
         )
 
+    @staticmethod
+    def of_groups(values: Any, rows: Int64s) -> Any:
+        """What ``values``, one for each group, says of the groups in ``rows``; 0 or false for -1."""
+        return np.append(values, values.dtype.type(0))[rows]
+
     def group_rows_with(self, rows: Int64s) -> Bools:
         """Groups of which ``rows`` (rows of ``groups``, or -1) has one."""
         found = np.zeros(len(self.groups), np.bool_)

@@ -136,10 +136,10 @@ def _expired_while_active(facts: Facts, _: Limits) -> pa.Table:
     now_row = np.full(len(previous.groups), -1, np.int64)
     now_row[at] = rows
     group = previous.group_row("offsets")[gone]
-    here = np.where(group >= 0, now_row[group], -1)
-    judged = (group >= 0) & (here >= 0)
+    here = np.append(now_row, -1)[group]
+    judged = np.ones(len(gone), np.bool_)
     for of, row in ((previous, group), (facts, here)):
-        judged &= (of.is_active & of.subscription_is_known)[row] if len(of.groups) else False
+        judged &= of.of_groups(of.is_active & of.subscription_is_known, row)
     # Subscribed then and now: an offset that may not expire. Topic numbers differ between the runs.
     judged[judged] = np.isin(
         previous.group_topic(group, previous.offset_topic[gone])[judged], previous.subscribed_keys()

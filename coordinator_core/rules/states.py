@@ -55,8 +55,7 @@ def _only_offset_tombstones(facts: Facts, _: Limits) -> pa.Table:
 
 def _offsets_of_share_group(facts: Facts, _: Limits) -> pa.Table:
     group = facts.group_row("offsets")
-    share = facts.groups.equals("type", GroupType.SHARE)
-    bad = np.flatnonzero((group >= 0) & share[group]) if len(share) else np.zeros(0, np.int64)
+    bad = np.flatnonzero(facts.of_groups(facts.groups.equals("type", GroupType.SHARE), group))
     rows, count = first_of_each(group[bad], bad)
     return facts.offsets.rows(rows, "group_id", "topic", "partition").append_column("rows", count)
 

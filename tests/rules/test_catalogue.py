@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_core.rules.catalogue import RULES
 from tests.rules.faults import FAULTS
-from tests.rules.logs import HEALTHY, TOPICS, one
+from tests.rules.logs import HEALTHY, TOPICS, commit, empty_group, offset_tombstone, one
 
 
 def test_every_rule_has_a_fault() -> None:
@@ -22,6 +22,16 @@ def test_the_fault_fires_the_rule_and_no_other(code: str, tmp_path: Path) -> Non
     assert {row["rule"] for row in found.findings.to_pylist()} == {code}, [
         (row["rule"], row["message"]) for row in found.findings.to_pylist()
     ]
+
+
+@pytest.mark.parametrize("release", ["0.10.0.1", "4.3.1"])
+def test_odd_logs_are_looked_at_to_the_end(release: str, tmp_path: Path) -> None:
+    """Offsets without groups, groups without offsets, nothing at all: each with another of them before."""
+    parts = [[], [commit(version=1)], [empty_group("e")], [offset_tombstone("x")]]
+    for number, part in enumerate(parts):
+        before = one(*parts[number - 1], release=release)
+        log = one(*part, release=release, topics=TOPICS, previous=before, scanned=True)
+        assert log.reconcile(tmp_path / str(number)).evaluated
 
 
 def test_a_healthy_log_has_no_finding(tmp_path: Path) -> None:
