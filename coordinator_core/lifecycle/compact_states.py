@@ -107,6 +107,8 @@ def states_of(
         classes.setdefault(rules, []).append(alike)
     found = []
     for rules, members in classes.items():
+        # The commits go to the first, which must not drop out before the others do.
+        members.sort(key=lambda alike: (alike[0] is main, *_newest_versions(alike[0])), reverse=True)
         merges = {alike: PartitionMerge(alike[0], log.offsets_partition) for alike in members}
         for fold in _folds(log, rules, check_crc=check_crc, workers=workers):
             for alike in [*merges]:
@@ -140,8 +142,13 @@ def _commit_rules(profile: Profile, *, with_producers: bool) -> FoldRules:
     )
 
 
+def _newest_versions(profile: Profile) -> tuple[int, int]:
+    """Newest value versions that a release reads, under key types 1 and 0."""
+    return profile.max_offset_value_version, profile.max_legacy_offset_value_version
+
+
 def _reads_commits(profile: Profile, fold: SegmentFold) -> bool:
-    newest = {0: profile.max_legacy_offset_value_version, 1: profile.max_offset_value_version}
+    newest = dict(zip((1, 0), _newest_versions(profile), strict=True))
     return all(version is None or version <= newest[key_type] for key_type, version in fold.counts.commits)
 
 

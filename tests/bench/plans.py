@@ -24,6 +24,7 @@ class Row(StrEnum):
     KAFKA_DUMP = "`kafka-dump-log --offsets-decoder --print-data-log`"
     DUMP = "`regroup dump`"
     CLEANER = "broker's log cleaner, one pass"
+    COMPACT = "`regroup compact`, whole process, proof included"
     STRUCT = "plain Python, `struct`: newest value per key, nothing else"
     KAFKA_PYTHON = "kafka-python's record reader: newest value per key, nothing else"
 
@@ -62,6 +63,7 @@ QUICK = (
     Plan("replay", "Replay", _base(100 * MB), REPLAYS, 3),
     Plan("cache", "Fold cache", _cache(100 * MB, 20), (Row.FIRST, Row.SECOND), 3),
     Plan("dump", "Dump", _base(100 * MB), (Row.KAFKA_DUMP, Row.DUMP), 3),
+    Plan("cleaner", "Log cleaner", _base(100 * MB), (Row.CLEANER, Row.COMPACT), 2),
 )
 
 _LINEAR = tuple(
@@ -162,5 +164,5 @@ FULL = (
         2,
     ),
     Plan("references", "Plain Python: 100 MB", _base(100 * MB), (Row.STRUCT, Row.KAFKA_PYTHON, Row.LOCAL), 3),
-    Plan("cleaner", "Log cleaner: 1 GB", _base(GB), (Row.CLEANER, Row.LOCAL), 2),
+    Plan("cleaner", "Log cleaner: 1 GB", _base(GB), (Row.CLEANER, Row.COMPACT, Row.LOCAL), 2),
 )

@@ -67,6 +67,7 @@ class Bench:
             ),
             Row.DUMP: self._dump,
             Row.CLEANER: lambda: clean(self._kafka, self._log, self._directory),
+            Row.COMPACT: self._compact,
             Row.STRUCT: lambda: self._reference("struct"),
             Row.KAFKA_PYTHON: lambda: self._reference("kafka-python"),
         }
@@ -123,6 +124,15 @@ class Bench:
         sample = run_process([*command, "--kafka-version", self._kafka.version], ours)
         if not filecmp.cmp(theirs, ours, shallow=False):
             raise RuntimeError("the dumps differ")
+        return sample
+
+    def _compact(self) -> Sample:
+        output = self._directory / "compacted"
+        shutil.rmtree(output, ignore_errors=True)
+        command = ["coordinator_core", "compact", str(self._log), "--output", str(output)]
+        sample, document = self._json(*command, "--kafka-version", self._kafka.version, "--format", "json")
+        if document["output_records"] < sum(truth.live_slots for truth in self.truths):
+            raise RuntimeError("compaction has lost committed offsets")
         return sample
 
     def _reference(self, reader: str) -> Sample:

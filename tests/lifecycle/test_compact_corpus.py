@@ -118,6 +118,15 @@ def test_tombstones_go_as_after_the_second_pass(tmp_path: Path) -> None:
     ]
 
 
+def test_releases_drop_out_of_the_proof_where_they_cannot_read_on(tmp_path: Path) -> None:
+    """The first segments hold values of version 1 only, those of later brokers come behind them."""
+    logs = discover([str(path) for path in case_of("kmix-0102-241/mixed").paths]).partitions
+    options = CompactionOptions(profile_for("J3"), CompactionRules(1_900_000_000_000))
+    (report,) = compact_logs(logs, tmp_path / "out", options)
+    names = {label.split()[0] for label in report.proved_profiles}
+    assert names == {"J0", "J1", "J2", "J3", "J4", "S2", "S3", "S4"}
+
+
 @pytest.mark.parametrize("snapshot", ["plain", "cleaned"])
 @pytest.mark.parametrize("convert", [False, True])
 def test_compressed_logs_of_old_formats(tmp_path: Path, snapshot: str, convert: bool) -> None:
