@@ -12,6 +12,7 @@ from typing import Any
 
 from coordinator_core import __version__
 from coordinator_core.cluster.client import EARLIEST, LATEST, Client
+from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter, Vanished, shared_end
 from coordinator_core.cluster.files import SEGMENT_BYTES, PartitionFiles
 from coordinator_core.cluster.probe import rewritten
@@ -143,22 +144,22 @@ def _check_cluster(previous: Mapping[str, Any] | None, cluster_id: str | None, o
 def _pin(client: Client, name: str) -> tuple[TopicInfo, dict[int, tuple[int, int]]]:
     """The topic, and log start and end (high watermark) of each partition, asked of leaders that answer."""
     pins: dict[int, tuple[int, int]] = {}
+    missing: list[int] = []
 
     def attempt() -> TopicInfo | None:
         info = client.topic(name)
         leaders = {(name, each.partition): each.leader for each in info.partitions}
         starts, ends = client.offsets(leaders, EARLIEST), client.offsets(leaders, LATEST)
-        pins.update(
-            {
-                partition: (start, ends[name, partition])
-                for (_, partition), start in starts.items()
-                if (name, partition) in ends
-            }
-        )
-        return info if len(pins) == len(info.partitions) else None
+        for slot in starts.keys() & ends.keys():
+            pins[slot[1]] = starts[slot], ends[slot]
+        missing[:] = sorted({each.partition for each in info.partitions} - pins.keys())
+        return None if missing else info
 
-    info = client.until_settled(attempt, f"a leader for every partition of {name}")
-    return info, pins
+    try:
+        return client.until_settled(attempt, f"log start and end of {name}"), pins
+    except ClusterError as error:
+        partitions = ", ".join(map(str, missing)) or "all"
+        raise ClusterError(f"{error}; partitions without a leader that answers: {partitions}") from None
 
 
 def _open(

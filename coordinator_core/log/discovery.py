@@ -93,8 +93,7 @@ class _Search:
             raise UsageError(f"{path}: no such file or directory")
         if not self._is_new(path):
             return
-        for directory in (path, storage.split(path)[0], storage.split(storage.split(path)[0])[0]):
-            _check_whole(directory)
+        _check_whole(_log_dir_of(path if found.is_directory else storage.split(path)[0]))
         if not found.is_directory:
             self._add_file(found)
             return
@@ -294,8 +293,15 @@ class _Search:
             return {}
 
 
+def _log_dir_of(directory: str) -> str:
+    """The log dir in which a partition directory lies; any other directory itself."""
+    return (
+        storage.split(directory)[0] if _PARTITION_DIRECTORY.match(storage.split(directory)[1]) else directory
+    )
+
+
 def _check_whole(directory: str) -> None:
-    if directory and storage.exists(storage.join(directory, CAPTURE_MARKER)):
+    if storage.exists(storage.join(directory, CAPTURE_MARKER)):
         raise UsageError(
             f"{directory}: a capture that is not whole: it is being written, or was ended before its end; "
             "run regroup capture again to finish it"

@@ -89,8 +89,13 @@ class Commits:
 
     def clean_eagerly(self) -> None:
         """Have the log cleaner clean the offsets topic whenever it can."""
-        wanted = {"min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000", "min.compaction.lag.ms": "0"}
-        self.admin.alter_configs([ConfigResource("topic", OFFSETS_TOPIC, configs=wanted)])
+        self.configure(
+            {"min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000", "min.compaction.lag.ms": "0"}
+        )
+
+    def configure(self, configs: dict[str, str]) -> None:
+        """Settings of the offsets topic."""
+        self.admin.alter_configs([ConfigResource("topic", OFFSETS_TOPIC, configs=configs)])
 
     def close(self) -> None:
         self.admin.close()
