@@ -120,10 +120,6 @@ class Survivors:
     offsets: Int64s
     tombstones: npt.NDArray[np.uint8]
 
-    def keeps(self, record_offset: int) -> bool:
-        place = int(np.searchsorted(self.offsets, record_offset))
-        return place < len(self.offsets) and int(self.offsets[place]) == record_offset
-
     def within(self, first: Int64s, last: Int64s) -> Int64s:
         """How many lie from ``first`` to ``last``, both included, for each pair."""
         return np.searchsorted(self.offsets, last, "right") - np.searchsorted(self.offsets, first)
