@@ -30,6 +30,8 @@ class TransactionMetadata:
     attempt: int = 0
     outcome: bool | None = None
     """Whether the producer committed its last transaction; a repeated EndTxn is told so again."""
+    markers: Callable[[], None] | None = None
+    """Writes the markers that are due. Clients ask again until that is done, so an answer means it is."""
 
 
 class Transactions:
@@ -60,10 +62,11 @@ class Transactions:
             current = TransactionMetadata(self._new_producer_id(), 0, timeout_ms)
             self._by_id[transactional_id] = current
             return Errors.NONE, current.producer_id, 0
+        _settle(current)
         if current.ongoing:
             current.epoch += 1
-            self._end(current, commit=False, marker_epoch=current.epoch, delay_ms=0)
-        # Clients ask again until the markers are written; this is the answer that they get then.
+            self._end(current, commit=False, marker_epoch=current.epoch)
+            _settle(current)
         current.epoch += 1
         current.outcome = None
         current.timeout_ms = timeout_ms
@@ -102,7 +105,8 @@ class Transactions:
             return Errors.INVALID_PRODUCER_ID_MAPPING, -1, -1
         bumps = self._version_2 and version >= 5
         if not current.ongoing and current.outcome == commit and current.epoch == epoch + bumps:
-            return Errors.NONE, producer_id, current.epoch  # asked once more
+            _settle(current)
+            return Errors.NONE, producer_id, current.epoch
         if current.epoch != epoch:
             return Errors.PRODUCER_FENCED, -1, -1
         if not current.ongoing:
@@ -119,6 +123,7 @@ class Transactions:
 
     def _add(self, current: TransactionMetadata, partition: int) -> None:
         if not current.ongoing:
+            _settle(current)
             current.ongoing = True
             current.outcome = None
             current.attempt += 1
@@ -137,20 +142,21 @@ class Transactions:
             current.epoch += 1
             self._end(current, commit=False, marker_epoch=current.epoch)
 
-    def _end(
-        self,
-        current: TransactionMetadata,
-        *,
-        commit: bool,
-        marker_epoch: int,
-        delay_ms: int = MARKER_DELAY_MS,
-    ) -> None:
+    def _end(self, current: TransactionMetadata, *, commit: bool, marker_epoch: int) -> None:
         partitions = sorted(current.partitions)
         current.ongoing = False
         current.partitions = set()
 
         def write() -> None:
-            for partition in partitions:
-                self.write_marker(partition, current.producer_id, marker_epoch, commit)
+            if current.markers is write:
+                current.markers = None
+                for partition in partitions:
+                    self.write_marker(partition, current.producer_id, marker_epoch, commit)
 
-        self.clock.at(self.clock.now_ms + delay_ms, write)
+        current.markers = write
+        self.clock.at(self.clock.now_ms + MARKER_DELAY_MS, write)
+
+
+def _settle(current: TransactionMetadata) -> None:
+    if current.markers is not None:
+        current.markers()

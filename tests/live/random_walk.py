@@ -16,7 +16,6 @@ OBSERVER, PRODUCERS = "o", ("p1", "p2")
 TIMEOUT_MS = 600_000
 INSTANCES = ("i1", "i2")
 COMMIT_NAMES = ("t1", "t1", "t2", "t3", "unknown")
-MARKER_SECONDS = 0.08
 UNKNOWN_TOPIC_ID = "unknown-topic-id-AAAAA"
 
 NEWEST = {
@@ -386,9 +385,11 @@ class Walk:
         who = {"transactionalId": transactional_id, "producerId": producer_id, "producerEpoch": epoch}
         group_id = self._any_group()
         if self.random.random() < (0.3 if is_open else 0.08):
-            self.recorder.settled(producer, "EndTxn", 3, who | {"committed": self.random.random() < 0.6})
+            end = who | {"committed": self.random.random() < 0.6}
+            for _ in range(2):
+                # The second answer waits for the markers.
+                self.recorder.settled(producer, "EndTxn", 3, end)
             self.transactions[producer] = (producer_id, epoch, False)
-            self.recorder.pause(MARKER_SECONDS)
             return
         if self.random.random() < 0.95:
             self.recorder.settled(producer, "AddOffsetsToTxn", 3, who | {"groupId": group_id})
