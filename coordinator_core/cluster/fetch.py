@@ -198,7 +198,10 @@ class Fetcher:
             # The connection takes no request until then; the answer may have been emptied for it.
             time.sleep(answer.throttle_time_ms / 1000)
             self._latest_progress = time.monotonic()
+        before = time.monotonic()
         self._limiter.spend(total)
+        # Waiting for the byte rate is not being stuck.
+        self._latest_progress += time.monotonic() - before
         return states
 
     def _request(self, states: list[Fetching], max_bytes: int) -> Any:
