@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -48,29 +47,30 @@ _FIRST_ROWS = 1 << 12
 
 @dataclass(frozen=True)
 class ScannedSegment:
-    """A segment whose batches were checked. ``data`` ends behind its last batch.
+    """A segment whose batches were checked; ``size`` are its bytes up to the end of the last one.
 
     ``is_plain`` tells that all of them are v2 batches that the kernels walk over; otherwise :meth:`batches`
-    reads them one by one.
+    reads them one by one. Nothing of the file is held between passes: what is mapped counts as memory.
     """
 
     segment: SegmentFile
-    data: memoryview
+    size: int
     end_offset: int | None
     is_plain: bool
 
-    @cached_property
-    def array(self) -> Bytes:
-        return np.frombuffer(self.data, np.uint8)
+    def read(self) -> memoryview:
+        """Its bytes."""
+        return storage.read(self.segment.path)[: self.size]
+
+    @staticmethod
+    def batch_at(data: memoryview, position: int) -> Batch:
+        """The v2 batch at ``position`` of what :meth:`read` gave."""
+        batch = parse_entry_batch(data, position, _LIMITS)
+        assert batch is not None
+        return batch
 
     def batches(self) -> Iterator[Batch]:
         return read_segment(self.segment, limits=_LIMITS, end_offset=self.end_offset)
-
-    def batch_at(self, position: int) -> Batch:
-        """The v2 batch at ``position``."""
-        batch = parse_entry_batch(self.data, position, _LIMITS)
-        assert batch is not None
-        return batch
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class LogScan:
 
     @property
     def bytes(self) -> int:
-        return sum(len(scanned.data) for scanned in self.segments)
+        return sum(scanned.size for scanned in self.segments)
 
 
 @dataclass(frozen=True)
@@ -166,10 +166,10 @@ def _survey_segment(segment: SegmentFile, end_offset: int | None) -> tuple[Scann
             if parse_entry(view, position, _LIMITS) is None:
                 break  # zeroes up to the end: a preallocated file
             return _read_odd_segment(segment, view, end_offset, state)
-    scanned = ScannedSegment(segment, view[:position], end_offset, True)
+    scanned = ScannedSegment(segment, position, end_offset, True)
     rows = rows[: int(state[Survey.ROWS])].copy()
     for row in np.flatnonzero(rows[:, BatchRow.CONTROL_TYPE] == ASK):
-        batch = scanned.batch_at(int(rows[row, BatchRow.POSITION]))
+        batch = scanned.batch_at(view, int(rows[row, BatchRow.POSITION]))
         rows[row, BatchRow.CONTROL_TYPE] = _control_type(batch, segment.path)
     return scanned, rows, state
 
@@ -178,7 +178,7 @@ def _read_odd_segment(
     segment: SegmentFile, view: memoryview, end_offset: int | None, state: Int64s
 ) -> tuple[ScannedSegment, Int64s, Int64s]:
     """The same by the readers that know everything; they raise what is damage."""
-    scanned = ScannedSegment(segment, view, end_offset, False)
+    scanned = ScannedSegment(segment, len(view), end_offset, False)
     state[:] = 0
     state[Survey.EXPECTED] = segment.base_offset
     state[Survey.LAST_BASE_OFFSET] = -1
@@ -255,14 +255,14 @@ def _side_by_side(function: Callable[[T], R], items: Sequence[T], workers: int) 
 
 def _runs(segments: Sequence[ScannedSegment], workers: int) -> list[list[ScannedSegment]]:
     """Stretches of neighbouring segments of about the same size, one a worker."""
-    total = sum(len(scanned.data) for scanned in segments)
+    total = sum(scanned.size for scanned in segments)
     runs: list[list[ScannedSegment]] = []
     size = 0
     for scanned in segments:
         if not runs or size * workers >= total * len(runs):
             runs.append([])
         runs[-1].append(scanned)
-        size += len(scanned.data)
+        size += scanned.size
     return runs
 
 
@@ -301,19 +301,21 @@ class _Run:
 def _newest_of_run(
     run: Sequence[ScannedSegment], start_offset: int, end_offset: int, aborted: Int64s
 ) -> KeyTables:
-    entered = _Run(start_offset, end_offset, aborted, _key_tables(sum(len(item.data) for item in run)))
+    entered = _Run(start_offset, end_offset, aborted, _key_tables(sum(item.size for item in run)))
     for scanned in run:
         path = scanned.segment.path
         if not scanned.is_plain:
             for batch in scanned.batches():
                 entered.enter_batch(batch, path)
             continue
-        position = entered.enter(scanned.array, 0)
-        while position < len(scanned.data):
-            end = position + 12 + int.from_bytes(scanned.data[position + 8 : position + 12], "big")
+        data = scanned.read()
+        array = np.frombuffer(data, np.uint8)
+        position = entered.enter(array, 0)
+        while position < len(data):
+            end = position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
             # Its CRC was checked in the first pass.
-            entered.enter_batch(parse_batch(scanned.data[position:end], position), path)
-            position = entered.enter(scanned.array, end)
+            entered.enter_batch(parse_batch(data[position:end], position), path)
+            position = entered.enter(array, end)
     return entered.tables
 
 

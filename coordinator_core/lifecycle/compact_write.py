@@ -6,6 +6,7 @@ again by ``log.writer``.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -88,26 +89,24 @@ class SameBytes:
     """Tells whether what comes is, byte for byte, what the segments of a scan hold."""
 
     def __init__(self, scan: LogScan) -> None:
-        self._parts = [scanned.data for scanned in scan.segments if len(scanned.data)]
-        self._position = 0
+        self._rest = deque(scanned for scanned in scan.segments if scanned.size)
+        self._part = memoryview(b"")
         self._differs = False
 
     def write(self, data: memoryview, rows: Int64s) -> None:
         while len(data) and not self._differs:
-            if not self._parts:
-                self._differs = True
-                return
-            part = self._parts[0][self._position : self._position + len(data)]
-            self._differs = part != data[: len(part)]
-            data = data[len(part) :]
-            self._position += len(part)
-            if self._position == len(self._parts[0]):
-                self._parts.pop(0)
-                self._position = 0
+            if not len(self._part):
+                if not self._rest:
+                    self._differs = True
+                    return
+                self._part = self._rest.popleft().read()
+            size = min(len(data), len(self._part))
+            self._differs = self._part[:size] != data[:size]
+            self._part, data = self._part[size:], data[size:]
 
     @property
     def same(self) -> bool:
-        return not self._differs and not self._parts
+        return not (self._differs or self._rest or len(self._part))
 
 
 @dataclass(frozen=True)
@@ -212,10 +211,12 @@ class _Writing:
         return int(self._state[Filter.NEXT_OFFSET])
 
     def filter_segment(self, scanned: ScannedSegment) -> None:
-        position, stop = 0, len(scanned.data)
+        data = scanned.read()
+        array = np.frombuffer(data, np.uint8)
+        position, stop = 0, len(data)
         while position < stop:
             stopped = filter_batches(
-                scanned.array,
+                array,
                 position,
                 stop,
                 self._settings,
@@ -233,8 +234,8 @@ class _Writing:
                     self._out = np.empty(2 * len(self._out), np.uint8)
                 self.flush()
             elif stopped == Stop.ODD:
-                end = position + 12 + int.from_bytes(scanned.data[position + 8 : position + 12], "big")
-                batch = parse_batch(scanned.data[position:end], position)
+                end = position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+                batch = parse_batch(data[position:end], position)
                 self.filter_batch(batch, scanned.segment.path)
                 position = end
 

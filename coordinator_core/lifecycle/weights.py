@@ -71,11 +71,13 @@ class _Weighing:
             for batch in scanned.batches():
                 self._add_batch(batch, path)
             return
-        position = self._add(scanned.array, 0, _NO_SIZES)
-        while position < len(scanned.data):
-            batch = scanned.batch_at(position)
+        data = scanned.read()
+        array = np.frombuffer(data, np.uint8)
+        position = self._add(array, 0, _NO_SIZES)
+        while position < len(data):
+            batch = scanned.batch_at(data, position)
             self._add_batch(batch, path)
-            position = self._add(scanned.array, position + batch.size, _NO_SIZES)
+            position = self._add(array, position + batch.size, _NO_SIZES)
 
     def _add(self, data: Bytes, position: int, sizes: Int64s) -> int:
         """Weigh ``data`` from ``position`` on; returns where it ends, or a batch is not for the kernel."""
