@@ -349,7 +349,7 @@ def test_a_log_start_that_moves_on_is_followed_and_named(place: Place, tmp_path:
     size = sum(row["bytes"] for row in partitions(first))
     assert size > 1_000_000
     command = [sys.executable, "-m", "coordinator_core", "capture", "--output", str(slow)]
-    command += ["--bootstrap-server", place.broker.bootstrap, "--byte-rate", str(size // 10)]
+    command += ["--bootstrap-server", place.broker.bootstrap, "--byte-rate", str(size // 60)]
     running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         wait_for("the capture to fetch", lambda: sum(map(len, log_bytes(slow).values())) > size // 20)

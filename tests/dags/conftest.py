@@ -59,6 +59,7 @@ def cluster_file(place: Path) -> Path:
             "kafka_version": "4.3.1",
             "spark": {"driver_memory": "1k"},
         },
+        "live": {"source": "kafka://live", "kafka_version": "4.3.1", "offsets_topic_num_partitions": 3},
         "nightly": {
             "source": "snapshots/{window}",
             "kafka_version": "0.10.2.2",

@@ -50,11 +50,10 @@ def test_a_cluster_is_captured_pinned_and_replayed(
     home: AirflowHome, place: Path, broker: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(home.environment, "AIRFLOW_CONN_LIVE", connection(broker))
-    before = set(published(place / "runs", "mixed"))
-    conf = {"cluster": "mixed", "source": "kafka://live", "kafka_version": "4.3.1"}
-    done = home.airflow("dags", "test", "offsets_load", "--conf", json.dumps(conf), check=True)
-    [path] = set(published(place / "runs", "mixed")) - before
-    capture = place / "runs/mixed/_captures/live"
+    before = set(published(place / "runs", "live"))
+    done = home.airflow("dags", "test", "offsets_load", "--conf", json.dumps({"cluster": "live"}), check=True)
+    [path] = set(published(place / "runs", "live")) - before
+    capture = place / "runs/live/_captures/live"
     manifest = json.loads((capture / "capture.json").read_text())
     assert_as_on_disk(manifest, capture, log_bytes(broker.log_dir))
     run = open_run(str(path))
@@ -65,7 +64,7 @@ def test_a_cluster_is_captured_pinned_and_replayed(
     assert re.search(r"__consumer_offsets: 3 partitions, \d{5,} bytes fetched, 0 kept", done.stdout)
 
     files = [file for file in home.directory.rglob("*") if file.is_file() and file.suffix != ".py"]
-    files += [file for file in (place / "runs/mixed").rglob("*") if file.is_file()]
+    files += [file for file in (place / "runs/live").rglob("*") if file.is_file()]
     assert any(file.name == "airflow.db" for file in files)
     assert PASSWORD not in done.stdout
     assert [file for file in files if PASSWORD.encode() in file.read_bytes()] == []
@@ -75,8 +74,7 @@ def test_refused_credentials_are_not_retried(
     home: AirflowHome, broker: SecuredBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(home.environment, "AIRFLOW_CONN_LIVE", connection(broker, "wrong"))
-    conf = {"cluster": "mixed", "source": "kafka://live"}
-    done = home.airflow("dags", "test", "offsets_load", "--conf", json.dumps(conf))
+    done = home.airflow("dags", "test", "offsets_load", "--conf", json.dumps({"cluster": "live"}))
     assert done.returncode != 0
     assert re.search("impossible request, so no retry: .*refuses the credentials", done.stdout), done.stdout
     assert done.stdout.count("[DAG TEST] starting task_id=pin") == 1

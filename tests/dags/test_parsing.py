@@ -23,7 +23,7 @@ HEAVY = {
     "pyspark",
 }
 
-CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "nightly"]
+CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "live", "nightly"]
 """Those of the tests' cluster file."""
 
 PARSE = """
