@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 
 from coordinator_core import __version__
 from coordinator_core.cli.process import start_light
-from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError
+from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, chosen_profile
+from spark_apps.exits import exit_code
 
 if TYPE_CHECKING:
     from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport
@@ -109,18 +110,16 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _options(arguments: argparse.Namespace, profile: Profile) -> CompactionOptions:
     from coordinator_core.lifecycle.compact import CompactionOptions
-    from coordinator_core.lifecycle.compact_plan import CompactionRules
-    from coordinator_core.lifecycle.compact_write import OutputFormat
-    from coordinator_core.lifecycle.expiry_rules import expiry_rules
 
-    now_ms = time.time_ns() // 1_000_000 if arguments.now_ms is None else arguments.now_ms
-    retention_ms = arguments.offsets_retention_ms or expiry_rules(profile).default_offsets_retention_ms
-    return CompactionOptions(
-        profile=profile,
-        rules=CompactionRules(now_ms, arguments.delete_retention_ms),
-        output=OutputFormat(convert=arguments.message_format == "2", renumber=arguments.renumber),
+    return CompactionOptions.chosen(
+        profile,
+        now_ms=time.time_ns() // 1_000_000 if arguments.now_ms is None else arguments.now_ms,
+        expire=arguments.expire,
+        offsets_retention_ms=arguments.offsets_retention_ms,
+        delete_retention_ms=arguments.delete_retention_ms,
+        renumber=arguments.renumber,
+        message_format=arguments.message_format,
         segment_bytes=arguments.segment_bytes,
-        offsets_retention_ms=retention_ms if arguments.expire else None,
     )
 
 
@@ -162,18 +161,7 @@ def main() -> None:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the app; returns the exit code instead of leaving, but for arguments that are not usable."""
-    from spark_apps.replay import last_line
-
-    arguments = parse_arguments(argv)
-    try:
-        execute(arguments)
-    except RegroupError as error:
-        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
-        return error.exit_code
-    except Exception as error:
-        print(f"{PROGRAM}: internal error: {type(error).__name__}: {last_line(error)}", file=sys.stderr)
-        return ExitCode.INTERNAL
-    return ExitCode.CLEAN
+    return exit_code(PROGRAM, execute, parse_arguments(argv))
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 from coordinator_core import __version__
 from coordinator_core.cli.process import start_light
-from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.replay.profiles import PROFILE_RELEASES, chosen_profile
+from spark_apps.exits import exit_code
 
 PROGRAM = "regroup-replay"
 
@@ -119,24 +119,7 @@ def main() -> None:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the app; returns the exit code instead of leaving, but for arguments that are not usable."""
-    arguments = parse_arguments(argv)
-    try:
-        execute(arguments)
-    except RegroupError as error:
-        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
-        return error.exit_code
-    except Exception as error:
-        print(f"{PROGRAM}: internal error: {type(error).__name__}: {last_line(error)}", file=sys.stderr)
-        return ExitCode.INTERNAL
-    return ExitCode.CLEAN
-
-
-def last_line(error: Exception) -> str:
-    """What a task's exception said: Spark puts Python's traceback and Java's around it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    around = ("at ", "File ", "...", "Caused by: ", "JVM stacktrace", "SQLSTATE: ")
-    python = [line for line in lines if not line.startswith(around)]
-    return python[-1] if python else ""
+    return exit_code(PROGRAM, execute, parse_arguments(argv))
 
 
 if __name__ == "__main__":

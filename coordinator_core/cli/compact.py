@@ -23,7 +23,7 @@ from coordinator_core.cli.options import (
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.compact import CompactionOptions
-from coordinator_core.lifecycle.compact_plan import DAY_MS, CompactionRules
+from coordinator_core.lifecycle.compact_plan import DAY_MS
 from coordinator_core.lifecycle.compact_publish import (
     Document,
     Publication,
@@ -31,8 +31,6 @@ from coordinator_core.lifecycle.compact_publish import (
     compaction_document,
     logs_to_compact,
 )
-from coordinator_core.lifecycle.compact_write import OutputFormat
-from coordinator_core.lifecycle.expiry_rules import expiry_rules
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
 from coordinator_core.replay.profiles import Profile
@@ -101,13 +99,15 @@ def compact_command(
         raise UsageError("--offsets-retention-ms goes with --expire")
 
     def options(profile: Profile) -> CompactionOptions:
-        retention_ms = offsets_retention_ms or expiry_rules(profile).default_offsets_retention_ms
-        return CompactionOptions(
-            profile=profile,
-            rules=CompactionRules(replaying.now_ms, delete_retention_ms),
-            output=OutputFormat(convert=message_format == "2", renumber=renumber),
+        return CompactionOptions.chosen(
+            profile,
+            now_ms=replaying.now_ms,
+            expire=expire,
+            offsets_retention_ms=offsets_retention_ms,
+            delete_retention_ms=delete_retention_ms,
+            renumber=renumber,
+            message_format=message_format,
             segment_bytes=segment_bytes,
-            offsets_retention_ms=retention_ms if expire else None,
         )
 
     if replaying.engine is Engine.SPARK:

@@ -51,6 +51,7 @@ from coordinator_core.lifecycle.compact_write import (
     write_survivors,
 )
 from coordinator_core.lifecycle.expiry import plan_expiry
+from coordinator_core.lifecycle.expiry_rules import expiry_rules
 from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.log.discovery import PARTITION_METADATA_FILE
 from coordinator_core.log.reader import read_records
@@ -111,6 +112,29 @@ class CompactionOptions:
     output: OutputFormat = field(default_factory=OutputFormat)
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
     offsets_retention_ms: int | None = None
+
+    @classmethod
+    def chosen(
+        cls,
+        profile: Profile,
+        *,
+        now_ms: int,
+        expire: bool,
+        offsets_retention_ms: int | None,
+        delete_retention_ms: int,
+        renumber: bool,
+        message_format: str,
+        segment_bytes: int,
+    ) -> CompactionOptions:
+        """What the options of these names ask for; the retention is by default that of the release."""
+        retention_ms = offsets_retention_ms or expiry_rules(profile).default_offsets_retention_ms
+        return cls(
+            profile=profile,
+            rules=CompactionRules(now_ms, delete_retention_ms),
+            output=OutputFormat(convert=message_format == "2", renumber=renumber),
+            segment_bytes=segment_bytes,
+            offsets_retention_ms=retention_ms if expire else None,
+        )
 
 
 @dataclass(frozen=True)

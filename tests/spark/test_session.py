@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from coordinator_core.runs.schemas import TABLES, TableSchema
 from spark_apps.engine import in_tasks
-from spark_apps.replay import last_line
+from spark_apps.exits import last_line
 from spark_apps.session import Session
 
 
