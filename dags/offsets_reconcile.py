@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from airflow.sdk import DAG, Asset, Param, task
 
 from dags.common.clusters import ClusterFile, load_clusters
@@ -53,13 +51,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         max_active_runs=1,
         tags=["regroup", "offsets", *([name] if name else [])],
         params=params([name] if name else list(file.clusters)),
-        default_args={
-            "owner": "regroup",
-            "retries": file.retries,
-            "retry_delay": timedelta(seconds=file.retry_delay_seconds),
-            "retry_exponential_backoff": 2.0,
-            "max_retry_delay": timedelta(minutes=30),
-        },
+        default_args=file.task_defaults,
     ) as dag:
 
         @task(doc_md="Evaluates the rules, publishes the findings and writes the report.")

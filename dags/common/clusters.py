@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,17 @@ class ClusterFile:
     clusters: dict[str, Cluster]
     retries: int = 2
     retry_delay_seconds: int = 60
+
+    @property
+    def task_defaults(self) -> dict[str, Any]:
+        """``default_args`` of every DAG."""
+        return {
+            "owner": "regroup",
+            "retries": self.retries,
+            "retry_delay": timedelta(seconds=self.retry_delay_seconds),
+            "retry_exponential_backoff": 2.0,
+            "max_retry_delay": timedelta(minutes=30),
+        }
 
     def located(self, path: str) -> str:
         """``path`` itself when it is a URI or absolute, else below the root."""
