@@ -9,8 +9,8 @@ import sys
 import click
 
 from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.rules.model import Severity
 from coordinator_core.runs.read import open_run
-from expectations.checks import Severity
 from expectations.gate import evaluate
 
 
@@ -28,7 +28,7 @@ from expectations.gate import evaluate
 def gate(run: str, data_docs: str | None, output_format: str, fail_on: str) -> ExitCode:
     """Evaluate the expectations of the published run in directory RUN."""
     result = evaluate(open_run(run), data_docs=data_docs)
-    passed = result.passed(Severity[fail_on.upper()])
+    passed = result.passed(Severity.of(fail_on))
     if output_format == "json":
         document = {"passed": passed, "fail_on": fail_on, **result.as_dict(), "data_docs": data_docs}
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))

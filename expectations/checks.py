@@ -8,10 +8,10 @@ run to run (rows of the manifest, the cut) are suite parameters of GX.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 from coordinator_core.groups.model import GroupState, GroupType, MemberState, TransactionOutcome
+from coordinator_core.rules.model import Severity
 from coordinator_core.runs.schemas import TABLES, TableSchema
 
 FILES = "files"
@@ -22,22 +22,13 @@ FILES_COLUMNS = ("table", "file", "listed", "found")
 NOT_NULL = "expect_columns_not_null"
 
 
-class Severity(IntEnum):
-    """``CRITICAL``: the run contradicts itself and must not become the latest.  ``WARNING``: it says what the
-    log says, and that is not what a broker writes.  ``INFO``: worth knowing."""
-
-    INFO = 1
-    WARNING = 2
-    CRITICAL = 3
-
-    @property
-    def label(self) -> str:
-        return self.name.lower()
-
-
 @dataclass(frozen=True)
 class Check:
-    """One expectation. ``kind`` and ``arguments`` are GX's type and keyword arguments; ``code`` is unique."""
+    """One expectation. ``kind`` and ``arguments`` are GX's type and keyword arguments; ``code`` is unique.
+
+    ``CRITICAL``: the run contradicts itself and must not become the latest.  ``WARNING``: it says what the
+    log says, and that is not what a broker writes.  ``INFO``: worth knowing.
+    """
 
     code: str
     kind: str

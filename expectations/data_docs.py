@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
-from expectations.checks import Severity, suite_of, suites
+from coordinator_core.rules.model import Severity
+from expectations.checks import suite_of, suites
 from expectations.result import GateResult
 
 if TYPE_CHECKING:

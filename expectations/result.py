@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from expectations.checks import Severity
+from coordinator_core.rules.model import Severity
 
 EXAMPLES = 20
 """Unexpected rows that a failure names; it counts all of them."""
