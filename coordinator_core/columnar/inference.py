@@ -27,10 +27,10 @@ from coordinator_core.columnar.kernels import (
 from coordinator_core.columnar.tables import BYTES_TYPE, Bytes, Int, Kind, Rules, Split
 from coordinator_core.columnar.unpacking import Row, runs
 from coordinator_core.errors import DamagedInputError
-from coordinator_core.log.batch import batch_records, parse_batch
+from coordinator_core.log.batch import batch_records
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import MAX_OFFSET_SPAN
+from coordinator_core.log.reader import MAX_OFFSET_SPAN, parse_entry_batch
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release_of, sample
 from coordinator_core.replay.profiles import Profile, profile_for_release
@@ -181,9 +181,9 @@ class _Sampler:
 
     def _look_at(self, view: memoryview, position: int) -> int:
         """Take in the sound batch at ``position``; the position behind it."""
-        stop = position + 12 + int.from_bytes(view[position + 8 : position + 12], "big")
-        batch = parse_batch(view[position:stop], position)
+        batch = parse_entry_batch(view, position, self._limits)
+        assert batch is not None
         self._evidence.add(batch, batch_records(batch, path=self._segment.path, limits=self._limits))
         self._seen[Seen.NEXT_OFFSET] = batch.next_offset
         self._seen[Seen.BATCHES_LEFT] -= 1
-        return stop
+        return position + batch.size

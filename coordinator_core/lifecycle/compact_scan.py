@@ -31,7 +31,7 @@ from coordinator_core.columnar.compaction import (
     survey_log,
 )
 from coordinator_core.columnar.tables import Bytes, Int64s, Interned, Rules
-from coordinator_core.log.batch import HEADER_BYTES, batch_records, control_type, parse_batch, records_section
+from coordinator_core.log.batch import HEADER_BYTES, batch_records, control_type, records_section
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, parse_entry, parse_entry_batch, read_segment
@@ -312,10 +312,9 @@ def _newest_of_run(
         array = np.frombuffer(data, np.uint8)
         position = entered.enter(array, 0)
         while position < len(data):
-            end = position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
-            # Its CRC was checked in the first pass.
-            entered.enter_batch(parse_batch(data[position:end], position), path)
-            position = entered.enter(array, end)
+            batch = scanned.batch_at(data, position)
+            entered.enter_batch(batch, path)
+            position = entered.enter(array, position + batch.size)
     return entered.tables
 
 

@@ -24,7 +24,7 @@ from coordinator_core.columnar.compaction import (
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.lifecycle.compact_plan import CompactionRules, Survivors
 from coordinator_core.lifecycle.compact_scan import LogScan, ScannedSegment
-from coordinator_core.log.batch import batch_records, parse_batch
+from coordinator_core.log.batch import batch_records
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.segments import SegmentWriter
 from coordinator_core.log.types import Batch
@@ -234,10 +234,9 @@ class _Writing:
                     self._out = np.empty(2 * len(self._out), np.uint8)
                 self.flush()
             elif stopped == Stop.ODD:
-                end = position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
-                batch = parse_batch(data[position:end], position)
+                batch = scanned.batch_at(data, position)
                 self.filter_batch(batch, scanned.segment.path)
-                position = end
+                position += batch.size
 
     def flush(self) -> None:
         count, used = int(self._state[Filter.WRITTEN]), int(self._state[Filter.OUT])
