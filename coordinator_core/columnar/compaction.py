@@ -17,7 +17,6 @@ from coordinator_core.columnar.bytestrings import (
     INVALID,
     copy_bytes,
     find,
-    free_place,
     hash_bytes,
     index_entry,
     likely_row,
@@ -484,14 +483,6 @@ def merge_keys(later: Any, start: Int, tables: Any) -> Int:
         rows[row, KeyRow.VALUE] = max(rows[row, KeyRow.VALUE], later.rows[source, KeyRow.VALUE])
         rows[row, KeyRow.ABORTED] = max(rows[row, KeyRow.ABORTED], later.rows[source, KeyRow.ABORTED])
     return later.state[KeyState.ROWS]
-
-
-@kernel(types.void(_VECTOR, _TABLE))
-def rebuild_key_index(index: Any, rows: Any) -> None:
-    """Fill an empty index with the keys."""
-    for row in range(len(rows)):
-        hashed = rows[row, Interned.HASH]
-        index[free_place(hashed, index)] = index_entry(hashed, row)
 
 
 @inlined

@@ -16,7 +16,6 @@ from coordinator_core.columnar.bytestrings import (
     INVALID,
     copy_bytes,
     find,
-    free_place,
     hash_bytes,
     index_entry,
     varint,
@@ -202,11 +201,3 @@ def weigh_batches(
         position = end
     state[Weighed.POSITION] = position
     return status
-
-
-@kernel(types.void(_VECTOR, _TABLE))
-def rebuild_places(places: Any, rows: Any) -> None:
-    """Fill an empty hash table with the keys of ``rows``."""
-    for row in range(len(rows)):
-        hashed = rows[row, Interned.HASH]
-        places[free_place(hashed, places)] = index_entry(hashed, row)

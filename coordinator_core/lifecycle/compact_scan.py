@@ -27,9 +27,9 @@ from coordinator_core.columnar.compaction import (
     Survey,
     merge_keys,
     newest_keys,
-    rebuild_key_index,
     survey_log,
 )
+from coordinator_core.columnar.kernels import rebuild_index
 from coordinator_core.columnar.tables import Bytes, Int64s, Interned, Rules
 from coordinator_core.log.batch import HEADER_BYTES, batch_records, control_type, records_section
 from coordinator_core.log.compression import CompressionError
@@ -359,7 +359,7 @@ def _grown(tables: KeyTables) -> KeyTables:
         keys[:used_bytes] = tables.keys[:used_bytes]
     if 2 * (used + records) > len(index):
         index = np.zeros(4 * _power_of_two(used + records), np.int64)
-        rebuild_key_index(index, rows[:used])
+        rebuild_index(index, rows[:used])
     scratch, unkeyed = tables.scratch, tables.unkeyed
     if records > len(scratch):
         scratch = np.empty((max(records, 2 * len(scratch)), scratch.shape[1]), np.int64)

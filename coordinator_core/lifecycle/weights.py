@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from coordinator_core.columnar.kernels import rebuild_index
 from coordinator_core.columnar.tables import Bytes, Int64s, Interned
 from coordinator_core.columnar.weighing import (
     Stop,
     Weighed,
     WeightRow,
     WeightTables,
-    rebuild_places,
     weigh_batches,
 )
 from coordinator_core.lifecycle.compact_scan import LogScan, ScannedSegment
@@ -116,7 +116,7 @@ class _Weighing:
             grown[:used] = rows[:used]
             rows = grown
             places = np.zeros(1 << (2 * len(rows)).bit_length(), np.int64)
-            rebuild_places(places, rows[:used])
+            rebuild_index(places, rows[:used])
         # No batch has more key bytes than bytes.
         wanted = key_bytes + min(size, _LIMITS.max_batch_bytes)
         if wanted > len(keys):
