@@ -33,7 +33,9 @@ def check_groups(
     The log is read on into ``scratch`` up to an end that is asked for after the answers, so that what was
     committed meanwhile is known. ``profile`` is inferred from the records when it is ``None``.
     """
-    logs = {state.partition: _log(state.partition, state.start_offset, [state.files]) for state in states}
+    logs = {
+        state.partition: captured_log(state.partition, state.start_offset, [state.files]) for state in states
+    }
     rules = profile or infer_profile(list(logs.values()))
     pinned = _replayed(logs, rules)
     answered = ask_groups(client, info, _expected(pinned))
@@ -42,7 +44,9 @@ def check_groups(
     try:
         tails = _read_on(client, states, scratch)
         longer = {
-            state.partition: _log(state.partition, state.start_offset, [state.files, tails[state.partition]])
+            state.partition: captured_log(
+                state.partition, state.start_offset, [state.files, tails[state.partition]]
+            )
             for state in states
             if state.partition in tails
         }
@@ -60,7 +64,8 @@ def check_groups(
     return answered, _document(checked, rules)
 
 
-def _log(partition: int, start_offset: int, held: Sequence[PartitionFiles]) -> PartitionLog:
+def captured_log(partition: int, start_offset: int, held: Sequence[PartitionFiles]) -> PartitionLog:
+    """What one or several files hold of a partition, one behind the other, as a log to read."""
     segments = [
         SegmentFile(str(files.directory / segment.name), partition, segment.base_offset, segment.size)
         for files in held

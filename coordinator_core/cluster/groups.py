@@ -158,7 +158,7 @@ def _offsets(
     version = client.max_version(OffsetFetchRequest(max_version=_OFFSET_FETCH_VERSION))
     for everything in (True, False):
         asked: Slots = {group_id: () if everything else expected.get(group_id, ()) for group_id in group_ids}
-        for group_id, code, topics in _fetched(client, broker, asked, everything, version):
+        for group_id, code, topics in fetched_offsets(client, broker, asked, everything, version):
             if code in RETRIABLE:
                 again.add(group_id)
             elif code == GROUP_AUTHORIZATION_FAILED:
@@ -207,10 +207,13 @@ def _says_something(row: Json) -> bool:
     return row["committed_offset"] is not None or bool(row["pending"])
 
 
-def _fetched(
+def fetched_offsets(
     client: Client, broker: int, asked: Slots, everything: bool, version: int
 ) -> Iterable[tuple[str, int, Any]]:
-    """Group id, error code and topics. Everything is asked as it stands, slots by name must be stable."""
+    """Group id, error code and topics of groups that are all asked of one broker.
+
+    Everything is asked as it stands, slots by name must be stable. ``version`` is that of OffsetFetch.
+    """
     asked = {group_id: slots for group_id, slots in asked.items() if everything or slots}
     if not asked:
         return
