@@ -27,6 +27,7 @@ LAYERS = (
     "lifecycle",
     "rules",
     "coordinator",
+    "drill",
     "cluster",
     "reports",
     "cli",

@@ -1,0 +1,241 @@
+"""A prediction as values: what each step of a scenario does to partitions and groups, and the verdict.
+
+Times are milliseconds from the moment a broker is lost (or begins to shut down). Everything is sorted: steps
+as they happen, partitions by number, groups by id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from coordinator_core.drill.jsonform import from_json, to_json
+from coordinator_core.drill.scenario import Scenario
+from coordinator_core.errors import UsageError
+from coordinator_core.groups.model import GroupType
+
+PREDICTION_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Between ``low`` and ``high``, both included. ``high`` is ``None``: no end within the scenario."""
+
+    low: int
+    high: int | None
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value and (self.high is None or value <= self.high)
+
+    def __add__(self, other: Band) -> Band:
+        high = None if self.high is None or other.high is None else self.high + other.high
+        return Band(self.low + other.low, high)
+
+
+class PhaseName(StrEnum):
+    NOT_AVAILABLE = "not_available"
+    LOADING = "loading"
+    SERVING = "serving"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What members meet from ``begins_ms`` until the next phase begins.
+
+    ``answers`` maps an API (``FindCoordinator``, the heartbeat of the group's protocol, ``OffsetCommit``,
+    ``OffsetFetch``, ``JoinGroup``, ``SyncGroup``) to the error name that a member of the group is answered.
+    ``DISCONNECTED`` stands for no answer: the broker asked is gone.
+    """
+
+    name: PhaseName
+    begins_ms: Band
+    answers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPrediction:
+    """One offsets partition in one step.
+
+    ``leader_after`` is ``None`` while nobody may lead. ``records_to_load`` and ``bytes_to_load`` are of the
+    new leader's copy where that is given, else of the copy replayed, ``None`` where neither is. ``load_ms``
+    is the time that the broker reports for the load itself, ``available_ms`` when it serves; both ``None``
+    where nothing moves. ``lost_records`` counts the records that the copy of ``leader_before`` has and that
+    of ``leader_after`` lacks, ``lost_ms`` is how much younger the newest of them is than the newest left;
+    ``None`` where the copies of both are not given and the election alone does not say that nothing is lost.
+    """
+
+    step: int
+    offsets_partition: int
+    leader_before: int | None
+    leader_after: int | None
+    leader_epoch_before: int
+    leader_epoch_after: int
+    unclean: bool
+    records_to_load: int | None = None
+    bytes_to_load: int | None = None
+    load_ms: Band | None = None
+    available_ms: Band | None = None
+    lost_records: int | None = None
+    lost_ms: int | None = None
+
+    @property
+    def moved(self) -> bool:
+        """A coordinator loads the partition anew, or nobody does."""
+        return self.leader_before != self.leader_after
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """A committed offset that the new coordinator has otherwise, or (``None``) not at all."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """A transaction that is ended in the old leader's copy and open for ever in the new leader's."""
+
+    offsets_partition: int
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPrediction:
+    """One group in one step. A group whose partition does not move has no phases and an outage of 0.
+
+    ``outage_ms`` is from the loss until a client's first request is served again. ``rebalances`` is ``None``
+    where it cannot be told; ``reason`` says why it does, does not, or cannot be told. ``regressed`` are
+    offsets that go back, ``vanished`` those that are gone, ``undone`` those that go forward or come back,
+    because what is lost was a reset or a deletion. ``records_read_again`` is the sum over ``regressed``.
+    """
+
+    step: int
+    group_id: str
+    type: GroupType
+    members: int
+    offsets_partition: int
+    coordinator_before: int | None
+    coordinator_after: int | None
+    phases: tuple[Phase, ...]
+    outage_ms: Band
+    rebalances: bool | None
+    reason: str
+    regressed: tuple[OffsetChange, ...] = ()
+    vanished: tuple[OffsetChange, ...] = ()
+    undone: tuple[OffsetChange, ...] = ()
+    hanging_transactions: tuple[HangingTransaction, ...] = ()
+    records_read_again: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happens: brokers ``down`` from then on, all others up."""
+
+    number: int
+    what: str
+    down: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Where load times come from: ``method`` is ``server-log``, ``samples``, ``machine``.
+
+    A load takes ``base_ms`` and ``us_per_record`` microseconds a record, less or more by the factors of the
+    band, and up to ``high_extra_ms`` more.
+    """
+
+    method: str
+    samples: int
+    base_ms: float
+    us_per_record: float
+    low_factor: float
+    high_factor: float
+    high_extra_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How much of an offsets partition was replayed: from ``log_start_offset`` up to ``log_end_offset``."""
+
+    offsets_partition: int
+    log_start_offset: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Objectives:
+    """A group is to be served again within ``rto_ms``; commits of at most ``rpo_ms`` may be lost."""
+
+    rto_ms: int | None = None
+    rpo_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums and extremes over all steps; a group counts once however often it moves.
+
+    ``worst_outage_ms`` is the longest single outage of a group. ``lost_ms`` is the largest of a partition,
+    ``None`` where one is not known.
+    """
+
+    partitions: int
+    partitions_moved: int
+    partitions_without_leader: int
+    groups: int
+    groups_moved: int
+    groups_without_coordinator: int
+    groups_rebalancing: int
+    offsets_regressed: int
+    offsets_vanished: int
+    hanging_transactions: int
+    records_read_again: int
+    worst_outage_ms: Band
+    lost_ms: int | None
+
+
+class Verdict(StrEnum):
+    """``UNKNOWN``: an objective can be neither promised nor ruled out."""
+
+    MET = "met"
+    MISSED = "missed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What :func:`~coordinator_core.drill.predict.predict` says of a scenario."""
+
+    version: int
+    scenario: Scenario
+    cluster: str | None
+    predicted_at_ms: int
+    cut: tuple[Cut, ...]
+    profile: str
+    calibration: Calibration
+    objectives: Objectives
+    steps: tuple[Step, ...]
+    partitions: tuple[PartitionPrediction, ...]
+    groups: tuple[GroupPrediction, ...]
+    totals: Totals
+    verdict: Verdict
+    reasons: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = to_json(self)
+        return document
+
+    @classmethod
+    def from_json(cls, value: Any) -> Prediction:
+        """Raises :class:`UsageError` naming the first field that is not what :meth:`to_json` writes."""
+        try:
+            found = from_json(cls, value)
+        except ValueError as error:
+            raise UsageError(f"prediction: {error}") from None
+        if found.version != PREDICTION_VERSION:
+            raise UsageError(f"prediction: version {found.version} is not {PREDICTION_VERSION}")
+        return found
