@@ -19,6 +19,8 @@ LAYERS = (
     "errors",
     "storage",
     "log",
+    "topology",
+    "imports",
     "records",
     "groups",
     "replay",

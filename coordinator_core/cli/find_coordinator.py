@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
 from coordinator_core.cli.options import Format, format_option, offsets_partitions_option, write_line
-from coordinator_core.errors import UsageError
 from coordinator_core.groups.hashing import partition_for
-from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.topology import NO_LEADER, load_topology
 
 
 @click.command("find-coordinator")
@@ -27,8 +25,9 @@ def find_coordinator_command(
     groups: tuple[str, ...], topology: Path | None, offsets_topic_num_partitions: int, output_format: Format
 ) -> None:
     """The offsets partition of each GROUP, and the broker that leads it when a topology is given."""
-    leaders = _leaders(topology) if topology else {}
-    num_partitions = len(leaders) if topology else offsets_topic_num_partitions
+    infos = load_topology(topology).offsets_partitions if topology else None
+    leaders = {one.partition: one.leader for one in infos or () if one.leader != NO_LEADER}
+    num_partitions = len(infos) if infos else offsets_topic_num_partitions
     rows = []
     for group_id in groups:
         partition = partition_for(group_id, num_partitions)
@@ -41,28 +40,3 @@ def find_coordinator_command(
     for row in rows:
         leader = "-" if row["leader"] is None else row["leader"]
         write_line(f"{row['group_id']:<{width}} {row['offsets_partition']:<17} {leader}")
-
-
-def _leaders(path: Path) -> dict[int, int | None]:
-    """Leader broker id per offsets partition; ``None`` where there is no leader.
-
-    Raises :class:`UsageError` for a file of another form, or one whose partitions are not 0 to n-1.
-    """
-    try:
-        document: Any = json.loads(path.read_text(encoding="utf-8"))
-        partitions = document["topics"][OFFSETS_TOPIC]["partitionInfo"]
-        leaders = {int(entry["partition"]): _leader(entry["leader"]) for entry in partitions}
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not JSON: {error}") from None
-    except (KeyError, TypeError, ValueError):
-        raise UsageError(
-            f'{path}: expected {{"topics": {{"{OFFSETS_TOPIC}": {{"partitionInfo": '
-            '[{"partition": 0, "leader": 1}, …]}}}'
-        ) from None
-    if not leaders or sorted(leaders) != list(range(len(leaders))):
-        raise UsageError(f"{path}: the partitions of {OFFSETS_TOPIC} are not 0 to n-1")
-    return leaders
-
-
-def _leader(value: Any) -> int | None:
-    return None if value is None or int(value) < 0 else int(value)

@@ -23,10 +23,10 @@ from coordinator_core.cluster.snapshot import (
     TOPOLOGY,
     CaptureDirectory,
 )
-from coordinator_core.cluster.topology import TopicInfo, topology_document
 from coordinator_core.errors import UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.replay.profiles import Profile
+from coordinator_core.topology import TopicInfo, Topology
 
 _TAIL = ".tail"
 
@@ -98,16 +98,14 @@ def capture(
                 client, topics[0].info, topics[0].states, scratch, options.profile
             )
             directory.write(GROUPS, groups)
-        captured = [topic.info for topic in topics]
-        document = topology_document(
+        topology = Topology(
+            {broker.broker_id: broker for broker in brokers},
+            {topic.info.name: topic.info for topic in topics},
             cluster_id=client.cluster_id,
-            controller_id=controller,
             captured_at_ms=began,
-            security_protocol=client.settings.security_protocol,
-            brokers=brokers,
-            topics=captured,
+            controller_id=None if controller < 0 else controller,
         )
-        directory.write(TOPOLOGY, document)
+        directory.write(TOPOLOGY, topology.document())
         directory.write(TOPICS_FILE, _topics_document(client))
         directory.write_log_start_offsets(
             {

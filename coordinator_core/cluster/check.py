@@ -13,7 +13,6 @@ from coordinator_core.cluster.crosscheck import CrossCheck, cross_check, differi
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter
 from coordinator_core.cluster.files import PartitionFiles
 from coordinator_core.cluster.groups import ask_groups
-from coordinator_core.cluster.topology import TopicInfo
 from coordinator_core.columnar.inference import infer_profile
 from coordinator_core.groups.model import PartitionState, Slot
 from coordinator_core.log.reader import read_records
@@ -21,6 +20,7 @@ from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile,
 from coordinator_core.replay.interpret import OffsetRecord, interpret
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.topology import TopicInfo
 
 Json = dict[str, Any]
 

@@ -19,8 +19,8 @@ from kafka.protocol.metadata import MetadataRequest
 from coordinator_core.cluster.connections import Connections
 from coordinator_core.cluster.errors import ClusterError, LoginError, MissingAclError
 from coordinator_core.cluster.settings import ClientSettings
-from coordinator_core.cluster.topology import BrokerNode, PartitionInfo, TopicInfo
 from coordinator_core.errors import RegroupError, UsageError
+from coordinator_core.topology import BrokerInfo, PartitionInfo, TopicInfo
 
 T = TypeVar("T")
 K = TypeVar("K", int, str, tuple[str, int])
@@ -167,10 +167,13 @@ class Client:
             time.sleep(backoff)
             backoff = min(backoff * 2, _BACKOFF_SECONDS[1])
 
-    def brokers(self) -> tuple[list[BrokerNode], int]:
+    def brokers(self) -> tuple[list[BrokerInfo], int]:
         """The brokers that are alive, and the id of the controller (-1 where there is none)."""
         answer = self.ask(lambda: MetadataRequest(topics=[]))
-        nodes = [BrokerNode(node.node_id, node.host, node.port, node.rack) for node in answer.brokers]
+        listener = self.settings.security_protocol
+        nodes = [
+            BrokerInfo(node.node_id, {listener: (node.host, node.port)}, node.rack) for node in answer.brokers
+        ]
         return nodes, answer.controller_id
 
     def topic(self, name: str) -> TopicInfo:

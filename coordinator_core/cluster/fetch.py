@@ -28,8 +28,8 @@ from coordinator_core.cluster.client import (
 )
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
 from coordinator_core.cluster.files import PartitionFiles
-from coordinator_core.cluster.topology import TopicInfo
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.topology import TopicInfo
 
 FETCH_BYTES = 8 << 20
 """How much to ask of a broker at a time; a capture needs some multiples of it as memory for each broker."""

@@ -18,17 +18,17 @@ from coordinator_core.cluster.client import (
     error_name,
 )
 from coordinator_core.cluster.errors import ClusterError, MissingAclError
-from coordinator_core.cluster.topology import TopicInfo
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.topology import TopicInfo
 
 Json = dict[str, Any]
 Slots = Mapping[str, Sequence[tuple[str, int]]]
 """Topics and partitions by group id."""
 
-_GROUPS_PER_REQUEST = 100
+GROUPS_PER_REQUEST = 100
 _BATCHED_VERSION = 8
-_OFFSET_FETCH_VERSION = 9
+OFFSET_FETCH_VERSION = 9
 _STABLE_VERSION = 7
 _DESCRIBE_VERSION = 5
 _UNSTABLE_OFFSET_COMMIT = 88
@@ -116,8 +116,8 @@ class _Coordinators:
             brokers = {group_id: leaders[partition_for(group_id, len(leaders))] for group_id in left}
 
             def one(broker: int, part: list[str]) -> None:
-                for first in range(0, len(part), _GROUPS_PER_REQUEST):
-                    again.extend(ask(broker, part[first : first + _GROUPS_PER_REQUEST]))
+                for first in range(0, len(part), GROUPS_PER_REQUEST):
+                    again.extend(ask(broker, part[first : first + GROUPS_PER_REQUEST]))
 
             by_broker(brokers, one)
             left = again + [group_id for group_id, broker in brokers.items() if broker < 0]
@@ -155,7 +155,7 @@ def _offsets(
     """Committed offsets: all that a group has, and those expected; which of them are unstable."""
     again: set[str] = set()
     rows: dict[str, dict[tuple[str, int], Json]] = {group_id: {} for group_id in group_ids}
-    version = client.max_version(OffsetFetchRequest(max_version=_OFFSET_FETCH_VERSION))
+    version = client.max_version(OffsetFetchRequest(max_version=OFFSET_FETCH_VERSION))
     for everything in (True, False):
         asked: Slots = {group_id: () if everything else expected.get(group_id, ()) for group_id in group_ids}
         for group_id, code, topics in fetched_offsets(client, broker, asked, everything, version):
@@ -229,7 +229,7 @@ def fetched_offsets(
         ]
         answer = client.ask(
             lambda: OffsetFetchRequest(
-                groups=groups, require_stable=stable, max_version=_OFFSET_FETCH_VERSION
+                groups=groups, require_stable=stable, max_version=OFFSET_FETCH_VERSION
             ),
             broker,
         )

@@ -8,8 +8,15 @@ from enum import IntEnum
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import Reply
-from coordinator_core.coordinator.topology import DEFAULT_LISTENER, NO_NODE, Node, Topology
+from coordinator_core.coordinator.topology import (
+    DEFAULT_LISTENER,
+    NO_NODE,
+    Node,
+    alive_node,
+    partition_metadata,
+)
 from coordinator_core.groups.hashing import partition_for
+from coordinator_core.topology import Topology
 
 TEXT = {
     Errors.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client "
@@ -88,12 +95,12 @@ class FindCoordinator:
             if not self._is_share_key(key):
                 return Errors.INVALID_REQUEST, NO_NODE
         topology = self._topology()
-        if kind in self.missing_topics or topology.partitions is None:
+        partitions = topology.offsets_partitions
+        if kind in self.missing_topics or partitions is None:
             self._create(kind)
             return Errors.COORDINATOR_NOT_AVAILABLE, NO_NODE
-        partition = partition_for(key, len(topology.partitions))
-        metadata = topology.partition_metadata(partition, self._listener)
-        node = topology.node(metadata.leader, self._listener)
+        metadata = partition_metadata(topology, partition_for(key, len(partitions)), self._listener)
+        node = alive_node(topology, metadata.leader, self._listener)
         return (Errors.COORDINATOR_NOT_AVAILABLE, NO_NODE) if node is None else (Errors.NONE, node)
 
     def _is_share_key(self, key: str) -> bool:

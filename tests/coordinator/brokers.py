@@ -14,7 +14,7 @@ from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.protocol import reply_json, request_data
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock
-from coordinator_core.coordinator.topology import BrokerInfo, PartitionInfo, Topology
+from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 
 Json = dict[str, Any]
 TOPICS = {"t1": ("AAAAAAAAAAAAAAAAAAAAAQ", 3), "t2": ("AAAAAAAAAAAAAAAAAAAAAg", 2)}
@@ -39,12 +39,10 @@ class Simulation:
         self.appends: list[tuple[int, Sequence[Record]]] = []
         self.clock = Clock(START_MS)
         self.java = java
-        self.topology = Topology(
-            {one: BrokerInfo(one, {"PLAINTEXT": (f"b{one}", 9092)}) for one in range(1, count + 1)},
-            tuple(
-                PartitionInfo(1, tuple(range(1, count + 1)), tuple(range(1, count + 1)))
-                for _ in range(settings.offsets_topic_num_partitions)
-            ),
+        ids = tuple(range(1, count + 1))
+        self.topology = Topology.of_offsets(
+            {one: BrokerInfo(one, {"PLAINTEXT": (f"b{one}", 9092)}) for one in ids},
+            [PartitionInfo(one, 1, 0, ids, ids) for one in range(settings.offsets_topic_num_partitions)],
         )
         self._ids = 0
         self.cluster = Cluster(

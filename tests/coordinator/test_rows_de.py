@@ -8,7 +8,8 @@ import pytest
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.find_coordinator import CoordinatorType, FindCoordinator, look_up
-from coordinator_core.coordinator.topology import NO_NODE, BrokerInfo, Node, PartitionInfo, Topology
+from coordinator_core.coordinator.topology import NO_NODE, Node, partition_metadata
+from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 from tests.coordinator.brokers import SUBSCRIPTION, Simulation
 
 BOTH = pytest.mark.parametrize("java", [False, True], ids=["scala", "java"])
@@ -19,12 +20,18 @@ def topology() -> Topology:
         one: BrokerInfo(one, {"PLAINTEXT": (f"b{one}", 9092)}, rack="r1" if one < 3 else "r2")
         for one in (1, 2, 3)
     }
-    return Topology(
+    return Topology.of_offsets(
         brokers,
-        tuple(
-            PartitionInfo(1 + one % 3, (1 + one % 3, 1 + (one + 1) % 3), (1 + one % 3,)) for one in range(50)
-        ),
+        [
+            PartitionInfo(one, 1 + one % 3, 0, (1 + one % 3, 1 + (one + 1) % 3), (1 + one % 3,))
+            for one in range(50)
+        ],
     )
+
+
+def offsets(topology: Topology) -> tuple[PartitionInfo, ...]:
+    assert topology.offsets_partitions is not None
+    return topology.offsets_partitions
 
 
 # D: finding the coordinator
@@ -69,7 +76,7 @@ def test_d2_the_coordinator_leads_the_groups_partition() -> None:
 
 def test_d2_no_topic_no_leader_no_coordinator() -> None:
     created: list[CoordinatorType] = []
-    nothing = Topology(topology().brokers)
+    nothing = Topology(topology().brokers, {})
     lookup = FindCoordinator(lambda: nothing, share_coordinator=False, create=created.append)
     assert lookup.find(0, "testgroup") == (Errors.COORDINATOR_NOT_AVAILABLE, NO_NODE)
     assert created == [CoordinatorType.GROUP]
@@ -89,34 +96,29 @@ def test_d2_share_coordinators() -> None:
 
 def test_d3_what_a_client_is_told_of_a_partition() -> None:
     full = topology()
-    assert full.partition_metadata(27).error is Errors.NONE
+    assert partition_metadata(full, 27).error is Errors.NONE
     gone = replace(full, brokers={one: info for one, info in full.brokers.items() if one != 1})
-    metadata = gone.partition_metadata(27)
+    metadata = partition_metadata(gone, 27)
     assert (metadata.error, metadata.leader) == (Errors.LEADER_NOT_AVAILABLE, -1)
     other = full.brokers | {1: BrokerInfo(1, {"SSL": ("b1", 9093)})}
-    assert replace(full, brokers=other).partition_metadata(27).error is Errors.LISTENER_NOT_FOUND
+    assert partition_metadata(replace(full, brokers=other), 27).error is Errors.LISTENER_NOT_FOUND
     fewer = full.without(2)
-    metadata = fewer.partition_metadata(27)
+    metadata = partition_metadata(fewer, 27)
     assert (metadata.error, metadata.leader) == (Errors.REPLICA_NOT_AVAILABLE, 1)
     assert (metadata.replicas, metadata.offline_replicas) == ((1,), (2,))
 
 
 def test_d3_who_leads_when_brokers_are_lost() -> None:
     full = topology()
-    assert full.partitions is not None
-    in_sync = replace(
-        full, partitions=tuple(replace(one, isr=one.replicas, leader_epoch=4) for one in full.partitions)
+    in_sync = Topology.of_offsets(
+        full.brokers, [replace(one, isr=one.replicas, leader_epoch=4) for one in offsets(full)]
     )
-    lost = in_sync.without(1)
-    assert lost.partitions is not None
-    assert (lost.partitions[27].leader, lost.partitions[27].leader_epoch) == (2, 5)
-    assert (lost.partitions[28].leader, lost.partitions[28].leader_epoch) == (2, 4)
-    none_left = full.without(1)
-    assert none_left.partitions is not None
-    assert none_left.partitions[27].leader == -1
-    unclean = full.without(1, unclean=True)
-    assert unclean.partitions is not None
-    assert (unclean.partitions[27].leader, unclean.partitions[27].isr) == (2, (2,))
+    lost = offsets(in_sync.without(1))
+    assert (lost[27].leader, lost[27].leader_epoch) == (2, 5)
+    assert (lost[28].leader, lost[28].leader_epoch) == (2, 4)
+    assert offsets(full.without(1))[27].leader == -1
+    unclean = offsets(full.without(1, unclean=True))
+    assert (unclean[27].leader, unclean[27].isr) == (2, (2,))
 
 
 # E: offset management end to end
@@ -148,9 +150,8 @@ def test_e2_a_failover_loses_what_one_broker_had_in_memory(java: bool) -> None:
     old, new = simulation.brokers
     simulation.cluster.lose(old)
     simulation.topology = simulation.topology.without(1)
-    assert simulation.topology.partitions is not None
     partition = new.coordinator.manager.partition_for("g")
-    epoch = simulation.topology.partitions[partition].leader_epoch
+    epoch = offsets(simulation.topology)[partition].leader_epoch
     assert simulation.heartbeat(members[0], generation, broker=1) == "NOT_COORDINATOR"
     new.coordinator.manager.begin_load(partition, epoch)
     assert simulation.heartbeat(members[0], generation, broker=1) == "NONE"

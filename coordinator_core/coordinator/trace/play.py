@@ -16,13 +16,14 @@ from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.protocol import reply_json, request_data
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock
-from coordinator_core.coordinator.topology import DEFAULT_LISTENER, BrokerInfo, PartitionInfo, Topology
+from coordinator_core.coordinator.topology import DEFAULT_LISTENER
 from coordinator_core.coordinator.trace import timing
 from coordinator_core.coordinator.trace.normal import normal_record, normal_reply, sent_order
 from coordinator_core.coordinator.trace.read import Line, Trace
 from coordinator_core.coordinator.trace.variables import Variables
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.groups.hashing import partition_for
+from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 
 Json = dict[str, Any]
 
@@ -101,9 +102,9 @@ class _Player:
 
     def _new_broker(self) -> Broker:
         count = self._cluster.settings.offsets_topic_num_partitions
-        topology = Topology(
+        topology = Topology.of_offsets(
             {NODE_ID: BrokerInfo(NODE_ID, {DEFAULT_LISTENER: ADDRESS})},
-            tuple(PartitionInfo(NODE_ID, (NODE_ID,), (NODE_ID,)) for _ in range(count)),
+            [PartitionInfo(one, NODE_ID, 0, (NODE_ID,), (NODE_ID,)) for one in range(count)],
         )
         ids = {topic.topic_id for topic in self._cluster.metadata}
 
