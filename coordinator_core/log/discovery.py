@@ -27,6 +27,8 @@ CAPTURE_MARKER = "capture.incomplete"
 """What ``regroup capture`` leaves in its directory until all is there."""
 TOPICS_FILE = "topics.json"
 """What ``regroup capture`` writes about the cluster's topics."""
+RECORDS_FILE = "records.json"
+"""What ``regroup import-records`` writes about a log that it has made: what the records do not tell."""
 
 _MAX_DEPTH = 4
 """How far below a named directory log dirs are looked for (``<cluster>/<broker>/data/<log dir>``)."""
@@ -263,6 +265,27 @@ class _Search:
         for topic_id, name in names.items():
             self.topic_names.setdefault(str(topic_id), str(name))
 
+    def _read_unknowns(self, log_dir: str) -> None:
+        """What a log made of records does not tell is damage of its partitions."""
+        path = storage.join(log_dir, RECORDS_FILE)
+        if not storage.exists(path):
+            return
+        try:
+            unknowns = [entry["unknown"] for entry in json.loads(storage.read_text(path))["partitions"]]
+            self.damage += [
+                Damage(
+                    storage.join(log_dir, *str(one["path"]).split("/")),
+                    0,
+                    int(one["record_offset"]),
+                    str(one["kind"]),
+                    str(one["detail"]),
+                )
+                for one in unknowns
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            detail = f"not what an import of records writes: {error!r}"
+            self.damage.append(Damage(path, 0, None, "bad_records_manifest", detail))
+
     def _log_dir(self, path: str) -> _LogDir:
         known = self._log_dirs.get(path)
         if known is not None:
@@ -273,6 +296,7 @@ class _Search:
         log_dir.clean_shutdown = storage.exists(storage.join(path, CLEAN_SHUTDOWN_FILE))
         log_dir.log_start_offsets = self._checkpoint(storage.join(path, LOG_START_OFFSETS_FILE))
         log_dir.recovery_points = self._checkpoint(storage.join(path, RECOVERY_POINTS_FILE))
+        self._read_unknowns(path)
         meta = storage.join(path, META_PROPERTIES_FILE)
         if storage.exists(meta):
             match = re.search(

@@ -1,0 +1,52 @@
+"""``regroup import-records``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from coordinator_core.cli.options import Format, format_option, note, write_line
+
+
+@click.command("import-records")
+@click.argument("paths", nargs=-1, required=True, metavar="PARQUET")
+@click.option("--output", required=True, metavar="DIR", help="Where the log directory is made (local).")
+@click.option(
+    "--isolation-level",
+    required=True,
+    type=click.Choice(["read_committed", "read_uncommitted"]),
+    help="What the consumer that read the records was told; Kafka's default is read_uncommitted.",
+)
+@format_option(Format.TEXT, Format.JSON)
+def import_command(paths: tuple[str, ...], output: str, isolation_level: str, output_format: Format) -> None:
+    """Make a log directory of PARQUET, records of __consumer_offsets as Kafka's Spark source gives them.
+
+    Where the cluster can be reached, capture it instead: records do not tell of transactions, so a replay of
+    this directory needs --partial and is marked as partial.
+    """
+    from coordinator_core.imports.publish import IsolationLevel, import_records
+
+    document = import_records(paths, output, IsolationLevel(isolation_level))
+    if output_format is Format.JSON:
+        write_line(json.dumps(document, ensure_ascii=False))
+    else:
+        _write_text(document, output)
+
+
+def _write_text(document: dict[str, Any], output: str) -> None:
+    partitions = document["partitions"]
+
+    def total(name: str) -> int:
+        return sum(int(partition[name]) for partition in partitions)
+
+    write_line(f"imported:  {output}")
+    files = len(document["files"])
+    write_line(f"records:   {total('records')} of {len(partitions)} offsets partitions, from {files} files")
+    write_line(f"isolation: {document['isolation_level']}")
+    write_line(f"missing:   {total('missing_offsets')} offsets between the first and the last")
+    write_line(
+        f"commits:   {total('commits')}, of which the records do not tell whether they are transactional"
+    )
+    note("regroup: warning: this is less than a snapshot (records.json says why); --partial replays it")

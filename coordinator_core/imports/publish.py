@@ -1,0 +1,225 @@
+"""A log directory made of records, with ``records.json`` beside the partitions: what they cannot tell.
+
+What a consumer is given of a record has no batch header, so neither producer id nor transactional bit, and it
+is given no control records: whether a commit belongs to a transaction, and how that ended, only the isolation
+level of the consumer tells, or nothing. A replay of such a directory is never a whole one: to whatever takes
+it for a snapshot, what ``records.json`` says is damage, and it must be told to go on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core import __version__, storage
+from coordinator_core.errors import Damage, UsageError
+from coordinator_core.imports.framing import frame, window
+from coordinator_core.imports.rows import BadRowsError, Rows, parquet_files, read_rows
+from coordinator_core.log.discovery import RECORDS_FILE
+from coordinator_core.log.types import OFFSETS_TOPIC, Snapshot
+
+RECORDS_VERSION = 1
+SEGMENT_BYTES = 100 << 20
+"""Where a new segment begins, as ``offsets.topic.segment.bytes``."""
+
+RECORDS_ONLY, TRANSACTIONS_UNKNOWN = "records_only", "transactions_unknown"
+"""Kinds of damage: of partitions made of records read committed, and uncommitted."""
+
+_COMMIT_KEYS = pa.array([b"\0\0", b"\0\1"], pa.large_binary())
+
+
+class IsolationLevel(StrEnum):
+    """What the consumer was told that read the records (``isolation.level``)."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+def is_of_records(snapshot: Snapshot) -> bool:
+    """Whether something of the snapshot was made of records."""
+    return any(is_unknown(damage) for damage in snapshot.damage)
+
+
+def is_unknown(damage: Damage) -> bool:
+    """Whether it is no damage of files, but what records do not tell."""
+    return damage.kind in (RECORDS_ONLY, TRANSACTIONS_UNKNOWN)
+
+
+@dataclass
+class _Run:
+    """The records of a partition in one file: rows and offsets of the first and the last, and counts."""
+
+    path: str
+    partition: int
+    first_row: int
+    first: int
+    last_row: int
+    last: int
+    records: int = 0
+    commits: int = 0
+    tombstones: int = 0
+    first_missing: int | None = None
+
+    def add(self, rows: Rows) -> None:
+        before = np.concatenate([[self.last if self.records else self.first - 1], rows.offset[:-1]])
+        wrong = np.flatnonzero(rows.offset <= before)
+        if len(wrong):
+            at = int(wrong[0])
+            previous = self.last_row if at == 0 else int(rows.row[at - 1])
+            same = rows.offset[at] == before[at]
+            raise BadRowsError(
+                self.path,
+                int(rows.row[at]),
+                "duplicate_offset" if same else "misordered_offset",
+                f"partition {self.partition}, offset {rows.offset[at]} behind {before[at]} in row {previous}",
+            )
+        gaps = np.flatnonzero(rows.offset > before + 1)
+        if len(gaps) and self.first_missing is None:
+            self.first_missing = int(before[gaps[0]]) + 1
+        is_commit = pc.is_in(pc.binary_slice(rows.key, 0, 2), _COMMIT_KEYS)
+        self.tombstones += rows.value.null_count
+        self.commits += int(pc.sum(pc.and_(is_commit, pc.is_valid(rows.value))).as_py() or 0)
+        self.records += len(rows)
+        self.last, self.last_row = int(rows.offset[-1]), int(rows.row[-1])
+
+
+@dataclass
+class _Segment:
+    path: Path
+    window: int
+    size: int = 0
+
+    def append(self, batch: bytes) -> None:
+        with self.path.open("ab") as file:
+            file.write(batch)
+        self.size += len(batch)
+
+
+def import_records(
+    paths: Sequence[str], output: str, isolation_level: IsolationLevel, *, segment_bytes: int = SEGMENT_BYTES
+) -> dict[str, Any]:
+    """Make the log directory ``output`` of Parquet files; returns what its ``records.json`` has.
+
+    Raises ``UsageError`` for paths that cannot be used, :class:`BadRowsError` for the first row that cannot
+    be what a consumer read; neither leaves anything behind.
+    """
+    files = parquet_files(paths)
+    target = storage.local_path(output).absolute()
+    if not storage.is_local(output):
+        raise UsageError(f"{output}: records are imported into a local directory")
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"{output}: is there already, and not an empty directory")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed when all is there: half an import is never taken for a whole one.
+        making = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise UsageError(f"{output}: {error.strerror or error}") from None
+    try:
+        runs = [run for path in files for run in _import_file(path, making, segment_bytes)]
+        if not runs:
+            raise UsageError(f"{', '.join(paths)}: no record in {len(files)} files")
+        document = _document(runs, files, isolation_level)
+        text = json.dumps(document, indent=1, ensure_ascii=False)
+        storage.write_atomic(str(making / RECORDS_FILE), (text + "\n").encode())
+        making.chmod(0o755)
+        os.replace(making, target)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+    return document
+
+
+def _import_file(path: str, directory: Path, segment_bytes: int) -> list[_Run]:
+    """Segments of the records of one file, those of a partition named by the first of their offsets."""
+    runs: dict[int, _Run] = {}
+    segments: dict[int, _Segment] = {}
+    for rows in read_rows(path):
+        row, first = int(rows.row[0]), int(rows.offset[0])
+        run = runs.setdefault(rows.partition, _Run(path, rows.partition, row, first, row, first))
+        run.add(rows)
+        for base_offset, batch in frame(rows):
+            segment = segments.get(rows.partition)
+            if segment is None or segment.size >= segment_bytes or window(base_offset) != segment.window:
+                path_of = directory / f"{OFFSETS_TOPIC}-{rows.partition}" / f"{base_offset:020d}.log"
+                path_of.parent.mkdir(exist_ok=True)
+                segment = segments[rows.partition] = _Segment(path_of, window(base_offset))
+            segment.append(batch)
+    return list(runs.values())
+
+
+def _document(runs: list[_Run], files: list[str], isolation_level: IsolationLevel) -> dict[str, Any]:
+    by_partition: dict[int, list[_Run]] = {}
+    for run in sorted(runs, key=lambda run: (run.partition, run.first)):
+        by_partition.setdefault(run.partition, []).append(run)
+    return {
+        "records_version": RECORDS_VERSION,
+        "regroup_version": __version__,
+        "isolation_level": isolation_level.value,
+        "files": files,
+        "partitions": [_partition(parts, isolation_level) for parts in by_partition.values()],
+    }
+
+
+def _partition(runs: list[_Run], isolation_level: IsolationLevel) -> dict[str, Any]:
+    first_missing = runs[0].first_missing
+    for before, run in pairwise(runs):
+        if run.first <= before.last:
+            raise BadRowsError(
+                run.path,
+                run.first_row,
+                "duplicate_offset",
+                f"partition {run.partition}, offset {run.first}; offsets {before.first} to {before.last} are "
+                f"in {before.path}, too",
+            )
+        if first_missing is None:
+            first_missing = before.last + 1 if run.first > before.last + 1 else run.first_missing
+    records, commits = (sum(getattr(run, name) for run in runs) for name in ("records", "commits"))
+    first, last = runs[0].first, runs[-1].last
+    missing = last - first + 1 - records
+    segment = f"{OFFSETS_TOPIC}-{runs[0].partition}/{first:020d}.log"
+    kind, detail = _unknown(isolation_level, first, last, records, commits, missing)
+    return {
+        "offsets_partition": runs[0].partition,
+        "first_offset": first,
+        "last_offset": last,
+        "records": records,
+        "commits": commits,
+        "tombstones": sum(run.tombstones for run in runs),
+        "missing_offsets": missing,
+        "first_missing_offset": first_missing,
+        "unknown": {
+            "path": segment,
+            "record_offset": first if first_missing is None else first_missing,
+            "kind": kind,
+            "detail": detail,
+        },
+    }
+
+
+def _unknown(
+    isolation_level: IsolationLevel, first: int, last: int, records: int, commits: int, missing: int
+) -> tuple[str, str]:
+    """Kind of damage, and what the records of a partition do not tell."""
+    held = f"made of {records} records of offsets {first} to {last}"
+    if missing:
+        held += f"; {missing} in between are in none (control records, aborted, compacted away, or lost)"
+    if isolation_level is IsolationLevel.READ_COMMITTED:
+        return RECORDS_ONLY, f"{held}; read committed: what was open then, and all behind it, is not here"
+    return (
+        TRANSACTIONS_UNKNOWN,
+        f"{held}; read uncommitted: {commits} commits count as committed, also those of transactions that "
+        "were aborted, or are open",
+    )
