@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
 
 from coordinator_core import __version__
+from coordinator_core.cli.lazy import LazyGroup
 from coordinator_core.cli.process import start_light
 from coordinator_core.errors import ExitCode, RegroupError
 
@@ -18,6 +18,7 @@ _COMMANDS = {
     "compact": "coordinator_core.cli.compact:compact_command",
     "describe": "coordinator_core.cli.describe:describe_command",
     "diff": "coordinator_core.cli.diff:diff_command",
+    "drill": "coordinator_core.cli.drill:drill_command",
     "dump": "coordinator_core.cli.dump:dump_command",
     "expire": "coordinator_core.cli.expire:expire_command",
     "explain": "coordinator_core.cli.explain:explain_command",
@@ -33,22 +34,10 @@ _COMMANDS = {
 }
 
 
-class _LazyGroup(click.Group):
-    """Imports a command when it is run, so that ``regroup --help`` does not load kernels or Arrow."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        module, attribute = _COMMANDS[cmd_name].split(":")
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
-
-
 @click.group(
-    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=LazyGroup,
+    places=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="regroup")
 def cli() -> None:

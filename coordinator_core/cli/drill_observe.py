@@ -1,0 +1,162 @@
+"""``regroup drill observe`` and ``regroup drill recover``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from coordinator_core.cli.options import note
+from coordinator_core.drill.journal import JOURNAL, of_kind, read_journal
+from coordinator_core.drill.model import Prediction
+from coordinator_core.errors import ExitCode, UsageError
+
+
+def read_prediction(path: Path) -> Prediction:
+    """The prediction that ``drill predict --format json`` printed."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: not a prediction: {error}") from None
+    return Prediction.from_json(document)
+
+
+@click.command("observe")
+@click.option(
+    "--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to reach the cluster by."
+)
+@click.option("--command-config", metavar="FILE", help="Kafka client properties, as for capture.")
+@click.option(
+    "--prediction",
+    required=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What drill predict --format json printed.",
+)
+@click.option("--fault-command", metavar="CMD", help="What breaks the cluster; run by /bin/sh.")
+@click.option("--pid", "pids", multiple=True, type=int, metavar="PID", help="Or: SIGKILL to this process.")
+@click.option("--recover-command", required=True, metavar="CMD", help="What mends it; always run afterwards.")
+@click.option(
+    "--output",
+    required=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the journal goes.",
+)
+@click.option(
+    "--observe-seconds",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="How long to observe after the fault, at least.",
+)
+@click.option(
+    "--limit-seconds",
+    type=click.FloatRange(min=1),
+    default=300.0,
+    show_default=True,
+    help="How long to wait for a steady state, for all to be served again, and for replicas in sync.",
+)
+@click.option(
+    "--command-seconds",
+    type=click.FloatRange(min=1),
+    default=600.0,
+    show_default=True,
+    help="After so long a command is killed and has failed.",
+)
+@click.option(
+    "--interval-ms",
+    type=click.IntRange(min=50),
+    default=500,
+    show_default=True,
+    help="Pause between two rounds of probes.",
+)
+@click.option(
+    "--server-log",
+    "server_logs",
+    multiple=True,
+    metavar="BROKER=FILE",
+    help="The log of a broker, for the load times that it writes (repeatable).",
+)
+@click.option("--allow-under-replicated", is_flag=True, help="Begin although not all replicas are in sync.")
+def observe_command(
+    bootstrap_server: str,
+    command_config: str | None,
+    prediction: Path,
+    fault_command: str | None,
+    pids: tuple[int, ...],
+    recover_command: str,
+    output: Path,
+    observe_seconds: float,
+    limit_seconds: float,
+    command_seconds: float,
+    interval_ms: int,
+    server_logs: tuple[str, ...],
+    allow_under_replicated: bool,
+) -> int:
+    """Do a drill on a real cluster and write down what happens, as a journal.
+
+    The cluster must be in the state that the prediction begins with; else nothing is done (exit code 4). Exit
+    code 1 when a committed offset went back or vanished.
+    """
+    from coordinator_core.cluster.drill_run import DrillOptions, Outcome, observe
+    from coordinator_core.cluster.settings import read_settings
+
+    options = DrillOptions(
+        recover_command=recover_command,
+        fault_command=fault_command,
+        pids=pids,
+        observe_seconds=observe_seconds,
+        limit_seconds=limit_seconds,
+        command_seconds=command_seconds,
+        interval_seconds=interval_ms / 1000,
+        server_logs=_server_logs(server_logs),
+        allow_under_replicated=allow_under_replicated,
+    )
+    settings = read_settings(bootstrap_server, command_config)
+    outcome, reason, recovered = observe(settings, read_prediction(prediction), output, options)
+    journal = output / JOURNAL
+    note(f"regroup: {outcome.value}{f': {reason}' if reason else ''}; the journal is {journal}")
+    if not recovered:
+        note(f"regroup: error: the cluster is not as it was; see the journal, then: drill recover {journal}")
+    if outcome is not Outcome.OBSERVED or not recovered:
+        return ExitCode.APPLY_FAILED
+    backwards = of_kind(read_journal(journal), "backwards")
+    if backwards:
+        note(f"regroup: warning: {len(backwards)} committed offsets went back or vanished")
+    return ExitCode.FINDINGS if backwards else ExitCode.CLEAN
+
+
+def _server_logs(values: tuple[str, ...]) -> dict[int, Path]:
+    found = {}
+    for value in values:
+        broker, _, path = value.partition("=")
+        if not broker.isdigit() or not Path(path).is_file():
+            raise UsageError(f"--server-log: expected BROKER=FILE, found {value!r}")
+        found[int(broker)] = Path(path)
+    return found
+
+
+@click.command("recover")
+@click.argument("journal", metavar="JOURNAL", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--command-config", metavar="FILE", help="Kafka client properties, as for drill observe.")
+@click.option(
+    "--limit-seconds",
+    type=click.FloatRange(min=1),
+    default=300.0,
+    show_default=True,
+    help="How long to wait for replicas in sync.",
+)
+def recover_command(journal: Path, command_config: str | None, limit_seconds: float) -> int:
+    """End the drill of a JOURNAL: run its recover command, unless that was done.
+
+    For a drill that was killed; one that goes on is told to end and recovers by itself. Exit code 4 when the
+    cluster is not as it was before.
+    """
+    from coordinator_core.cluster.drill_recover import recover
+
+    outcome, recovered = recover(journal, command_config, limit_seconds=limit_seconds)
+    state = "as it was" if recovered else "NOT as it was"
+    note(f"regroup: the drill was {outcome.value}; the cluster is {state}")
+    return ExitCode.CLEAN if recovered else ExitCode.APPLY_FAILED

@@ -1,0 +1,249 @@
+"""Canaries at work: each finds its coordinator, commits, fetches and heartbeats, and every answer is noted.
+
+A canary has no member. Its heartbeat is therefore answered ``UNKNOWN_MEMBER_ID`` by a coordinator that serves
+the group, and ``NONE`` by one that loads it: heartbeats are let pass meanwhile
+(``GroupCoordinatorService.heartbeat``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.protocol.admin import DeleteGroupsRequest
+from kafka.protocol.consumer import HeartbeatRequest, OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from coordinator_core.cluster.client import Client
+from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.coordinator.errors import Errors
+from coordinator_core.drill.canaries import Canary
+from coordinator_core.log.types import OFFSETS_TOPIC
+
+DISCONNECTED = "DISCONNECTED"
+"""No answer: the broker is gone, does not answer in time, or is not known any more."""
+
+SERVED_ROUNDS = 3
+"""After so many rounds in a row without an error a partition counts as served."""
+
+_MEMBER = "regroup-canary"
+_LOST = {Errors.NOT_COORDINATOR.name, Errors.COORDINATOR_NOT_AVAILABLE.name, DISCONNECTED}
+_COMMIT_VERSION, _FETCH_VERSION, _HEARTBEAT_VERSION, _FIND_VERSION, _DELETE_VERSION = 8, 5, 3, 3, 2
+_SERVED_HEARTBEATS = {Errors.UNKNOWN_MEMBER_ID.name}
+
+Note = Callable[..., None]
+"""``note(event, **values)``: where events go (:meth:`Journal.write`)."""
+
+
+def error_text(code: int) -> str:
+    """Kafka's name of an error code."""
+    try:
+        return Errors(code).name
+    except ValueError:
+        found = kafka_errors.for_code(code)
+        return str(getattr(found, "message", None) or found.__name__)
+
+
+class Canaries:
+    """Runs canaries in threads of their own from :meth:`start` to :meth:`stop`.
+
+    ``interval_seconds`` is the pause between two rounds of a canary.
+    """
+
+    def __init__(
+        self, client: Client, canaries: Sequence[Canary], note: Note, interval_seconds: float
+    ) -> None:
+        self._states = [_State(client, canary, note) for canary in canaries]
+        self._interval = interval_seconds
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._go_on, args=(state,), daemon=True) for state in self._states
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def served(self, offsets_partition: int) -> bool:
+        """Whether the latest rounds of the partition's canary were all answered without an error."""
+        return any(
+            state.served_rounds >= SERVED_ROUNDS
+            for state in self._states
+            if state.canary.offsets_partition == offsets_partition
+        )
+
+    def begin_again(self) -> None:
+        """Count rounds from now on."""
+        for state in self._states:
+            state.served_rounds = 0
+
+    def _go_on(self, state: _State) -> None:
+        while not self._stop.is_set():
+            state.round()
+            self._stop.wait(self._interval)
+
+
+class _State:
+    """One canary: its coordinator as it believes, the latest offset that was acknowledged."""
+
+    def __init__(self, client: Client, canary: Canary, note: Note) -> None:
+        self.canary = canary
+        self.served_rounds = 0
+        self._client = client
+        self._note = note
+        self._coordinator: int | None = None
+        self._offset = 0
+        self._acknowledged = 0
+
+    def round(self) -> None:
+        if self._coordinator is None:
+            self._find()
+        well = self._coordinator is not None
+        for api, ask in (
+            ("OffsetCommit", self._commit),
+            ("OffsetFetch", self._fetch),
+            ("Heartbeat", self._heartbeat),
+        ):
+            if self._coordinator is None:
+                break
+            answer = self._probe(api, self._coordinator, ask)
+            well = well and answer in (_SERVED_HEARTBEATS if api == "Heartbeat" else {Errors.NONE.name})
+            if answer in _LOST:
+                self._coordinator = None
+        self.served_rounds = self.served_rounds + 1 if well else 0
+
+    def _probe(self, api: str, broker: int | None, ask: Callable[[int | None], tuple[str, Any]]) -> str:
+        began = time.monotonic()
+        at_ms = time.time_ns() // 1_000_000
+        detail: Any = None
+        try:
+            answer, detail = ask(broker)
+        except ClusterError:
+            answer = DISCONNECTED
+        self._note(
+            "probe",
+            at_ms=at_ms,
+            offsets_partition=self.canary.offsets_partition,
+            api=api,
+            broker=broker,
+            answer=answer,
+            detail=detail,
+            latency_ms=round((time.monotonic() - began) * 1000, 1),
+        )
+        return answer
+
+    def _ask(self, request: Callable[[], Any], broker: int | None) -> Any:
+        return self._client.ask(request, broker, patience=0)
+
+    def _find(self) -> None:
+        def ask(broker: int | None) -> tuple[str, Any]:
+            answer = self._ask(
+                lambda: FindCoordinatorRequest(
+                    key=self.canary.group_id, key_type=0, max_version=_FIND_VERSION
+                ),
+                broker,
+            )
+            if not answer.error_code:
+                self._coordinator = answer.node_id
+            return error_text(answer.error_code), self._coordinator
+
+        self._probe("FindCoordinator", None, ask)
+
+    def _commit(self, broker: int | None) -> tuple[str, Any]:
+        self._offset += 1
+        kind = OffsetCommitRequest.OffsetCommitRequestTopic
+        partition = kind.OffsetCommitRequestPartition(
+            partition_index=self.canary.offsets_partition,
+            committed_offset=self._offset,
+            committed_leader_epoch=-1,
+            committed_metadata="",
+        )
+        answer = self._ask(
+            lambda: OffsetCommitRequest(
+                group_id=self.canary.group_id,
+                generation_id_or_member_epoch=-1,
+                member_id="",
+                group_instance_id=None,
+                topics=[kind(name=OFFSETS_TOPIC, partitions=[partition])],
+                max_version=_COMMIT_VERSION,
+            ),
+            broker,
+        )
+        code = answer.topics[0].partitions[0].error_code
+        if not code:
+            self._acknowledged = self._offset
+        return error_text(code), self._offset
+
+    def _fetch(self, broker: int | None) -> tuple[str, Any]:
+        kind = OffsetFetchRequest.OffsetFetchRequestTopic
+        partition = self.canary.offsets_partition
+        answer = self._ask(
+            lambda: OffsetFetchRequest(
+                group_id=self.canary.group_id,
+                topics=[kind(name=OFFSETS_TOPIC, partition_indexes=[partition])],
+                max_version=_FETCH_VERSION,
+            ),
+            broker,
+        )
+        if answer.error_code:
+            return error_text(answer.error_code), None
+        found = answer.topics[0].partitions[0]
+        if not found.error_code and found.committed_offset < self._acknowledged:
+            self._note(
+                "backwards",
+                group_id=self.canary.group_id,
+                topic=OFFSETS_TOPIC,
+                partition=partition,
+                before=self._acknowledged,
+                after=found.committed_offset if found.committed_offset >= 0 else None,
+                coordinator=broker,
+            )
+            # Said once; later rounds are compared with what was found.
+            self._acknowledged = found.committed_offset
+        return error_text(found.error_code), found.committed_offset
+
+    def _heartbeat(self, broker: int | None) -> tuple[str, Any]:
+        answer = self._ask(
+            lambda: HeartbeatRequest(
+                group_id=self.canary.group_id,
+                generation_id=0,
+                member_id=_MEMBER,
+                group_instance_id=None,
+                max_version=_HEARTBEAT_VERSION,
+            ),
+            broker,
+        )
+        return error_text(answer.error_code), None
+
+
+def delete_groups(client: Client, group_ids: Sequence[str], leaders: dict[str, int]) -> dict[str, str]:
+    """Deletes groups at their coordinators (``leaders``); the error of each that is left."""
+    left: dict[str, str] = {}
+    for group_id in group_ids:
+        broker = leaders.get(group_id, -1)
+        if broker < 0:
+            left[group_id] = Errors.COORDINATOR_NOT_AVAILABLE.name
+            continue
+        try:
+            answer = client.ask(
+                lambda group_id=group_id: DeleteGroupsRequest(  # type: ignore[misc]
+                    groups_names=[group_id], max_version=_DELETE_VERSION
+                ),
+                broker,
+            )
+        except ClusterError as error:
+            left[group_id] = str(error)
+            continue
+        code = answer.results[0].error_code
+        if code not in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND):
+            left[group_id] = error_text(code)
+    return left

@@ -1,0 +1,97 @@
+"""Recovery of a cluster whose drill was killed, from the journal that it left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from coordinator_core.cluster.client import Client
+from coordinator_core.cluster.drill_commands import interruptible, undisturbed
+from coordinator_core.cluster.drill_run import Outcome, clean_up, recover_cluster
+from coordinator_core.cluster.drill_states import note_states
+from coordinator_core.cluster.settings import read_settings
+from coordinator_core.drill.journal import Event, Journal, JournalBusyError, of_kind, read_journal
+from coordinator_core.errors import RegroupError
+
+_LOOK_SECONDS = 0.2
+
+
+def recover(
+    journal: Path,
+    command_config: str | None = None,
+    *,
+    command_seconds: float = 600.0,
+    limit_seconds: float = 300.0,
+) -> tuple[Outcome, bool]:
+    """Ends the drill of a journal: runs its recover command if that is still to be done.
+
+    A drill that is still going on is told to end (SIGTERM) and recovers by itself. Returns how the drill
+    ended, and whether the cluster is as it was. Doing it again does nothing.
+    """
+    with interruptible(), _taken(journal, command_seconds + limit_seconds) as opened:
+        events = read_journal(journal)
+        verdicts = of_kind(events, "verdict")
+        if verdicts and (verdicts[-1]["recovered"] or not of_kind(events, "method")):
+            return Outcome(verdicts[-1]["outcome"]), True
+        outcome = Outcome(verdicts[-1]["outcome"]) if verdicts else Outcome.KILLED
+        with undisturbed():
+            recovered = _recover(opened, events, command_config, command_seconds, limit_seconds)
+            reason = f"the drill was killed; last in its journal is {events[-1]['event']!r}"
+            opened.write(
+                "verdict",
+                outcome=outcome.value,
+                reason=verdicts[-1]["reason"] if verdicts else reason,
+                recovered=recovered,
+            )
+        return outcome, recovered
+
+
+def _taken(journal: Path, seconds: float) -> Journal:
+    """The journal, once the drill that writes to it has ended."""
+    read_journal(journal)
+    deadline = time.monotonic() + seconds
+    told = False
+    while True:
+        try:
+            return Journal(journal)
+        except JournalBusyError:
+            if time.monotonic() > deadline:
+                raise
+        begin = read_journal(journal)[0]
+        if not told and begin["host"] == socket.gethostname():
+            # Whoever holds the lock is the drill: its process id is not another's meanwhile.
+            with suppress(ProcessLookupError):
+                os.kill(begin["pid"], signal.SIGTERM)
+            told = True
+        time.sleep(_LOOK_SECONDS)
+
+
+def _recover(
+    journal: Journal, events: list[Event], command_config: str | None, command_seconds: float, limit: float
+) -> bool:
+    begin = events[0]
+    in_sync = {
+        event["offsets_partition"]: set(event["isr"])
+        for event in of_kind(events, "partition", phase="before")
+    }
+    with Client(read_settings(begin["bootstrap_server"], command_config)) as client:
+        recovered = not of_kind(events, "method") or recover_cluster(
+            client,
+            journal.write,
+            begin["recover_command"],
+            in_sync_before=in_sync,
+            command_seconds=command_seconds,
+            limit_seconds=limit,
+            by="regroup drill recover",
+        )
+        clean_up(client, journal.write, [each["group_id"] for each in begin["canaries"]])
+        if recovered:
+            try:
+                note_states(client, journal.write, "recovered")
+            except RegroupError as error:
+                journal.write("trouble", text=f"after the recovery: {error}")
+    return recovered

@@ -1,0 +1,380 @@
+"""A drill on a real cluster: steady state, fault, observation, recovery, all of it in the journal."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from coordinator_core import __version__
+from coordinator_core.cluster.client import Client
+from coordinator_core.cluster.drill_commands import (
+    DrillError,
+    Ended,
+    InterruptedDrillError,
+    interruptible,
+    kill_processes,
+    run_command,
+    undisturbed,
+)
+from coordinator_core.cluster.drill_probes import Canaries, delete_groups
+from coordinator_core.cluster.drill_states import REBALANCING, committed, coordinators, note_states
+from coordinator_core.cluster.drill_tail import Pin, gained, pins
+from coordinator_core.cluster.drill_watch import Watch
+from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.cluster.settings import ClientSettings
+from coordinator_core.drill.canaries import canaries
+from coordinator_core.drill.expected import first_leaders, last_leaders
+from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Journal
+from coordinator_core.drill.model import Prediction
+from coordinator_core.errors import RegroupError, UsageError
+from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.topology import TopicInfo
+
+_LOOK_SECONDS = 0.1
+
+
+class Outcome(StrEnum):
+    """How a drill ended. Only ``OBSERVED`` can be compared as a whole."""
+
+    OBSERVED = "observed"
+    NOT_STEADY = "not_steady"
+    """Nothing was done to the cluster."""
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    KILLED = "killed"
+    """Written by whoever recovers the cluster after the drill itself was killed."""
+
+
+@dataclass(frozen=True)
+class DrillOptions:
+    """What to do, and how long to wait.
+
+    The fault is ``fault_command``, or SIGKILL to ``pids``. After it the drill observes for at least
+    ``observe_seconds`` and until all is served again, at most ``limit_seconds``; as long it waits for a
+    steady state before, and for replicas to be in sync after the recovery. ``server_logs`` are files by
+    broker. ``interval_seconds`` is between rounds of probes and looks.
+    """
+
+    recover_command: str
+    fault_command: str | None = None
+    pids: tuple[int, ...] = ()
+    observe_seconds: float = 30.0
+    limit_seconds: float = 300.0
+    command_seconds: float = 600.0
+    interval_seconds: float = 0.5
+    probe_timeout_seconds: float = 5.0
+    server_logs: Mapping[int, Path] = field(default_factory=dict)
+    allow_under_replicated: bool = False
+
+
+def observe(
+    settings: ClientSettings, prediction: Prediction, output: Path, options: DrillOptions
+) -> tuple[Outcome, str | None, bool]:
+    """Does the drill and writes ``output/journal.jsonl``; the outcome, why, and whether all was recovered.
+
+    ``UsageError`` when ``output`` has a journal already. A fault is always followed by the recovery.
+    """
+    if bool(options.fault_command) == bool(options.pids):
+        raise UsageError("a drill needs either --fault-command or --pid")
+    output.mkdir(parents=True, exist_ok=True)
+    path = output / JOURNAL
+    if path.exists() and path.stat().st_size:
+        raise UsageError(f"{path}: is the journal of an earlier drill")
+    probing = replace(
+        settings,
+        api_timeout_seconds=options.probe_timeout_seconds,
+        client={**settings.client, "request_timeout_ms": round(options.probe_timeout_seconds * 1000)},
+    )
+    with ExitStack() as stack:
+        stack.enter_context(interruptible())
+        journal = stack.enter_context(Journal(path))
+        client = stack.enter_context(Client(settings))
+        probes = stack.enter_context(Client(probing))
+        return _Drill(client, probes, settings, prediction, output, options, journal).run()
+
+
+class _Drill:
+    def __init__(
+        self,
+        client: Client,
+        probes: Client,
+        settings: ClientSettings,
+        prediction: Prediction,
+        output: Path,
+        options: DrillOptions,
+        journal: Journal,
+    ) -> None:
+        self._client = client
+        self._prediction = prediction
+        self._output = output
+        self._options = options
+        self._note = journal.write
+        self._info = client.topic(OFFSETS_TOPIC)
+        self._pins: dict[int, Pin] = {}
+        self._log_positions: dict[int, int] = {}
+        numbers = [each.partition for each in self._info.partitions]
+        drill_id = uuid.uuid4().hex[:8]
+        self._canary_groups = canaries(drill_id, numbers, len(numbers))
+        self._canaries = Canaries(probes, self._canary_groups, self._note, options.interval_seconds)
+        self._probes = probes
+        self._watch: Watch | None = None
+        self._begin(drill_id, settings)
+
+    def _begin(self, drill_id: str, settings: ClientSettings) -> None:
+        prediction = self._prediction
+        text = repr(prediction.to_json()).encode("utf-8", "surrogatepass")
+        self._note(
+            "drill",
+            journal_version=JOURNAL_VERSION,
+            regroup_version=__version__,
+            drill_id=drill_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            bootstrap_server=",".join(settings.bootstrap_servers),
+            cluster_id=self._client.cluster_id,
+            scenario=str(prediction.scenario),
+            predicted_at_ms=prediction.predicted_at_ms,
+            prediction_hash=hashlib.sha256(text).hexdigest()[:16],
+            fault_command=self._options.fault_command,
+            pids=list(self._options.pids),
+            recover_command=self._options.recover_command,
+            canaries=[asdict(each) for each in self._canary_groups],
+        )
+        totals = prediction.totals
+        self._note(
+            "hypothesis",
+            text=f"{prediction.scenario}: {totals.partitions_moved} of {totals.partitions} offsets "
+            f"partitions move, {totals.groups_rebalancing} of {totals.groups} groups rebalance, "
+            f"{totals.offsets_regressed + totals.offsets_vanished} committed offsets go back or are lost",
+        )
+
+    def run(self) -> tuple[Outcome, str | None, bool]:
+        outcome, reason, recovered = Outcome.FAILED, None, True
+        try:
+            self._canaries.start()
+            problems = self._unsteady()
+            self._note("steady_state", steady=not problems, problems=problems)
+            if problems:
+                outcome, reason = Outcome.NOT_STEADY, "; ".join(problems)
+            else:
+                self._before()
+                recovered = False
+                try:
+                    outcome, reason = self._fault_and_observe()
+                finally:
+                    with undisturbed():
+                        recovered = self._recover()
+        except InterruptedDrillError as error:
+            outcome, reason = Outcome.INTERRUPTED, str(error)
+        except RegroupError as error:
+            outcome, reason = Outcome.FAILED, str(error)
+        finally:
+            with undisturbed():
+                self._end(outcome, reason, recovered)
+        return outcome, reason, recovered
+
+    def _wait(self, seconds: float, ready: Any) -> bool:
+        """Whether ``ready()`` became true in time."""
+        deadline = time.monotonic() + seconds
+        while not ready():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+    # Before
+
+    def _unsteady(self) -> list[str]:
+        """What is not as the prediction takes it to be; empty as soon as all is."""
+        problems: list[str] = []
+
+        def steady() -> bool:
+            nonlocal problems
+            problems = self._problems()
+            return not problems
+
+        self._wait(self._options.limit_seconds, steady)
+        return problems
+
+    def _problems(self) -> list[str]:
+        self._info = self._client.topic(OFFSETS_TOPIC)
+        expected = first_leaders(self._prediction)
+        found = []
+        lenient = self._options.allow_under_replicated or self._prediction.scenario.unclean
+        for each in self._info.partitions:
+            name = f"{OFFSETS_TOPIC}-{each.partition}"
+            predicted = expected.get(each.partition, each.leader)
+            if each.leader != predicted:
+                found.append(f"{name} is led by {each.leader}, the prediction has {predicted}")
+            if not lenient and set(each.isr) != set(each.replicas):
+                found.append(f"{name}: only {list(each.isr)} of replicas {list(each.replicas)} are in sync")
+            if each.leader >= 0 and not self._canaries.served(each.partition):
+                found.append(f"{name}: the canary is not served")
+        return found
+
+    def _before(self) -> None:
+        self._pins = pins(self._client, self._info)
+        groups = note_states(
+            self._client, self._note, "before", {number: pin.end_offset for number, pin in self._pins.items()}
+        )
+        moving = [group["group_id"] for group in groups if group["state"] in REBALANCING]
+        if moving:
+            raise DrillError(f"{len(moving)} groups are rebalancing, the first is {moving[0]!r}")
+        self._log_positions = {
+            broker: path.stat().st_size for broker, path in self._options.server_logs.items()
+        }
+        self._watch = Watch(
+            self._probes, self._info, committed(groups), self._note, self._options.interval_seconds
+        )
+        self._watch.start()
+
+    # The fault
+
+    def _fault_and_observe(self) -> tuple[Outcome, str | None]:
+        options = self._options
+        began = time.monotonic()
+        self._note("method", stage="begins", command=options.fault_command, pids=list(options.pids))
+        if options.fault_command:
+            ended = run_command(options.fault_command, options.command_seconds)
+        else:
+            ended = kill_processes(options.pids)
+        self._note("method", stage="ended", **asdict(ended))
+        if not ended.well:
+            return Outcome.FAILED, f"the fault: {_how(ended)}"
+        self._canaries.begin_again()
+        time.sleep(max(0.0, options.observe_seconds - (time.monotonic() - began)))
+        settled = self._wait(options.limit_seconds, self._settled)
+        self._note("settled", settled=settled, phase="fault")
+        self._after("fault")
+        if not settled:
+            return Outcome.OBSERVED, f"not all was served again within {options.limit_seconds:g} s"
+        return Outcome.OBSERVED, None
+
+    def _settled(self) -> bool:
+        """Every partition that is to have a leader has one, and its canary is served."""
+        lost = {number for number, leader in last_leaders(self._prediction).items() if leader is None}
+        watch = self._watch
+        assert watch is not None
+        return all(
+            self._canaries.served(each.partition) and each.leader >= 0
+            for each in watch.partitions.values()
+            if each.partition not in lost
+        )
+
+    def _after(self, phase: str) -> None:
+        assert self._watch is not None
+        info = self._client.topic(OFFSETS_TOPIC)
+        if all(each.leader >= 0 for each in info.partitions):
+            self._watch.look_until_all_answer()
+        tails = gained(self._client, info, self._pins, self._output / "gained" / phase)
+        for tail in tails:
+            self._note(
+                "log",
+                phase=phase,
+                offsets_partition=tail.offsets_partition,
+                pinned_end_offset=self._pins[tail.offsets_partition].end_offset,
+                shared_end_offset=tail.shared_end,
+                end_offset=tail.end_offset,
+            )
+            for generation in tail.generations:
+                self._note("generation", phase=phase, **asdict(generation))
+        note_states(
+            self._client, self._note, phase, {tail.offsets_partition: tail.end_offset for tail in tails}
+        )
+
+    # The recovery
+
+    def _recover(self) -> bool:
+        recovered = recover_cluster(
+            self._client,
+            self._note,
+            self._options.recover_command,
+            in_sync_before={each.partition: set(each.isr) for each in self._info.partitions},
+            command_seconds=self._options.command_seconds,
+            limit_seconds=self._options.limit_seconds,
+            by="the drill",
+        )
+        if recovered:
+            try:
+                self._canaries.begin_again()
+                self._wait(self._options.limit_seconds, self._settled)
+                self._after("recovered")
+            except RegroupError as error:
+                self._note("trouble", text=f"after the recovery: {error}")
+        return recovered
+
+    def _end(self, outcome: Outcome, reason: str | None, recovered: bool) -> None:
+        self._canaries.stop()
+        if self._watch is not None:
+            self._watch.stop()
+        clean_up(self._client, self._note, [each.group_id for each in self._canary_groups])
+        self._note("verdict", outcome=outcome.value, reason=reason, recovered=recovered)
+
+
+def recover_cluster(
+    client: Client,
+    note: Any,
+    command: str,
+    *,
+    in_sync_before: Mapping[int, set[int]],
+    command_seconds: float,
+    limit_seconds: float,
+    by: str,
+) -> bool:
+    """Runs the recover command and waits until every replica that was in sync is so again."""
+    note("rollback", stage="begins", command=command, by=by)
+    ended = run_command(command, command_seconds)
+    note("rollback", stage="ended", by=by, **asdict(ended))
+    if not ended.well:
+        note("restored", restored=False, reason=f"the recover command: {_how(ended)}")
+        return False
+    missing: dict[int, list[int]] = {}
+    deadline = time.monotonic() + limit_seconds
+    while True:
+        try:
+            info = client.topic(OFFSETS_TOPIC)
+        except ClusterError as error:
+            note("restored", restored=False, reason=str(error))
+            return False
+        missing = _missing(info, in_sync_before)
+        if not missing or time.monotonic() > deadline:
+            break
+        time.sleep(_LOOK_SECONDS)
+    reason = "; ".join(f"{OFFSETS_TOPIC}-{number} lacks {lacks}" for number, lacks in missing.items())
+    note("restored", restored=not missing, reason=reason or None)
+    return not missing
+
+
+def _missing(info: TopicInfo, in_sync_before: Mapping[int, set[int]]) -> dict[int, list[int]]:
+    """Replicas that were in sync and are not, or all that were, where nobody leads."""
+    found = {}
+    for each in info.partitions:
+        wanted = in_sync_before.get(each.partition, set())
+        lacks = wanted if each.leader < 0 else wanted - set(each.isr)
+        if lacks:
+            found[each.partition] = sorted(lacks)
+    return found
+
+
+def clean_up(client: Client, note: Any, group_ids: list[str]) -> None:
+    """Deletes the canaries' groups; what is left is named in the journal, and expires."""
+    try:
+        places = coordinators(client, client.topic(OFFSETS_TOPIC), group_ids)
+        left = delete_groups(client, group_ids, places)
+    except RegroupError as error:
+        left = dict.fromkeys(group_ids, str(error))
+    note("cleanup", deleted=len(group_ids) - len(left), left=left)
+
+
+def _how(ended: Ended) -> str:
+    how = "took too long" if ended.exit_code is None else f"exit code {ended.exit_code}"
+    return f"{how}: {ended.output.strip()}" if ended.output.strip() else how

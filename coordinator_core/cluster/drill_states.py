@@ -1,0 +1,91 @@
+"""All groups and offsets partitions at one moment of a drill, as events of its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from coordinator_core.cluster.client import RETRIABLE, Client, error_name
+from coordinator_core.cluster.drill_probes import Note
+from coordinator_core.cluster.drill_watch import note_partition
+from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.cluster.groups import GROUPS_PER_REQUEST, ask_groups
+from coordinator_core.drill.canaries import PREFIX
+from coordinator_core.groups.hashing import partition_for
+from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.topology import TopicInfo
+
+BATCHED_FIND_VERSION = 4
+_FIND_VERSION = 4
+
+Json = dict[str, Any]
+
+REBALANCING = {"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}
+
+
+def coordinators(client: Client, info: TopicInfo, group_ids: Iterable[str]) -> dict[str, int]:
+    """Coordinator of each group as FindCoordinator answers, -1 while there is none.
+
+    Brokers before 3.0 are not asked group by group: there it is the leader of the group's partition.
+    """
+    wanted = sorted(group_ids)
+    if client.max_version(FindCoordinatorRequest(max_version=_FIND_VERSION)) < BATCHED_FIND_VERSION:
+        leaders = {each.partition: each.leader for each in info.partitions}
+        return {group_id: leaders[partition_for(group_id, len(leaders))] for group_id in wanted}
+    found: dict[str, int] = {}
+    for first in range(0, len(wanted), GROUPS_PER_REQUEST):
+        part = wanted[first : first + GROUPS_PER_REQUEST]
+        answer = client.ask(
+            lambda part=part: FindCoordinatorRequest(  # type: ignore[misc]
+                key_type=0,
+                coordinator_keys=part,
+                min_version=BATCHED_FIND_VERSION,
+                max_version=_FIND_VERSION,
+            )
+        )
+        for each in answer.coordinators:
+            if each.error_code and each.error_code not in RETRIABLE:
+                raise ClusterError(f"coordinator of group {each.key!r}: {error_name(each.error_code)}")
+            found[each.key] = -1 if each.error_code else each.node_id
+    return found
+
+
+def note_states(
+    client: Client, note: Note, phase: str, end_offsets: Mapping[int, int] | None = None
+) -> list[Json]:
+    """Notes ``partition`` and ``group`` events of a phase; the groups, canaries left out."""
+    info = client.topic(OFFSETS_TOPIC)
+    for each in info.partitions:
+        end = None if end_offsets is None else end_offsets.get(each.partition)
+        note_partition(note, "partition", each, phase=phase, end_offset=end)
+    groups = [
+        group for group in ask_groups(client, info, {})["groups"] if not group["group_id"].startswith(PREFIX)
+    ]
+    places = coordinators(client, info, [group["group_id"] for group in groups])
+    for group in groups:
+        place = places[group["group_id"]]
+        note(
+            "group",
+            phase=phase,
+            group_id=group["group_id"],
+            type=group["type"],
+            state=group["state"],
+            members=group["members"],
+            coordinator=None if place < 0 else place,
+            offsets=[[row["topic"], row["partition"], row["committed_offset"]] for row in group["offsets"]],
+        )
+    return groups
+
+
+def committed(groups: Iterable[Json]) -> dict[str, dict[tuple[str, int], int]]:
+    """Committed offsets of groups as :func:`note_states` returns them."""
+    return {
+        group["group_id"]: {
+            (row["topic"], row["partition"]): row["committed_offset"]
+            for row in group["offsets"]
+            if row["committed_offset"] is not None
+        }
+        for group in groups
+    }

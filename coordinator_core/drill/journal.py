@@ -1,0 +1,116 @@
+"""The journal of a drill: what was expected, done and seen, as JSON lines, each on disk before the next.
+
+A drill may be killed at any line. What stands before it counts: a last line that is cut off is left out by
+readers, and taken away by whoever writes on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from coordinator_core.errors import Damage, DamagedInputError, UsageError
+
+JOURNAL = "journal.jsonl"
+JOURNAL_VERSION = 1
+
+Event = dict[str, Any]
+"""``at_ms`` (epoch milliseconds), ``event``, and what ``docs/drill.md`` lists for that kind of event."""
+
+
+class JournalBusyError(UsageError):
+    """Another process writes to the journal."""
+
+
+class Journal:
+    """Appends events to a file that is ours alone while it is open. Safe in several threads.
+
+    ``JournalBusyError`` while another process writes to it, ``UsageError`` when it cannot be written.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            raise JournalBusyError(f"{path}: a drill is writing to it") from None
+        self._cut_torn_line()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    def _cut_torn_line(self) -> None:
+        content = self.path.read_bytes()
+        if content and not content.endswith(b"\n"):
+            os.ftruncate(self._file, content.rfind(b"\n") + 1)
+
+    def write(self, event: str, *, at_ms: int | None = None, **values: Any) -> None:
+        """One event; it survives the end of this process, and for all but probes also that of the machine."""
+        row = {"at_ms": time.time_ns() // 1_000_000 if at_ms is None else at_ms, "event": event, **values}
+        line = (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+        with self._lock:
+            os.write(self._file, line)
+            if event != "probe":
+                os.fsync(self._file)
+
+
+def read_journal(path: str | Path) -> list[Event]:
+    """The whole events of a journal. ``DamagedInputError`` names the byte where it is none."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    events: list[Event] = []
+    position = 0
+    for line in content.splitlines(keepends=True):
+        if not line.endswith(b"\n"):
+            break
+        events.append(_event(line, str(path), position))
+        position += len(line)
+    first: Event = events[0] if events else {}
+    if first.get("event") != "drill":
+        raise _damage(str(path), 0, "a journal begins with the event drill")
+    if first.get("journal_version") != JOURNAL_VERSION:
+        version = first.get("journal_version")
+        raise UsageError(f"{path}: a journal of version {version}, this is for {JOURNAL_VERSION}")
+    return events
+
+
+def of_kind(events: Iterable[Event], kind: str, **values: Any) -> list[Event]:
+    """Events of a kind that have all of these values."""
+    return [
+        event
+        for event in events
+        if event["event"] == kind and all(event.get(name) == value for name, value in values.items())
+    ]
+
+
+def _event(line: bytes, path: str, position: int) -> Event:
+    try:
+        event: Any = json.loads(line.decode("utf-8", "surrogatepass"))
+    except ValueError as error:
+        raise _damage(path, position, f"not JSON: {error}") from None
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        raise _damage(path, position, "not an event")
+    if type(event.get("at_ms")) is not int:
+        raise _damage(path, position, "an event without its time")
+    return event
+
+
+def _damage(path: str, position: int, detail: str) -> DamagedInputError:
+    return DamagedInputError(Damage(path, position, None, "journal", detail))
