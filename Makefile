@@ -17,6 +17,7 @@ demo: setup ## Run the main job, through its DAG, on a real broker's log that co
 	@.ci/demo.sh
 
 test: lint ## Lint, then every test
+	@.ci/setup.sh browser
 	$(PYTEST) -n $(PYTEST_WORKERS) --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: setup ## ruff, mypy --strict on coordinator_core, spark_apps and expectations, the direction of imports

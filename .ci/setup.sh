@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Installs what Regroup needs, step by step. Safe to repeat; quick when nothing changed.
 #
-#   .ci/setup.sh [STEP…]      every step, in this order, when none is named
+#   .ci/setup.sh [STEP…]      every step but browser, in this order, when none is named
 #
 #   java      Java 17 or newer (Spark, and the brokers of the tests)
 #   maven     Maven (fetches the brokers of the tests)
 #   python    Python 3.11 to 3.13 with venv, and the virtual environment .venv/
 #   packages  the locked packages, each checked against its hash
 #   project   Regroup itself, editable
+#   browser   Chromium (the tests open reports in it; `make test` asks for it)
 #
-# java, maven and python use the system's package manager when something is missing and this user may; else
+# java, maven, python and browser use the system's package manager when something is missing and this user may; else
 # they end with one line that says what to install. PYTHON=… names the interpreter for a new .venv/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -141,10 +142,20 @@ step_project() {
     complete project "${inputs[@]}"
 }
 
+step_browser() {
+    local name
+    for name in chromium chromium-browser google-chrome; do
+        if command -v "$name" >/dev/null; then return; fi
+    done
+    system_install Chromium chromium chromium chromium || true
+    command -v chromium >/dev/null || fail "Chromium is missing and cannot be installed by this user: install it" \
+        "(Debian: chromium)"
+}
+
 if [ $# -eq 0 ]; then set -- java maven python packages project; fi
 for step in "$@"; do
     case $step in
-        java | maven | python | packages | project) "step_$step" ;;
-        *) fail "unknown step '$step'; the steps are java, maven, python, packages, project" ;;
+        java | maven | python | packages | project | browser) "step_$step" ;;
+        *) fail "unknown step '$step'; the steps are java, maven, python, packages, project, browser" ;;
     esac
 done

@@ -11,6 +11,7 @@ import shutil
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from coordinator_core import storage
@@ -75,6 +76,8 @@ class _Rewriter(HTMLParser):
     """Passes everything on as it is, but for whole elements and attributes that are left out."""
 
     WITHOUT_CONTENT = frozenset({"link", "img", "input"})
+    # The one picture is GX's logo, and all there is in the link to the index.
+    INSTEAD = MappingProxyType({"img": "All suites"})
     WITH_CONTENT = frozenset({"script", "style", "footer", "title", "label", "button"})
 
     def __init__(self) -> None:
@@ -85,14 +88,26 @@ class _Rewriter(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in self.WITH_CONTENT:
             self._inside.append(tag)
-        elif not self._inside and tag not in self.WITHOUT_CONTENT:
-            self._keep(self.get_starttag_text() or "")
+        elif tag in self.WITHOUT_CONTENT:
+            self._keep(self.INSTEAD.get(tag, ""))
+        elif not self._inside:
+            self._keep(self._accessible(tag, dict(attrs)))
             if tag == "head":
                 self._keep(_head("Regroup: Data Docs"))
 
+    def _accessible(self, tag: str, attrs: dict[str, str | None]) -> str:
+        """The start tag, with what people need who do not see the page or use no mouse."""
+        text = self.get_starttag_text() or ""
+        if tag == "html":
+            return '<html lang="en">'
+        if "table-responsive" in (attrs.get("class") or "").split():
+            return f'{text.removesuffix(">")} role="region" tabindex="0" aria-label="Table">'
+        return text
+
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in self.WITHOUT_CONTENT:
-            self._keep(self.get_starttag_text() or "")
+        self._keep(
+            self.INSTEAD.get(tag, "") if tag in self.WITHOUT_CONTENT else self.get_starttag_text() or ""
+        )
 
     def handle_endtag(self, tag: str) -> None:
         if tag not in self.WITH_CONTENT:
@@ -128,9 +143,10 @@ def _index(result: GateResult, site: Path) -> str:
         f"{_head('Regroup: quality gate')}</head><body><main><h1>Quality gate: {verdict}</h1>"
         f"<p>Run {escape(result.run)}: {result.evaluated} of {result.declared} expectations evaluated; "
         f"failed: {counts}.</p>{problems}"
+        '<div class="scroll" role="region" tabindex="0" aria-label="Suites">'
         "<table><thead><tr><th>table</th><th>expectations</th><th>not evaluated</th>"
         + "".join(f"<th>{severity.label}</th>" for severity in _SEVERITIES)
-        + f"</tr></thead><tbody>{rows}</tbody></table></main></body></html>\n"
+        + f"</tr></thead><tbody>{rows}</tbody></table></div></main></body></html>\n"
     )
 
 

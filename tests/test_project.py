@@ -140,7 +140,7 @@ def test_the_image_is_built_by_the_steps_of_make_setup() -> None:
     default = re.search(r"^if \[ \$# -eq 0 \]; then set -- ([a-z ]+); fi$", script, re.MULTILINE)
     assert default is not None
     steps = default[1].split()
-    assert set(re.findall(r"^step_([a-z]+)\(\)", script, re.MULTILINE)) == set(steps)
+    assert set(re.findall(r"^step_([a-z]+)\(\)", script, re.MULTILINE)) == {*steps, "browser"}
     dockerfile = (ROOT / "Dockerfile").read_text()
     # The image runs no tests, so it needs no Maven.
     assert steps_of(dockerfile) == [step for step in steps if step != "maven"]
@@ -172,7 +172,7 @@ def run_setup(tools: Path, *steps: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("step, missing", [("java", "Java 17"), ("maven", "Maven")])
+@pytest.mark.parametrize("step, missing", [("java", "Java 17"), ("maven", "Maven"), ("browser", "Chromium")])
 def test_setup_says_in_one_line_what_is_missing(tmp_path: Path, step: str, missing: str) -> None:
     done = run_setup(tmp_path, step)
     assert done.returncode == 1

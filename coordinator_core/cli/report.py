@@ -10,7 +10,7 @@ from coordinator_core.cli.options import note, write_line
 from coordinator_core.cli.reconcile import NEVER, exit_code, reconcile_options, reconciled
 from coordinator_core.reports.report_files import FILES, report_forms, write_report
 from coordinator_core.reports.run_metrics import MAX_SERIES
-from coordinator_core.reports.run_report import run_report
+from coordinator_core.reports.run_report import LOAD_BYTES_PER_SECOND, run_report
 
 
 @click.command("report")
@@ -31,7 +31,8 @@ from coordinator_core.reports.run_report import run_report
     "--load-bytes-per-second",
     type=click.FloatRange(min=1),
     metavar="N",
-    help="How fast the brokers load offsets partitions: bytes by their metric partition-load-time.",
+    help="How fast the brokers load offsets partitions: bytes by their metric partition-load-time. "
+    f"[default: {LOAD_BYTES_PER_SECOND}, a 4.3.1 broker on two cores]",
 )
 @click.option(
     "--max-series",

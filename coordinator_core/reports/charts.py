@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-WIDTH, ROW, LABEL, NUMBER = 640, 22, 120, 110
+WIDTH, ROW, LABEL, NUMBER = 360, 20, 98, 82
+"""As wide as a phone: there text has the size that the style gives it, elsewhere a little more."""
 
 
 def bar_chart(title: str, rows: Sequence[tuple[str, float, str]]) -> str:

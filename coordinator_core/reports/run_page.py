@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from coordinator_core.reports.charts import bar_chart
+from coordinator_core.reports.commit_rate import DAY_MS, MINUTE_MS
 from coordinator_core.reports.findings import counts_text, one_line
 from coordinator_core.reports.run_report import Document
 
@@ -33,7 +34,7 @@ _SECTIONS = (
     ("expiry", "Expiry"),
     ("weight", "Heaviest groups"),
     ("load", "Load"),
-    ("activity", "Last commits"),
+    ("activity", "Commits"),
     ("transactions", "Open transactions"),
     ("provenance", "Provenance"),
 )
@@ -63,7 +64,7 @@ def run_page(report: Document) -> str:
                     one["offsets_partition"],
                     byte_text(one["bytes"]),
                     number_text(one["records"]),
-                    "-" if one["load_seconds"] is None else one["load_seconds"],
+                    one["load_seconds"],
                 )
                 for one in partitions[:PARTITIONS]
             ],
@@ -76,10 +77,10 @@ def run_page(report: Document) -> str:
 def _finding_rows(rule: Document) -> list[tuple[Any, ...]]:
     return [
         (
+            one_line(row["message"]) + (f" (muted: {one_line(row['muted'])})" if row["muted"] else ""),
+            _or_dash(row["group_id"]),
             _or_dash(row["offsets_partition"]),
             _or_dash(row["record_offset"]),
-            _or_dash(row["group_id"]),
-            one_line(row["message"]) + (f" (muted: {one_line(row['muted'])})" if row["muted"] else ""),
         )
         for row in rule["examples"]
     ]
@@ -157,16 +158,28 @@ def _group_rows(report: Document) -> dict[str, Any]:
 
 def _charts(report: Document, partitions: list[Document]) -> dict[str, str]:
     days = report["expiry"]["days"] or []
+    rate = report["commit_rate"]
     return {
         "expiry": bar_chart(
             "Committed offsets that expire, by day",
             [(one["day"], one["offsets"], number_text(one["offsets"])) for one in days],
         ),
         "partitions": bar_chart(
-            "Bytes by offsets partition",
+            "Seconds to load, by offsets partition",
             [
-                (f"partition {one['offsets_partition']}", one["bytes"], byte_text(one["bytes"]))
+                (f"partition {one['offsets_partition']}", one["load_seconds"], f"{one['load_seconds']:g} s")
                 for one in partitions
+            ],
+        ),
+        "rate": bar_chart(
+            f"Commits a second, each bar {duration_text(rate['bucket_ms'] or 0)}, UTC",
+            [
+                (
+                    _moment(one["at_ms"], rate["bucket_ms"]),
+                    one["per_second"],
+                    f"{one['per_second']:.3g}" if one["per_second"] else "0",
+                )
+                for one in rate["buckets"]
             ],
         ),
         "activity": bar_chart(
@@ -211,6 +224,14 @@ def time_text(value_ms: int) -> str:
         return f"{datetime.fromtimestamp(value_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError):
         return f"{value_ms} ms"
+
+
+def _moment(value_ms: int, precision_ms: int) -> str:
+    """A time as short as bars of ``precision_ms`` allow, in fourteen days."""
+    if not -62_135_596_800_000 <= value_ms < 253_402_300_800_000:
+        return f"{value_ms} ms"
+    form = "%m-%d" if precision_ms >= DAY_MS else "%m-%d %H:%M" if precision_ms >= MINUTE_MS else "%H:%M:%S"
+    return f"{datetime.fromtimestamp(value_ms / 1000, UTC):{form}}"
 
 
 @cache

@@ -18,6 +18,7 @@ from coordinator_core import __version__
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import TombstoneKind
+from coordinator_core.reports.commit_rate import DAY_MS, commit_rate
 from coordinator_core.reports.findings import finding_objects, rule_object
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.columns import coded
@@ -34,8 +35,10 @@ EXAMPLES = 20
 MAX_FORECAST_OFFSETS = 200_000
 """Beyond so many committed offsets the calendar is left to ``regroup expire``."""
 
-DAY_MS = 86_400_000
 CALENDAR_DAYS = 14
+
+LOAD_BYTES_PER_SECOND = 75_000_000
+"""How fast a 4.3.1 broker on two cores loads an offsets partition (docs/performance.md)."""
 
 Document = dict[str, Any]
 
@@ -45,7 +48,8 @@ def run_report(
 ) -> tuple[Document, Lag | None]:
     """The document, and the lag it was made of.
 
-    ``load_bytes_per_second`` is the rate at which the brokers load offsets partitions, when it is known.
+    ``load_bytes_per_second`` is the rate at which the brokers load offsets partitions; when it is not known,
+    ``LOAD_BYTES_PER_SECOND``.
     """
     lag = lag_of(facts)
     summary = summary_of(facts, found)
@@ -57,7 +61,12 @@ def run_report(
         "lag": None if lag is None else _lag(lag),
         "expiry": _expiry(facts, found),
         "groups": _groups(facts),
-        "partitions": _partitions(facts, load_bytes_per_second),
+        "load": {
+            "bytes_per_second": load_bytes_per_second or LOAD_BYTES_PER_SECOND,
+            "is_assumed": load_bytes_per_second is None,
+        },
+        "partitions": _partitions(facts, load_bytes_per_second or LOAD_BYTES_PER_SECOND),
+        "commit_rate": commit_rate(facts),
         "activity": _activity(facts),
         "open_transactions": _open_transactions(facts),
         "tool": {"name": "regroup", "version": __version__},
@@ -203,8 +212,8 @@ def _groups(facts: Facts) -> Document:
     }
 
 
-def _partitions(facts: Facts, load_bytes_per_second: float | None) -> list[Document]:
-    """Bytes and records that a coordinator reads to load each offsets partition."""
+def _partitions(facts: Facts, load_bytes_per_second: float) -> list[Document]:
+    """Bytes and records that a coordinator reads to load each offsets partition, and how long that takes."""
     segments = facts.table("segments")
     partition = segments.numbers("offsets_partition")
     found = []
@@ -216,9 +225,7 @@ def _partitions(facts: Facts, load_bytes_per_second: float | None) -> list[Docum
                 "offsets_partition": number,
                 "bytes": size,
                 "records": int(segments.numbers("records")[rows].sum()),
-                "load_seconds": None
-                if load_bytes_per_second is None
-                else round(size / load_bytes_per_second, 3),
+                "load_seconds": round(size / load_bytes_per_second, 3),
             }
         )
     return found

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_core.cli.app import run
-from coordinator_core.reports.charts import bar_chart
+from coordinator_core.reports.charts import WIDTH, bar_chart
+from coordinator_core.reports.commit_rate import MAX_BUCKETS
 from coordinator_core.reports.run_metrics import run_metrics
 from coordinator_core.reports.run_page import run_page
 from coordinator_core.reports.run_report import EXAMPLES, run_report
@@ -26,7 +27,7 @@ from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate
 from coordinator_core.rules.lag import lag_of
 from coordinator_core.rules.settings import settings_from
-from tests.log.builders import NOW_MS
+from tests.log.builders import NOW_MS, build_batch
 from tests.rules.logs import (
     HEALTHY,
     TOPICS,
@@ -202,6 +203,43 @@ def test_many_findings_are_counted_not_dropped(tmp_path: Path) -> None:
     assert "And 5 more" in run_page(report)
 
 
+def test_commits_are_spread_over_the_time_of_their_group(tmp_path: Path) -> None:
+    steady = [build_batch(0, [commit("s", offset=n)], timestamp=NOW_MS + n * 60_000) for n in range(61)]
+    burst = build_batch(0, [commit("b", offset=n) for n in range(100)], timestamp=NOW_MS + 1_800_000)
+    found = reported(one(*steady, burst, now_ms=NOW_MS + 3_700_000), tmp_path)["commit_rate"]
+    assert (found["commits"], found["earlier"], found["without_time"]) == (161, 0, 0)
+    assert found["bucket_ms"] == 300_000
+    buckets = {one["at_ms"]: one for one in found["buckets"]}
+    assert min(buckets) <= NOW_MS < min(buckets) + found["bucket_ms"]
+    assert abs(sum(one["commits"] for one in found["buckets"]) - 161) <= len(buckets)
+    at_burst = buckets.pop(max(buckets, key=lambda at: buckets[at]["commits"]))
+    assert at_burst["at_ms"] <= NOW_MS + 1_800_000 < at_burst["at_ms"] + found["bucket_ms"]
+    assert at_burst["commits"] >= 100
+    # 61 commits in an hour: five in five minutes, but for the ends.
+    inner = sorted(buckets)[1:-1]
+    assert {buckets[at]["commits"] for at in inner} <= {5, 6}
+
+
+def test_commits_of_long_ago_are_counted_not_shown(tmp_path: Path) -> None:
+    old = build_batch(0, [commit("o", offset=n) for n in range(3)], timestamp=NOW_MS - 30 * 86_400_000)
+    found = reported(one(old, *HEALTHY), tmp_path)["commit_rate"]
+    assert (found["commits"], found["earlier"]) == (4, 3)
+    assert sum(one["commits"] for one in found["buckets"]) == 1
+    assert len(found["buckets"]) <= MAX_BUCKETS
+
+
+def test_the_time_to_load_follows_the_rate_of_the_brokers(tmp_path: Path) -> None:
+    facts = one(*HEALTHY).facts(tmp_path)
+    found = evaluate(facts)
+    size = sum(entry["bytes"] for entry in facts.run.manifest["inputs"])
+    assumed, _ = run_report(facts, found)
+    told, _ = run_report(facts, found, load_bytes_per_second=size / 2)
+    assert (assumed["load"]["is_assumed"], told["load"]["is_assumed"]) == (True, False)
+    assert [one["load_seconds"] for one in told["partitions"]] == [2.0]
+    assert "what a 4.3.1 broker on two cores does" in run_page(assumed)
+    assert "as told" in run_page(told)
+
+
 def metrics(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     return {
         family.name: {
@@ -301,7 +339,7 @@ def test_a_partition_that_nobody_committed_is_said_and_has_no_lag(tmp_path: Path
 @given(offset=st.integers(-1, 2**63 - 1))
 def test_text_of_bars_is_escaped_and_lengths_stay_in_the_chart(offset: int) -> None:
     drawn = Page(bar_chart("<a>", [("<b>", offset, "&"), ("c", 1, "1")]))
-    assert all(float(str(bar["width"])) <= 640 for bar in drawn.all("rect"))
+    assert all(float(str(bar["width"])) <= WIDTH for bar in drawn.all("rect"))
     assert "&" in drawn.texts
 
 

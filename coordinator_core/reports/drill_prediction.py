@@ -1,0 +1,173 @@
+"""What ``regroup drill predict`` prints for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from coordinator_core.drill.model import (
+    Band,
+    GroupPrediction,
+    OffsetChange,
+    PartitionPrediction,
+    Prediction,
+)
+
+_MISSING = "-"
+
+
+def prediction_text(prediction: Prediction) -> str:
+    """Summary and verdict, then for each step what moves: partitions, groups, answers, offsets."""
+    lines = list(_summary(prediction))
+    for step in prediction.steps:
+        lines += ["", f"step {step.number}: {step.what}"]
+        partitions = [one for one in prediction.partitions if one.step == step.number and one.moved]
+        groups = [one for one in prediction.groups if one.step == step.number and one.phases]
+        if not partitions:
+            lines.append("nothing moves")
+            continue
+        lines += ["", *_partitions(partitions)]
+        if groups:
+            lines += ["", *_groups(groups), "", *_answers(groups)]
+        offsets = [row for group in groups for row in _offset_rows(group)]
+        if offsets:
+            lines += ["", *_table(("GROUP", "TOPIC", "PARTITION", "OFFSET", "NEW-OFFSET", "WHAT"), offsets)]
+    return "\n".join(lines)
+
+
+def _summary(prediction: Prediction) -> Iterator[str]:
+    totals, rate, asked = prediction.totals, prediction.calibration, prediction.objectives
+    yield f"scenario:     {prediction.scenario}"
+    if prediction.cluster is not None:
+        yield f"cluster:      {prediction.cluster}"
+    yield f"coordinator:  {prediction.profile}"
+    yield (
+        f"load rate:    {rate.base_ms:g} ms and {rate.us_per_record:g} us a record, by {rate.method}"
+        + (f" ({rate.samples} loads)" if rate.samples else "")
+    )
+    yield (
+        f"partitions:   {totals.partitions_moved} of {totals.partitions} move, "
+        f"{totals.partitions_without_leader} are left without leader"
+    )
+    yield (
+        f"groups:       {totals.groups_moved} of {totals.groups} move, {totals.groups_without_coordinator} "
+        f"are left without coordinator, {totals.groups_rebalancing} rebalance"
+    )
+    yield (
+        f"offsets:      {totals.offsets_regressed} go back, {totals.offsets_vanished} vanish, "
+        f"{totals.records_read_again} records are read again"
+    )
+    if totals.hanging_transactions:
+        yield f"transactions: {totals.hanging_transactions} stay open for ever"
+    yield f"lost:         {_lost(totals.lost_ms)}"
+    yield f"outage:       {_band(totals.worst_outage_ms)} ms at worst"
+    wanted = [
+        f"{name} {value} ms"
+        for name, value in (("RTO", asked.rto_ms), ("RPO", asked.rpo_ms))
+        if value is not None
+    ]
+    yield f"verdict:      {prediction.verdict}" + (f" ({', '.join(wanted)})" if wanted else "")
+    for reason in prediction.reasons:
+        yield f"              {reason}"
+
+
+def _lost(lost_ms: int | None) -> str:
+    return "not known" if lost_ms is None else f"commits of the last {lost_ms} ms"
+
+
+def _partitions(rows: Sequence[PartitionPrediction]) -> list[str]:
+    header = (
+        "OFFSETS-PARTITION",
+        "LEADER",
+        "NEW-LEADER",
+        "UNCLEAN",
+        "RECORDS",
+        "LOAD-MS",
+        "SERVED-AFTER-MS",
+        "LOST",
+    )
+    return _table(
+        header,
+        [
+            (
+                row.offsets_partition,
+                row.leader_before,
+                row.leader_after,
+                "yes" if row.unclean else "no",
+                row.records_to_load,
+                _band(row.load_ms),
+                _band(row.available_ms),
+                row.lost_records,
+            )
+            for row in rows
+        ],
+    )
+
+
+def _groups(rows: Sequence[GroupPrediction]) -> list[str]:
+    header = (
+        "GROUP",
+        "TYPE",
+        "MEMBERS",
+        "OFFSETS-PARTITION",
+        "COORDINATOR",
+        "NEW-COORDINATOR",
+        "OUTAGE-MS",
+        "REBALANCES",
+        "WHY",
+    )
+    return _table(
+        header,
+        [
+            (
+                row.group_id,
+                row.type,
+                row.members,
+                row.offsets_partition,
+                row.coordinator_before,
+                row.coordinator_after,
+                _band(row.outage_ms),
+                {True: "yes", False: "no", None: "?"}[row.rebalances],
+                row.reason,
+            )
+            for row in rows
+        ],
+    )
+
+
+def _answers(groups: Sequence[GroupPrediction]) -> list[str]:
+    """Groups that are answered alike in a phase make one row."""
+    alike: Counter[tuple[str, ...]] = Counter()
+    for group in groups:
+        for phase in group.phases:
+            answers = ", ".join(f"{api} {error}" for api, error in phase.answers.items())
+            alike[phase.name, _band(phase.begins_ms), group.type, answers] += 1
+    rows = [(name, begins, type_, count, answers) for (name, begins, type_, answers), count in alike.items()]
+    order = {name: place for place, name in enumerate(("not_available", "loading", "serving"))}
+    rows.sort(key=lambda row: (order[row[0]], row[2], row[4], row[1]))
+    return _table(("PHASE", "FROM-MS", "TYPE", "GROUPS", "ANSWERS"), rows)
+
+
+def _offset_rows(group: GroupPrediction) -> Iterator[tuple[object, ...]]:
+    kinds = (("goes back", group.regressed), ("vanishes", group.vanished), ("change is undone", group.undone))
+    for what, changes in kinds:
+        for change in changes:
+            yield _offset_row(group.group_id, change, what)
+
+
+def _offset_row(group_id: str, change: OffsetChange, what: str) -> tuple[object, ...]:
+    return group_id, change.topic, change.partition, change.before, change.after, what
+
+
+def _band(band: Band | None) -> str:
+    if band is None:
+        return _MISSING
+    return f"{band.low}..{'' if band.high is None else band.high}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    cells = [list(header)] + [[_MISSING if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    return [
+        " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    ]

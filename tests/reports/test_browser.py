@@ -1,0 +1,151 @@
+"""The report and Data Docs in a headless Chromium: what it says of them, and what axe-core does."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from coordinator_core.cli.app import run as regroup
+from coordinator_core.errors import ExitCode
+from expectations.gate import evaluate
+from tests.expectations.faults import FaultyRun, published
+from tests.reports.test_run_report import EMPTY, LOG
+from tests.rules.logs import Log
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+
+PAGES = ("critical", "clean", "docs", "docs_suite", "docs_validation", "docs_passed")
+VERDICT = {"critical": ".verdict .word", "clean": ".verdict .word", "docs": "h1", "docs_passed": "h1"}
+"""What must be seen first."""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Files of the pages, by name."""
+    place = tmp_path_factory.mktemp("pages")
+    good = published("k431-mixed", place / "runs")
+    bad = FaultyRun(good, place / "bad")
+    bad.change("offsets", lambda rows: rows[0].update(committed_offset=-1, record_offset=10**9))
+    evaluate(good, data_docs=str(place / "good-docs"))
+    evaluate(bad.opened(), data_docs=str(place / "docs"))
+    docs = place / "docs"
+    return {
+        "critical": report_of(LOG, place / "critical"),
+        "clean": report_of(EMPTY, place / "clean"),
+        "docs": docs / "index.html",
+        "docs_suite": docs / "expectations" / "offsets.html",
+        "docs_validation": next((docs / "validations" / "offsets").rglob("*.html")),
+        "docs_passed": place / "good-docs" / "index.html",
+    }
+
+
+def report_of(log: Log, directory: Path) -> Path:
+    """The page that ``regroup report`` writes of a log, with everything it can be told."""
+    log.facts(directory)
+    command = ["report", str(directory / "now/runs/c/w/r"), "--output", str(directory / "report")]
+    if log.topics is not None:
+        command += ["--topics", str(directory / "topics.json")]
+    if log.previous is not None:
+        command += ["--against", str(directory / "before/now/runs/c/w/r")]
+    assert regroup(command) == ExitCode.CLEAN
+    return directory / "report/report.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    assert found, f"none of {', '.join(CHROMIUM)} is installed; .ci/setup.sh browser does it"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found)
+        yield started
+        started.close()
+
+
+class Opened:
+    """A page, and what went on while it was opened."""
+
+    def __init__(self, browser: Browser, path: Path, size: str, scheme: Any = "light") -> None:
+        width, height = SIZES[size]
+        self.size = {"width": width, "height": height}
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.page: Page = self.context.new_page()
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on(
+            "console",
+            lambda said: self.errors.append(said.text) if said.type in ("error", "warning") else None,
+        )
+        self.page.goto(path.as_uri())
+
+    def axe(self) -> list[dict[str, Any]]:
+        """Violations that keep people out."""
+        self.page.evaluate(AXE)
+        found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            {"id": one["id"], "impact": one["impact"], "at": [node["html"] for node in one["nodes"]]}
+            for one in found["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+
+
+@pytest.fixture(params=SIZES)
+def size(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_opens_alone_and_keeps_nobody_out(
+    name: str, size: str, scheme: str, browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened = Opened(browser, pages[name], size, scheme)
+    try:
+        assert opened.errors == []
+        assert opened.requests == [pages[name].as_uri()]
+        widths = opened.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+        assert widths[0] <= widths[1], "the page scrolls sideways"
+        if name in VERDICT:
+            box = opened.page.locator(VERDICT[name]).bounding_box()
+            assert box is not None
+            assert box["y"] >= 0
+            assert box["y"] + box["height"] <= opened.size["height"], "the verdict is below the fold"
+            assert box["x"] + box["width"] <= opened.size["width"]
+        assert opened.axe() == []
+    finally:
+        opened.context.close()
+
+
+def test_the_verdict_is_what_the_run_says(browser: Browser, pages: dict[str, Path]) -> None:
+    for name, words in {
+        "critical": "Critical findings",
+        "clean": "No findings",
+        "docs": "Quality gate: not passed",
+        "docs_passed": "Quality gate: passed",
+    }.items():
+        opened = Opened(browser, pages[name], "phone")
+        assert opened.page.locator(VERDICT[name]).inner_text() == words
+        opened.context.close()
+
+
+def test_the_check_sees_what_it_looks_for(browser: Browser, tmp_path: Path) -> None:
+    """A page with everything that must not be: each of it is noticed."""
+    page = tmp_path / "bad.html"
+    page.write_text(
+        "<!DOCTYPE html><html><head><title>t</title></head><body><p style='color: #eee'>pale</p>"
+        "<img src='http://127.0.0.1:9/picture.png'><script>undefined.gone</script></body></html>"
+    )
+    opened = Opened(browser, page, "phone")
+    assert any("gone" in error for error in opened.errors)
+    assert any("picture.png" in request for request in opened.requests)
+    assert {"color-contrast", "html-has-lang", "image-alt"} <= {one["id"] for one in opened.axe()}
+    opened.context.close()
