@@ -23,6 +23,7 @@ _COMMANDS = {
     "expire": "coordinator_core.cli.expire:expire_command",
     "explain": "coordinator_core.cli.explain:explain_command",
     "find-coordinator": "coordinator_core.cli.find_coordinator:find_coordinator_command",
+    "import-records": "coordinator_core.cli.import_records:import_command",
     "list": "coordinator_core.cli.describe:list_command",
     "reconcile": "coordinator_core.cli.reconcile:reconcile_command",
     "replay": "coordinator_core.cli.replay:replay_command",

@@ -17,6 +17,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage
+from coordinator_core.imports.unknown import is_unknown
 from coordinator_core.log.discovery import discover
 from coordinator_core.reports.dump import dump_objects, dump_text
 
@@ -33,7 +34,8 @@ def dump_command(paths: tuple[str, ...], output_format: Format, **replay: Any) -
     options = replay_options_from(**replay)
     damage: list[Damage] = []
     if output_format is Format.JSONL:
-        for log in discover(paths).partitions:
+        snapshot = discover(paths)
+        for log in snapshot.partitions:
             for row in dump_objects(log, on_damage=options.on_damage, damage=damage):
                 write_line(json.dumps(row, ensure_ascii=False))
     else:
@@ -42,4 +44,5 @@ def dump_command(paths: tuple[str, ...], output_format: Format, **replay: Any) -
             pieces = dump_text(log, release=profile.release, on_damage=options.on_damage, damage=damage)
             for piece in pieces:
                 sys.stdout.buffer.write(piece)
+    damage += (entry for entry in snapshot.damage if is_unknown(entry))
     warn_about_damage(damage, options.on_damage)

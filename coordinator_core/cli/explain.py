@@ -17,6 +17,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, UsageError
+from coordinator_core.imports.unknown import is_unknown
 from coordinator_core.replay.explain import Event, Subject, explain_partition
 from coordinator_core.runs.read import is_run, open_run
 
@@ -36,7 +37,7 @@ def explain_command(
     if len(paths) == 1 and is_run(paths[0]):
         paths = tuple(open_run(paths[0]).manifest["sources"])
     snapshot, profile = open_snapshot(paths, options)
-    damage: list[Damage] = []
+    damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
     events = [
         event
         for log in snapshot.partitions

@@ -16,6 +16,7 @@ import click
 from coordinator_core.cli.options import Engine, ReplayOptions, note
 from coordinator_core.errors import Damage, ExitCode, RegroupError, UsageError
 from coordinator_core.groups.model import PartitionState
+from coordinator_core.imports.unknown import is_unknown
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
@@ -68,9 +69,14 @@ def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapsho
 
 def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
     """Say what was wrong with the input that was read all the same."""
-    for entry in damage:
+    unknown = [entry for entry in damage if is_unknown(entry)]
+    for entry in (one for one in damage if one not in unknown):
         note(f"regroup: warning: {entry}")
-    if damage:
+    for entry in unknown[:1]:
+        more = f" (and {len(unknown) - 1} partitions more)" if len(unknown) > 1 else ""
+        note(f"regroup: warning: {entry}{more}")
+        note("regroup: warning: the log was made of records, which do not tell that; the result is partial")
+    if len(damage) > len(unknown):
         how = (
             "as a restarting broker would" if on_damage is OnDamage.RECOVER else "without the damaged batches"
         )

@@ -16,6 +16,7 @@ from coordinator_core.log.writer import LOG_APPEND_TIME as APPEND_TIME_BIT
 from coordinator_core.log.writer import BatchHeader, encode_batch
 
 _DELTA_BITS = 31
+_NO_HEADERS = b"\0"
 
 
 def window(offset: int) -> int:
@@ -67,9 +68,8 @@ def _lengths(column: pa.Array) -> Int64s:
 
 
 def _headers(rows: Rows) -> pa.Array:
-    if rows.headers is None:
-        return _varints(np.zeros(len(rows), np.int64))
-    return pa.array([_encoded(headers or []) for headers in rows.headers.to_pylist()], pa.large_binary())
+    listed = [None] * len(rows) if rows.headers is None else rows.headers.to_pylist()
+    return pa.array([_encoded(headers) if headers else _NO_HEADERS for headers in listed], pa.large_binary())
 
 
 def _encoded(headers: list[Mapping[str, Any]]) -> bytes:

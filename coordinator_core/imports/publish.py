@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -24,18 +24,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core import __version__, storage
-from coordinator_core.errors import Damage, UsageError
+from coordinator_core.errors import UsageError
 from coordinator_core.imports.framing import frame, window
 from coordinator_core.imports.rows import BadRowsError, Rows, parquet_files, read_rows
+from coordinator_core.imports.unknown import RECORDS_ONLY, TRANSACTIONS_UNKNOWN
 from coordinator_core.log.discovery import RECORDS_FILE
-from coordinator_core.log.types import OFFSETS_TOPIC, Snapshot
+from coordinator_core.log.types import OFFSETS_TOPIC
 
 RECORDS_VERSION = 1
 SEGMENT_BYTES = 100 << 20
 """Where a new segment begins, as ``offsets.topic.segment.bytes``."""
-
-RECORDS_ONLY, TRANSACTIONS_UNKNOWN = "records_only", "transactions_unknown"
-"""Kinds of damage: of partitions made of records read committed, and uncommitted."""
 
 _COMMIT_KEYS = pa.array([b"\0\0", b"\0\1"], pa.large_binary())
 
@@ -45,16 +43,6 @@ class IsolationLevel(StrEnum):
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
-
-
-def is_of_records(snapshot: Snapshot) -> bool:
-    """Whether something of the snapshot was made of records."""
-    return any(is_unknown(damage) for damage in snapshot.damage)
-
-
-def is_unknown(damage: Damage) -> bool:
-    """Whether it is no damage of files, but what records do not tell."""
-    return damage.kind in (RECORDS_ONLY, TRANSACTIONS_UNKNOWN)
 
 
 @dataclass
@@ -70,6 +58,7 @@ class _Run:
     records: int = 0
     commits: int = 0
     tombstones: int = 0
+    """Of committed offsets."""
     first_missing: int | None = None
 
     def add(self, rows: Rows) -> None:
@@ -88,9 +77,10 @@ class _Run:
         gaps = np.flatnonzero(rows.offset > before + 1)
         if len(gaps) and self.first_missing is None:
             self.first_missing = int(before[gaps[0]]) + 1
-        is_commit = pc.is_in(pc.binary_slice(rows.key, 0, 2), _COMMIT_KEYS)
-        self.tombstones += rows.value.null_count
-        self.commits += int(pc.sum(pc.and_(is_commit, pc.is_valid(rows.value))).as_py() or 0)
+        is_commit = np.asarray(pc.is_in(pc.binary_slice(rows.key, 0, 2), _COMMIT_KEYS))
+        is_tombstone = np.asarray(rows.value.is_null())
+        self.tombstones += int((is_commit & is_tombstone).sum())
+        self.commits += int((is_commit & ~is_tombstone).sum())
         self.records += len(rows)
         self.last, self.last_row = int(rows.offset[-1]), int(rows.row[-1])
 
@@ -186,40 +176,46 @@ def _partition(runs: list[_Run], isolation_level: IsolationLevel) -> dict[str, A
             )
         if first_missing is None:
             first_missing = before.last + 1 if run.first > before.last + 1 else run.first_missing
-    records, commits = (sum(getattr(run, name) for run in runs) for name in ("records", "commits"))
     first, last = runs[0].first, runs[-1].last
-    missing = last - first + 1 - records
-    segment = f"{OFFSETS_TOPIC}-{runs[0].partition}/{first:020d}.log"
-    kind, detail = _unknown(isolation_level, first, last, records, commits, missing)
-    return {
+    records, commits, tombstones = (
+        sum(getattr(run, name) for run in runs) for name in ("records", "commits", "tombstones")
+    )
+    row = {
         "offsets_partition": runs[0].partition,
         "first_offset": first,
         "last_offset": last,
         "records": records,
         "commits": commits,
-        "tombstones": sum(run.tombstones for run in runs),
-        "missing_offsets": missing,
+        "tombstones": tombstones,
+        "missing_offsets": last - first + 1 - records,
         "first_missing_offset": first_missing,
-        "unknown": {
-            "path": segment,
-            "record_offset": first if first_missing is None else first_missing,
-            "kind": kind,
-            "detail": detail,
-        },
     }
+    kind, detail = _unknown(isolation_level, row)
+    unknown = {
+        "path": f"{OFFSETS_TOPIC}-{runs[0].partition}/{first:020d}.log",
+        "record_offset": first if first_missing is None else first_missing,
+        "kind": kind,
+        "detail": detail,
+    }
+    return row | {"unknown": unknown}
 
 
-def _unknown(
-    isolation_level: IsolationLevel, first: int, last: int, records: int, commits: int, missing: int
-) -> tuple[str, str]:
-    """Kind of damage, and what the records of a partition do not tell."""
-    held = f"made of {records} records of offsets {first} to {last}"
-    if missing:
-        held += f"; {missing} in between are in none (control records, aborted, compacted away, or lost)"
-    if isolation_level is IsolationLevel.READ_COMMITTED:
-        return RECORDS_ONLY, f"{held}; read committed: what was open then, and all behind it, is not here"
-    return (
-        TRANSACTIONS_UNKNOWN,
-        f"{held}; read uncommitted: {commits} commits count as committed, also those of transactions that "
-        "were aborted, or are open",
-    )
+def _unknown(isolation_level: IsolationLevel, row: Mapping[str, Any]) -> tuple[str, str]:
+    """Kind of damage, and what the records of a partition do not tell.
+
+    Where a tombstone does not drop pending commits (``Profile.tombstone_drops_pending``), the marker of a
+    transaction brings back what was committed before it; and that may be the last record of all.
+    """
+    told = f"made of {row['records']} records of offsets {row['first_offset']} to {row['last_offset']}"
+    if missing := row["missing_offsets"]:
+        told += f"; {missing} in between are in none: control records, aborted, compacted away, or lost"
+    if isolation_level is IsolationLevel.READ_UNCOMMITTED:
+        told += f"; read uncommitted: {row['commits']} commits count as committed, also those of transactions"
+        return TRANSACTIONS_UNKNOWN, f"{told} that were aborted, or are open"
+    told += "; read committed: what was open then, and all behind it, is not here"
+    if tombstones := row["tombstones"]:
+        told += (
+            f"; by {tombstones} tombstones offsets count as deleted, also those that a classic coordinator"
+        )
+        told += " has from transactions that ended behind the tombstone"
+    return RECORDS_ONLY, told

@@ -1,0 +1,24 @@
+"""What a log made of records does not tell: kinds of damage that are not of files."""
+
+from __future__ import annotations
+
+from coordinator_core.errors import Damage, UsageError
+from coordinator_core.log.types import Snapshot
+
+RECORDS_ONLY = "records_only"
+"""A partition of records that were read committed."""
+
+TRANSACTIONS_UNKNOWN = "transactions_unknown"
+"""A partition of records that were read uncommitted."""
+
+
+def is_unknown(damage: Damage) -> bool:
+    """Whether the files are sound, and it is only that records do not tell more."""
+    return damage.kind in (RECORDS_ONLY, TRANSACTIONS_UNKNOWN)
+
+
+def refuse_records(snapshot: Snapshot) -> None:
+    """``UsageError`` for a snapshot made of records, also in part: for what makes logs for brokers."""
+    for damage in snapshot.damage:
+        if is_unknown(damage):
+            raise UsageError(f"{damage.path}: {damage.kind}: no log to start a broker on")
