@@ -70,6 +70,7 @@ class Topology:
     captured_at_ms: int | None = None
     controller_id: int | None = None
     active_controller_id: int | None = None
+    voters: tuple[int, ...] = ()
 
     @classmethod
     def of_offsets(cls, brokers: Mapping[int, BrokerInfo], partitions: Sequence[PartitionInfo]) -> Topology:
@@ -99,6 +100,19 @@ class Topology:
         lost = self._with_alive(broker_ids, alive=False)
         return lost._each(lambda info: elected(info, lost.is_alive, unclean=unclean))
 
+    def has_quorum_without(self, *broker_ids: int) -> bool:
+        """Whether a majority of the controllers is left; true where the voters are not known."""
+        left = [one for one in self.voters if one not in broker_ids]
+        return not self.voters or 2 * len(left) > len(self.voters)
+
+    def unled_without(self, *broker_ids: int) -> Topology:
+        """Once brokers are lost and no controller is left that could elect others."""
+
+        def unled(info: PartitionInfo) -> PartitionInfo:
+            return replace(info, leader=NO_LEADER) if info.leader in broker_ids else info
+
+        return self._with_alive(broker_ids, alive=False)._each(unled)
+
     def restored(self, *broker_ids: int) -> Topology:
         """Once brokers are back and in sync. Leaders stay; a partition without one gets one."""
         back = self._with_alive(broker_ids, alive=True)
@@ -118,7 +132,7 @@ class Topology:
             first = info.replicas[0]
             if first == info.leader or first not in info.isr or not self.is_alive(first):
                 return info
-            return replace(info, leader=first, leader_epoch=info.leader_epoch + 1)
+            return replace(info, leader=first, leader_epoch=_next_epoch(info))
 
         return self._each(preferred)
 
@@ -143,6 +157,7 @@ class Topology:
             "captured_at_ms": self.captured_at_ms,
             "controller_id": self.controller_id,
             "active_controller_id": self.active_controller_id,
+            "voters": list(self.voters),
             "brokers": [_broker_document(self.brokers[one]) for one in sorted(self.brokers)],
             "topics": {
                 topic.name: {
@@ -175,10 +190,14 @@ def elected(info: PartitionInfo, is_alive: Callable[[int], bool], *, unclean: bo
         candidates = [one for one in info.replicas if is_alive(one)]
         isr = tuple(candidates[:1])
     if candidates:
-        return replace(info, leader=candidates[0], isr=isr, leader_epoch=info.leader_epoch + 1)
+        return replace(info, leader=candidates[0], isr=isr, leader_epoch=_next_epoch(info))
     if info.leader == NO_LEADER:
         return info
-    return replace(info, leader=NO_LEADER, leader_epoch=info.leader_epoch + 1)
+    return replace(info, leader=NO_LEADER, leader_epoch=_next_epoch(info))
+
+
+def _next_epoch(info: PartitionInfo) -> int:
+    return NO_EPOCH if info.leader_epoch == NO_EPOCH else info.leader_epoch + 1
 
 
 def load_topology(path: Path) -> Topology:
@@ -211,6 +230,7 @@ def load_topology(path: Path) -> Topology:
             document.get("captured_at_ms"),
             document.get("controller_id"),
             document.get("active_controller_id"),
+            _ids(document.get("voters")),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         raise UsageError(

@@ -7,6 +7,7 @@ import click
 from coordinator_core.cli.lazy import LazyGroup
 
 _COMMANDS = {
+    "predict": "coordinator_core.cli.drill_predict:predict_command",
     "observe": "coordinator_core.cli.drill_observe:observe_command",
     "recover": "coordinator_core.cli.drill_observe:recover_command",
 }

@@ -10,6 +10,7 @@ from coordinator_core.drill.model import (
     GroupPrediction,
     OffsetChange,
     PartitionPrediction,
+    PhaseName,
     Prediction,
 )
 
@@ -72,7 +73,9 @@ def _summary(prediction: Prediction) -> Iterator[str]:
 
 
 def _lost(lost_ms: int | None) -> str:
-    return "not known" if lost_ms is None else f"commits of the last {lost_ms} ms"
+    if lost_ms is None:
+        return "not known"
+    return f"commits of the last {lost_ms} ms" if lost_ms else "nothing"
 
 
 def _partitions(rows: Sequence[PartitionPrediction]) -> list[str]:
@@ -83,7 +86,7 @@ def _partitions(rows: Sequence[PartitionPrediction]) -> list[str]:
         "UNCLEAN",
         "RECORDS",
         "LOAD-MS",
-        "SERVED-AFTER-MS",
+        "SERVED-MS",
         "LOST",
     )
     return _table(
@@ -137,15 +140,15 @@ def _groups(rows: Sequence[GroupPrediction]) -> list[str]:
 
 def _answers(groups: Sequence[GroupPrediction]) -> list[str]:
     """Groups that are answered alike in a phase make one row."""
-    alike: Counter[tuple[str, ...]] = Counter()
+    alike: Counter[tuple[PhaseName, str, str]] = Counter()
     for group in groups:
         for phase in group.phases:
             answers = ", ".join(f"{api} {error}" for api, error in phase.answers.items())
-            alike[phase.name, _band(phase.begins_ms), group.type, answers] += 1
-    rows = [(name, begins, type_, count, answers) for (name, begins, type_, answers), count in alike.items()]
-    order = {name: place for place, name in enumerate(("not_available", "loading", "serving"))}
-    rows.sort(key=lambda row: (order[row[0]], row[2], row[4], row[1]))
-    return _table(("PHASE", "FROM-MS", "TYPE", "GROUPS", "ANSWERS"), rows)
+            alike[phase.name, group.type, answers] += 1
+    rows = [(name, type_, count, answers) for (name, type_, answers), count in alike.items()]
+    order = list(PhaseName)
+    rows.sort(key=lambda row: (order.index(row[0]), row[1], row[3]))
+    return _table(("PHASE", "TYPE", "GROUPS", "ANSWERS"), rows)
 
 
 def _offset_rows(group: GroupPrediction) -> Iterator[tuple[object, ...]]:

@@ -1,0 +1,228 @@
+"""``regroup drill predict``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coordinator_core.cli.options import (
+    Engine,
+    Format,
+    ReplayOptions,
+    format_option,
+    replay_options,
+    replay_options_from,
+    write_line,
+)
+from coordinator_core.cli.source import open_snapshot, warn_about_damage, warn_about_load_failures
+from coordinator_core.cluster.properties import parse_properties
+from coordinator_core.coordinator.settings import Settings
+from coordinator_core.drill.copies import (
+    ClusterLogs,
+    Copy,
+    cluster_logs,
+    copies_of_run,
+    copies_of_snapshot,
+)
+from coordinator_core.drill.loading import (
+    LoadSample,
+    calibrated,
+    machine_calibration,
+    read_samples,
+    server_log_samples,
+)
+from coordinator_core.drill.model import Calibration, Objectives, Verdict
+from coordinator_core.drill.predict import Situation, predict
+from coordinator_core.drill.scenario import Scenario
+from coordinator_core.drill.timing import ClusterSettings
+from coordinator_core.errors import Damage, ExitCode, UsageError
+from coordinator_core.replay.profiles import Profile, profile_from_label
+from coordinator_core.reports.drill_prediction import prediction_text
+from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.topology import Topology, load_topology
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("predict")
+@click.argument("paths", nargs=-1, metavar="[SNAPSHOT|RUN]")
+@click.option(
+    "--topology", "topology_file", type=_FILE, required=True, help="Topology of the cluster (JSON)."
+)
+@click.option(
+    "--scenario",
+    required=True,
+    metavar="FILE|TEXT",
+    help="What happens: a JSON file, or lose-brokers=1,2, lose-rack=a, rolling-restart, unclean-election=1.",
+)
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    metavar="ID=DIR",
+    help="Log directory of a broker (repeatable): its own copy of each offsets partition.",
+)
+@click.option(
+    "--server-log",
+    "server_logs",
+    type=_FILE,
+    multiple=True,
+    help="Log of a broker of this cluster (repeatable): load times are told from its loads.",
+)
+@click.option(
+    "--load-samples",
+    type=_FILE,
+    help='Observed loads: JSON lines {"records": 100000, "load_ms": 400, "queued_ms": 0}.',
+)
+@click.option(
+    "--broker-config", type=_FILE, help="server.properties of the brokers (default: Kafka's defaults)."
+)
+@click.option(
+    "--active-controller", type=int, metavar="ID", help="The controller that decides (default: topology)."
+)
+@click.option(
+    "--rto-ms", type=click.IntRange(min=0), metavar="MS", help="Groups are to be served within this time."
+)
+@click.option(
+    "--rpo-ms", type=click.IntRange(min=0), metavar="MS", help="Commits of at most this time may be lost."
+)
+@click.option("--cluster", metavar="NAME", help="Name of the cluster (default: that of the run).")
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the JSON to this file."
+)
+@replay_options
+@format_option(Format.TEXT, Format.JSON)
+def predict_command(
+    paths: tuple[str, ...],
+    topology_file: Path,
+    scenario: str,
+    brokers: tuple[str, ...],
+    server_logs: tuple[Path, ...],
+    load_samples: Path | None,
+    broker_config: Path | None,
+    active_controller: int | None,
+    rto_ms: int | None,
+    rpo_ms: int | None,
+    cluster: str | None,
+    output: Path | None,
+    output_format: Format,
+    **replay: Any,
+) -> int:
+    """What losing brokers will do to every offsets partition and group. Changes nothing, asks no cluster.
+
+    Groups come from the SNAPSHOT or RUN, or from the leaders' copies among those of --broker. Exit code 1:
+    the verdict is not that objectives are met.
+    """
+    options = replay_options_from(**replay)
+    topology = load_topology(topology_file)
+    if active_controller is not None:
+        topology = replace(topology, active_controller_id=active_controller)
+    wanted = _scenario(scenario)
+    profile, logs, run_cluster = _logs(paths, brokers, topology, options)
+    properties = _properties(broker_config)
+    situation = Situation(
+        topology=topology,
+        logs=logs,
+        profile=profile,
+        calibration=_calibration(server_logs, load_samples, logs),
+        cluster=cluster or run_cluster or topology.cluster_id,
+        settings=ClusterSettings.from_properties(properties),
+        coordinator=_coordinator_settings(properties, broker_config),
+    )
+    prediction = predict(situation, wanted, Objectives(rto_ms, rpo_ms), predicted_at_ms=options.now_ms)
+    document = json.dumps(prediction.to_json(), ensure_ascii=False)
+    if output is not None:
+        try:
+            output.write_text(document + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{output}: {error.strerror or error}") from None
+    write_line(document if output_format is Format.JSON else prediction_text(prediction))
+    return ExitCode.CLEAN if prediction.verdict is Verdict.MET else ExitCode.FINDINGS
+
+
+def _scenario(given: str) -> Scenario:
+    path = Path(given)
+    try:
+        text = path.read_text(encoding="utf-8") if path.is_file() else given
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{given}: {error}") from None
+    return Scenario.parse(text)
+
+
+def _logs(
+    paths: Sequence[str], brokers: Sequence[str], topology: Topology, options: ReplayOptions
+) -> tuple[Profile, ClusterLogs, str | None]:
+    """Profile, copies, and the name of the cluster where a run tells it."""
+    if options.engine is Engine.SPARK:
+        raise UsageError(
+            "drill predict replays in this process: publish a RUN with --engine spark, and name it"
+        )
+    if not paths and not brokers:
+        raise UsageError("name a SNAPSHOT or RUN, or the log directories of brokers (--broker ID=DIR)")
+    cluster: str | None = None
+    copies: dict[int, Copy] = {}
+    if len(paths) == 1 and is_run(paths[0]):
+        run = open_run(paths[0])
+        if options.profile is not None:
+            raise UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
+        options = replace(options, profile=profile_from_label(run.profile))
+        copies, cluster = copies_of_run(run), run.manifest["cluster"]
+    elif paths:
+        options, copies = _replayed(paths, options)
+    by_broker: dict[int, dict[int, Copy]] = {}
+    for given in brokers:
+        name, _, directory = given.partition("=")
+        if not name.isdecimal() or not directory:
+            raise UsageError(f"--broker {given}: expected ID=DIR")
+        options, found = _replayed([directory], options)
+        by_broker[int(name)] = found
+    assert options.profile is not None
+    return options.profile, cluster_logs(copies, by_broker, topology), cluster
+
+
+def _replayed(paths: Sequence[str], options: ReplayOptions) -> tuple[ReplayOptions, dict[int, Copy]]:
+    """The copies, and the options with the profile that the first ones told."""
+    snapshot, profile = open_snapshot(paths, options)
+    damage: list[Damage] = []
+    copies = copies_of_snapshot(
+        snapshot, profile, on_damage=options.on_damage, damage=damage, cache=options.fold_cache
+    )
+    warn_about_damage(damage, options.on_damage)
+    warn_about_load_failures([copy.state for copy in copies.values()], profile.label)
+    return replace(options, profile=profile), copies
+
+
+def _calibration(server_logs: Sequence[Path], samples_file: Path | None, logs: ClusterLogs) -> Calibration:
+    samples: list[LoadSample] = []
+    method = "samples"
+    if samples_file is not None:
+        samples += read_samples(samples_file)
+    records = {number: copy.records for number, copy in logs.copies.items()}
+    for path in server_logs:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            samples += server_log_samples(lines, records)
+        method = "server-log"
+    if server_logs and not samples:
+        raise UsageError(f"{server_logs[0]}: no load of an offsets partition is logged")
+    return calibrated(samples, method) if samples else machine_calibration()
+
+
+def _properties(path: Path | None) -> dict[str, str]:
+    if path is None:
+        return {}
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _coordinator_settings(properties: dict[str, str], path: Path | None) -> Settings:
+    try:
+        return Settings.from_properties(properties)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None

@@ -1,0 +1,278 @@
+"""What the members of a group are answered while its coordinator moves, asked of the coordinator model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from coordinator_core.coordinator.broker import Broker, Cluster
+from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.find_coordinator import FindCoordinator
+from coordinator_core.coordinator.log import OffsetsLog
+from coordinator_core.coordinator.membership import Client
+from coordinator_core.coordinator.metadata import MetadataImage
+from coordinator_core.coordinator.replies import Reply
+from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.timers import Clock
+from coordinator_core.coordinator.topology import DEFAULT_LISTENER
+from coordinator_core.drill.model import PhaseName
+from coordinator_core.drill.seed import seed
+from coordinator_core.groups.model import (
+    ClassicGroup,
+    ClassicMember,
+    ConsumerGroup,
+    ConsumerMember,
+    Group,
+    PartitionState,
+)
+from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
+
+DISCONNECTED = "DISCONNECTED"
+WAITS = "NONE"
+"""A JoinGroup that is not answered at once waits for the others, and is answered without error."""
+
+_OLD, _NEW = 1, 2
+_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+_PROBED = ("probed", 0)
+
+Ask = tuple[str, int, dict[str, Any]]
+"""API, version, request."""
+
+
+class Failover:
+    """A group's failover from one simulated broker to another.
+
+    ``before`` is what the members know, ``after`` what the new coordinator loads; ``None`` for neither where
+    the group's state does not matter.
+    """
+
+    def __init__(
+        self, before: PartitionState, after: PartitionState, group_id: str, settings: Settings, *, java: bool
+    ) -> None:
+        self._group_id = group_id
+        self._group = before.groups.get(group_id) or after.groups[group_id]
+        self._partition = before.offsets_partition
+        self._java = java
+        slot = next((one for one in _slots(after, group_id)), None) or next(_slots(before, group_id), None)
+        self._slot = _PROBED if slot is None else slot
+        topic, partition = self._slot
+        self._clock = Clock(_now_ms(before, after))
+        log = OffsetsLog()
+        seed(log, after, group_id)
+        self._ids = 0
+        cluster = Cluster(
+            settings,
+            self._clock,
+            log,
+            MetadataImage({topic: (_TOPIC_ID, partition + 1)}),
+            self._next_id,
+            java=java,
+        )
+        self._topology = Topology.of_offsets(
+            {one: BrokerInfo(one, {DEFAULT_LISTENER: ("", one)}) for one in (_OLD, _NEW)},
+            [
+                PartitionInfo(one, _OLD, 0, (_OLD, _NEW), (_OLD, _NEW))
+                for one in range(settings.offsets_topic_num_partitions)
+            ],
+        )
+        self._broker = Broker(
+            cluster,
+            lambda prefix: f"{prefix}-{self._next_id()}",
+            FindCoordinator(lambda: self._topology, share_coordinator=java),
+        )
+
+    def _next_id(self) -> int:
+        self._ids += 1
+        return self._ids
+
+    def answers(self, phase: PhaseName, *, orderly: bool, led: bool = True) -> dict[str, str]:
+        """Error names by API, of the coordinator that a client finds in this phase.
+
+        The phases must be asked in their order. ``orderly``: the old coordinator resigns, and answers so;
+        else it is gone, and what is asked of it is not answered. ``led``: somebody will lead.
+        """
+        manager = self._broker.coordinator.manager
+        if phase is PhaseName.NOT_AVAILABLE:
+            if not led:
+                self._topology = self._topology.without(_OLD, _NEW)
+            found = {"FindCoordinator": self._find()}
+            gone = {api: DISCONNECTED for api, _, _ in self._requests()}
+            return found | (self._asked() if orderly and led else gone)
+        if phase is PhaseName.LOADING:
+            self._topology = self._topology.without(_OLD)
+            manager.begin_load(self._partition, 1)
+        else:
+            self.serve()
+        return {"FindCoordinator": self._find()} | self._asked()
+
+    def serve(self) -> None:
+        """The new coordinator has loaded the partition."""
+        self._topology = self._topology.without(_OLD)
+        manager = self._broker.coordinator.manager
+        manager.begin_load(self._partition, 1)
+        manager.finish_load(self._partition)
+
+    def heartbeats(self) -> dict[str, str]:
+        """Once it serves: the error name of each member's next heartbeat, by member id."""
+        return {
+            member.member_id: self._error(*_heartbeat(self._group, member))
+            for member in _members(self._group)
+        }
+
+    def _find(self) -> str:
+        return self._error("FindCoordinator", 3, {"key": self._group_id, "keyType": 0})
+
+    def _asked(self) -> dict[str, str]:
+        return {api: self._error(api, version, request) for api, version, request in self._requests()}
+
+    def _error(self, api: str, version: int, request: dict[str, Any]) -> str:
+        replies: list[Reply] = []
+        self._broker.handle(api, Client("drill", "/", version), request, replies.append)
+        return _first_error(replies[0]).name if replies else WAITS
+
+    def _requests(self) -> list[Ask]:
+        group, topic, partition = self._group, *self._slot
+        if not is_modelled(group):
+            return []
+        member = next(iter(_members(group)), None)
+        requests = [] if member is None else [_heartbeat(group, member)]
+        offset = {
+            "partitionIndex": partition,
+            "committedOffset": 0,
+            "committedLeaderEpoch": -1,
+            "committedMetadata": "",
+        }
+        native = isinstance(member, ConsumerMember) and member.classic_protocols is None
+        fetched = {"groupId": self._group_id, "topics": [{"name": topic, "partitionIndexes": [partition]}]}
+        # Fetched before anything is committed: the probe's own commit must not answer for the group.
+        if self._java:
+            who = (
+                {"memberId": member.member_id, "memberEpoch": _epoch(group, member)}
+                if native and member
+                else {}
+            )
+            requests.append(("OffsetFetch", 9, {"groups": [fetched | who], "requireStable": True}))
+        else:
+            requests.append(("OffsetFetch", 7, fetched | {"requireStable": True}))
+        requests.append(
+            (
+                "OffsetCommit",
+                9 if native else 8,
+                {
+                    "groupId": self._group_id,
+                    "generationIdOrMemberEpoch": _epoch(group, member),
+                    "memberId": "" if member is None else member.member_id,
+                    "groupInstanceId": None if member is None else member.instance_id,
+                    "topics": [{"name": topic, "partitions": [offset]}],
+                },
+            )
+        )
+        if isinstance(group, ClassicGroup):
+            requests += _classic_requests(group, member if isinstance(member, ClassicMember) else None)
+        return requests
+
+
+def is_modelled(group: Group) -> bool:
+    """Whether the model has groups of this type."""
+    return isinstance(group, ClassicGroup | ConsumerGroup)
+
+
+def _members(group: Group) -> Iterator[ClassicMember | ConsumerMember]:
+    if isinstance(group, ClassicGroup):
+        yield from group.members
+    elif isinstance(group, ConsumerGroup):
+        yield from group.members.values()
+
+
+def _epoch(group: Group, member: ClassicMember | ConsumerMember | None) -> int:
+    if isinstance(member, ConsumerMember):
+        return member.member_epoch
+    return group.generation if isinstance(group, ClassicGroup) and member is not None else -1
+
+
+def _heartbeat(group: Group, member: ClassicMember | ConsumerMember) -> Ask:
+    if isinstance(member, ConsumerMember) and member.classic_protocols is None:
+        request = {
+            "groupId": group.group_id,
+            "memberId": member.member_id,
+            "memberEpoch": member.member_epoch,
+            "instanceId": member.instance_id,
+            "rackId": None,
+            "rebalanceTimeoutMs": -1,
+            "subscribedTopicNames": None,
+            "subscribedTopicRegex": None,
+            "serverAssignor": None,
+            "topicPartitions": None,
+        }
+        return "ConsumerGroupHeartbeat", 1, request
+    request = {
+        "groupId": group.group_id,
+        "generationId": _epoch(group, member),
+        "memberId": member.member_id,
+        "groupInstanceId": member.instance_id,
+    }
+    return "Heartbeat", 3, request
+
+
+def _classic_requests(group: ClassicGroup, member: ClassicMember | None) -> Iterator[Ask]:
+    """SyncGroup, and last of all JoinGroup, which may begin a rebalance."""
+    if member is not None:
+        yield (
+            "SyncGroup",
+            5,
+            {
+                "groupId": group.group_id,
+                "generationId": group.generation,
+                "memberId": member.member_id,
+                "groupInstanceId": member.instance_id,
+                "protocolType": group.protocol_type,
+                "protocolName": group.protocol,
+                "assignments": [],
+            },
+        )
+    yield (
+        "JoinGroup",
+        7,
+        {
+            "groupId": group.group_id,
+            "sessionTimeoutMs": 45_000 if member is None else member.session_timeout_ms,
+            "rebalanceTimeoutMs": 300_000 if member is None else member.rebalance_timeout_ms,
+            "memberId": "" if member is None else member.member_id,
+            "groupInstanceId": None if member is None else member.instance_id,
+            "protocolType": group.protocol_type or "consumer",
+            "protocols": [
+                {
+                    "name": group.protocol or "range",
+                    "metadata": b"" if member is None else member.subscription,
+                }
+            ],
+        },
+    )
+
+
+def _slots(state: PartitionState, group_id: str) -> Iterator[tuple[str, int]]:
+    """Those with an open transaction first: they answer otherwise."""
+    for pending in state.pending.values():
+        yield from (slot[1:] for slot in pending if slot.group_id == group_id)
+    yield from (slot[1:] for slot in state.offsets if slot.group_id == group_id)
+
+
+def _now_ms(*states: PartitionState) -> int:
+    """The newest commit: then nothing of them has expired."""
+    return max((one.commit_timestamp_ms for state in states for one in state.offsets.values()), default=0)
+
+
+def _first_error(reply: Reply) -> Errors:
+    """The first error anywhere in a reply."""
+
+    def errors(value: Any) -> Iterator[Errors]:
+        if isinstance(value, dict):
+            if "errorCode" in value:
+                yield Errors(value["errorCode"])
+            for one in value.values():
+                yield from errors(one)
+        elif isinstance(value, list):
+            for one in value:
+                yield from errors(one)
+
+    return next((one for one in errors(reply) if one is not Errors.NONE), Errors.NONE)

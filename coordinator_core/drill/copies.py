@@ -1,0 +1,123 @@
+"""Replicas of offsets partitions, replayed: what a broker would load from its copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coordinator_core.errors import Damage, UsageError
+from coordinator_core.groups.model import PartitionState, TransactionOutcome
+from coordinator_core.log.reader import OnDamage, last_entry
+from coordinator_core.log.types import PartitionLog, Snapshot
+from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.fold_cache import FoldCache
+from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.runs.read import Run
+from coordinator_core.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy of an offsets partition, from ``log_start_offset`` up to ``log_end_offset``."""
+
+    state: PartitionState
+    log_start_offset: int
+    log_end_offset: int
+    bytes: int
+
+    @property
+    def records(self) -> int:
+        """Records a load reads: the state's, and a marker for each transaction that was ended."""
+        ended = sum(one.outcome is not TransactionOutcome.OPEN for one in self.state.transactions)
+        return sum(self.state.record_counts.values()) + ended
+
+
+Copies = Mapping[int, Copy]
+"""By offsets partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLogs:
+    """What is known of a cluster's logs: one copy of each partition, and the copies of some brokers."""
+
+    copies: Copies
+    by_broker: Mapping[int, Copies]
+
+    def led_by(self, broker_id: int | None, partition: int) -> Copy | None:
+        """The broker's own copy where it is given, else the one copy of the partition."""
+        own = self.own(broker_id, partition)
+        return self.copies.get(partition) if own is None else own
+
+    def own(self, broker_id: int | None, partition: int) -> Copy | None:
+        return None if broker_id is None else self.by_broker.get(broker_id, {}).get(partition)
+
+
+def cluster_logs(copies: Copies, by_broker: Mapping[int, Copies], topology: Topology) -> ClusterLogs:
+    """``copies``, and where they lack a partition its leader's copy, or that of any replica.
+
+    Raises :class:`UsageError` for a broker that the topology does not have, and for partitions beyond its
+    own.
+    """
+    for broker_id in by_broker:
+        if broker_id not in topology.brokers:
+            raise UsageError(f"the topology has no broker {broker_id}")
+    partitions = topology.offsets_partitions or ()
+    for found in (copies, *by_broker.values()):
+        beyond = [one for one in found if one >= len(partitions)]
+        if beyond:
+            raise UsageError(
+                f"the log has offsets partition {beyond[0]}, the topology only {len(partitions)} of them"
+            )
+    filled = dict(copies)
+    for info in partitions:
+        for broker_id in (info.leader, *info.replicas):
+            copy = by_broker.get(broker_id, {}).get(info.partition)
+            if copy is not None:
+                filled.setdefault(info.partition, copy)
+    return ClusterLogs(filled, by_broker)
+
+
+def copies_of_snapshot(
+    snapshot: Snapshot,
+    profile: Profile,
+    *,
+    on_damage: OnDamage,
+    damage: list[Damage],
+    cache: FoldCache | None = None,
+) -> dict[int, Copy]:
+    """The copies in a snapshot of one broker; damage as :func:`replay_snapshot` treats it."""
+    states = replay_snapshot(snapshot, profile, on_damage=on_damage, damage=damage, cache=cache)
+    logs = {log.offsets_partition: log for log in snapshot.partitions}
+    found = {}
+    for state in states:
+        log = logs[state.offsets_partition]
+        found[state.offsets_partition] = Copy(
+            state,
+            max(log.log_start_offset or 0, log.segments[0].base_offset),
+            _log_end_offset(log),
+            sum(segment.size for segment in log.segments),
+        )
+    return found
+
+
+def copies_of_run(run: Run) -> dict[int, Copy]:
+    """The copies that a published run replayed."""
+    sizes: dict[int, int] = {}
+    for entry in run.manifest["inputs"]:
+        partition = entry["offsets_partition"]
+        sizes[partition] = sizes.get(partition, 0) + entry["bytes"]
+    found = {}
+    for state in run.states():
+        cut = run.manifest["cut"][str(state.offsets_partition)]
+        found[state.offsets_partition] = Copy(
+            state, cut["log_start_offset"], cut["log_end_offset"], sizes.get(state.offsets_partition, 0)
+        )
+    return found
+
+
+def _log_end_offset(log: PartitionLog) -> int:
+    for segment in reversed(log.segments):
+        last = last_entry(segment)
+        if last is not None:
+            return last.next_offset
+    return max(log.log_start_offset or 0, log.segments[-1].base_offset)

@@ -1,0 +1,143 @@
+"""How long a coordinator loads a partition: from observed loads, for want of them from this machine."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator_core.drill.jsonform import from_json
+from coordinator_core.drill.model import Band, Calibration
+from coordinator_core.errors import UsageError
+from coordinator_core.records import decode_key, decode_value, encode_key, encode_value
+
+_FINISHED = re.compile(
+    r"Finished loading (?:of metadata|offsets and group metadata|offsets) from "
+    r"(?:\[?__consumer_offsets[-,](?P<partition>\d+)\]?)"
+    r".*? in (?P<ms>\d+) ?(?:ms|milliseconds)"
+)
+_QUEUED = re.compile(r"(\d+) ?(?:ms|milliseconds) was spent in the scheduler")
+_RECORDS = re.compile(r"Loaded (\d+) records which total to (\d+) bytes")
+
+US_PER_RECORD = 1.4
+"""Microseconds of a 4.3.1 broker for a record of a large log, on the machine of docs/performance.md."""
+REFERENCE_US = 6.7
+"""Microseconds that :func:`_probe_us` takes there."""
+
+_LARGE = 20_000
+"""Records from which on a load tells a rate: below, it is start-up and the clock's milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSample:
+    """One observed load: ``load_ms`` as the broker reports it, of it ``queued_ms`` behind other loads."""
+
+    records: int
+    load_ms: float
+    queued_ms: float = 0.0
+
+    @property
+    def own_ms(self) -> float:
+        return max(0.0, self.load_ms - self.queued_ms)
+
+
+def server_log_samples(lines: Iterable[str], records: Mapping[int, int]) -> list[LoadSample]:
+    """Loads that a broker's log tells of, of any release.
+
+    ``records`` has the records of offsets partitions, for releases that do not tell how many they loaded;
+    of a partition that is in neither, the line is passed over.
+    """
+    found = []
+    for line in lines:
+        finished = _FINISHED.search(line)
+        if finished is None:
+            continue
+        told, queued = _RECORDS.search(line), _QUEUED.search(line)
+        count = int(told[1]) if told else records.get(int(finished["partition"]))
+        if count is not None:
+            found.append(LoadSample(count, float(finished["ms"]), float(queued[1]) if queued else 0.0))
+    return found
+
+
+def read_samples(path: Path) -> list[LoadSample]:
+    """Observed loads from JSON lines of :class:`LoadSample`. Raises :class:`UsageError` with the line."""
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        try:
+            found.append(from_json(LoadSample, json.loads(line)))
+        except ValueError as error:
+            raise UsageError(f"{path}: line {number}: {error}") from None
+    return found
+
+
+def calibrated(samples: Sequence[LoadSample], method: str) -> Calibration:
+    """A rate from observed loads, with a band that holds every one of them, wider the fewer they are.
+
+    Without a load of some size the rate is this machine's.
+    """
+    machine = machine_calibration()
+    if not samples:
+        return machine
+    small = [one.own_ms for one in samples if one.records < _LARGE]
+    base = statistics.median(small) if small else 0.0
+    large = [one for one in samples if one.records >= _LARGE]
+    rate = machine.us_per_record
+    if large:
+        weight = sum(one.records**2 for one in large)
+        rate = sum(one.records * max(0.0, one.own_ms - base) for one in large) / weight * 1000
+    ratios = [one.own_ms / (base + one.records * rate / 1000) for one in large] or [
+        machine.low_factor,
+        machine.high_factor,
+    ]
+    slack = 1.5 if len(large) >= 5 else 2.0
+    high_factor = max(ratios) * slack
+    extra = max((one.own_ms - high_factor * (base + one.records * rate / 1000) for one in samples), default=0)
+    return Calibration(
+        method=method,
+        samples=len(samples),
+        base_ms=round(base, 3),
+        us_per_record=round(rate, 4),
+        low_factor=round(min(ratios) / slack, 4),
+        high_factor=round(high_factor, 4),
+        high_extra_ms=round(max(250.0, 2 * extra), 3),
+    )
+
+
+def machine_calibration() -> Calibration:
+    """The rate of a broker on this machine, from how fast Python decodes records here.
+
+    The band is wide: heap, compiler and the state of the page cache are not known.
+    """
+    rate = US_PER_RECORD * _probe_us() / REFERENCE_US
+    return Calibration("machine", 0, 15.0, round(rate, 4), 0.3, 5.0, 1_000.0)
+
+
+def load_band(calibration: Calibration, records: int, queue: Sequence[int]) -> Band:
+    """Milliseconds of the load of a partition of so many records, as the broker reports it.
+
+    A broker loads one partition after the other, in whatever order it learned of them, and counts the
+    waiting: ``queue`` has the records of all partitions that it loads, this one among them.
+    """
+    least = calibration.low_factor * records * calibration.us_per_record / 1000
+    longest = len(queue) * calibration.base_ms + sum(queue) * calibration.us_per_record / 1000
+    high = calibration.high_factor * longest + calibration.high_extra_ms
+    return Band(math.floor(least), math.ceil(high))
+
+
+def _probe_us() -> float:
+    key = encode_key(1, {"group": "group-000", "topic": "topic-000", "partition": 1})
+    data = {"offset": 1, "leaderEpoch": 1, "metadata": "", "commitTimestamp": 1}
+    value = encode_value(1, 3, data)
+    rounds, best = 1_000, math.inf
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(rounds):
+            decode_key(key)
+            decode_value(1, value)
+        best = min(best, time.perf_counter() - began)
+    return best / rounds * 1_000_000

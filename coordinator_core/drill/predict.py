@@ -1,0 +1,366 @@
+"""The prediction: a scenario's steps applied to a topology, and what they do to partitions and groups.
+
+Pure: logs are replayed and rates measured before; the time is an argument.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.settings import Settings
+from coordinator_core.drill.answers import Failover, is_modelled
+from coordinator_core.drill.changes import GroupChanges, changes, lost_ms
+from coordinator_core.drill.copies import ClusterLogs
+from coordinator_core.drill.loading import load_band
+from coordinator_core.drill.model import (
+    PREDICTION_VERSION,
+    Band,
+    Calibration,
+    Cut,
+    GroupPrediction,
+    Objectives,
+    PartitionPrediction,
+    Phase,
+    PhaseName,
+    Prediction,
+    Step,
+)
+from coordinator_core.drill.scenario import Kind, Scenario
+from coordinator_core.drill.timing import ClientSettings, ClusterSettings, moved_after, outage
+from coordinator_core.drill.verdict import judged, totals
+from coordinator_core.errors import UsageError
+from coordinator_core.groups.model import ClassicGroup, Group, GroupState, PartitionState
+from coordinator_core.replay.profiles import Loader, Profile
+from coordinator_core.topology import NO_LEADER, PartitionInfo, Topology
+
+NOW = Band(0, 0)
+NEVER = Band(0, None)
+_SERVED = frozenset({Errors.NONE.name})
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A cluster as a drill finds it."""
+
+    topology: Topology
+    logs: ClusterLogs
+    profile: Profile
+    calibration: Calibration
+    cluster: str | None = None
+    settings: ClusterSettings = field(default_factory=ClusterSettings)
+    coordinator: Settings = field(default_factory=Settings)
+    client: ClientSettings = field(default_factory=ClientSettings)
+
+
+def predict(
+    situation: Situation, scenario: Scenario, objectives: Objectives, *, predicted_at_ms: int
+) -> Prediction:
+    """What ``scenario`` does.
+
+    Raises :class:`UsageError` for a scenario that names brokers or racks the topology does not have, and
+    for a topology without assignment.
+    """
+    topology = situation.topology
+    partitions = _offsets_partitions(topology)
+    steps = _steps(scenario, topology)
+    partition_rows: list[PartitionPrediction] = []
+    group_rows: list[GroupPrediction] = []
+    topologies = [topology, *(after for _, after in steps)]
+    for (step, _), (before, after) in zip(steps, pairwise(topologies), strict=True):
+        found = _Step(situation, scenario, step, before, after)
+        partition_rows += found.partitions
+        group_rows += found.groups()
+    summed = totals(partition_rows, group_rows)
+    verdict, reasons = judged(summed, group_rows, objectives)
+    return Prediction(
+        version=PREDICTION_VERSION,
+        scenario=scenario,
+        cluster=situation.cluster,
+        predicted_at_ms=predicted_at_ms,
+        cut=tuple(
+            Cut(number, copy.log_start_offset, copy.log_end_offset)
+            for number in range(len(partitions))
+            if (copy := situation.logs.led_by(_known(partitions[number].leader), number)) is not None
+        ),
+        profile=situation.profile.label,
+        calibration=situation.calibration,
+        objectives=objectives,
+        steps=tuple(step for step, _ in steps),
+        partitions=tuple(partition_rows),
+        groups=tuple(group_rows),
+        totals=summed,
+        verdict=verdict,
+        reasons=reasons,
+    )
+
+
+def _offsets_partitions(topology: Topology) -> tuple[PartitionInfo, ...]:
+    partitions = topology.offsets_partitions or ()
+    for info in partitions:
+        if not info.replicas:
+            raise UsageError(f"the topology does not tell the replicas of offsets partition {info.partition}")
+    return partitions
+
+
+def _known(leader: int) -> int | None:
+    return None if leader == NO_LEADER else leader
+
+
+def _steps(scenario: Scenario, topology: Topology) -> list[tuple[Step, Topology]]:
+    """The steps, each with the topology after it."""
+    brokers = _brokers(scenario, topology)
+    if not scenario.orderly:
+        return [_loss(scenario, topology, brokers)]
+    found: list[tuple[Step, Topology]] = []
+    now = topology
+    for number, broker_id in enumerate(brokers):
+        what = f"broker {broker_id} shuts down"
+        if number:
+            what = f"broker {brokers[number - 1]} is back, {what}"
+            now = now.restored(brokers[number - 1])
+        now = now.without(broker_id)
+        found.append((Step(number, what, (broker_id,)), now))
+    what = f"broker {brokers[-1]} is back"
+    now = now.restored(brokers[-1])
+    if scenario.preferred_leaders:
+        what += ", preferred leaders are elected"
+        now = now.with_preferred_leaders()
+    return [*found, (Step(len(brokers), what, ()), now)]
+
+
+def _loss(scenario: Scenario, topology: Topology, brokers: tuple[int, ...]) -> tuple[Step, Topology]:
+    ids = ", ".join(map(str, brokers))
+    what = f"broker {ids} is lost" if len(brokers) == 1 else f"brokers {ids} are lost"
+    if not topology.has_quorum_without(*brokers):
+        return Step(0, f"{what}, no controller is left", brokers), topology.unled_without(*brokers)
+    if scenario.unclean:
+        what += ", replicas that are not in sync may lead"
+    return Step(0, what, brokers), topology.without(*brokers, unclean=scenario.unclean)
+
+
+def _brokers(scenario: Scenario, topology: Topology) -> tuple[int, ...]:
+    if scenario.kind is Kind.LOSE_RACK:
+        racks = topology.racks()
+        if scenario.rack not in racks:
+            known = ", ".join(sorted(racks)) or "none"
+            raise UsageError(f"the topology has no rack {scenario.rack} (it has {known})")
+        return tuple(sorted(racks[scenario.rack]))
+    for broker_id in scenario.brokers:
+        if broker_id not in topology.brokers:
+            known = ", ".join(map(str, sorted(topology.brokers)))
+            raise UsageError(f"the topology has no broker {broker_id} (it has {known})")
+    return scenario.brokers or tuple(sorted(topology.brokers))
+
+
+class _Step:
+    """One step: its partitions, and then its groups."""
+
+    def __init__(
+        self, situation: Situation, scenario: Scenario, step: Step, before: Topology, after: Topology
+    ) -> None:
+        self._situation = situation
+        self._step = step
+        self._orderly = scenario.orderly
+        active = before.active_controller_id
+        lost = None if active is None else active in step.down
+        self._moves = moved_after(situation.settings, orderly=scenario.orderly, controller_lost=lost)
+        olds, news = _offsets_partitions(before), _offsets_partitions(after)
+        self._queues: defaultdict[int, list[int]] = defaultdict(list)
+        for old, new in zip(olds, news, strict=True):
+            copy = situation.logs.led_by(new.leader, new.partition)
+            if new.leader not in (NO_LEADER, old.leader) and copy is not None:
+                self._queues[new.leader].append(copy.records)
+        self.partitions = [self._partition(old, new) for old, new in zip(olds, news, strict=True)]
+        self._answers: dict[tuple[object, ...], dict[str, str]] = {}
+
+    def _partition(self, old: PartitionInfo, new: PartitionInfo) -> PartitionPrediction:
+        unclean = new.leader not in (NO_LEADER, old.leader, *old.isr, *old.elr)
+        row = PartitionPrediction(
+            step=self._step.number,
+            offsets_partition=old.partition,
+            leader_before=_known(old.leader),
+            leader_after=_known(new.leader),
+            leader_epoch_before=old.leader_epoch,
+            leader_epoch_after=new.leader_epoch,
+            unclean=unclean,
+            lost_records=0,
+            lost_ms=0,
+        )
+        if new.leader == old.leader:
+            return row
+        if new.leader == NO_LEADER:
+            return replace(row, available_ms=NEVER)
+        copy = self._situation.logs.led_by(new.leader, new.partition)
+        load = None
+        if copy is not None:
+            load = load_band(self._situation.calibration, copy.records, self._queues[new.leader])
+        # Without a copy nobody can say how long the load takes; it begins when the leader is elected.
+        available = Band(self._moves.low, None) if load is None else self._moves + load
+        if old.leader == NO_LEADER:
+            available = Band(0, available.high)
+        row = replace(
+            row,
+            records_to_load=None if copy is None else copy.records,
+            bytes_to_load=None if copy is None else copy.bytes,
+            load_ms=load,
+            available_ms=available,
+        )
+        return self._with_loss(row) if unclean else row
+
+    def _with_loss(self, row: PartitionPrediction) -> PartitionPrediction:
+        logs, number = self._situation.logs, row.offsets_partition
+        after = logs.own(row.leader_after, number)
+        before = logs.led_by(row.leader_before, number)
+        if after is None or before is None or after is before:
+            return replace(row, lost_records=None, lost_ms=None)
+        return replace(
+            row,
+            lost_records=max(0, before.log_end_offset - after.log_end_offset),
+            lost_ms=lost_ms(before.state, after.state),
+        )
+
+    def groups(self) -> Iterator[GroupPrediction]:
+        """Sorted by group id."""
+        found: dict[str, GroupPrediction] = {}
+        for row in self.partitions:
+            before, after = self._states(row)
+            if before is None or after is None:
+                continue
+            differs = changes(before, after) if before is not after else {}
+            for group_id in before.groups.keys() | after.groups.keys():
+                found[group_id] = self._group(row, before, after, group_id, differs.get(group_id))
+        return (found[group_id] for group_id in sorted(found))
+
+    def _states(self, row: PartitionPrediction) -> tuple[PartitionState | None, PartitionState | None]:
+        """What the old coordinator has, and what the new one loads; the same where nothing can be lost."""
+        logs, number = self._situation.logs, row.offsets_partition
+        before = logs.led_by(row.leader_before, number)
+        after = logs.own(row.leader_after, number) if row.unclean else before
+        return (
+            None if before is None else before.state,
+            None if before is None else (after or before).state,
+        )
+
+    def _group(
+        self,
+        row: PartitionPrediction,
+        before: PartitionState,
+        after: PartitionState,
+        group_id: str,
+        change: GroupChanges | None,
+    ) -> GroupPrediction:
+        group = before.groups.get(group_id) or after.groups[group_id]
+        change = change or GroupChanges()
+        phases = tuple(self._phases(row, before, after, group))
+        rebalances, reason = self._rebalances(row, before, after, group)
+        return GroupPrediction(
+            step=row.step,
+            group_id=group_id,
+            type=group.type,
+            members=len(group.members),
+            offsets_partition=row.offsets_partition,
+            coordinator_before=row.leader_before,
+            coordinator_after=row.leader_after,
+            phases=phases,
+            outage_ms=NOW if row.available_ms is None else outage(row.available_ms, self._situation.client),
+            rebalances=rebalances,
+            reason=reason,
+            regressed=tuple(change.regressed),
+            vanished=tuple(change.vanished),
+            undone=tuple(change.undone),
+            hanging_transactions=tuple(change.hanging),
+            records_read_again=change.records_read_again,
+        )
+
+    def _phases(
+        self, row: PartitionPrediction, before: PartitionState, after: PartitionState, group: Group
+    ) -> Iterator[Phase]:
+        if not row.moved:
+            return
+        names = list(PhaseName) if row.leader_after is not None else [PhaseName.NOT_AVAILABLE]
+        begins = {
+            PhaseName.NOT_AVAILABLE: NOW,
+            PhaseName.LOADING: self._moves,
+            PhaseName.SERVING: row.available_ms or NEVER,
+        }
+        failover: Failover | None = None
+        for name in names:
+            key = self._alike(row, before, after, group, name)
+            if key not in self._answers:
+                failover = failover or self._failover(before, after, group.group_id)
+                self._answers[key] = failover.answers(
+                    name, orderly=self._orderly, led=row.leader_after is not None
+                )
+            yield Phase(name, begins[name], self._answers[key])
+
+    def _alike(
+        self,
+        row: PartitionPrediction,
+        before: PartitionState,
+        after: PartitionState,
+        group: Group,
+        phase: PhaseName,
+    ) -> tuple[object, ...]:
+        """What the answers depend on: groups alike in it are asked for once."""
+        key = (phase, row.leader_after is None, group.type, bool(group.members))
+        if phase is not PhaseName.SERVING:
+            return key
+        if before is not after:
+            return (*key, group.group_id)
+        pending = any(slot.group_id == group.group_id for found in after.pending.values() for slot in found)
+        return (*key, group.state, pending, isinstance(group, ClassicGroup) and group.is_simple)
+
+    def _failover(self, before: PartitionState, after: PartitionState, group_id: str) -> Failover:
+        situation = self._situation
+        count = len(situation.topology.offsets_partitions or ())
+        return Failover(
+            before,
+            after,
+            group_id,
+            replace(situation.coordinator, offsets_topic_num_partitions=count),
+            java=situation.profile.loader is Loader.JAVA,
+        )
+
+    def _rebalances(
+        self, row: PartitionPrediction, before: PartitionState, after: PartitionState, group: Group
+    ) -> tuple[bool | None, str]:
+        if not row.moved:
+            return False, "its coordinator stays"
+        if row.leader_after is None:
+            return False, "nobody coordinates it"
+        if row.unclean and row.lost_records is None:
+            return None, "the new leader is not in sync, and its copy is not given"
+        known = before.groups.get(group.group_id)
+        if known is None or not known.members:
+            return False, "it has no members"
+        if known.state not in (GroupState.STABLE, GroupState.EMPTY):
+            return True, f"it is {known.state} already"
+        if before is after:
+            return False, "the new coordinator loads the same members, and their sessions begin anew"
+        if not is_modelled(group):
+            return None, f"{group.type} groups are not modelled"
+        return self._answered(before, after, group)
+
+    def _answered(self, before: PartitionState, after: PartitionState, group: Group) -> tuple[bool, str]:
+        """Judged by the heartbeats of its members, and by members that the new coordinator alone has."""
+        failover = self._failover(before, after, group.group_id)
+        failover.serve()
+        refused = {error for error in failover.heartbeats().values() if error not in _SERVED}
+        if refused:
+            return True, f"heartbeats are answered {', '.join(sorted(refused))}"
+        back = _member_ids(after.groups.get(group.group_id)) - _member_ids(group)
+        if back:
+            return True, f"{len(back)} members that had left are back, until their session is over"
+        return False, "the new coordinator has loaded every member"
+
+
+def _member_ids(group: Group | None) -> set[str]:
+    if group is None:
+        return set()
+    if isinstance(group, ClassicGroup):
+        return {member.member_id for member in group.members}
+    return set(group.members)

@@ -1,0 +1,80 @@
+"""Totals of a prediction, and whether it meets what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator_core.drill.model import (
+    Band,
+    GroupPrediction,
+    Objectives,
+    PartitionPrediction,
+    Totals,
+    Verdict,
+)
+
+
+def totals(partitions: Sequence[PartitionPrediction], groups: Sequence[GroupPrediction]) -> Totals:
+    """Over all steps; a partition or group counts once."""
+
+    def distinct(rows: Sequence[GroupPrediction]) -> int:
+        return len({row.group_id for row in rows})
+
+    unled = [row for row in partitions if row.leader_after is None]
+    moved = [row for row in groups if row.coordinator_before != row.coordinator_after]
+    losses = [row.lost_ms for row in partitions]
+    return Totals(
+        partitions=len({row.offsets_partition for row in partitions}),
+        partitions_moved=len({row.offsets_partition for row in partitions if row.moved}),
+        partitions_without_leader=len({row.offsets_partition for row in unled}),
+        groups=distinct(groups),
+        groups_moved=distinct(moved),
+        groups_without_coordinator=distinct([row for row in groups if row.coordinator_after is None]),
+        groups_rebalancing=distinct([row for row in groups if row.rebalances]),
+        offsets_regressed=sum(len(row.regressed) for row in groups),
+        offsets_vanished=sum(len(row.vanished) for row in groups),
+        hanging_transactions=len({one for row in groups for one in row.hanging_transactions}),
+        records_read_again=sum(row.records_read_again for row in groups),
+        worst_outage_ms=_worst([row.outage_ms for row in groups]),
+        lost_ms=None if None in losses else max((one for one in losses if one is not None), default=0),
+    )
+
+
+def _worst(bands: Sequence[Band]) -> Band:
+    highs = [band.high for band in bands]
+    high = None if None in highs else max((one for one in highs if one is not None), default=0)
+    return Band(max((band.low for band in bands), default=0), high)
+
+
+def judged(
+    found: Totals, groups: Sequence[GroupPrediction], objectives: Objectives
+) -> tuple[Verdict, tuple[str, ...]]:
+    """The verdict, and a sentence for each thing that stands against it.
+
+    Without objectives, offsets that go back and groups without coordinator still miss it.
+    """
+    missed, unknown = [], []
+    if found.partitions_without_leader:
+        missed.append(
+            f"{found.partitions_without_leader} offsets partitions have no leader, "
+            f"{found.groups_without_coordinator} groups no coordinator"
+        )
+    rto_ms = objectives.rto_ms
+    if rto_ms is not None:
+        led = [row for row in groups if row.coordinator_after is not None]
+        late = [row for row in led if row.outage_ms.low > rto_ms]
+        perhaps = [row for row in led if row.outage_ms.high is None or row.outage_ms.high > rto_ms]
+        if late:
+            missed.append(f"{len(late)} groups are not served within {rto_ms} ms")
+        elif perhaps:
+            unknown.append(f"{len(perhaps)} groups may not be served within {rto_ms} ms")
+    lost = found.offsets_regressed + found.offsets_vanished
+    if found.lost_ms is None:
+        unknown.append("what a leader that is not in sync lacks is not known: its copy is not given")
+    elif lost and found.lost_ms > (objectives.rpo_ms or 0):
+        missed.append(f"{lost} offsets go back or vanish: commits of the last {found.lost_ms} ms are lost")
+    if found.hanging_transactions:
+        missed.append(f"{found.hanging_transactions} transactions stay open for ever")
+    if missed:
+        return Verdict.MISSED, (*missed, *unknown)
+    return (Verdict.UNKNOWN, tuple(unknown)) if unknown else (Verdict.MET, ())

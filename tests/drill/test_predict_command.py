@@ -1,0 +1,147 @@
+"""``regroup drill predict``: text, JSON, exit codes, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.cli.app import run
+from coordinator_core.drill.model import Prediction
+from tests.cases import CORPUS
+
+CASE = CORPUS / "k431-cluster"
+BEFORE, END = (str(CASE / "expected" / moment / "topics.json") for moment in ("before", "end"))
+KILLED = ["--broker", f"3={CASE / 'broker-3' / 'log'}"]
+OTHERS = [part for one in (1, 2) for part in ("--broker", f"{one}={CASE / f'broker-{one}' / 'log'}")]
+COMMON = ["drill", "predict", "--kafka-version", "4.3.1", "--now-ms", "7", "--no-fold-cache"]
+RESTART = ["--topology", BEFORE, "--scenario", "rolling-restart"]
+LOSE_3 = [*COMMON, "--topology", BEFORE, "--scenario", "lose-brokers=3"]
+
+
+def test_text(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run([*LOSE_3, *KILLED, "--active-controller", "1", "--rto-ms", "30000", "--rpo-ms", "0"]) == 0
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert lines[0] == "scenario:     lose-brokers=3"
+    assert "partitions:   3 of 10 move, 0 are left without leader" in lines
+    assert "groups:       7 of 23 move, 0 are left without coordinator, 0 rebalance" in lines
+    assert "lost:         nothing" in lines
+    assert "verdict:      met (RTO 30000 ms, RPO 0 ms)" in lines
+    assert "step 0: broker 3 is lost" in lines
+    (row,) = [line for line in lines if line.startswith("c-simple-12 ")]
+    assert row.split()[:6] == ["c-simple-12", "classic", "0", "4", "3", "2"]
+    assert not [line for line in lines if line.startswith("c-simple-13 ")]
+    (loading,) = [line for line in lines if line.startswith("loading") and "Heartbeat" in line]
+    assert "Heartbeat NONE, " in loading
+    assert "OffsetCommit COORDINATOR_LOAD_IN_PROGRESS" in loading
+
+
+def test_text_of_a_loss(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    options = [*COMMON, "--topology", END, "--scenario", "unclean-election=1,2", *KILLED, *OTHERS]
+    assert run(options) == 1
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert ["c-simple-01", "t-a", "0", "1001", "10", "goes", "back"] in [line.split() for line in lines]
+    assert ["c-new-after", "t-b", "0", "1", "-", "vanishes"] in [line.split() for line in lines]
+    assert "offsets:      6 go back, 1 vanish, 3096 records are read again" in lines
+
+
+def test_json_of_a_run_and_of_logs(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    log = str(CASE / "broker-3" / "log")
+    published = ["--output", str(tmp_path / "runs"), "--cluster", "shop", "--kafka-version", "4.3.1"]
+    assert run(["replay", log, *published, "--no-fold-cache"]) == 0
+    (latest,) = tmp_path.glob("runs/shop/*/*/manifest.json")
+    scenario = tmp_path / "scenario.json"
+    scenario.write_text('{"kind": "lose-brokers", "brokers": [3]}')
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text(
+        '{"records": 100000, "load_ms": 300, "queued_ms": 100}\n{"records": 10, "load_ms": 4}\n'
+    )
+    options = ["--topology", BEFORE, "--scenario", str(scenario), "--load-samples", str(samples)]
+    capfdbinary.readouterr()
+    output = tmp_path / "prediction.json"
+    command = ["drill", "predict", str(latest.parent), *options, "--now-ms", "7", "--format", "json"]
+    assert run([*command, "--output", str(output)]) == 0
+    of_run = Prediction.from_json(json.loads(capfdbinary.readouterr().out))
+    assert Prediction.from_json(json.loads(output.read_text())) == of_run
+    assert (of_run.cluster, of_run.predicted_at_ms) == ("shop", 7)
+    assert (of_run.calibration.method, of_run.calibration.us_per_record) == ("samples", 1.96)
+    assert run([*COMMON, log, *options, "--format", "json", "--cluster", "shop"]) == 0
+    of_log = Prediction.from_json(json.loads(capfdbinary.readouterr().out))
+    assert of_log == of_run
+
+
+def test_server_logs_calibrate(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    path = tmp_path / "server.log"
+    path.write_text(
+        "[2026-11-21 10:00:00,000] INFO Finished loading offsets and group metadata from "
+        "__consumer_offsets-1 in 23 milliseconds for epoch 1, of which 20 "
+        "milliseconds was spent in the scheduler. (kafka)\n"
+        "[2026-11-21 10:00:00,000] INFO something else\n"
+        "INFO Finished loading of metadata from __consumer_offsets-7 with epoch 1 in 23ms where 12ms was "
+        "spent in the scheduler. Loaded 17 records which total to 1796 bytes.\n"
+    )
+    assert run([*LOSE_3, *KILLED, "--server-log", str(path), "--format", "json"]) == 0
+    found = Prediction.from_json(json.loads(capfdbinary.readouterr().out)).calibration
+    assert (found.method, found.samples, found.base_ms) == ("server-log", 2, 7.0)
+
+
+def test_broker_settings_move_the_band(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "process.roles=broker\nbroker.session.timeout.ms=3000\nbroker.heartbeat.interval.ms=500\n"
+    )
+    options = [*LOSE_3, *KILLED, "--broker-config", str(path), "--active-controller", "9", "--format", "json"]
+    assert run(options) == 0
+    found = Prediction.from_json(json.loads(capfdbinary.readouterr().out))
+    moving = next(one for one in found.groups if one.phases)
+    assert (moving.phases[1].begins_ms.low, moving.phases[1].begins_ms.high) == (2500, 4375)
+    path.write_text("broker.session.timeout.ms=soon\n")
+    assert run(options) == 2
+    assert b"broker.session.timeout.ms: not a whole number: 'soon'" in capfdbinary.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--topology", BEFORE, "--scenario", "lose-brokers=3"], "name a SNAPSHOT or RUN"),
+        (["--topology", BEFORE, "--scenario", "lose-brokers=9", *KILLED], "no broker 9 (it has 1, 2, 3)"),
+        (["--topology", BEFORE, "--scenario", "lose-rack=a", *KILLED], "no rack a (it has none)"),
+        (["--topology", BEFORE, "--scenario", "nonsense", *KILLED], "'nonsense' is none of"),
+        ([*RESTART, "--broker", "3"], "expected ID=DIR"),
+        ([*RESTART, "--broker", "x=y"], "expected ID=DIR"),
+        (
+            [*RESTART, *KILLED, "--server-log", "README.md"],
+            "README.md: no load of an offsets partition is logged",
+        ),
+        (
+            [*RESTART, *KILLED, "--load-samples", "README.md"],
+            "README.md: line 1: ",
+        ),
+        (
+            [*RESTART, *KILLED, "--engine", "spark"],
+            "in this process",
+        ),
+        (["--topology", "README.md", "--scenario", "rolling-restart", *KILLED], "README.md: not JSON"),
+        (
+            [
+                "--topology",
+                BEFORE,
+                "--scenario",
+                "rolling-restart",
+                "--broker",
+                f"9={CASE / 'broker-3' / 'log'}",
+            ],
+            "the topology has no broker 9",
+        ),
+        (
+            [*RESTART, str(CORPUS / "k431-mixed" / "log")],
+            "only 10",
+        ),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused(
+    options: list[str], said: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert run([*COMMON, *options]) == 2
+    assert said in capfdbinary.readouterr().err.decode()
