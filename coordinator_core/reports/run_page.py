@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
 from typing import Any
-
-from jinja2 import Environment, StrictUndefined
 
 from coordinator_core.reports.charts import bar_chart
 from coordinator_core.reports.commit_rate import DAY_MS, MINUTE_MS
 from coordinator_core.reports.findings import counts_text, one_line
+from coordinator_core.reports.pages import byte_text, duration_text, number_text, page, time_text
 from coordinator_core.reports.run_report import Document
 
 WORDS = {
@@ -42,35 +37,28 @@ _SECTIONS = (
 
 def run_page(report: Document) -> str:
     """The page of a document that :func:`run_report` made."""
-    style = _resource("run.css")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     partitions = sorted(report["partitions"], key=lambda one: (-one["bytes"], one["offsets_partition"]))
-    return (
-        _environment()
-        .from_string(_resource("run.html"))
-        .render(
-            report=report,
-            word=WORDS[report["verdict"]],
-            counts=counts_text(report["counts"]),
-            style=style,
-            style_hash=f"sha256-{digest}",
-            sections=_SECTIONS,
-            finding_rows=_finding_rows,
-            not_evaluated=[*report["not_evaluated"].items(), *report["not_applicable"].items()],
-            mutes=_mutes(report),
-            charts=_charts(report, partitions[:PARTITIONS]),
-            partitions=[
-                (
-                    one["offsets_partition"],
-                    byte_text(one["bytes"]),
-                    number_text(one["records"]),
-                    one["load_seconds"],
-                )
-                for one in partitions[:PARTITIONS]
-            ],
-            **_change_rows(report["changes"]),
-            **_group_rows(report),
-        )
+    return page(
+        "run.html",
+        report=report,
+        word=WORDS[report["verdict"]],
+        counts=counts_text(report["counts"]),
+        sections=_SECTIONS,
+        finding_rows=_finding_rows,
+        not_evaluated=[*report["not_evaluated"].items(), *report["not_applicable"].items()],
+        mutes=_mutes(report),
+        charts=_charts(report, partitions[:PARTITIONS]),
+        partitions=[
+            (
+                one["offsets_partition"],
+                byte_text(one["bytes"]),
+                number_text(one["records"]),
+                one["load_seconds"],
+            )
+            for one in partitions[:PARTITIONS]
+        ],
+        **_change_rows(report["changes"]),
+        **_group_rows(report),
     )
 
 
@@ -200,52 +188,9 @@ def _or_dash(value: Any) -> Any:
     return "-" if value is None else one_line(value) if isinstance(value, str) else value
 
 
-def number_text(value: int) -> str:
-    return f"{value:,}".replace(",", " ")
-
-
-def byte_text(value: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(value) < 1000:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:.4g} TB"
-
-
-def duration_text(value_ms: int) -> str:
-    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
-        if value_ms >= size:
-            return f"{value_ms / size:.3g} {unit}"
-    return f"{value_ms} ms"
-
-
-def time_text(value_ms: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(value_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, ValueError):
-        return f"{value_ms} ms"
-
-
 def _moment(value_ms: int, precision_ms: int) -> str:
     """A time as short as bars of ``precision_ms`` allow, in fourteen days."""
     if not -62_135_596_800_000 <= value_ms < 253_402_300_800_000:
         return f"{value_ms} ms"
     form = "%m-%d" if precision_ms >= DAY_MS else "%m-%d %H:%M" if precision_ms >= MINUTE_MS else "%H:%M:%S"
     return f"{datetime.fromtimestamp(value_ms / 1000, UTC):{form}}"
-
-
-@cache
-def _environment() -> Environment:
-    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {
-        "bytes": byte_text,
-        "duration": duration_text,
-        "number": number_text,
-        "time": time_text,
-        "visible": one_line,
-    }
-    return made
-
-
-def _resource(name: str) -> str:
-    return files("coordinator_core.reports").joinpath(name).read_text(encoding="utf-8")

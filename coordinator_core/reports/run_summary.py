@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from coordinator_core.reports.findings import counts_text, one_line
-from coordinator_core.reports.run_page import WORDS, number_text, time_text
+from coordinator_core.reports.pages import number_text, time_text
+from coordinator_core.reports.run_page import WORDS
 from coordinator_core.reports.run_report import Document
 
 FINDINGS = 3

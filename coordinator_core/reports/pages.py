@@ -1,0 +1,66 @@
+"""Pages that need nothing else: one template, one style, no script, no font, no request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from coordinator_core.reports.findings import one_line
+
+
+def page(template: str, **values: Any) -> str:
+    """The template with ``values``, and with ``style`` and ``style_hash`` (for its content policy)."""
+    style = files("coordinator_core.reports").joinpath("run.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return _environment().get_template(template).render(style=style, style_hash=f"sha256-{digest}", **values)
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("coordinator_core.reports", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "bytes": byte_text,
+        "duration": duration_text,
+        "number": number_text,
+        "time": time_text,
+        "visible": one_line,
+    }
+    return made
+
+
+def number_text(value: int) -> str:
+    return f"{value:,}".replace(",", " ")
+
+
+def byte_text(value: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(value) < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.4g} TB"
+
+
+def duration_text(value_ms: int) -> str:
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
+        if value_ms >= size:
+            return f"{value_ms / size:.3g} {unit}"
+    return f"{value_ms} ms"
+
+
+def time_text(value_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(value_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError):
+        return f"{value_ms} ms"
