@@ -10,18 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from coordinator_core.columnar import types
 from coordinator_core.columnar.arrow import column
 from coordinator_core.columnar.finishing import (
-    COMMIT_COLUMNS_TYPE,
     SLOT_COLUMNS_TYPE,
-    CommitColumns,
     SlotColumns,
-    decode_commits,
-    gather,
     slot_columns,
     transpose,
 )
+from coordinator_core.columnar.source import Source, text
 from coordinator_core.columnar.tables import (
     CONTROL_KEY,
     NO_KEY_TYPE,
@@ -43,12 +39,11 @@ from coordinator_core.columnar.tables import (
     used_rows,
 )
 from coordinator_core.log.types import Codec, SegmentFile
-from coordinator_core.records.wire import decode_utf8, uuid_text
 from coordinator_core.replay import fold
 from coordinator_core.replay.fold import FoldRules, SegmentCounts, SegmentFold
 
 _ALIGNMENT = 64
-_NO_BYTES: Bytes = np.empty(0, np.uint8)
+_VALUE_NAMES = {field.name for field in fold.VALUE_FIELDS}
 _Mask = npt.NDArray[np.bool_]
 
 
@@ -63,7 +58,7 @@ def to_segment_fold(
     legacy_formats: Mapping[int, int],
 ) -> SegmentFold:
     """The fold in ``tables``; ``data`` is the segment."""
-    source = _Source(data, arena)
+    source = Source(data, arena)
     state = tables.state
     empty = state[State.BATCHES] == 0
     return SegmentFold(
@@ -87,49 +82,25 @@ def to_segment_fold(
     )
 
 
-class _Source:
-    """Where surviving bytes are read from."""
-
-    def __init__(self, data: Bytes, arena: Bytes) -> None:
-        self._data = data
-        self._arena = arena
-
-    def binary(self, positions: Int64s, lengths: Int64s, *, nulls: bool = False) -> pa.Array:
-        """The runs of bytes as ``large_binary``; with ``nulls`` negative lengths are null."""
-        starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(np.maximum(lengths, 0), out=starts[1:])
-        out = np.empty(starts[-1], np.uint8)
-        gather(
-            self._data,
-            self._arena,
-            np.ascontiguousarray(positions),
-            np.ascontiguousarray(lengths),
-            starts,
-            out,
-        )
-        validity = None
-        if nulls and (lengths < 0).any():
-            validity = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little"))
-        buffers = [validity, pa.py_buffer(starts), pa.py_buffer(out)]
-        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(lengths), buffers)
-
-    def commits(self, positions: Int64s) -> CommitColumns:
-        """Decoded values; none where a position is negative."""
-        out = CommitColumns(*_allocated(COMMIT_COLUMNS_TYPE, len(positions)))
-        decode_commits(self._data, self._arena, positions, out)
-        return out
+def _slot_columns(rows: int) -> SlotColumns:
+    """Uninitialised columns; those that a merge keeps lie apart, so that it does not keep the others."""
+    dtypes = zip(SlotColumns._fields, (field.dtype.name for field in SLOT_COLUMNS_TYPE.fields), strict=True)
+    kept: dict[str, np.dtype[Any]] = {}
+    passing: dict[str, np.dtype[Any]] = {}
+    for name, dtype in dtypes:
+        (kept if name in _VALUE_NAMES else passing)[name] = np.dtype(dtype)
+    return SlotColumns(**_side_by_side(kept, rows), **_side_by_side(passing, rows))
 
 
-def _allocated(kind: types.NamedTuple, rows: int) -> list[npt.NDArray[Any]]:
-    """Uninitialised arrays of ``rows`` numbers, side by side: large memory is had in large pages."""
-    dtypes = [np.dtype(field.dtype.name) for field in kind.fields]
-    sizes = [-(rows * dtype.itemsize) % _ALIGNMENT + rows * dtype.itemsize for dtype in dtypes]
+def _side_by_side(dtypes: Mapping[str, np.dtype[Any]], rows: int) -> dict[str, npt.NDArray[Any]]:
+    """Uninitialised arrays of ``rows`` numbers in one block: large memory is had in large pages."""
+    sizes = [-(rows * dtype.itemsize) % _ALIGNMENT + rows * dtype.itemsize for dtype in dtypes.values()]
     block = np.empty(sum(sizes), np.uint8)
     starts = np.cumsum([0, *sizes]).tolist()
-    return [
-        block[start : start + rows * dtype.itemsize].view(dtype)
-        for start, dtype in zip(starts, dtypes, strict=False)
-    ]
+    return {
+        name: block[start : start + rows * dtype.itemsize].view(dtype)
+        for start, (name, dtype) in zip(starts, dtypes.items(), strict=False)
+    }
 
 
 def _copied(tables: Tables, name: str) -> Int64s:
@@ -144,71 +115,41 @@ def _columns(table: Int64s, *wanted: int) -> Int64s:
     return out
 
 
-def _text(binary: pa.Array) -> pa.Array:
-    """Bytes as ``large_string``, decoded as Java does."""
-    try:
-        return binary.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        texts = [None if data is None else decode_utf8(data) for data in binary.to_pylist()]
-        return pa.array(texts, pa.large_string())
-
-
 def _names(tables: Tables, name: str) -> pa.Array:
     """The interned names of ``groups`` or ``topics``, without their length prefix."""
     rows = used_rows(tables, name)
-    source = _Source(tables.keys, _NO_BYTES)
-    return _text(source.binary(rows[:, Interned.BODY] + 2, rows[:, Interned.BODY_BYTES] - 2))
+    source = Source(tables.keys)
+    return text(source.binary(rows[:, Interned.BODY] + 2, rows[:, Interned.BODY_BYTES] - 2))
 
 
 def _values(
     positions: Int64s,
+    lengths: Int64s,
     record_offsets: Mapping[str, Int64s],
     producers: tuple[Int64s, npt.NDArray[np.int16], _Mask],
-    source: _Source,
+    source: Source,
 ) -> dict[str, pa.Array]:
-    """The columns of ``fold.VALUE_FIELDS``, of values at ``positions`` or none where that is negative."""
-    commits = source.commits(positions)
+    """The columns of ``fold.VALUE_FIELDS``; the values are at ``positions``."""
     producer_ids, producer_epochs, has_producer = producers
     return {
         **{name: column(numbers) for name, numbers in record_offsets.items()},
-        "value_version": column(commits.version),
-        "committed_offset": column(commits.committed_offset),
-        "leader_epoch": column(commits.leader_epoch),
-        "metadata": _text(source.binary(commits.metadata, commits.metadata_bytes)),
-        "commit_timestamp_ms": column(commits.commit_timestamp),
-        "expire_timestamp_ms": column(commits.expire_timestamp, commits.version != 1),
-        "topic_id": _topic_ids(commits.topic_id, source),
+        "value": source.binary(positions, lengths),
         "producer_id": column(producer_ids, ~has_producer),
         "producer_epoch": column(producer_epochs, ~has_producer),
     }
-
-
-def _topic_ids(positions: Int64s, source: _Source) -> pa.Array:
-    """Topic ids as dictionary-encoded text; the zero id, and none at all, is null."""
-    has_id = positions >= 0
-    found = positions[has_id]
-    encoded = source.binary(found, np.full(len(found), 16, np.int64)).dictionary_encode()
-    texts = [None if not any(data) else uuid_text(data) for data in encoded.dictionary.to_pylist()]
-    zero = np.array([text is None for text in texts], np.bool_)
-    indices = np.full(len(positions), -1, np.int32)
-    indices[has_id] = encoded.indices.to_numpy()
-    missing = indices < 0
-    if zero.any():
-        missing[~missing] |= zero[indices[~missing]]
-    dictionary = pa.array(["" if text is None else text for text in texts], pa.string())
-    return pa.DictionaryArray.from_arrays(column(np.where(missing, 0, indices), missing), dictionary)
 
 
 def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _slots(tables: Tables, source: _Source) -> pa.Table:
+def _slots(tables: Tables, source: Source) -> pa.Table:
     events = used_rows(tables, "events")
-    slots = SlotColumns(*_allocated(SLOT_COLUMNS_TYPE, len(events)))
+    slots = _slot_columns(len(events))
     slot_columns(used_rows(tables, "slots"), events, slots)
     values = _values(
         slots.value,
+        slots.value_bytes,
         {"record_offset": slots.record_offset, "merge_offset": slots.merge_offset},
         (slots.producer_id, slots.producer_epoch, slots.committed.view(np.bool_)),
         source,
@@ -227,16 +168,17 @@ def _slots(tables: Tables, source: _Source) -> pa.Table:
     )
 
 
-def _pending(tables: Tables, source: _Source) -> pa.Table:
+def _pending(tables: Tables, source: Source) -> pa.Table:
     rows = used_rows(tables, "pending")
     rows = rows[rows[:, PendingRow.PHASE] != Phase.FREE]
-    slots, producers, kinds, phases, positions, record_offsets, merge_offsets, epochs = _columns(
+    slots, producers, kinds, phases, positions, lengths, record_offsets, merge_offsets, epochs = _columns(
         rows,
         PendingRow.SLOT,
         PendingRow.PRODUCER,
         PendingRow.KIND,
         PendingRow.PHASE,
         PendingRow.VALUE,
+        PendingRow.VALUE_BYTES,
         PendingRow.RECORD_OFFSET,
         PendingRow.MERGE_OFFSET,
         PendingRow.PRODUCER_EPOCH,
@@ -245,7 +187,8 @@ def _pending(tables: Tables, source: _Source) -> pa.Table:
     is_value = is_open & (kinds == PendingKind.VALUE)
     producer_ids = used_rows(tables, "producers")[producers, ProducerRow.PRODUCER_ID]
     values = _values(
-        np.where(is_value, positions, -1),
+        positions,
+        lengths * is_value,
         {"record_offset": record_offsets * is_value, "merge_offset": merge_offsets * is_value},
         (producer_ids * is_value, (epochs * is_value).astype(np.int16), is_value),
         source,
@@ -311,7 +254,7 @@ def _transactions(tables: Tables) -> pa.Table:
     )
 
 
-def _others(tables: Tables, source: _Source) -> pa.Table:
+def _others(tables: Tables, source: Source) -> pa.Table:
     rows = _copied(tables, "others")
     groups = rows[:, OtherRow.GROUP]
     return _table(

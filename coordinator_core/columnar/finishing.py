@@ -98,7 +98,7 @@ def slot_columns(slots: Any, events: Any, out: Any) -> None:
         out.producer_id[row] = slots[row, SlotRow.PRODUCER_ID] if committed else 0
         out.producer_epoch[row] = flags >> Flags.EPOCH_SHIFT if committed else 0
         out.value[row] = events[row, EventRow.VALUE] if is_value else -1
-        out.value_bytes[row] = flags >> Flags.VALUE_BYTES_SHIFT
+        out.value_bytes[row] = flags >> Flags.VALUE_BYTES_SHIFT if is_value else 0
 
 
 class CommitColumns(NamedTuple):
@@ -123,7 +123,7 @@ COMMIT_COLUMNS_TYPE = types.NamedTuple(
 
 
 @inlined
-def _decode_commit(data: Any, position: Int, tag: Int, row: Int, out: Any) -> None:
+def _decode_commit(data: Any, position: Int, row: Int, out: Any) -> None:
     version = be16(data, position)
     at = position + 10
     out.version[row] = version
@@ -138,7 +138,7 @@ def _decode_commit(data: Any, position: Int, tag: Int, row: Int, out: Any) -> No
     else:
         metadata = be16(data, at)
         at += 2
-    out.metadata[row] = at + tag
+    out.metadata[row] = at
     out.metadata_bytes[row] = metadata
     at += metadata
     out.commit_timestamp[row] = be64(data, at)
@@ -146,47 +146,31 @@ def _decode_commit(data: Any, position: Int, tag: Int, row: Int, out: Any) -> No
     if version == 1:
         expire_timestamp = be64(data, at)
     elif version == 4 and data[at] == 1:
-        topic_id = at + 3 + tag
+        topic_id = at + 3
     out.leader_epoch[row] = leader_epoch
     out.expire_timestamp[row] = expire_timestamp
     out.topic_id[row] = topic_id
 
 
-_AHEAD = 16
-"""Values lie all over the segment, so they are fetched some rows before they are decoded."""
-
-
-@kernel(types.void(BYTES_TYPE, BYTES_TYPE, _VECTOR, COMMIT_COLUMNS_TYPE))
-def decode_commits(segment: Any, arena: Any, positions: Any, out: Any) -> None:
-    """Decode OffsetCommitValues that ``kernels.commit_version`` accepted into the columns ``out``.
-
-    A negative position is no value: zeroes, and no topic id.
-    """
+@kernel(types.void(BYTES_TYPE, _INT64S, COMMIT_COLUMNS_TYPE))
+def decode_commits(data: Any, positions: Any, out: Any) -> None:
+    """Decode OffsetCommitValues that ``kernels.commit_version`` accepted into the columns ``out``."""
     for row in range(len(positions)):
-        if row + _AHEAD < len(positions):
-            ahead = positions[row + _AHEAD]
-            if 0 <= ahead < ARENA:
-                prefetch(segment, ahead)
-        position = positions[row]
-        if position < 0:
-            out.version[row] = 0
-            out.committed_offset[row] = 0
-            out.leader_epoch[row] = 0
-            out.metadata[row] = 0
-            out.metadata_bytes[row] = 0
-            out.commit_timestamp[row] = 0
-            out.expire_timestamp[row] = 0
-            out.topic_id[row] = -1
-        elif position < ARENA:
-            _decode_commit(segment, position, 0, row, out)
-        else:
-            _decode_commit(arena, position - ARENA, ARENA, row, out)
+        _decode_commit(data, positions[row], row, out)
+
+
+_AHEAD = 16
+"""Values lie all over the segment, so they are fetched some rows before they are copied."""
 
 
 @kernel(types.void(BYTES_TYPE, BYTES_TYPE, _VECTOR, _VECTOR, _VECTOR, MUTABLE_BYTES_TYPE))
 def gather(segment: Any, arena: Any, positions: Any, lengths: Any, starts: Any, out: Any) -> None:
     """Copy the runs at ``positions`` of ``lengths`` (none when negative) to ``starts`` in ``out``."""
     for row in range(len(positions)):
+        if row + _AHEAD < len(positions):
+            ahead = positions[row + _AHEAD]
+            if 0 <= ahead < ARENA:
+                prefetch(segment, ahead)
         position, target = positions[row], starts[row]
         if position < ARENA:
             for at in range(lengths[row]):

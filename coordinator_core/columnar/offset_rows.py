@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.columnar.arrow import column
+from coordinator_core.columnar.commit_values import decoded
 from coordinator_core.columnar.numbering import NameNumbers, SlotNumbers
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.columnar.values import ValueStore
@@ -48,21 +49,19 @@ class GatheredRows:
         for start in range(0, len(self.slots), block_rows):
             slots = self.slots[start : start + block_rows]
             values = self._values.take(self._places[start : start + block_rows])
-            leader_epoch = values["leader_epoch"].to_numpy()
-            expiry = values["expire_timestamp_ms"]
+            fields = decoded(values["value"].combine_chunks())
+            expiry = fields["expire_timestamp_ms"]
             if not self._minus_one_expires and expiry.null_count < len(expiry):
                 expiry = pc.if_else(pc.equal(expiry, -1), None, expiry)
             made = {
                 "group_id": groups.take(column(self._numbers.groups(slots))),
                 "topic": topics.take(column(self._numbers.topics(slots))),
                 "partition": column(self._numbers.partitions(slots)),
-                "leader_epoch": column(leader_epoch, leader_epoch < 0),
+                **{name: values[name] for name in values.column_names if name != "value"},
+                **fields,
                 "expire_timestamp_ms": expiry,
             }
-            arrays = [
-                (made[field.name] if field.name in made else values[field.name]).cast(field.type)
-                for field in OFFSETS
-            ]
+            arrays = [made[field.name].cast(field.type) for field in OFFSETS]
             yield pa.Table.from_arrays(arrays, schema=OFFSETS)
 
     def _order(self, slots: Int64s, record_offsets: Int64s) -> Int64s:

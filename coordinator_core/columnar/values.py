@@ -15,10 +15,7 @@ NOWHERE = -1
 _ROW_BITS = 32
 _ROW_MASK = (1 << _ROW_BITS) - 1
 
-VALUES = pa.schema(
-    [pa.field(f.name, pa.string(), f.nullable) if f.name == "topic_id" else f for f in VALUE_FIELDS]
-)
-"""``fold.VALUE_FIELDS``, the topic id as plain text: folds number topic ids each in its own way."""
+VALUES = pa.schema(VALUE_FIELDS)
 
 
 class ValueStore:
@@ -50,7 +47,7 @@ class ValueStore:
         """The values at ``places``, as :data:`VALUES`."""
         found, order = [VALUES.empty_table()], [np.empty(0, np.int64)]
         for table, rows, positions in self._by_source(places):
-            found.append(table.take(column(rows)).cast(VALUES))
+            found.append(table.take(column(rows)))
             order.append(positions)
         values, positions = pa.concat_tables(found), np.concatenate(order)
         if (positions[1:] < positions[:-1]).any():

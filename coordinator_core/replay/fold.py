@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from coordinator_core.replay.profiles import Loader, MergeOffsetRule, Profile
 
-FORMAT = 2
+FORMAT = 3
 """Version of the serialised form; readers refuse any other."""
 
 NOT_VALUE, VALUE, TOMBSTONE = 0, 1, 2
@@ -71,23 +71,18 @@ def _field(name: str, kind: pa.DataType, *, null: bool = False) -> pa.Field:
     return pa.field(name, kind, nullable=null)
 
 
-_INT, _LONG, _TEXT, _BYTES = pa.int32(), pa.int64(), pa.large_string(), pa.large_binary()
+_INT, _LONG, _BYTES = pa.int32(), pa.int64(), pa.large_binary()
 
 VALUE_FIELDS = [
     _field("record_offset", _LONG),
     _field("merge_offset", _LONG),
-    _field("value_version", pa.int16()),
-    _field("committed_offset", _LONG),
-    _field("leader_epoch", _INT),
-    _field("metadata", _TEXT),
-    _field("commit_timestamp_ms", _LONG),
-    _field("expire_timestamp_ms", _LONG, null=True),
-    _field("topic_id", pa.dictionary(_INT, pa.string()), null=True),
+    _field("value", _BYTES),
     _field("producer_id", _LONG, null=True),
     _field("producer_epoch", pa.int16(), null=True),
 ]
-"""A commit as its record says it: leader epoch -1 is none, an expire timestamp is null only where the value
-version has none. Zero or empty in rows that are not values."""
+"""A commit; ``value`` is the record's OffsetCommitValue, of a version that the rules read. Most are
+superseded by those of later segments, so none is decoded before the merge. Zero or empty in rows that are not
+values."""
 
 SLOTS = pa.schema(
     [

@@ -1,0 +1,45 @@
+"""OffsetCommitValues to columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.columnar.arrow import column
+from coordinator_core.columnar.finishing import COMMIT_COLUMNS_TYPE, CommitColumns, decode_commits
+from coordinator_core.columnar.source import Source, text
+from coordinator_core.columnar.tables import Int64s
+from coordinator_core.records.wire import uuid_text
+
+
+def decoded(values: pa.Array) -> dict[str, pa.Array]:
+    """The fields of values that ``kernels.commit_version`` accepted (``large_binary``, none of them null).
+
+    As they are in the record: only -1 for a leader epoch that is none, an expire timestamp where the version
+    has one, and a topic id where it is not zero, become null otherwise.
+    """
+    _, starts, data = values.buffers()
+    positions = np.frombuffer(starts, np.int64)[values.offset : values.offset + len(values)]
+    source = Source(np.frombuffer(data, np.uint8))
+    fields = CommitColumns(*(np.empty(len(values), field.dtype.name) for field in COMMIT_COLUMNS_TYPE.fields))
+    decode_commits(np.frombuffer(data, np.uint8), np.ascontiguousarray(positions), fields)
+    return {
+        "value_version": column(fields.version),
+        "committed_offset": column(fields.committed_offset),
+        "leader_epoch": column(fields.leader_epoch, fields.leader_epoch < 0),
+        "metadata": text(source.binary(fields.metadata, fields.metadata_bytes)),
+        "commit_timestamp_ms": column(fields.commit_timestamp),
+        "expire_timestamp_ms": column(fields.expire_timestamp, fields.version != 1),
+        "topic_id": _topic_ids(fields.topic_id, source),
+    }
+
+
+def _topic_ids(positions: Int64s, source: Source) -> pa.Array:
+    """Topic ids as text; the zero id, and none at all, is null."""
+    has_id = positions >= 0
+    found = positions[has_id]
+    encoded = source.binary(found, np.full(len(found), 16, np.int64)).dictionary_encode()
+    texts = [None if not any(data) else uuid_text(data) for data in encoded.dictionary.to_pylist()]
+    indices = np.full(len(positions), len(texts), np.int64)
+    indices[has_id] = encoded.indices.to_numpy()
+    return pa.array([*texts, None], pa.string()).take(column(indices))
