@@ -5,6 +5,7 @@ Prints the document of ``regroup compact --format json`` as one line. The output
 all workers see under the same path.
 
     spark-submit spark_apps/compact.py --snapshot LOGDIR --output DIR
+    spark-submit spark_apps/compact.py --plan FILE --plan-digest SHA256 --output DIR --run-id ID
     python -m spark_apps.compact --master 'local[2]' --snapshot LOGDIR --output DIR
 """
 
@@ -23,16 +24,23 @@ from coordinator_core import __version__
 from coordinator_core.cli.process import start_light
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Codec
 from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, chosen_profile
+from coordinator_core.storage import join
 from spark_apps.exits import exit_code
 
 if TYPE_CHECKING:
     from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport
-    from coordinator_core.log.types import PartitionLog
+    from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 
 PROGRAM = "regroup-compact"
-_DAY_MS = 86_400_000
-_SEGMENT_BYTES = 100 << 20
+_CHOSEN = (
+    *("expire", "offsets_retention_ms", "delete_retention_ms", "renumber", "message_format"),
+    *("codec", "offsets_partitions", "segment_bytes"),
+)
+"""Arguments of the names that ``CompactionOptions.chosen`` has."""
+_PLANNED = (*("now_ms", "profile", "kafka_version", "coordinator", "partial"), *_CHOSEN)
+"""Arguments that a plan takes the place of."""
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -40,10 +48,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=PROGRAM, description="Compact a copy of __consumer_offsets, and prove it."
     )
-    parser.add_argument(
-        "--snapshot", metavar="PATH", nargs="+", action="extend", required=True, help="log directories"
-    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--snapshot", metavar="PATH", nargs="+", action="extend", help="log directories")
+    source.add_argument("--plan", metavar="FILE", help="carry out this plan, which says all that rules say")
+    parser.add_argument("--plan-digest", metavar="SHA256", help="of the plan that was approved")
     parser.add_argument("--output", required=True, metavar="DIR", help="directory of the new log")
+    parser.add_argument("--run-id", metavar="ID", help="write to this directory below --output")
     parser.add_argument("--now-ms", type=int, metavar="MS", help="the time to judge by (default: the clock)")
     rules = parser.add_mutually_exclusive_group()
     rules.add_argument("--profile", choices=["auto", *PROFILE_RELEASES], default="auto")
@@ -51,14 +61,22 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--coordinator", choices=["classic", "new"])
     parser.add_argument("--expire", action="store_true", help="tombstone first what has expired")
     parser.add_argument("--offsets-retention-ms", type=int, metavar="MS")
-    parser.add_argument("--delete-retention-ms", type=int, default=_DAY_MS, metavar="MS")
+    parser.add_argument("--delete-retention-ms", type=int, metavar="MS")
     parser.add_argument("--renumber", action="store_true", help="consecutive record offsets")
     parser.add_argument("--message-format", choices=["keep", "2"], default="keep")
-    parser.add_argument("--segment-bytes", type=int, default=_SEGMENT_BYTES, metavar="BYTES")
+    codecs = ["keep", *(codec.name.lower() for codec in Codec)]
+    parser.add_argument("--codec", choices=codecs, default="keep")
+    parser.add_argument("--offsets-partitions", type=int, metavar="N", help="another partition count")
+    parser.add_argument("--segment-bytes", type=int, metavar="BYTES")
     parser.add_argument("--partial", action="store_true", help="cut damaged partitions as a broker would")
     parser.add_argument("--master", metavar="URL", help="Spark master (default: spark-submit's, or local[*])")
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     arguments = parser.parse_args(argv)
+    if bool(arguments.plan) != bool(arguments.plan_digest):
+        parser.error("--plan and --plan-digest go together")
+    given = [name for name in _PLANNED if getattr(arguments, name) != parser.get_default(name)]
+    if arguments.plan and given:
+        parser.error(f"--{given[0].replace('_', '-')}: the plan says that")
     if arguments.coordinator and not arguments.kafka_version:
         parser.error("--coordinator goes with --kafka-version")
     if arguments.offsets_retention_ms is not None and not arguments.expire:
@@ -68,72 +86,87 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
-    from coordinator_core.columnar.inference import infer_profile
-    from coordinator_core.lifecycle.compact_publish import Publication, compaction_document, logs_to_compact
+    from coordinator_core.lifecycle.approved import pinned_segments, read_plan
+    from coordinator_core.lifecycle.compact_publish import (
+        Publication,
+        compaction_document,
+        logs_to_compact,
+        move_groups,
+    )
     from coordinator_core.log.discovery import discover
 
     began = time.perf_counter()
     chosen = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
-    on_damage = OnDamage.chosen(partial=arguments.partial, salvage=False)
-    with Publication(arguments.output) as publication:
-        snapshot = discover(arguments.snapshot)
+    output = arguments.output if arguments.run_id is None else join(arguments.output, arguments.run_id)
+    with Publication(output) as publication:
+        planned = read_plan(arguments.plan, arguments.plan_digest) if arguments.plan else None
+        snapshot = discover(arguments.snapshot) if planned is None else planned.pin.snapshot
+        partial_input = arguments.partial if planned is None else planned.partial
         damage: list[Damage] = []
-        logs = logs_to_compact(snapshot, on_damage, damage)
+        logs = logs_to_compact(snapshot, OnDamage.chosen(partial=partial_input, salvage=False), damage)
 
         from spark_apps.engine import in_tasks
         from spark_apps.session import Session
 
         session = Session(PROGRAM, arguments.master)
         try:
-            options = _options(arguments, chosen or infer_profile(snapshot.partitions))
+            options = planned.options if planned else _options(arguments, chosen, snapshot)
+            pinned = pinned_segments(planned.pin) if planned else {}
             # The largest first, so that none is left alone in the end.
             logs.sort(key=lambda log: sum(segment.size for segment in log.segments), reverse=True)
+            items = [(log, pinned.get(log.offsets_partition, ())) for log in logs]
             answers = in_tasks(
-                session.context, partial(compact_one, target=publication.staging, options=options), logs
+                session.context, partial(compact_one, target=publication.staging, options=options), items
             )
         finally:
             session.stop()
         reports = [_report(answer) for answer in sorted(answers, key=lambda answer: answer[0])]
+        reports, moved = move_groups(reports, publication.staging, options)
         document = compaction_document(
             reports,
             options,
-            output=arguments.output,
+            moved=moved,
+            output=output,
             sources=snapshot.sources,
             damage=damage,
             engine="spark",
             seconds=time.perf_counter() - began,
+            plan_sha256=planned.digest if planned else None,
         )
         publication.commit(document)
     print(json.dumps(document, ensure_ascii=False), flush=True)
     session.close()
 
 
-def _options(arguments: argparse.Namespace, profile: Profile) -> CompactionOptions:
+def _options(arguments: argparse.Namespace, chosen: Profile | None, snapshot: Snapshot) -> CompactionOptions:
+    from coordinator_core.columnar.inference import infer_profile
     from coordinator_core.lifecycle.compact import CompactionOptions
 
+    given = {name: getattr(arguments, name) for name in _CHOSEN}
     return CompactionOptions.chosen(
-        profile,
+        chosen or infer_profile(snapshot.partitions),
         now_ms=time.time_ns() // 1_000_000 if arguments.now_ms is None else arguments.now_ms,
-        expire=arguments.expire,
-        offsets_retention_ms=arguments.offsets_retention_ms,
-        delete_retention_ms=arguments.delete_retention_ms,
-        renumber=arguments.renumber,
-        message_format=arguments.message_format,
-        segment_bytes=arguments.segment_bytes,
+        **{name: value for name, value in given.items() if value is not None},
     )
 
 
 Answer = tuple[int, "CompactionReport | Damage | str"]
 """Offsets partition; its report, its damage, or why its proof failed."""
 
+Item = tuple["PartitionLog", "Sequence[tuple[SegmentFile, str]]"]
+"""A partition, and what a plan pinned of it: segments with their fingerprints."""
 
-def compact_one(log: PartitionLog, *, target: Path, options: CompactionOptions) -> Answer:
+
+def compact_one(item: Item, *, target: Path, options: CompactionOptions) -> Answer:
     """Compact one partition, in a worker. What ends the app is an answer too: Spark would tell its text
     only."""
+    from coordinator_core.lifecycle.approved import check_pinned
     from coordinator_core.lifecycle.compact import compact_partition
     from coordinator_core.lifecycle.compact_proof import ProofFailedError
 
+    log, pinned = item
     try:
+        check_pinned(pinned)
         return log.offsets_partition, compact_partition(log, target, options)
     except DamagedInputError as error:
         return log.offsets_partition, error.damage

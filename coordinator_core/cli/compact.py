@@ -30,9 +30,11 @@ from coordinator_core.lifecycle.compact_publish import (
     compact_logs,
     compaction_document,
     logs_to_compact,
+    move_groups,
 )
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
+from coordinator_core.log.types import Codec
 from coordinator_core.replay.profiles import Profile
 
 _MOST_TOLD = 5
@@ -67,6 +69,19 @@ _MOST_TOLD = 5
     help="Keep messages of formats 0 and 1 as they are, or make batches of format 2 of them.",
 )
 @click.option(
+    "--codec",
+    type=click.Choice(["keep", *(codec.name.lower() for codec in Codec)]),
+    default="keep",
+    show_default=True,
+    help="How batches of format 2 are compressed.",
+)
+@click.option(
+    "--offsets-partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Move groups to the partitions of a topic that has N of them.",
+)
+@click.option(
     "--segment-bytes",
     type=click.IntRange(min=1024, max=(1 << 31) - 1),
     default=DEFAULT_SEGMENT_BYTES,
@@ -84,6 +99,8 @@ def compact_command(
     delete_retention_ms: int,
     renumber: bool,
     message_format: str,
+    codec: str,
+    offsets_partitions: int | None,
     segment_bytes: int,
     output_format: Format,
     **replay: Any,
@@ -107,6 +124,8 @@ def compact_command(
             delete_retention_ms=delete_retention_ms,
             renumber=renumber,
             message_format=message_format,
+            codec=codec,
+            offsets_partitions=offsets_partitions,
             segment_bytes=segment_bytes,
         )
 
@@ -117,6 +136,8 @@ def compact_command(
             "--delete-retention-ms": delete_retention_ms,
             "--renumber": renumber,
             "--message-format": message_format,
+            "--codec": codec,
+            "--offsets-partitions": offsets_partitions,
             "--segment-bytes": segment_bytes,
         }
         document = _with_spark(paths, output, spark, replaying)
@@ -138,9 +159,11 @@ def _compact(paths: tuple[str, ...], output: str, options: Any, replaying: Repla
         logs = logs_to_compact(snapshot, replaying.on_damage, damage)
         chosen: CompactionOptions = options(profile)
         reports = compact_logs(logs, publication.staging, chosen)
+        reports, moved = move_groups(reports, publication.staging, chosen)
         document = compaction_document(
             reports,
             chosen,
+            moved=moved,
             output=output,
             sources=snapshot.sources,
             damage=damage,

@@ -9,7 +9,7 @@ partition is written again. What then still differs is a failed proof.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,11 @@ import numpy as np
 from coordinator_core import storage
 from coordinator_core.columnar.compaction import BatchRow
 from coordinator_core.columnar.tables import Int64s
-from coordinator_core.errors import DamagedInputError
+from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
 from coordinator_core.lifecycle.compact_plan import (
+    DAY_MS,
     CompactionRules,
     Extra,
     Survivors,
@@ -53,6 +54,7 @@ from coordinator_core.lifecycle.compact_write import (
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.expiry_rules import expiry_rules
 from coordinator_core.lifecycle.plan import ExpiryPlan
+from coordinator_core.lifecycle.repartition import MOST_PARTITIONS
 from coordinator_core.log.discovery import PARTITION_METADATA_FILE
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.segments import (
@@ -62,12 +64,22 @@ from coordinator_core.log.segments import (
     leader_epoch_text,
     partition_directory_name,
 )
-from coordinator_core.log.types import PartitionLog
+from coordinator_core.log.types import Codec, PartitionLog
 from coordinator_core.replay.profiles import Profile
+from coordinator_core.runs.pin import segment_fingerprint
 
 _ATTEMPTS = 3
 _TOLD = 5
 """Differences that the message of a failed proof tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvedSegment:
+    """A file of the output as it was when the proof had read it; the fingerprint is that of pins."""
+
+    name: str
+    bytes: int
+    fingerprint: str
 
 
 @dataclass(frozen=True)
@@ -93,6 +105,7 @@ class CompactionReport:
     protected_records: int
     told: tuple[str, ...]
     proved_profiles: tuple[str, ...]
+    segments: tuple[ProvedSegment, ...]
     expired_offsets: int = 0
     expired_groups: int = 0
 
@@ -105,6 +118,9 @@ class CompactionOptions:
     """How to compact. ``profile`` is that of the brokers that will load the output.
 
     With ``offsets_retention_ms`` (milliseconds) what has expired at ``rules.now_ms`` is tombstoned first.
+    ``approved`` has the :meth:`ExpiryPlan.digest` of every offsets partition, where nothing else is to be
+    tombstoned; ``None`` where nobody was asked. ``offsets_partitions`` is another partition count of the
+    topic that the log is for.
     """
 
     profile: Profile
@@ -112,6 +128,8 @@ class CompactionOptions:
     output: OutputFormat = field(default_factory=OutputFormat)
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
     offsets_retention_ms: int | None = None
+    approved: Mapping[int, str] | None = None
+    offsets_partitions: int | None = None
 
     @classmethod
     def chosen(
@@ -119,21 +137,35 @@ class CompactionOptions:
         profile: Profile,
         *,
         now_ms: int,
-        expire: bool,
-        offsets_retention_ms: int | None,
-        delete_retention_ms: int,
-        renumber: bool,
-        message_format: str,
-        segment_bytes: int,
+        expire: bool = False,
+        offsets_retention_ms: int | None = None,
+        delete_retention_ms: int = DAY_MS,
+        renumber: bool = False,
+        message_format: str = "keep",
+        segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+        codec: str = "keep",
+        offsets_partitions: int | None = None,
+        approved: Mapping[int, str] | None = None,
     ) -> CompactionOptions:
-        """What the options of these names ask for; the retention is by default that of the release."""
+        """What the options of these names ask for; the retention is by default that of the release.
+
+        Raises :class:`UsageError` for a partition count that is none.
+        """
+        if offsets_partitions is not None and not 1 <= offsets_partitions <= MOST_PARTITIONS:
+            raise UsageError(f"offsets partitions: from 1 to {MOST_PARTITIONS}, not {offsets_partitions}")
         retention_ms = offsets_retention_ms or expiry_rules(profile).default_offsets_retention_ms
         return cls(
             profile=profile,
             rules=CompactionRules(now_ms, delete_retention_ms),
-            output=OutputFormat(convert=message_format == "2", renumber=renumber),
+            output=OutputFormat(
+                convert=message_format == "2",
+                renumber=renumber,
+                codec=None if codec == "keep" else Codec[codec.upper()],
+            ),
             segment_bytes=segment_bytes,
             offsets_retention_ms=retention_ms if expire else None,
+            approved=approved,
+            offsets_partitions=offsets_partitions,
         )
 
 
@@ -180,6 +212,10 @@ def _expired(
         now_ms=options.rules.now_ms,
         offsets_retention_ms=options.offsets_retention_ms,
     )
+    if options.approved is not None and options.approved.get(log.offsets_partition) != plan.digest():
+        raise ProofFailedError(
+            f"offsets partition {log.offsets_partition}: other records expire than were planned"
+        )
     if not plan.tombstones:
         return log, plan
     expired = with_tombstones(log, scan_log(log, workers=workers), plan, directory)
@@ -252,6 +288,10 @@ class _Compaction:
                 for commits in before
                 for release in commits.releases
                 for profile in (release.profile, *release.also)
+            ),
+            segments=tuple(
+                ProvedSegment(Path(item.path).name, item.size, segment_fingerprint(item))
+                for item in result.segments
             ),
         )
 
@@ -326,7 +366,10 @@ class _Compaction:
             for commits in after
         ]
         after = [commits for commits in after if commits.releases]
-        return list(differences(before, after, _offset_map(written, self.output)))
+        found = differences(before, after, _offset_map(written, self.output))
+        if not self.output.renumber:
+            return list(found)
+        return [replace(difference, stops_at=written.origin(difference.stops_at)) for difference in found]
 
     def _prove_stable(self, result: PartitionLog, extra: Extra) -> None:
         """Compact the output again: every batch must stay as it is."""

@@ -53,7 +53,7 @@ class ProofFailedError(RegroupError):
 class Difference:
     """One answer that the output would change. ``record_offset`` is that of the input's record, or -1.
 
-    ``stops_at`` is the record of the output at which a loader stops, -1 where that is not the difference.
+    ``stops_at`` is the record at which a loader of the output stops, -1 where that is not the difference.
     """
 
     profile: str
@@ -172,7 +172,7 @@ def _group_differences(
     profile = old.profile
     for group_id in old.groups.keys() | new.groups.keys():
         ours, theirs = old.groups.get(group_id), new.groups.get(group_id)
-        if (ours if moved is None else _moved(ours, moved)) != theirs:
+        if (ours if moved is None else with_record_offsets(ours, moved)) != theirs:
             detail = "is gone" if theirs is None else "is new" if ours is None else "is another"
             yield Difference(profile.name, "group", group_id, None, -1, detail)
     known = {failure.record_offset for failure in old.load_failures}
@@ -188,12 +188,12 @@ def _group_differences(
             yield Difference(profile.name, "load", None, None, -1, detail, failure.record_offset)
 
 
-def _moved(value: Any, moved: OffsetMap) -> Any:
-    """``value`` with the record offsets of the output."""
+def with_record_offsets(value: Any, moved: OffsetMap) -> Any:
+    """A group, or part of one, with the record offsets of the output."""
     if isinstance(value, dict):
-        return {key: _moved(item, moved) for key, item in value.items()}
+        return {key: with_record_offsets(item, moved) for key, item in value.items()}
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(_moved(item, moved) for item in value)
+        return tuple(with_record_offsets(item, moved) for item in value)
     if not is_dataclass(value) or isinstance(value, type):
         return value
     changes: dict[str, Any] = {}
@@ -206,7 +206,7 @@ def _moved(value: Any, moved: OffsetMap) -> Any:
                 key: int(moved(np.array([offset], np.int64))[0]) for key, offset in item.items()
             }
         elif isinstance(item, (dict, tuple)):
-            changes[field.name] = _moved(item, moved)
+            changes[field.name] = with_record_offsets(item, moved)
     return replace(value, **changes)
 
 

@@ -8,15 +8,19 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from coordinator_core import __version__, storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.imports.unknown import refuse_records
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
+from coordinator_core.lifecycle.repartition import MovedPartition, repartition
 from coordinator_core.log.reader import OnDamage, recover
-from coordinator_core.log.types import PartitionLog, Snapshot
+from coordinator_core.log.segments import partition_directory_name
+from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 
 REPORT = "compaction.json"
 Document = dict[str, Any]
@@ -84,6 +88,7 @@ def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage
         raise UsageError(
             "--salvage: a log with holes where batches were damaged is no log to start a broker on"
         )
+    refuse_records(snapshot)
     if snapshot.damage and on_damage is OnDamage.FAIL:
         raise DamagedInputError(snapshot.damage[0])
     damage += snapshot.damage
@@ -109,6 +114,56 @@ def compact_logs(
             pool.shutdown(cancel_futures=True)
 
 
+def move_groups(
+    reports: Sequence[CompactionReport], staging: Path, options: CompactionOptions
+) -> tuple[list[CompactionReport], list[MovedPartition]]:
+    """Make the partitions that were compacted into ``staging`` those of ``options.offsets_partitions``.
+
+    What the reports say of them as files is gone then. Without another partition count nothing happens.
+    """
+    count = options.offsets_partitions
+    if count is None:
+        return list(reports), []
+    for report in reports:
+        if report.open_producers:
+            raise UsageError(
+                f"offsets partition {report.offsets_partition}: producer {report.open_producers[0]} has an "
+                "open transaction, whose end goes to this partition: its groups cannot move"
+            )
+    before = staging / ".before"
+    before.mkdir()
+    logs = []
+    for report in sorted(reports, key=lambda item: item.offsets_partition):
+        name = partition_directory_name(report.offsets_partition)
+        (staging / name).rename(before / name)
+        segments = tuple(
+            SegmentFile(
+                str(before / name / item.name), report.offsets_partition, int(item.name[:20]), item.bytes
+            )
+            for item in report.segments
+        )
+        logs.append(
+            PartitionLog(
+                report.offsets_partition,
+                str(before / name),
+                segments,
+                log_start_offset=None,
+                clean_shutdown=False,
+            )
+        )
+    moved = repartition(
+        logs,
+        staging,
+        count,
+        options.profile,
+        renumber=options.output.renumber,
+        segment_bytes=options.segment_bytes,
+        workers=os.cpu_count() or 1,
+    )
+    shutil.rmtree(before)
+    return [replace(report, segments=()) for report in reports], moved
+
+
 def compaction_document(
     reports: Sequence[CompactionReport],
     options: CompactionOptions,
@@ -118,12 +173,19 @@ def compaction_document(
     damage: Sequence[Damage],
     engine: str,
     seconds: float,
+    moved: Sequence[MovedPartition] = (),
+    plan_sha256: str | None = None,
 ) -> Document:
-    """What ``regroup compact`` prints, and keeps beside the partitions."""
+    """What ``regroup compact`` prints, and keeps beside the partitions.
+
+    ``moved`` are the partitions of another count, ``plan_sha256`` tells the plan that was carried out
+    (``lifecycle.approved``).
+    """
     partitions = [report.as_dict() for report in sorted(reports, key=lambda item: item.offsets_partition)]
     return {
         "regroup_version": __version__,
         "output": output,
+        "plan_sha256": plan_sha256,
         "sources": list(sources),
         "profile": options.profile.label,
         "now_ms": options.rules.now_ms,
@@ -131,10 +193,13 @@ def compaction_document(
         "offsets_retention_ms": options.offsets_retention_ms,
         "renumbered": options.output.renumber,
         "converted": options.output.convert,
+        "codec": None if options.output.codec is None else options.output.codec.name.lower(),
+        "offsets_partitions": options.offsets_partitions,
         "engine": engine,
         "partial": bool(damage),
         "damage": [found.as_dict() for found in damage],
         **{name: sum(row[name] for row in partitions) for name in _SUMS},
         "partitions": partitions,
+        "moved": [partition.as_dict() for partition in moved],
         "seconds": round(seconds, 3),
     }

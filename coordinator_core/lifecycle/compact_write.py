@@ -26,9 +26,10 @@ from coordinator_core.lifecycle.compact_plan import CompactionRules, Survivors
 from coordinator_core.lifecycle.compact_scan import LogScan, ScannedSegment
 from coordinator_core.log.batch import batch_records
 from coordinator_core.log.limits import Limits
+from coordinator_core.log.reader import parse_entry_batch
 from coordinator_core.log.segments import SegmentWriter
-from coordinator_core.log.types import Batch
-from coordinator_core.log.writer import empty_batch, rebuild_batch
+from coordinator_core.log.types import Batch, Codec
+from coordinator_core.log.writer import empty_batch, rebuild_batch, recoded_batch
 
 _LIMITS = Limits()
 _OUT_BYTES = 4 << 20
@@ -40,11 +41,13 @@ class OutputFormat:
     """How what stays is written.
 
     ``convert`` makes v2 batches of messages of formats 0 and 1, as the cleaner of Kafka 4.0 and later does;
-    ``renumber`` gives records consecutive offsets from the log start on.
+    ``renumber`` gives records consecutive offsets from the log start on. With ``codec`` v2 batches with
+    records are compressed by it (or not at all), as far as compaction goes; ``None`` keeps each one's own.
     """
 
     convert: bool = False
     renumber: bool = False
+    codec: Codec | None = None
 
 
 class Sink(Protocol):
@@ -136,6 +139,12 @@ class WrittenLog:
             return found
         place = np.minimum(np.searchsorted(self.kept, record_offsets), len(self.kept) - 1)
         return np.where(self.kept[place] == record_offsets, self.numbered[place], found)
+
+    def origin(self, record_offset: int) -> int:
+        """Where a record of the output was in the input; -1 where none of those that stay is there."""
+        place = int(np.searchsorted(self.numbered, record_offset))
+        is_there = place < len(self.numbered) and self.numbered[place] == record_offset
+        return int(self.kept[place]) if is_there else -1
 
 
 def write_survivors(
@@ -246,12 +255,27 @@ class _Writing:
         self._state[Filter.WRITTEN] = self._state[Filter.OUT] = 0
 
     def _emit(self, data: memoryview, rows: Int64s) -> None:
+        if self._output.codec is not None:
+            data, rows = self._recoded(data, rows, self._output.codec)
         self.batches += len(rows)
         self.records += int(rows[:, WrittenRow.RECORDS].sum())
         self.bytes += len(data)
         if self._output.renumber:
             self.moves.append(rows[:, [WrittenRow.SOURCE_BASE_OFFSET, WrittenRow.BASE_OFFSET]])
         self._sink.write(data, rows)
+
+    def _recoded(self, data: memoryview, rows: Int64s, codec: Codec) -> tuple[memoryview, Int64s]:
+        out, rows = bytearray(), rows.copy()
+        ends = [*rows[1:, WrittenRow.POSITION].tolist(), len(data)]
+        for row, end in zip(rows, ends, strict=True):
+            written = data[row[WrittenRow.POSITION] : end]
+            row[WrittenRow.POSITION] = len(out)
+            batch = parse_entry_batch(written, 0, _LIMITS)
+            if batch is None or row[WrittenRow.SOURCE_BASE_OFFSET] >= self._end_offset:
+                out += written
+            else:
+                out += recoded_batch(batch, codec, limits=_LIMITS)
+        return memoryview(bytes(out)), rows
 
     def filter_batch(self, batch: Batch, path: str) -> None:
         """The same for one batch of any kind, record by record."""

@@ -16,6 +16,7 @@ by comparing keys.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -183,3 +184,11 @@ class ExpiryPlan:
     def deleted_groups(self) -> frozenset[str]:
         """Ids of the groups that :attr:`tombstones` delete."""
         return frozenset(item.group_id for item in self.tombstones if item.kind is TombstoneKind.GROUP)
+
+    def digest(self) -> str:
+        """SHA-256 (hex) of the keys that get a tombstone, in the order of writing."""
+        digest = hashlib.sha256()
+        for tombstone in self.tombstones:
+            key = tombstone.key
+            digest.update(len(key).to_bytes(4, "big") + key)
+        return digest.hexdigest()

@@ -28,6 +28,7 @@ __all__ = [
     "encode_record",
     "keys_of_batch",
     "rebuild_batch",
+    "recoded_batch",
 ]
 
 NO_TIMESTAMP = -1
@@ -177,6 +178,19 @@ def rebuild_batch(
         for item, delta, timestamp in zip(kept, deltas, timestamps, strict=True)
     )
     return encode_batch(header, compress(Codec(batch.codec_id), section), len(kept))
+
+
+def recoded_batch(batch: Batch, codec: Codec, *, limits: Limits) -> bytes:
+    """``batch`` with its records compressed by another codec, bytes for bytes the same records.
+
+    Messages of formats 0 and 1, control batches and empty ones stay as they are. Raises ``CompressionError``
+    for records that cannot be decompressed.
+    """
+    if batch.magic < 2 or batch.is_control or not batch.record_count or batch.codec_id == codec:
+        return bytes(batch.data)
+    header = BatchHeader.of(batch)
+    header = replace(header, attributes=header.attributes & ~_CODEC_BITS | codec)
+    return encode_batch(header, compress(codec, bytes(records_section(batch, limits))), batch.record_count)
 
 
 def empty_batch(batch: Batch) -> bytes:

@@ -34,5 +34,9 @@ def now_ms(asked: int | None, interval_end: datetime | None, run_after: datetime
 
 def attempt_id(dag_run_id: str, try_number: int, at: datetime | None = None) -> str:
     """A run id that no other attempt has: time of day, DAG run, try. Sorts by time."""
-    digest = hashlib.sha256(dag_run_id.encode()).hexdigest()[:8]
-    return f"{at or datetime.now(UTC):%Y%m%dT%H%M%S%f}Z-{digest}-{try_number}"
+    return f"{at or datetime.now(UTC):%Y%m%dT%H%M%S%f}Z-{run_digest(dag_run_id)}-{try_number}"
+
+
+def run_digest(dag_run_id: str) -> str:
+    """A DAG run's id as part of a file name."""
+    return hashlib.sha256(dag_run_id.encode()).hexdigest()[:8]

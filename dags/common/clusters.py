@@ -48,6 +48,21 @@ class SparkSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionSettings:
+    """How ``offsets_compact`` compacts a cluster's log. ``output`` is a local directory, absolute.
+
+    ``approval_hours`` is how long it waits for a person when something expires; then nothing is published.
+    """
+
+    schedule: str = "@weekly"
+    output: str | None = None
+    expire: bool = True
+    offsets_retention_ms: int | None = None
+    delete_retention_ms: int = 86_400_000
+    approval_hours: int = 144
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """One entry of the cluster file, defaults applied, paths absolute.
 
@@ -73,11 +88,18 @@ class Cluster:
     schedule: str | None = None
     start_date: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     spark: SparkSettings = SparkSettings()
+    compaction: CompactionSettings | None = None
+    """``None``: compacted on request only, as :class:`CompactionSettings` are by default."""
 
     @property
     def asset_uri(self) -> str:
         """The asset whose event says that a new run of this cluster was published."""
         return f"regroup://{self.name}/offsets"
+
+    @property
+    def compacted_asset_uri(self) -> str:
+        """The asset whose event says that a compacted log of this cluster was published."""
+        return f"regroup://{self.name}/compacted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +300,7 @@ def _settings(section: _Section, root: Path, defaults: dict[str, Any]) -> dict[s
         "schedule": _schedule(merged),
         "start_date": _start_date(merged),
         "spark": _spark(merged, root) if merged.value("spark") is not None else None,
+        "compaction": _compaction(merged, root) if merged.value("compaction") is not None else None,
     }
     merged.nothing_else()
     if found["coordinator"] not in (None, *COORDINATORS):
@@ -315,6 +338,22 @@ def _spark(section: _Section, root: Path) -> SparkSettings:
     }
     spark.nothing_else()
     return SparkSettings(**{key: value for key, value in found.items() if value is not None})
+
+
+def _compaction(section: _Section, root: Path) -> CompactionSettings:
+    compaction = section.section("compaction")
+    found = {
+        "schedule": _schedule(compaction),
+        "output": _located(output, root) if (output := compaction.text("output")) else None,
+        "expire": compaction.flag("expire"),
+        "offsets_retention_ms": compaction.number("offsets_retention_ms", 1),
+        "delete_retention_ms": compaction.number("delete_retention_ms", 1),
+        "approval_hours": compaction.number("approval_hours", 1),
+    }
+    compaction.nothing_else()
+    if found["output"] and _URI.match(found["output"]):
+        raise compaction.error("output", "a log is written to a local directory, for a broker to load")
+    return CompactionSettings(**{key: value for key, value in found.items() if value is not None})
 
 
 def _located(path: str, root: Path) -> str:

@@ -223,6 +223,29 @@ class AirflowApi:
 
         return str(self.wait_for(f"run {run_id} of {dag_id}", state))
 
+    def asked(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
+        """What a task asks a person, once it waits for the answer.
+
+        Answered before the scheduler has noticed that the asking process ended, as no person does, the task
+        is queued again too early, and fails.
+        """
+        noticed = f"state success for task instance TaskInstanceKey(dag_id='{dag_id}', task_id='{task_id}', "
+        noticed += f"run_id='{run_id}'"
+
+        def waits() -> bool:
+            state = self.tasks(dag_id, run_id)[task_id]["state"]
+            assert state not in ("failed", "skipped", "upstream_failed"), self.logs()
+            return state == "awaiting_input" and noticed in self._home.log_of("scheduler").read_text()
+
+        self.wait_for(f"{task_id} of {dag_id} to ask", waits)
+        found: dict[str, Any] = self.get(_hitl(dag_id, run_id, task_id))
+        return found
+
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
+        """Answers it, as the button of the page does."""
+        body = {"chosen_options": [option], "params_input": {}}
+        self.call("PATCH", f"/api/v2{_hitl(dag_id, run_id, task_id)}", body)
+
     def tasks(self, dag_id: str, run_id: str) -> dict[str, dict[str, Any]]:
         """Task instances of a run by task id."""
         found = self.get(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
@@ -241,6 +264,10 @@ class AirflowApi:
         files = [self._home.log_of(name) for name in self._components]
         files += sorted((self._home.directory / "logs").rglob("attempt=*.log"))
         return "\n".join(f"=== {file}\n{file.read_text(errors='replace')[-6000:]}" for file in files)
+
+
+def _hitl(dag_id: str, run_id: str, task_id: str) -> str:
+    return f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:

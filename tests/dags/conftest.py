@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cases import case
-from tests.dags.airflow_home import AirflowHome
+from tests.dags.airflow_home import AirflowApi, AirflowHome
 
 # Whoever imports Airflow makes it a home; the tests that import it here must not do so in the user's.
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
@@ -67,6 +68,11 @@ def cluster_file(place: Path) -> Path:
             "schedule": "@daily",
             "start_date": "2026-01-01T00:00:00+00:00",
         },
+        "bloated": {
+            "source": str(case("k431-compacted/A-uncleaned").paths[0]),
+            "kafka_version": "4.3.1",
+            "compaction": {"approval_hours": 1},
+        },
     }
     path = place / "clusters.yaml"
     document = {"retries": 1, "retry_delay_seconds": 1, "defaults": {"output": "runs"}, "clusters": clusters}
@@ -82,3 +88,13 @@ def home(place: Path, cluster_file: Path) -> AirflowHome:
     consumers.mkdir()
     (consumers / "sees_new_runs.py").write_text(CONSUMER)
     return AirflowHome(place / "home", cluster_file, {"consumers": consumers})
+
+
+@pytest.fixture(scope="session")
+def api(home: AirflowHome) -> Iterator[AirflowApi]:
+    """All components running, for the tests whose files come last; SQLite has one writer."""
+    local_spark = json.dumps({"conn_type": "spark", "host": "local[2]"})
+    with home.running(AIRFLOW_CONN_REGROUP_SPARK=local_spark) as running:
+        for dag_id in ("offsets_load", "sees_new_runs", "offsets_reconcile_mixed", "offsets_compact"):
+            running.wait_for_dag(dag_id)
+        yield running

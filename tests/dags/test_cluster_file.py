@@ -12,6 +12,7 @@ from dags.common.clusters import (
     BUNDLED_FILE,
     Cluster,
     ClusterFileError,
+    CompactionSettings,
     SparkSettings,
     clusters_path,
     load_clusters,
@@ -63,6 +64,13 @@ def test_every_key_arrives(tmp_path: Path) -> None:
               executor_memory: 4g
               executor_cores: 3
               num_executors: 6
+            compaction:
+              schedule: "0 4 * * 0"
+              output: compacted
+              expire: false
+              offsets_retention_ms: 86400000
+              delete_retention_ms: 1000
+              approval_hours: 5
         """,
     )
     file = load_clusters(path)
@@ -90,13 +98,23 @@ def test_every_key_arrives(tmp_path: Path) -> None:
                 executor_cores=3,
                 num_executors=6,
             ),
+            compaction=CompactionSettings(
+                schedule="0 4 * * 0",
+                output=f"{tmp_path}/data/compacted",
+                expire=False,
+                offsets_retention_ms=86_400_000,
+                delete_retention_ms=1000,
+                approval_hours=5,
+            ),
         )
     }
 
 
 def test_the_manual_documents_every_key() -> None:
     manual = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    keys = {field.name for kind in (Cluster, SparkSettings) for field in fields(kind)} - {"name"}
+    keys = {field.name for kind in (Cluster, CompactionSettings, SparkSettings) for field in fields(kind)} - {
+        "name"
+    }
     assert sorted(key for key in keys if f"`{key}`" not in manual) == []
 
 
@@ -108,7 +126,7 @@ def test_an_entry_wins_over_the_defaults(tmp_path: Path) -> None:
         clusters:
           a: {source: a}
           b: {source: b, kafka_version: "4.3.1", coordinator: null, schedule: null, output: elsewhere}
-          c: {source: c, profile: auto, coordinator: null}
+          c: {source: c, profile: auto, coordinator: null, compaction: {}}
         """,
     )
     clusters = load_clusters(path).clusters
@@ -116,6 +134,7 @@ def test_an_entry_wins_over_the_defaults(tmp_path: Path) -> None:
     assert (a.kafka_version, a.coordinator, a.schedule) == ("3.9.2", "classic", "@daily")
     assert (b.kafka_version, b.coordinator, b.schedule) == ("4.3.1", None, None)
     assert (c.profile, c.kafka_version, c.schedule) == ("auto", None, "@daily")
+    assert (b.compaction, c.compaction) == (None, CompactionSettings())
     assert [Path(cluster.output).name for cluster in clusters.values()] == ["runs", "elsewhere", "runs"]
 
 
@@ -199,6 +218,22 @@ WRONG = {
     "start date": (
         f"clusters: {{a: {{{ENTRY}, start_date: soon}}}}",
         "clusters.a.start_date: expected a date",
+    ),
+    "compaction schedule": (
+        f"clusters: {{a: {{{ENTRY}, compaction: {{schedule: weekly}}}}}}",
+        "clusters.a.compaction.schedule: expected a cron expression",
+    ),
+    "compaction key": (
+        f"clusters: {{a: {{{ENTRY}, compaction: {{renumber: true}}}}}}",
+        "clusters.a.compaction.renumber: unknown key",
+    ),
+    "compaction output": (
+        f"clusters: {{a: {{{ENTRY}, compaction: {{output: 's3://b/c'}}}}}}",
+        "clusters.a.compaction.output: a log is written to a local directory",
+    ),
+    "compaction hours": (
+        f"clusters: {{a: {{{ENTRY}, compaction: {{approval_hours: 0}}}}}}",
+        "clusters.a.compaction.approval_hours: expected a whole number, at least 1",
     ),
     "spark": (f"clusters: {{a: {{{ENTRY}, spark: local}}}}", "clusters.a.spark: expected keys and values"),
     "spark key": (

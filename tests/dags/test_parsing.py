@@ -23,7 +23,7 @@ HEAVY = {
     "pyspark",
 }
 
-CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "live", "nightly"]
+CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "live", "nightly", "bloated"]
 """Those of the tests' cluster file."""
 
 PARSE = """
@@ -104,8 +104,11 @@ def parsed(all_parsed: Any) -> Any:
 
 def test_every_dag_file_parses(parsed: Any) -> None:
     assert parsed["errors"] == {}
-    assert [Path(file).name for file in parsed["files"]] == ["offsets_load.py", "offsets_reconcile.py"]
+    files = ["offsets_compact.py", "offsets_load.py", "offsets_reconcile.py"]
+    assert [Path(file).name for file in parsed["files"]] == files
     assert set(parsed["dags"]) == {
+        "offsets_compact",
+        "offsets_compact_bloated",
         "offsets_load",
         "offsets_load_nightly",
         "offsets_reconcile",
@@ -173,6 +176,25 @@ def test_reconciliation_follows_the_asset_of_its_cluster(parsed: Any) -> None:
         assert dag["max_active_runs"] == 1
 
 
+def test_compaction_asks_before_it_writes(parsed: Any) -> None:
+    for dag_id in ("offsets_compact", "offsets_compact_bloated"):
+        tasks = parsed["dags"][dag_id]["tasks"]
+        assert {name: task["downstream"] for name, task in tasks.items()} == {
+            "pin": ["forecast"],
+            "forecast": ["plan"],
+            "plan": ["approve", "compact", "proof", "publish"],
+            "approve": ["compact"],
+            "compact": ["proof"],
+            "proof": ["publish"],
+            "publish": [],
+        }
+        assert tasks["publish"]["outlets"] == ["regroup-compacted"]
+        assert {task["retries"] for task in tasks.values()} == {1}
+        assert parsed["dags"][dag_id]["max_active_runs"] == 1
+    schedules = {name: parsed["dags"][name]["schedule"] for name in ("offsets_compact", dag_id)}
+    assert schedules == {"offsets_compact": None, "offsets_compact_bloated": "@weekly"}
+
+
 def test_the_form(parsed: Any) -> None:
     params = parsed["dags"]["offsets_load"]["params"]
     assert {name: param["value"] for name, param in params.items()} == {
@@ -194,6 +216,7 @@ def test_the_form(parsed: Any) -> None:
 def test_the_bundled_cluster_file_parses(all_parsed: Any) -> None:
     assert all_parsed["bundled"]["errors"] == {}
     assert set(all_parsed["bundled"]["dags"]) == {
+        "offsets_compact",
         "offsets_load",
         "offsets_reconcile",
         "offsets_reconcile_demo",
@@ -202,14 +225,14 @@ def test_the_bundled_cluster_file_parses(all_parsed: Any) -> None:
 
 def test_the_cluster_file_may_be_named_by_an_airflow_variable(all_parsed: Any) -> None:
     dags = all_parsed["variable"]["dags"]
-    assert set(dags) == {"offsets_load", "offsets_reconcile", "offsets_reconcile_blue"}
+    assert set(dags) == {"offsets_compact", "offsets_load", "offsets_reconcile", "offsets_reconcile_blue"}
     assert {tuple(dag["params"]["cluster"]["schema"]["enum"]) for dag in dags.values()} == {("blue",)}
 
 
 def test_a_wrong_cluster_file_is_shown_as_import_error(all_parsed: Any) -> None:
     assert all_parsed["wrong"]["dags"] == {}
     errors = all_parsed["wrong"]["errors"].values()
-    assert len(errors) == 2
+    assert len(errors) == 3
     for error in errors:
         assert "ClusterFileError: cluster file" in error
         assert "wrong.yaml: clusters.blue.output: missing" in error

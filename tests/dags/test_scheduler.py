@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,19 +11,9 @@ import pytest
 
 from coordinator_core.runs.read import open_run
 from tests.cases import case
-from tests.dags.airflow_home import AirflowApi, AirflowHome
+from tests.dags.airflow_home import AirflowApi
 from tests.dags.conftest import WINDOWS
 from tests.dags.published import check_run, published
-
-LOCAL_SPARK = json.dumps({"conn_type": "spark", "host": "local[2]"})
-
-
-@pytest.fixture(scope="module")
-def api(home: AirflowHome) -> Iterator[AirflowApi]:
-    with home.running(AIRFLOW_CONN_REGROUP_SPARK=LOCAL_SPARK) as running:
-        for dag_id in ("offsets_load", "sees_new_runs", "offsets_reconcile_mixed"):
-            running.wait_for_dag(dag_id)
-        yield running
 
 
 def test_the_dag_processor_reports_no_import_error(api: AirflowApi) -> None:

@@ -16,6 +16,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.structs import OffsetAndMetadata
 
 from tests.cases import case
+from tests.lifecycle.test_compact_options import without_open_transactions
 from tests.live.broker import Broker, Kafka, wait_for
 from tests.live.scenario import OFFSETS_PARTITIONS, Scenario
 from tests.live.test_live_broker import regroup
@@ -204,3 +205,48 @@ def test_older_logs_load_to_the_same_groups(name: str, release: str, tmp_path: P
             assert troubles(broker) == []
     assert answers[0] == answers[1]
     assert len(answers[0]) > 5
+
+
+def said_of_every_group(connection: Connection) -> Json:
+    """What a 4.3.1 broker answers about groups of all kinds; of streams groups, which they are and their
+    offsets."""
+    describe = {
+        "classic": connection.describe_classic,
+        "consumer": connection.describe_consumer,
+        "share": connection.describe_share,
+    }
+    return {
+        row["groupId"]: (
+            row,
+            describe.get(row["groupType"], lambda group_id: None)(row["groupId"]),
+            sorted(connection.offsets(row["groupId"], None, require_stable=False), key=slot),
+        )
+        for row in connection.list_groups()
+    }
+
+
+def test_a_broker_loads_another_codec_and_another_partition_count(kafka: Kafka, tmp_path: Path) -> None:
+    snapshot = without_open_transactions(case("k431-mixed").paths[0], tmp_path / "snapshot")
+    recoded, moved = tmp_path / "recoded", tmp_path / "moved"
+    compact(snapshot, recoded, "--kafka-version", "4.3.1", "--codec", "zstd")
+    compact(
+        *(snapshot, moved, "--kafka-version", "4.3.1", "--codec", "gzip"),
+        *("--offsets-partitions", "7", "--renumber"),
+    )
+    answers = []
+    for count, logs in ((50, [snapshot, recoded]), (7, [moved])):
+        settings = {"offsets.topic.num.partitions": str(count), "offsets.retention.minutes": "100000000"}
+        broker = Broker(kafka, tmp_path / f"broker-{count}", settings)
+        with started(broker):
+            broker.stop()
+        for log in logs:
+            swap_in(broker.log_dir, log)
+            with started(broker) as connection:
+                answers.append(said_of_every_group(connection))
+                assert troubles(broker) == []
+    assert len(answers[0]) > 30
+    kinds = {row["groupType"] for row, _, _ in answers[0].values()}
+    assert kinds == {"classic", "consumer", "share", "streams"}
+    for group_id, answer in answers[0].items():
+        assert [again.get(group_id) for again in answers[1:]] == [answer, answer], group_id
+    assert [set(again) for again in answers] == [set(answers[0])] * 3

@@ -9,6 +9,19 @@ import pytest
 
 from coordinator_core.cli.app import run as regroup
 from coordinator_core.errors import ExitCode
+from coordinator_core.lifecycle.approved import (
+    check_compacted,
+    expiry_row,
+    plan_document,
+    read_plan,
+    write_plan,
+)
+from coordinator_core.lifecycle.compact_proof import ProofFailedError
+from coordinator_core.lifecycle.expiry import plan_expiry
+from coordinator_core.log.discovery import discover
+from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.runs.pin import write_pin
 from spark_apps import compact
 from spark_apps.session import Session
 
@@ -76,3 +89,103 @@ def test_earlier_output_and_wrong_arguments(tmp_path: Path, capfd: pytest.Captur
     with pytest.raises(SystemExit) as caught:
         compact.run(["--snapshot", snapshot, "--output", "o", "--offsets-retention-ms", "5"])
     assert caught.value.code == ExitCode.USAGE
+
+
+MONTH_MS = 30 * 86_400_000
+
+
+class Planned:
+    """A copy of a log, and a plan that lets expire what has expired a month later."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = copy_log("k431-txn", directory / "log")
+        self.output = directory / "out"
+        self.pin = directory / "pin.json"
+        self.path = directory / "plan.json"
+        snapshot = discover([str(self.log)])
+        write_pin(snapshot, str(self.pin))
+        profile, now_ms = profile_for_release("4.3.1"), 1_795_260_000_000 + MONTH_MS
+        states = replay_snapshot(snapshot, profile, damage=[])
+        plans = [
+            plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=MONTH_MS) for state in states
+        ]
+        self.rows = [expiry_row(plan) for plan in plans]
+        self.document = plan_document(
+            str(self.pin),
+            profile.label,
+            self.rows,
+            now_ms=now_ms,
+            partial=False,
+            options={"expire": True, "offsets_retention_ms": MONTH_MS},
+        )
+        self.digest = write_plan(str(self.path), self.document)
+
+    def run(self, *more: str) -> int:
+        plan = ["--plan", str(self.path), "--plan-digest", self.digest]
+        return compact.run([*plan, "--output", str(self.output), "--run-id", "one", *more])
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Planned:
+    return Planned(tmp_path)
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_plan_is_carried_out_and_what_lies_there_is_checked(planned: Planned) -> None:
+    assert planned.run() == 0
+    directory = planned.output / "one"
+    plan = read_plan(str(planned.path), planned.digest)
+    report = check_compacted(directory, plan)
+    expired = sum(row["offsets"] for row in planned.rows)
+    assert (report["expired_offsets"], report["plan_sha256"]) == (expired, planned.digest)
+    assert expired > 0
+    segment = max(directory.glob("*/*.log"), key=lambda path: path.stat().st_size)
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(ProofFailedError, match="is not what was proved"):
+        check_compacted(directory, plan)
+
+
+@pytest.mark.usefixtures("shared")
+def test_an_input_that_is_not_the_one_of_the_plan_is_refused(
+    planned: Planned, capfd: pytest.CaptureFixture[str]
+) -> None:
+    segment = max(planned.log.glob("__consumer_offsets-*/*.log"), key=lambda path: path.stat().st_size)
+    data = segment.read_bytes()
+    # What comes behind the pinned bytes does not matter.
+    segment.write_bytes(data + data[:61])
+    assert planned.run() == 0
+    segment.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert planned.run("--run-id", "two") == ExitCode.DAMAGED_INPUT
+    assert "changed_since_pin" in capfd.readouterr().err
+    assert [path.name for path in planned.output.iterdir()] == ["one"]
+
+
+@pytest.mark.usefixtures("shared")
+def test_nothing_expires_that_the_plan_does_not_say(
+    planned: Planned, capfd: pytest.CaptureFixture[str]
+) -> None:
+    row = next(row for row in planned.rows if row["tombstones"])
+    row["sha256"] = "0" * 64
+    planned.digest = write_plan(str(planned.path), planned.document)
+    assert planned.run() == ExitCode.APPLY_FAILED
+    number = row["offsets_partition"]
+    assert f"offsets partition {number}: other records expire than were planned" in capfd.readouterr().err
+    assert list(planned.output.iterdir()) == []
+
+
+def test_another_plan_than_the_approved_one_is_refused(
+    planned: Planned, capfd: pytest.CaptureFixture[str]
+) -> None:
+    planned.path.write_text(planned.path.read_text().replace('"partial": false', '"partial": true'))
+    assert planned.run() == ExitCode.USAGE
+    assert "is not the plan that was approved" in capfd.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        planned.run("--expire")
+    assert caught.value.code == ExitCode.USAGE
+    assert "--expire: the plan says that" in capfd.readouterr().err
+    planned.digest = write_plan(str(planned.path), planned.document)
+    planned.pin.write_text(planned.pin.read_text().replace("[", "[ ", 1))
+    assert planned.run() == ExitCode.USAGE
+    assert "another one" in capfd.readouterr().err

@@ -1,0 +1,161 @@
+"""A compaction planned now and carried out later: which bytes, by which rules, and what may expire.
+
+The plan is a file that names the snapshot manifest of its input. Whoever approves it approves its digest, and
+with the digest every byte of the input, every option, and every key that gets a tombstone: compaction by a
+plan whose file, input or tombstones are others by then fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coordinator_core import storage
+from coordinator_core.errors import UsageError
+from coordinator_core.lifecycle.compact import CompactionOptions
+from coordinator_core.lifecycle.compact_proof import ProofFailedError
+from coordinator_core.lifecycle.compact_publish import REPORT
+from coordinator_core.lifecycle.plan import ExpiryPlan
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.types import SegmentFile
+from coordinator_core.replay.profiles import profile_from_label
+from coordinator_core.runs import files
+from coordinator_core.runs.pin import Pin, check_fingerprint, check_size, read_pin, segment_fingerprint
+
+PLAN_VERSION = 1
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PlannedCompaction:
+    """A plan that was read: ``digest`` is that of its file, ``document`` what the file says."""
+
+    digest: str
+    document: Mapping[str, Any]
+    pin: Pin
+    options: CompactionOptions
+
+    @property
+    def partial(self) -> bool:
+        return bool(self.document["partial"])
+
+
+def expiry_row(plan: ExpiryPlan) -> Document:
+    """What expires in an offsets partition, as a plan says it."""
+    return {
+        "offsets_partition": plan.offsets_partition,
+        "offsets": len(plan.expired_slots()),
+        "groups": len(plan.deleted_groups()),
+        "tombstones": len(plan.tombstones),
+        "sha256": plan.digest(),
+    }
+
+
+def plan_document(
+    pin_path: str,
+    profile: str,
+    expiry: Sequence[Mapping[str, Any]],
+    *,
+    now_ms: int,
+    partial: bool,
+    options: Mapping[str, Any],
+) -> Document:
+    """The plan of a compaction of what is pinned at ``pin_path``, for the profile of this label.
+
+    ``expiry`` has the :func:`expiry_row` of all partitions; ``options`` are the other arguments of
+    :meth:`CompactionOptions.chosen`.
+    """
+    return {
+        "plan_version": PLAN_VERSION,
+        "pin": pin_path,
+        "pin_sha256": _sha256(pin_path),
+        "profile": profile,
+        "now_ms": now_ms,
+        "partial": partial,
+        "options": dict(options),
+        "expiry": list(expiry),
+    }
+
+
+def write_plan(path: str, document: Document) -> str:
+    """Write a plan; returns its digest."""
+    files.write_json(path, document)
+    return _sha256(path)
+
+
+def read_plan(path: str, digest: str) -> PlannedCompaction:
+    """The plan at ``path``; :class:`UsageError` when it is none, or not the one with this digest."""
+    if not storage.exists(path):
+        raise UsageError(f"{path}: no such file")
+    found = _sha256(path)
+    if found != digest:
+        raise UsageError(f"{path} is not the plan that was approved: its SHA-256 is {found}, not {digest}")
+    try:
+        document = files.read_json(path)
+        version = document["plan_version"]
+        if version != PLAN_VERSION:
+            raise UsageError(f"{path}: compaction plan of version {version}, this is for {PLAN_VERSION}")
+        pin_path, pinned = document["pin"], document["pin_sha256"]
+        options = CompactionOptions.chosen(
+            profile_from_label(document["profile"]),
+            now_ms=document["now_ms"],
+            approved={row["offsets_partition"]: row["sha256"] for row in document["expiry"]},
+            **document["options"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is not a compaction plan: {error!r}") from None
+    if not storage.exists(pin_path) or _sha256(pin_path) != pinned:
+        raise UsageError(f"{pin_path}: the snapshot manifest of the plan is gone or another one")
+    return PlannedCompaction(digest, document, read_pin(pin_path), options)
+
+
+def pinned_segments(pin: Pin) -> dict[int, list[tuple[SegmentFile, str]]]:
+    """Segments and their fingerprints by offsets partition."""
+    return {
+        log.offsets_partition: [(segment, pin.fingerprints[segment.path]) for segment in log.segments]
+        for log in pin.snapshot.partitions
+    }
+
+
+def check_pinned(segments: Iterable[tuple[SegmentFile, str]]) -> None:
+    """``DamagedInputError`` (``changed_since_pin``) unless the segments are as they were pinned."""
+    for segment, fingerprint in segments:
+        check_size(segment)
+        check_fingerprint(segment, segment_fingerprint(segment), fingerprint)
+
+
+def check_compacted(directory: Path, planned: PlannedCompaction) -> Document:
+    """Check that ``directory`` holds what was proved, and that this is what was planned; returns its report.
+
+    Every byte is read, every CRC checked. Raises :class:`ProofFailedError`.
+    """
+    report: Document = files.read_json(str(directory / REPORT))
+    if report["plan_sha256"] != planned.digest:
+        raise ProofFailedError(f"{directory} was not made by plan {planned.digest}")
+    rows = {row["offsets_partition"]: row for row in report["partitions"]}
+    expected = {row["offsets_partition"]: row for row in planned.document["expiry"]}
+    if rows.keys() != expected.keys():
+        raise ProofFailedError(f"{directory}: other offsets partitions than were planned")
+    for number, row in rows.items():
+        plan = expected[number]
+        if (row["expired_offsets"], row["expired_groups"]) != (plan["offsets"], plan["groups"]):
+            raise ProofFailedError(f"{directory}: offsets partition {number}: not what was to expire")
+        if not row["proved_profiles"]:
+            raise ProofFailedError(f"{directory}: offsets partition {number} was not proved")
+    found = {log.offsets_partition: log for log in discover([str(directory)]).partitions}
+    for number, row in rows.items():
+        segments = found[number].segments if number in found else ()
+        here = [
+            {"name": Path(item.path).name, "bytes": item.size, "fingerprint": segment_fingerprint(item)}
+            for item in segments
+        ]
+        if here != row["segments"]:
+            raise ProofFailedError(f"{directory}: offsets partition {number} is not what was proved")
+    return report
+
+
+def _sha256(path: str) -> str:
+    return hashlib.sha256(storage.read(path)).hexdigest()

@@ -1,0 +1,309 @@
+"""What the tasks of ``offsets_compact`` do. The core is imported when a task runs, never before.
+
+Everything lies below one local directory, ``compaction.output`` of the cluster:
+
+    _plans/<window>/<attempt>/      forecast.json and plan.json
+    _staging/<DAG run>/<attempt>/   what the app has written and proved, until it is published
+    <window>/<attempt>/             a published log
+    latest.json                     which of them is the newest
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from dags.common.attempts import attempt_id, now_ms, run_digest
+from dags.common.clusters import Cluster, CompactionSettings, load_clusters
+from dags.common.load import final_errors, replay_rules
+
+log = logging.getLogger(__name__)
+
+WORST = 10
+"""Groups that the approval page names."""
+
+PLAN, FORECAST = "plan.json", "forecast.json"
+
+Document = dict[str, Any]
+
+
+def settings_of(cluster: Cluster) -> CompactionSettings:
+    """The cluster's settings, or the defaults."""
+    return cluster.compaction or CompactionSettings()
+
+
+@contextmanager
+def _final_errors() -> Iterator[None]:
+    """A failed proof fails at once, too: another attempt ends the same way."""
+    from coordinator_core.lifecycle.compact_proof import ProofFailedError
+
+    with final_errors():
+        try:
+            yield
+        except ProofFailedError as error:
+            raise AirflowFailException(f"the proof failed, so no retry: {error}") from error
+
+
+def _place(cluster: Cluster) -> Path:
+    from coordinator_core import storage
+    from coordinator_core.errors import UsageError
+
+    place = settings_of(cluster).output or storage.join(cluster.output, cluster.name, "_compacted")
+    if not storage.is_local(place):
+        raise UsageError(
+            f"{place}: a log is written to a local directory, for a broker to load; set compaction.output"
+        )
+    return storage.local_path(place)
+
+
+def forecast(
+    pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any, try_number: int
+) -> dict[str, Any]:
+    """Says what compaction would leave and what expires, and writes it into a directory of this attempt.
+
+    Returns the directory, and numbers for people.
+    """
+    began = time.monotonic()
+    cluster = load_clusters().clusters[params["cluster"]]
+    settings = settings_of(cluster)
+    now = now_ms(params["now_ms"], dag_run.data_interval_end, dag_run.run_after)
+    partial = params["partial"] or cluster.partial
+    with _final_errors():
+        from coordinator_core.runs import files
+
+        place = _place(cluster)
+        document = _forecast(pinned["pin"], place, cluster, params, now, partial=partial)
+        window = Path(pinned["runs"]).name
+        directory = place / "_plans" / window / attempt_id(dag_run.run_id, try_number)
+        directory.mkdir(parents=True)
+        files.write_json(str(directory / FORECAST), document)
+    due, later = len(document["tombstones"]), len(document["forecast"])
+    log.info("%d bytes, of which compaction would leave %d", document["bytes"], document["bytes_left"])
+    log.info("%d tombstones are due, %d will be; kept: %s", due, later, document["kept"])
+    for failure in document["failures"]:
+        log.warning("nothing expires in offsets partition %(offsets_partition)d: %(detail)s", failure)
+    return {
+        "directory": str(directory),
+        "window": window,
+        "expire": settings.expire if params["expire"] is None else params["expire"],
+        "due": due,
+        "later": later,
+        "bytes": document["bytes"],
+        "bytes_left": document["bytes_left"],
+        "seconds": round(time.monotonic() - began, 3),
+    }
+
+
+def _forecast(
+    pin_path: str, place: Path, cluster: Cluster, params: Mapping[str, Any], now: int, *, partial: bool
+) -> Document:
+    """The document of ``regroup expire``, with what a plan needs besides, and sizes."""
+    from coordinator_core.columnar.inference import infer_profile
+    from coordinator_core.lifecycle.approved import expiry_row
+    from coordinator_core.lifecycle.compact_plan import CompactionRules
+    from coordinator_core.lifecycle.compact_publish import logs_to_compact
+    from coordinator_core.lifecycle.expiry import plan_expiry
+    from coordinator_core.lifecycle.expiry_rules import expiry_rules
+    from coordinator_core.lifecycle.forensics import forensics
+    from coordinator_core.log.reader import OnDamage
+    from coordinator_core.reports.expiry import expiry_document
+    from coordinator_core.runs.fold_cache import cache_of_environment
+    from coordinator_core.runs.local import replay_snapshot
+    from coordinator_core.runs.pin import read_pin
+    from coordinator_core.runs.publish import check_output_outside, source_directories
+
+    pin = read_pin(pin_path)
+    check_output_outside(str(place), source_directories(pin.snapshot))
+    settings = settings_of(cluster)
+    on_damage = OnDamage.chosen(partial=partial, salvage=False)
+    profile = _profile(cluster, params) or infer_profile(pin.snapshot.partitions)
+    states = replay_snapshot(pin, profile, on_damage=on_damage, damage=[], cache=cache_of_environment())
+    retention_ms = settings.offsets_retention_ms or expiry_rules(profile).default_offsets_retention_ms
+    plans = [plan_expiry(state, profile, now_ms=now, offsets_retention_ms=retention_ms) for state in states]
+    rules = CompactionRules(now, settings.delete_retention_ms)
+    sizes = [
+        forensics(log, state, rules=rules, topic_names=pin.snapshot.topic_names)
+        for log, state in zip(logs_to_compact(pin.snapshot, on_damage, []), states, strict=True)
+    ]
+    return {
+        "pin": pin_path,
+        "bytes": sum(one.size.size_bytes for one in sizes),
+        "bytes_left": sum(one.compacted.size_bytes for one in sizes),
+        "delete_retention_ms": settings.delete_retention_ms,
+        "expiry": [expiry_row(plan) for plan in plans],
+        **expiry_document(
+            plans,
+            profile=profile.label,
+            now_ms=now,
+            offsets_retention_ms=retention_ms,
+            partial=partial,
+            group_ids=None,
+        ),
+    }
+
+
+def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:
+    """The profile that the cluster or the form asks for, ``None`` for the one that the records tell."""
+    from coordinator_core.replay.profiles import chosen_profile
+
+    given = replay_rules(cluster, params)
+    rules = dict(zip(given[::2], given[1::2], strict=True))
+    return chosen_profile(
+        rules.get("--profile", "auto"), rules.get("--kafka-version"), rules.get("--coordinator")
+    )
+
+
+def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
+    """Settles what is going to happen, in a file whose digest stands for all of it.
+
+    Returns path and digest, what an approver is to read, and the arguments of the app.
+    """
+    directory = Path(forecasted["directory"])
+    expire = forecasted["expire"]
+    with _final_errors():
+        from coordinator_core.lifecycle.approved import plan_document, write_plan
+        from coordinator_core.runs import files
+
+        found = files.read_json(str(directory / FORECAST))
+        nothing = {"offsets": 0, "groups": 0, "tombstones": 0, "sha256": None}
+        document = plan_document(
+            found["pin"],
+            found["profile"],
+            [row if expire else row | nothing for row in found["expiry"]],
+            now_ms=found["now_ms"],
+            partial=found["partial"],
+            options={
+                "expire": expire,
+                "offsets_retention_ms": found["offsets_retention_ms"] if expire else None,
+                "delete_retention_ms": found["delete_retention_ms"],
+            },
+        )
+        path = str(directory / PLAN)
+        digest = write_plan(path, document)
+    tombstones = found["tombstones"] if expire else []
+    body = "\n".join(approval_lines(found, tombstones, path, digest))
+    for line in body.splitlines():
+        log.info("%s", line)
+    staging = directory.parent.parent.parent / "_staging" / run_digest(dag_run.run_id)
+    return {
+        "plan": path,
+        "digest": digest,
+        "window": forecasted["window"],
+        "staging": str(staging),
+        "expires": len(tombstones),
+        "subject": f"Let {_count(tombstones)} expire?",
+        "body": body,
+        "compact_args": ["--plan", path, "--plan-digest", digest, "--output", str(staging)],
+    }
+
+
+def approval_lines(
+    found: Mapping[str, Any], tombstones: Sequence[Mapping[str, Any]], path: str, digest: str
+) -> Iterator[str]:
+    """What expires, in Markdown: by reason, the groups that lose most, and where all of it is written."""
+    yield (
+        f"Compaction of {found['bytes']} bytes, of which about {found['bytes_left']} stay, "
+        f"for {found['profile']}."
+    )
+    yield ""
+    if not tombstones:
+        yield "Nothing expires."
+    else:
+        yield f"**{_count(tombstones)} expire**, with a retention of {found['offsets_retention_ms']} ms:"
+        yield ""
+        reasons = Counter(f"{row['reason']}, {row['kind']}" for row in tombstones)
+        yield from (f"- {count} {what}" for what, count in reasons.most_common())
+        yield ""
+        groups = Counter(row["group_id"] for row in tombstones)
+        deleted = {row["group_id"] for row in tombstones if row["kind"] == "group"}
+        yield f"Of {len(groups)} groups, {len(deleted)} of which go altogether. Those that lose most:"
+        yield ""
+        for group_id, count in groups.most_common(WORST):
+            gone = ", the group goes" if group_id in deleted else ""
+            yield f"- {_code(group_id)}: {count}{gone}"
+    yield ""
+    yield f"- every record: `{Path(path).with_name(FORECAST)}`"
+    yield f"- plan: `{path}`"
+    yield f"- SHA-256 of the plan: `{digest}`"
+
+
+def _count(tombstones: Sequence[Any]) -> str:
+    return "1 record" if len(tombstones) == 1 else f"{len(tombstones)} records"
+
+
+def _code(text: str) -> str:
+    """``text`` as it is in Markdown, whatever is in it."""
+    from coordinator_core.reports.findings import one_line
+
+    shown = one_line(text)
+    fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    return f"{fence} {shown} {fence}" if "`" in shown else f"{fence}{shown}{fence}"
+
+
+def prove(planned: Mapping[str, Any], compacted: Mapping[str, Any]) -> dict[str, Any]:
+    """Checks that what lies on the disk is what the app has proved, and what was approved."""
+    began = time.monotonic()
+    directory = Path(planned["staging"]) / compacted["run_id"]
+    with _final_errors():
+        from coordinator_core.lifecycle.approved import check_compacted, read_plan
+
+        report = check_compacted(directory, read_plan(planned["plan"], planned["digest"]))
+    for row in report["partitions"]:
+        log.info(
+            "offsets partition %d: %d bytes of %d, as proved for %s",
+            *(row["offsets_partition"], row["output_bytes"], row["input_bytes"]),
+            "; ".join(row["proved_profiles"]),
+        )
+        for told in row["told"]:
+            log.info("protected in offsets partition %d: %s", row["offsets_partition"], told)
+    return {
+        "directory": str(directory),
+        "seconds": {"compact": compacted["seconds"], "proof": round(time.monotonic() - began, 3)},
+    }
+
+
+def publish(planned: Mapping[str, Any], proved: Mapping[str, Any]) -> dict[str, Any]:
+    """Moves the log to its place and lets ``latest.json`` name it, unless that names one of a later time.
+
+    Returns what the asset event carries.
+    """
+    staged = Path(proved["directory"])
+    place = staged.parent.parent.parent
+    target = place / planned["window"] / staged.name
+    with _final_errors():
+        from coordinator_core.lifecycle.compact_publish import REPORT
+        from coordinator_core.runs import files
+        from coordinator_core.runs.publish import LATEST
+
+        # Already there when this task was ended between the two steps, or cleared.
+        if staged.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged.rename(target)
+        report = files.read_json(str(target / REPORT))
+        latest = place / LATEST
+        with files.locked(str(place / f".{LATEST}.lock")):
+            current = files.read_json(str(latest)) if latest.exists() else {"now_ms": report["now_ms"]}
+            if current["now_ms"] <= report["now_ms"]:
+                names = ("now_ms", "profile", "partial", "plan_sha256")
+                files.write_json(
+                    str(latest),
+                    {"path": f"{planned['window']}/{staged.name}", **{name: report[name] for name in names}},
+                )
+        shutil.rmtree(staged.parent, ignore_errors=True)
+    log.info("compacted log  %s", target)
+    names = ("now_ms", "profile", "partial", "plan_sha256", "input_bytes", "output_bytes")
+    return {
+        "log": str(target),
+        "window": planned["window"],
+        **{name: report[name] for name in (*names, "expired_offsets", "expired_groups")},
+        "seconds": proved["seconds"],
+    }

@@ -1,0 +1,128 @@
+"""DAG ``offsets_compact``: a snapshot of ``__consumer_offsets`` becomes a compacted, proved log.
+
+``offsets_compact`` has a form and compacts the log of any cluster of the cluster file on request. Each
+cluster with a section ``compaction`` gets a DAG of its own besides, ``offsets_compact_<cluster>``, weekly
+unless the section says otherwise.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Asset, AssetAlias, Param, task
+
+from dags.common.approval import ExpiryApproval
+from dags.common.clusters import ClusterFile, load_clusters
+from dags.common.form import snapshot_params
+from dags.common.spark import SparkAppOperator
+
+DOC = """
+### Compact a copy of `__consumer_offsets` into a log that a broker loads
+
+| task | does |
+|---|---|
+| `pin` | finds the segments of the snapshot and writes down which bytes this run reads |
+| `forecast` | says what compaction would leave, what has expired, and what will |
+| `plan` | writes the plan: the pinned bytes, every option, every record that expires; its digest goes on |
+| `approve` | asks a person, when something expires; else it is skipped |
+| `compact` | carries out the plan in Spark, and proves every offsets partition by replaying both logs |
+| `proof` | checks that what lies on the disk is what was proved, and what was approved |
+| `publish` | moves the log to its place and emits the asset `regroup://<cluster>/compacted` |
+
+Nothing is published before `publish`, and no earlier log is ever changed. A plan that is rejected, or that
+nobody answers, ends the run without a new log. An input that changed after the plan was made fails.
+"""
+
+LOGS = AssetAlias("regroup-compacted", group="regroup")
+
+
+def params(names: list[str]) -> dict[str, Param]:
+    """The form."""
+    return {
+        **snapshot_params(names),
+        "expire": Param(
+            None,
+            type=["null", "boolean"],
+            title="Expire",
+            description="Tombstone what has expired. Default: as the cluster file says.",
+        ),
+    }
+
+
+def build(file: ClusterFile, name: str | None = None) -> DAG:
+    """The DAG for one cluster on its schedule, or (no ``name``) for all of them on request."""
+    cluster = file.clusters[name] if name else None
+    settings = cluster.compaction if cluster else None
+    with DAG(
+        dag_id=f"offsets_compact_{name}" if name else "offsets_compact",
+        description="Compact a snapshot of __consumer_offsets, with approval and proof",
+        doc_md=DOC,
+        schedule=settings.schedule if settings else None,
+        start_date=cluster.start_date if cluster else None,
+        catchup=False,
+        max_active_runs=1,
+        tags=["regroup", "offsets", *([name] if name else [])],
+        params=params([name] if name else list(file.clusters)),
+        default_args=file.task_defaults,
+    ) as dag:
+
+        @task(doc_md="Finds the segments and writes the snapshot manifest: which bytes this run reads.")
+        def pin(**context):
+            from dags.common import load
+
+            return load.pin(context["params"], context["dag_run"], context["ti"].try_number)
+
+        @task(doc_md="Says what compaction would leave, what has expired, and what will.")
+        def forecast(pinned, **context):
+            from dags.common import compact
+
+            return compact.forecast(pinned, context["params"], context["dag_run"], context["ti"].try_number)
+
+        @task(
+            multiple_outputs=True,
+            doc_md="Settles what is going to happen, in a file whose digest stands for all of it.",
+        )
+        def plan(forecasted, *, dag_run):
+            from dags.common import compact
+
+            return compact.plan(forecasted, dag_run)
+
+        @task(doc_md="Checks that the log on the disk is what was proved, and what was approved.")
+        def proof(planned, compacted):
+            from dags.common import compact
+
+            return compact.prove(planned, compacted)
+
+        @task(doc_md="Moves the log to its place and emits the asset event.", outlets=[LOGS])
+        def publish(planned, proved, *, outlet_events, params):
+            from dags.common import compact
+
+            found = compact.publish(planned, proved)
+            cluster = load_clusters().clusters[params["cluster"]]
+            outlet_events[LOGS].add(
+                Asset(name=f"{cluster.name}-compacted", uri=cluster.compacted_asset_uri), extra=found
+            )
+            return found
+
+        planned = plan(forecast(pin()))
+        approve = ExpiryApproval(
+            task_id="approve",
+            expires=planned["expires"],
+            subject=planned["subject"],
+            body=planned["body"],
+            doc_md="Asks a person, when something expires. Rejected or not answered: nothing is published.",
+        )
+        compact = SparkAppOperator(
+            task_id="compact",
+            app="compact",
+            application_args=planned["compact_args"],
+            # Not asked is as good as approved; a rejection skips this task itself.
+            trigger_rule="none_failed",
+            doc_md="Carries out the plan in Spark, and proves every offsets partition.",
+        )
+        approve >> compact
+        publish(planned, proof(planned, compact.output))
+    return dag
+
+
+_file = load_clusters()
+for _dag in [build(_file), *(build(_file, name) for name, c in _file.clusters.items() if c.compaction)]:
+    globals()[_dag.dag_id] = _dag

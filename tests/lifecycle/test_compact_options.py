@@ -1,0 +1,240 @@
+"""Options of the log that compaction writes: codec, and partition count."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.groups.hashing import partition_for
+from coordinator_core.lifecycle.compact_proof import subject
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import read_partition, read_records
+from coordinator_core.log.types import Codec
+from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.runs.local import replay_snapshot
+from tests.cases import case
+from tests.cli.test_damaged_input import outcome, write_segment
+from tests.log.builders import build_batch, build_control_batch, write_partition
+from tests.replay.histories import Slot, offset_key, offset_value
+
+NOW = 1_795_260_000_000
+RELEASE = ["--kafka-version", "4.3.1", "--now-ms", str(NOW)]
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+def compacted(
+    snapshot: Path, output: Path, capfd: pytest.CaptureFixture[str], *options: str
+) -> dict[str, Any]:
+    arguments = ["compact", str(snapshot), "--output", str(output), *RELEASE, "--format", "json", *options]
+    code, out, err = outcome(arguments, capfd)
+    assert code == 0, err
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+def refused(
+    snapshot: Path, output: Path, capfd: pytest.CaptureFixture[str], *options: str
+) -> tuple[int, str]:
+    code, _, err = outcome(["compact", str(snapshot), "--output", str(output), *RELEASE, *options], capfd)
+    assert not output.exists()
+    assert not list(output.parent.glob(f".{output.name}.*"))
+    return code, err
+
+
+def records_of(directory: Path) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    return [
+        (log.offsets_partition, record.offset, record.key, record.value)
+        for log in discover([str(directory)]).partitions
+        for _, _, records in read_records(log)
+        for record in records
+    ]
+
+
+def codecs_of(directory: Path) -> Counter[str]:
+    """Of batches of format 2 with records that are no markers."""
+    return Counter(
+        Codec(batch.codec_id).name.lower()
+        for log in discover([str(directory)]).partitions
+        for _, batch in read_partition(log)
+        if batch.magic == 2 and batch.record_count and not batch.is_control
+    )
+
+
+def answers(directory: Path, release: str = "4.3.1") -> dict[Any, Any]:
+    """Committed offsets and groups, without where their records lie."""
+    found: dict[Any, Any] = {}
+    for state in replay_snapshot(discover([str(directory)]), profile_for_release(release), damage=[]):
+        assert state.pending == {}
+        for slot, offset in state.offsets.items():
+            found[slot] = (offset.committed_offset, offset.metadata, offset.commit_timestamp_ms)
+        for group_id, group in state.groups.items():
+            found[group_id] = (type(group), sorted(map(str, getattr(group, "members", ()))))
+    return found
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_batch_gets_the_codec_and_no_record_changes(
+    codec: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    # Before the open transaction; one of each codec, and one that compaction shortens.
+    batches = [
+        build_batch(
+            4 * n, [(offset_key(Slot("g", "t", 4 * n + i)), offset_value(i)) for i in range(4)], codec=c
+        )
+        for n, c in enumerate(Codec)
+    ]
+    dead = [(offset_key(Slot("g", "t", 0)), offset_value(9)), (offset_key(Slot("g", "t", 5)), None)]
+    marker = build_control_batch(25, 1, producer_id=7)
+    transaction = build_batch(
+        24, [(offset_key(Slot("h", "t", 0)), offset_value(1))], producer_id=7, transactional=True
+    )
+    behind = build_batch(27, [(offset_key(Slot("i", "t", 0)), offset_value(1))], codec=Codec.GZIP)
+    opened = build_batch(
+        26, [(offset_key(Slot("h", "t", 1)), offset_value(1))], producer_id=8, transactional=True
+    )
+    whole = b"".join([*batches, build_batch(22, dead), transaction, marker, opened, behind])
+    write_partition(log, {0: whole})
+    kept = compacted(log, tmp_path / "kept", capfd)
+    document = compacted(log, tmp_path / "out", capfd, "--codec", codec)
+    assert (kept["codec"], document["codec"]) == (None, codec)
+    assert records_of(tmp_path / "out") == records_of(tmp_path / "kept")
+    # Nothing behind the last stable offset is touched: one plain batch, one with gzip.
+    expected = Counter({codec: 7}) + Counter(none=1, gzip=1)
+    assert codecs_of(tmp_path / "out") == expected
+    again = compacted(tmp_path / "out", tmp_path / "again", capfd, "--codec", codec)
+    assert again["output_bytes"] == document["output_bytes"] == again["input_bytes"]
+
+
+def test_old_messages_keep_their_codec_unless_they_are_converted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = case("k0102-codecs/plain").paths[0]
+    compacted(snapshot, tmp_path / "kept", capfd, "--codec", "zstd")
+    assert codecs_of(tmp_path / "kept") == Counter()
+    compacted(snapshot, tmp_path / "new", capfd, "--codec", "zstd", "--message-format", "2")
+    assert set(codecs_of(tmp_path / "new")) == {"zstd"}
+    assert answers(tmp_path / "new") == answers(snapshot)
+
+
+@pytest.mark.parametrize(("name", "count"), [("k431-compacted/A-uncleaned", 7), ("k431-mixed", 3)])
+def test_groups_move_to_another_count_of_partitions(
+    name: str, count: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = without_open_transactions(case(name).paths[0], tmp_path / "log")
+    options = ["--offsets-partitions", str(count), "--renumber"]
+    document = compacted(snapshot, tmp_path / "out", capfd, *options)
+    assert [row["offsets_partition"] for row in document["moved"]] == list(range(count))
+    assert answers(tmp_path / "out") == answers(snapshot)
+    for number, offset, key, _ in records_of(tmp_path / "out"):
+        if key is not None and len(key) > 4:
+            group_id = subject(key)[1]
+            assert group_id is not None
+            assert partition_for(group_id, count) == number, offset
+    logs = discover([str(tmp_path / "out")]).partitions
+    for log in logs:
+        assert (Path(log.directory) / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+        batches = [batch for _, batch in read_partition(log)]
+        assert {batch.partition_leader_epoch for batch in batches} <= {0}
+        spans = [(batch.base_offset, batch.last_offset) for batch in batches]
+        assert [base for base, _ in spans] == [0, *(last + 1 for _, last in spans)][: len(spans)]
+    # Compacted, and as compaction leaves it.
+    again = compacted(tmp_path / "out", tmp_path / "again", capfd)
+    assert again["output_records"] == again["input_records"]
+    plain = compacted(snapshot, tmp_path / "plain", capfd)
+    assert document["protected_records"] == plain["protected_records"]
+    assert sum(row["groups"] for row in document["moved"]) > 3
+
+
+def without_open_transactions(snapshot: Path, place: Path) -> Path:
+    """A copy that ends where its first transaction begins that stays open."""
+    for log in discover([str(snapshot)]).partitions:
+        open_since: dict[int, int] = {}
+        batches = [batch for _, batch in read_partition(log)]
+        for index, batch in enumerate(batches):
+            if batch.is_control:
+                open_since.pop(batch.producer_id, None)
+            elif batch.is_transactional:
+                open_since.setdefault(batch.producer_id, index)
+        end = min(open_since.values(), default=len(batches))
+        data = b"".join(bytes(batch.data) for batch in batches[:end])
+        directory = place / Path(log.directory).name
+        directory.mkdir(parents=True)
+        (directory / f"{0:020d}.log").write_bytes(data)
+    return place
+
+
+def commits_of(group_id: str, first: int) -> bytes:
+    return b"".join(
+        build_batch(first + n, [(offset_key(Slot(group_id, "t", n)), offset_value(n))], timestamp=NOW - 1000)
+        for n in range(3)
+    )
+
+
+def test_a_multiple_of_the_count_needs_no_new_offsets(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With twice as many partitions each takes groups of one only; offsets keep their holes."""
+    groups = [f"g-{n}" for n in range(12)]
+    logs: dict[int, bytes] = {0: b"", 1: b""}
+    for place, group_id in enumerate(groups):
+        logs[partition_for(group_id, 2)] += commits_of(group_id, 10 * place)
+    write_partition(tmp_path / "log", {0: logs[0]}, partition=0)
+    write_partition(tmp_path / "log", {0: logs[1]}, partition=1)
+    compacted(tmp_path / "log", tmp_path / "out", capfd, "--offsets-partitions", "4")
+    assert answers(tmp_path / "out") == answers(tmp_path / "log")
+    before = {(key, value): offset for _, offset, key, value in records_of(tmp_path / "log")}
+    after = {(key, value): offset for _, offset, key, value in records_of(tmp_path / "out")}
+    assert after == before
+    code, err = refused(tmp_path / "log", tmp_path / "bad", capfd, "--offsets-partitions", "3")
+    assert (code, "record offsets collide: --renumber" in err) == (2, True), err
+    code, err = refused(tmp_path / "log", tmp_path / "bad", capfd, "--offsets-partitions", "501")
+    assert (code, "from 1 to 500" in err) == (2, True)
+
+
+def test_a_batch_of_several_groups_is_split_and_its_markers_go_with_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    slots = [Slot(f"g-{n}", "t", 0) for n in range(6)]
+    rows = [(offset_key(slot), offset_value(n)) for n, slot in enumerate(slots)]
+    data = build_batch(0, rows, producer_id=7, transactional=True, timestamp=NOW - 1000)
+    data += build_control_batch(6, 1, producer_id=7, timestamp=NOW - 900)
+    log = write_segment(tmp_path, data)
+    before = answers(log)
+    compacted(log, tmp_path / "out", capfd, "--offsets-partitions", "2", "--renumber")
+    assert answers(tmp_path / "out") == before
+    for one in discover([str(tmp_path / "out")]).partitions:
+        batches = [batch for _, batch in read_partition(one)]
+        assert [batch.is_control for batch in batches] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (
+            build_batch(0, [(offset_key(), offset_value(1))], producer_id=7, transactional=True),
+            "producer 7 has an open transaction",
+        ),
+        (build_batch(0, [(b"\x00\x63\x00\x01g", b"?")]), "record offset 0: no known key"),
+        (build_batch(0, [(b"", b"?")]), "record offset 0: no known key"),
+    ],
+)
+def test_what_cannot_move_is_refused(
+    data: bytes, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = write_segment(tmp_path, data)
+    options = ["--offsets-partitions", "4", "--renumber"]
+    code, err = refused(log, tmp_path / "out", capfd, *options)
+    assert (code, told in err) == (2, True), err
+
+
+def test_a_group_in_two_partitions_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_partition(tmp_path / "log", {0: commits_of("g", 0)}, partition=0)
+    write_partition(tmp_path / "log", {0: commits_of("g", 0)}, partition=1)
+    options = ["--offsets-partitions", "4", "--renumber"]
+    code, err = refused(tmp_path / "log", tmp_path / "out", capfd, *options)
+    assert (code, "group 'g' is in offsets partition 0, too" in err) == (2, True), err
