@@ -46,10 +46,13 @@ class ClusterLogs:
     def led_by(self, broker_id: int | None, partition: int) -> Copy | None:
         """The broker's own copy where it is given, else the one copy of the partition."""
         own = self.own(broker_id, partition)
-        return self.copies.get(partition) if own is None else own
+        return self.copies.get(partition, own) if own is None or not own.bytes else own
 
     def own(self, broker_id: int | None, partition: int) -> Copy | None:
-        return None if broker_id is None else self.by_broker.get(broker_id, {}).get(partition)
+        """Nothing at all where the broker's log directory is given and does not have the partition."""
+        if broker_id is None or broker_id not in self.by_broker:
+            return None
+        return self.by_broker[broker_id].get(partition) or Copy(PartitionState(partition), 0, 0, 0)
 
 
 def cluster_logs(copies: Copies, by_broker: Mapping[int, Copies], topology: Topology) -> ClusterLogs:

@@ -75,7 +75,7 @@ def predict(
         partition_rows += found.partitions
         group_rows += found.groups()
     summed = totals(partition_rows, group_rows)
-    verdict, reasons = judged(summed, group_rows, objectives)
+    verdict, reasons = judged(summed, partition_rows, group_rows, objectives)
     return Prediction(
         version=PREDICTION_VERSION,
         scenario=scenario,

@@ -47,7 +47,10 @@ def _worst(bands: Sequence[Band]) -> Band:
 
 
 def judged(
-    found: Totals, groups: Sequence[GroupPrediction], objectives: Objectives
+    found: Totals,
+    partitions: Sequence[PartitionPrediction],
+    groups: Sequence[GroupPrediction],
+    objectives: Objectives,
 ) -> tuple[Verdict, tuple[str, ...]]:
     """The verdict, and a sentence for each thing that stands against it.
 
@@ -69,10 +72,11 @@ def judged(
         elif perhaps:
             unknown.append(f"{len(perhaps)} groups may not be served within {rto_ms} ms")
     lost = found.offsets_regressed + found.offsets_vanished
+    lost_ms = max((row.lost_ms for row in partitions if row.lost_ms is not None), default=0)
+    if lost and lost_ms > (objectives.rpo_ms or 0):
+        missed.append(f"{lost} offsets go back or vanish: commits of the last {lost_ms} ms are lost")
     if found.lost_ms is None:
         unknown.append("what a leader that is not in sync lacks is not known: its copy is not given")
-    elif lost and found.lost_ms > (objectives.rpo_ms or 0):
-        missed.append(f"{lost} offsets go back or vanish: commits of the last {found.lost_ms} ms are lost")
     if found.hanging_transactions:
         missed.append(f"{found.hanging_transactions} transactions stay open for ever")
     if missed:

@@ -1,0 +1,283 @@
+"""What is predicted of groups: rebalances by the model's answers, offsets and transactions by two copies."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.drill.changes import changes
+from coordinator_core.drill.copies import ClusterLogs, Copy, copies_of_snapshot
+from coordinator_core.drill.loading import machine_calibration
+from coordinator_core.drill.model import GroupPrediction, HangingTransaction, Objectives, Prediction, Verdict
+from coordinator_core.drill.predict import Situation, predict
+from coordinator_core.drill.scenario import Scenario
+from coordinator_core.groups.hashing import partition_for
+from coordinator_core.groups.model import (
+    ClassicGroup,
+    ClassicMember,
+    CommittedOffset,
+    ConsumerGroup,
+    ConsumerMember,
+    Group,
+    GroupState,
+    PartitionState,
+    ShareGroup,
+    ShareMember,
+    Slot,
+)
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.types import PartitionLog
+from coordinator_core.replay.profiles import Profile, profile_for_release
+from coordinator_core.replay.sequential import SequentialReplayer
+from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
+from tests.cases import CORPUS
+
+JAVA = profile_for_release("4.3.1")
+SCALA = profile_for_release("3.9.2", "classic")
+PARTITIONS = 5
+BOTH = pytest.mark.parametrize("profile", [SCALA, JAVA], ids=["scala", "java"])
+
+
+def classic(generation: int, *member_ids: str) -> ClassicGroup:
+    members = tuple(
+        ClassicMember(one, None, "c", "/h", 10_000, 30_000, b"\x00\x01\x00\x00\x00\x00", b"")
+        for one in member_ids
+    )
+    state = GroupState.STABLE if members else GroupState.EMPTY
+    leader = member_ids[0] if member_ids else None
+    return ClassicGroup("g", state, "consumer", generation, "range", leader, 1, members, 0)
+
+
+def consumer(epoch: int, *member_ids: str) -> ConsumerGroup:
+    return ConsumerGroup(
+        "g",
+        group_epoch=epoch,
+        assignment_epoch=epoch,
+        members={
+            one: ConsumerMember(
+                one,
+                subscribed_topics=("t",),
+                rebalance_timeout_ms=30_000,
+                member_epoch=epoch,
+                previous_member_epoch=epoch - 1,
+            )
+            for one in member_ids
+        },
+        target_assignment={one: {} for one in member_ids},
+        record_offset=0,
+    )
+
+
+def state(group: Group | None, offset: int | None = None) -> PartitionState:
+    number = partition_for("g", PARTITIONS)
+    offsets = {}
+    if offset is not None:
+        committed = CommittedOffset(offset, None, "", offset, None, None, 0, 3, None, None, 0)
+        offsets[Slot("g", "t", 0)] = committed
+    return PartitionState(number, {} if group is None else {"g": group}, offsets)
+
+
+def of_g(
+    before: PartitionState, after: PartitionState, profile: Profile, *, in_sync: bool = False
+) -> GroupPrediction:
+    """Broker 1 coordinates everything and is lost; broker 2 is the only one left."""
+    prediction = predicted(before, after, profile, in_sync=in_sync)
+    (group,) = prediction.groups
+    return group
+
+
+def predicted(
+    before: PartitionState, after: PartitionState, profile: Profile, *, in_sync: bool = False
+) -> Prediction:
+    number = before.offsets_partition
+    topology = Topology.of_offsets(
+        {one: BrokerInfo(one, {}) for one in (1, 2)},
+        [PartitionInfo(one, 1, 0, (1, 2), (1, 2) if in_sync else (1,)) for one in range(PARTITIONS)],
+    )
+    copies = {number: Copy(before, 0, 2, 100)}
+    situation = Situation(
+        topology,
+        ClusterLogs(copies, {1: copies, 2: {number: Copy(after, 0, 1, 50)}}),
+        profile,
+        machine_calibration(),
+    )
+    return predict(situation, Scenario.parse("unclean-election=1"), Objectives(), predicted_at_ms=0)
+
+
+@BOTH
+def test_members_that_the_new_coordinator_knows_go_on(profile: Profile) -> None:
+    group = of_g(state(classic(3, "a", "b"), 7), state(classic(3, "a", "b"), 7), profile)
+    assert (group.rebalances, group.reason) == (False, "the new coordinator has loaded every member")
+    assert group.phases[-1].answers == {
+        "FindCoordinator": "NONE",
+        "Heartbeat": "NONE",
+        "OffsetFetch": "NONE",
+        "OffsetCommit": "NONE",
+        "SyncGroup": "NONE",
+        "JoinGroup": "NONE",
+    }
+
+
+@BOTH
+def test_an_older_generation_makes_the_group_rebalance(profile: Profile) -> None:
+    group = of_g(state(classic(4, "a", "b"), 7), state(classic(3, "a"), 7), profile)
+    assert group.rebalances is True
+    assert group.reason == "heartbeats are answered ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID"
+    assert group.phases[-1].answers["OffsetCommit"] == "ILLEGAL_GENERATION"
+    assert group.phases[-1].answers["SyncGroup"] == "ILLEGAL_GENERATION"
+
+
+@BOTH
+def test_a_group_that_is_gone_makes_its_members_join_anew(profile: Profile) -> None:
+    group = of_g(state(classic(4, "a"), 7), state(None), profile)
+    assert group.rebalances is True
+    assert group.reason == "heartbeats are answered UNKNOWN_MEMBER_ID"
+    assert group.phases[-1].answers["JoinGroup"] == "UNKNOWN_MEMBER_ID"
+    assert [(one.before, one.after) for one in group.vanished] == [(7, None)]
+
+
+@BOTH
+def test_members_that_are_back_make_the_group_rebalance(profile: Profile) -> None:
+    group = of_g(state(classic(4, "a")), state(classic(4, "a", "left")), profile)
+    assert group.rebalances is True
+    assert "1 members that had left are back" in group.reason
+
+
+def test_consumer_groups_are_judged_by_their_heartbeats() -> None:
+    same = of_g(state(consumer(5, "a"), 7), state(consumer(5, "a"), 7), JAVA)
+    assert (same.rebalances, same.phases[-1].answers["ConsumerGroupHeartbeat"]) == (False, "NONE")
+    older = of_g(state(consumer(5, "a"), 7), state(consumer(4, "a"), 7), JAVA)
+    assert (older.rebalances, older.reason) == (True, "heartbeats are answered FENCED_MEMBER_EPOCH")
+    without = of_g(state(consumer(5, "a"), 7), state(consumer(5), 7), JAVA)
+    assert without.phases[-1].answers["OffsetCommit"] == "UNKNOWN_MEMBER_ID"
+
+
+@BOTH
+def test_what_is_answered_while_the_new_coordinator_loads(profile: Profile) -> None:
+    group = of_g(state(classic(3, "a"), 7), state(classic(3, "a"), 7), profile)
+    loading = group.phases[1].answers
+    assert loading["Heartbeat"] == "NONE"
+    assert loading["OffsetCommit"] == loading["OffsetFetch"] == "COORDINATOR_LOAD_IN_PROGRESS"
+    in_progress = "REBALANCE_IN_PROGRESS" if profile is SCALA else "COORDINATOR_LOAD_IN_PROGRESS"
+    assert loading["SyncGroup"] == in_progress
+
+
+def test_a_replica_in_sync_has_all_that_was_acknowledged() -> None:
+    group = of_g(state(classic(3, "a"), 7), state(None), JAVA, in_sync=True)
+    assert (group.rebalances, group.vanished, group.records_read_again) == (False, (), 0)
+
+
+def test_offsets_by_what_becomes_of_them() -> None:
+    back = of_g(state(classic(3), 9), state(classic(3), 4), JAVA)
+    assert ([(one.before, one.after) for one in back.regressed], back.records_read_again) == ([(9, 4)], 5)
+    reset = of_g(state(classic(3), 4), state(classic(3), 9), JAVA)
+    assert [(one.before, one.after) for one in reset.undone] == [(4, 9)]
+    deleted = of_g(state(None), state(classic(3), 9), JAVA)
+    assert [(one.before, one.after) for one in deleted.undone] == [(None, 9)]
+    prediction = predicted(state(classic(3), 9), state(classic(3), 4), JAVA)
+    assert prediction.totals.lost_ms == 5
+    assert prediction.verdict is Verdict.MISSED
+
+
+def test_a_share_group_is_said_not_to_be_modelled() -> None:
+    before, after = (
+        state(ShareGroup("g", epoch, 0, epoch, 0, {"a": ShareMember("a")}, record_offset=0))
+        for epoch in (1, 2)
+    )
+    group = of_g(before, after, JAVA)
+    assert (group.rebalances, group.reason) == (None, "share groups are not modelled")
+    assert group.phases[-1].answers == {"FindCoordinator": "NONE"}
+
+
+def test_no_election_without_a_majority_of_controllers() -> None:
+    topology = Topology.of_offsets(
+        {one: BrokerInfo(one, {}, rack="ab"[one // 2 % 2]) for one in (1, 2, 3)},
+        [PartitionInfo(0, 2, 4, (2, 1, 3), (2, 1, 3))],
+    )
+    situation = Situation(topology, ClusterLogs({}, {}), JAVA, machine_calibration())
+    scenario = Scenario.parse("lose-rack=b")
+    (led,) = predict(situation, scenario, Objectives(), predicted_at_ms=0).partitions
+    assert (led.leader_after, led.leader_epoch_after, led.load_ms) == (1, 5, None)
+    situation = replace(situation, topology=replace(topology, voters=(1, 2, 3)))
+    prediction = predict(situation, scenario, Objectives(), predicted_at_ms=0)
+    (unled,) = prediction.partitions
+    assert (unled.leader_after, unled.leader_epoch_after) == (None, 4)
+    assert prediction.steps[0].what == "brokers 2, 3 are lost, no controller is left"
+
+
+TXN = CORPUS / "k431-txn" / "log"
+
+
+def logs_of_the_transactions() -> list[PartitionLog]:
+    return list(discover([str(TXN)]).partitions)
+
+
+@pytest.mark.parametrize(
+    "log", logs_of_the_transactions(), ids=lambda log: f"partition-{log.offsets_partition}"
+)
+def test_changes_turn_the_old_offsets_into_the_new_ones(log: PartitionLog) -> None:
+    """For a copy that ends at any batch of the log."""
+    batches = [
+        (batch, records) for _, batch, records in read_records(log, on_damage=OnDamage.FAIL, damage=[])
+    ]
+    for length in range(len(batches)):
+        states = []
+        for count in (len(batches), length):
+            replayer = SequentialReplayer(JAVA, log.offsets_partition)
+            for batch, records in batches[:count]:
+                replayer.replay_batch(batch, records)
+            states.append(replayer.finish())
+        before, after = (
+            {
+                slot: one.committed_offset
+                for slot, one in state.offsets.items()
+                if slot.group_id in state.groups
+            }
+            for state in states
+        )
+        markers = {batch.producer_id for batch, _ in batches[length:] if batch.is_control}
+        for group_id, change in changes(*states).items():
+            for one in (*change.regressed, *change.undone, *change.vanished):
+                slot = Slot(group_id, one.topic, one.partition)
+                assert before.get(slot) == one.before
+                before.pop(slot, None)
+                if one.after is not None:
+                    before[slot] = one.after
+            assert all((one.before or 0) > (one.after or 0) for one in change.regressed)
+            assert {one.producer_id for one in change.hanging} <= markers
+        assert before == after
+
+
+def test_a_transaction_whose_marker_is_lost_hangs(tmp_path: Path) -> None:
+    lagging = tmp_path / "broker-2"
+    shutil.copytree(TXN, lagging)
+    (log,) = (one for one in discover([str(lagging)]).partitions if one.offsets_partition == 40)
+    cut = next(
+        batch.position
+        for _, batch, _ in read_records(log, on_damage=OnDamage.FAIL, damage=[])
+        if batch.base_offset == 9
+    )
+    path = Path(log.segments[-1].path)
+    path.write_bytes(path.read_bytes()[:cut])
+    found = [
+        copies_of_snapshot(discover([str(one)]), JAVA, on_damage=OnDamage.RECOVER, damage=[])
+        for one in (TXN, lagging)
+    ]
+    topology = Topology.of_offsets(
+        {one: BrokerInfo(one, {}) for one in (1, 2)},
+        [PartitionInfo(one, 1, 0, (1, 2), (1,)) for one in range(50)],
+    )
+    situation = Situation(
+        topology, ClusterLogs(found[0], dict(enumerate(found, 1))), JAVA, machine_calibration()
+    )
+    prediction = predict(situation, Scenario.parse("unclean-election=1"), Objectives(), predicted_at_ms=0)
+    (group,) = (one for one in prediction.groups if one.group_id == "x-plain-after")
+    assert group.hanging_transactions == (HangingTransaction(40, 7, 0),)
+    assert group.phases[-1].answers["OffsetFetch"] == "UNSTABLE_OFFSET_COMMIT"
+    assert prediction.totals.hanging_transactions == 1
+    assert prediction.verdict is Verdict.MISSED
+    assert "1 transactions stay open for ever" in prediction.reasons
