@@ -16,6 +16,11 @@ from expectations.gate import evaluate
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("run")
+@click.option(
+    "--findings",
+    metavar="DIR",
+    help="What regroup reconcile --publish wrote about the run: each rule is an expectation, too.",
+)
 @click.option("--data-docs", metavar="DIR", help="Write Data Docs into this local directory.")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
 @click.option(
@@ -25,9 +30,9 @@ from expectations.gate import evaluate
     show_default=True,
     help="Lowest severity that gives exit code 1; an expectation that was not evaluated always does.",
 )
-def gate(run: str, data_docs: str | None, output_format: str, fail_on: str) -> ExitCode:
+def gate(run: str, findings: str | None, data_docs: str | None, output_format: str, fail_on: str) -> ExitCode:
     """Evaluate the expectations of the published run in directory RUN."""
-    result = evaluate(open_run(run), data_docs=data_docs)
+    result = evaluate(open_run(run), findings=findings, data_docs=data_docs)
     passed = result.passed(Severity.of(fail_on))
     if output_format == "json":
         document = {"passed": passed, "fail_on": fail_on, **result.as_dict(), "data_docs": data_docs}

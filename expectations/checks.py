@@ -129,7 +129,7 @@ def suites() -> dict[str, list[Check]]:
 
 def _table_checks(table: TableSchema) -> list[Check]:
     return [
-        _schema(table),
+        schema(table),
         Check(
             f"{table.name}.rows",
             "expect_table_row_count_to_equal",
@@ -142,14 +142,14 @@ def _table_checks(table: TableSchema) -> list[Check]:
             {"column_list": list(table.key), "ignore_row_if": "never"},
             f"no two rows with the same {', '.join(table.key)}",
         ),
-        _not_null(table),
+        not_null(table),
         *_column_checks(table),
         *_cut_checks(table),
         *_reference_checks(table.name),
     ]
 
 
-def _schema(table: TableSchema) -> Check:
+def schema(table: TableSchema) -> Check:
     columns = [[column.name, str(column.type)] for column in table.arrow]
     columns += [[reference.count_column, "int64"] for reference in COUNTED if reference.table == table.name]
     return Check(
@@ -225,7 +225,7 @@ def _cut_checks(table: TableSchema) -> list[Check]:
     ]
 
 
-def _not_null(table: TableSchema) -> Check:
+def not_null(table: TableSchema) -> Check:
     columns = [column.name for column in table.arrow if not column.nullable]
     return Check(
         f"{table.name}.not_null",

@@ -89,6 +89,30 @@ class ExpectRecordOffsetInsideCut(MulticolumnMapExpectation):
     args_keys: ClassVar[tuple[str, ...]] = ("column_list", "cut", "unseen")
 
 
+class NoFindingOfRule(MulticolumnMapMetricProvider):
+    """Per row of findings, whether it is of another rule or muted."""
+
+    condition_metric_name = "multicolumn_values.no_finding_of_rule"
+    condition_value_keys = ("rule",)
+
+    @multicolumn_condition_partial(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
+    def _pandas(cls, column_list: pd.DataFrame, **kwargs: Any) -> pd.Series:  # noqa: N805
+        rule, muted = (column_list.iloc[:, index] for index in (0, 1))
+        return ((rule != kwargs["rule"]) | muted.notna()).astype(bool)
+
+
+class ExpectNoFindingOfRule(MulticolumnMapExpectation):
+    """No row is of ``rule``, but muted ones; ``column_list`` is the code of the rule and the mute."""
+
+    column_list: list[str]
+    rule: str
+    ignore_row_if: Literal["never"] = "never"
+
+    map_metric = "multicolumn_values.no_finding_of_rule"
+    success_keys: ClassVar[tuple[str, ...]] = ("rule", "mostly")
+    args_keys: ClassVar[tuple[str, ...]] = ("column_list", "rule")
+
+
 class ColumnsNotNull(MulticolumnMapMetricProvider):
     """Per row, whether no column is null."""
 

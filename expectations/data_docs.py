@@ -8,6 +8,7 @@ index page by script, so the index is ours.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
 from coordinator_core.rules.model import Severity
-from expectations.checks import suite_of, suites
+from expectations.checks import suite_of
 from expectations.result import GateResult
 
 if TYPE_CHECKING:
@@ -39,10 +40,12 @@ def check_directory(path: str) -> Path:
     return local
 
 
-def write_data_docs(context: FileDataContext, result: GateResult, path: str) -> None:
+def write_data_docs(
+    context: FileDataContext, result: GateResult, declared: Mapping[str, int], path: str
+) -> None:
     """Write the pages of what ``context`` has evaluated, and ``index.html``, into the directory ``path``.
 
-    Pages of other runs that are there stay.
+    ``declared`` is the number of checks of each suite.  Pages of other runs that are there stay.
     """
     target = check_directory(path)
     context.build_data_docs()
@@ -50,7 +53,7 @@ def write_data_docs(context: FileDataContext, result: GateResult, path: str) -> 
     shutil.rmtree(built / "static")
     for page in built.rglob("*.html"):
         page.write_text(self_contained(page.read_text("utf-8")), "utf-8")
-    (built / "index.html").write_text(_index(result, built), "utf-8")
+    (built / "index.html").write_text(_index(result, declared, built), "utf-8")
     try:
         shutil.copytree(built, target, dirs_exist_ok=True)
     except OSError as error:
@@ -132,9 +135,9 @@ class _Rewriter(HTMLParser):
             self.parts.append(text)
 
 
-def _index(result: GateResult, site: Path) -> str:
+def _index(result: GateResult, declared: Mapping[str, int], site: Path) -> str:
     verdict = "passed" if result.passed() else "not passed"
-    rows = "".join(_row(name, len(checks), result, site) for name, checks in suites().items())
+    rows = "".join(_row(name, count, result, site) for name, count in declared.items())
     problems = "".join(f"<pre>{escape(str(problem))}</pre>" for problem in _problems(result))
     counts = ", ".join(f"{count} {severity}" for severity, count in result.by_severity.items())
     return (
@@ -142,12 +145,21 @@ def _index(result: GateResult, site: Path) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"{_head('Regroup: quality gate')}</head><body><main><h1>Quality gate: {verdict}</h1>"
         f"<p>Run {escape(result.run)}: {result.evaluated} of {result.declared} expectations evaluated; "
-        f"failed: {counts}.</p>{problems}"
+        f"failed: {counts}.</p>{problems}{_absent(result)}"
         '<div class="scroll" role="region" tabindex="0" aria-label="Suites">'
         "<table><thead><tr><th>table</th><th>expectations</th><th>not evaluated</th>"
         + "".join(f"<th>{severity.label}</th>" for severity in _SEVERITIES)
         + f"</tr></thead><tbody>{rows}</tbody></table></div></main></body></html>\n"
     )
+
+
+def _absent(result: GateResult) -> str:
+    if not result.absent:
+        return ""
+    reasons = "".join(
+        f"<li>{escape(code)}: {escape(reason)}</li>" for code, reason in sorted(result.absent.items())
+    )
+    return f"<details><summary>{len(result.absent)} rules not looked at</summary><ul>{reasons}</ul></details>"
 
 
 _SEVERITIES = sorted(Severity, reverse=True)

@@ -50,18 +50,23 @@ def stored_table(run: Run, name: str) -> pa.Table:
         path = storage.join(run.path, file)
         if not storage.exists(path):
             continue
-        try:
-            system, inner = storage.filesystem(path)
-            with system.open_input_file(inner) as source:
-                parts.append(pq.ParquetFile(source).read())
-        except (OSError, pa.ArrowInvalid) as error:
-            raise UnreadableTableError(f"{file} cannot be read: {error}") from None
+        parts.append(read_parquet(path, file))
     if not parts:
         return TABLES[name].arrow.empty_table()
     try:
         return pa.concat_tables(parts)
     except pa.ArrowInvalid as error:
         raise UnreadableTableError(f"the files of {name} differ: {error}") from None
+
+
+def read_parquet(path: str, name: str | None = None) -> pa.Table:
+    """A Parquet file; :class:`UnreadableTableError`, which calls it ``name``, when it is none."""
+    try:
+        system, inner = storage.filesystem(path)
+        with system.open_input_file(inner) as source:
+            return pq.ParquetFile(source).read()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UnreadableTableError(f"{name or path} cannot be read: {error}") from None
 
 
 def with_counts(name: str, tables: Mapping[str, pa.Table]) -> pa.Table:

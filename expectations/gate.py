@@ -25,6 +25,8 @@ from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES
 from expectations.checks import FILES, FILES_COLUMNS, NOT_NULL, Check, suites
 from expectations.data_docs import check_directory, write_data_docs
+from expectations.findings import SUITE as FINDINGS_SUITE
+from expectations.findings import read_reconciled
 from expectations.frames import (
     UnreadableTableError,
     parameters,
@@ -44,31 +46,41 @@ if TYPE_CHECKING:
 CONTEXT = Path(__file__).parent / "great_expectations.yml"
 _CODE = "code"
 _COORDINATES = ("offsets_partition", "record_offset")
+_KEYS = {FILES: FILES_COLUMNS[:2], FINDINGS_SUITE: ("group_id", "topic", "partition", "member_id", "message")}
 
 
-def evaluate(run: Run, *, data_docs: str | None = None) -> GateResult:
+def evaluate(run: Run, *, findings: str | None = None, data_docs: str | None = None) -> GateResult:
     """Evaluate all suites on ``run``; with ``data_docs``, write GX's Data Docs into that local directory.
 
-    The directory is made when it is missing.  Raises :class:`UsageError` when it cannot be one.
+    ``findings`` is the directory that ``regroup reconcile --publish`` wrote about the run: with it, each rule
+    of the catalogue is an expectation too.  The directory of Data Docs is made when it is missing.  Raises
+    :class:`UsageError` when it cannot be one, and when the findings are not about this run.
     """
     if data_docs is not None:
         check_directory(data_docs)
+    reconciled = None if findings is None else read_reconciled(findings, run)
+    declarations = suites() | ({} if reconciled is None else {FINDINGS_SUITE: reconciled.checks()})
     tables: dict[str, pa.Table] = {}
     unreadable: dict[str, str] = {}
-    for name in suites():
+    for name in declarations:
         try:
-            tables[name] = run_files(run) if name == FILES else stored_table(run, name)
+            if name == FINDINGS_SUITE and reconciled is not None:
+                tables[name] = reconciled.table()
+            else:
+                tables[name] = run_files(run) if name == FILES else stored_table(run, name)
         except UnreadableTableError as error:
             unreadable[name] = str(error)
     failures: list[Failure] = []
-    refusals: list[Refusal] = []
+    refused_rules = {} if reconciled is None else reconciled.refusals()
+    refusals: list[Refusal] = list(refused_rules.values())
     declared = evaluated = 0
     with _gx_context() as (context, data):
         from great_expectations.core.run_identifier import RunIdentifier
 
         run_id = RunIdentifier(run_name=str(run.manifest["run_id"]))
-        for name, checks in suites().items():
-            declared += len(checks)
+        for name, all_checks in declarations.items():
+            checks = [check for check in all_checks if check.code not in refused_rules]
+            declared += len(all_checks)
             if name in unreadable:
                 refusals += [Refusal(check.code, unreadable[name]) for check in checks]
                 continue
@@ -78,9 +90,11 @@ def evaluate(run: Run, *, data_docs: str | None = None) -> GateResult:
             evaluated += len({check.code for check in checks} - {refusal.code for refusal in refused})
             failures += failed
             refusals += refused
-        result = GateResult(run.path, declared, evaluated, tuple(failures), tuple(refusals))
+        absent = {} if reconciled is None else dict(reconciled.absent)
+        result = GateResult(run.path, declared, evaluated, tuple(failures), tuple(refusals), absent)
         if data_docs is not None:
-            write_data_docs(context, result, data_docs)
+            counts = {name: len(checks) for name, checks in declarations.items()}
+            write_data_docs(context, result, counts, data_docs)
     return result
 
 
@@ -222,7 +236,7 @@ def _failure(check: Check, rows: pa.Table, result: Mapping[str, Any]) -> Failure
 
 def _example(check: Check, row: pa.Table) -> dict[str, Any]:
     """The row's coordinates, the others of its key, and what the check looked at (of nulls, only those)."""
-    key = FILES_COLUMNS[:2] if check.suite == FILES else TABLES[check.suite].key
+    key = _KEYS.get(check.suite) or TABLES[check.suite].key
     values: dict[str, Any] = row.to_pylist()[0]
     names = dict.fromkeys([*_COORDINATES, *key])
     names |= dict.fromkeys(name for name in check.columns if check.kind != NOT_NULL or values[name] is None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_core.rules.model import Severity
@@ -72,13 +73,17 @@ class Refusal:
 
 @dataclass(frozen=True)
 class GateResult:
-    """``evaluated`` is ``declared`` unless there are ``refusals``; both lists are in the order of checks."""
+    """``evaluated`` is ``declared`` unless there are ``refusals``; both lists are in the order of checks.
+
+    ``absent`` are rules that need what nobody gave, or do not apply, with the reason: they are not declared.
+    """
 
     run: str
     declared: int
     evaluated: int
     failures: tuple[Failure, ...]
     refusals: tuple[Refusal, ...]
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     def passed(self, fail_on: Severity = Severity.WARNING) -> bool:
         """No check of that severity or a higher one failed, and every check was evaluated."""
@@ -98,9 +103,12 @@ class GateResult:
             "failed": self.by_severity,
             "failures": [failure.as_dict() for failure in self.failures],
             "refusals": [refusal.as_dict() for refusal in self.refusals],
+            "absent": dict(self.absent),
         }
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {severity}" for severity, count in self.by_severity.items())
         head = f"{self.run}: {self.evaluated} of {self.declared} expectations evaluated; failed: {counts}"
+        if self.absent:
+            head += f"; {len(self.absent)} rules need what was not given, or do not apply"
         return "\n".join([head, *map(str, self.refusals), *map(str, self.failures)])
