@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coordinator_core.columnar import types
-from coordinator_core.columnar.bytestrings import hash_bytes, uvarint
+from coordinator_core.columnar.bytestrings import copy_bytes, hash_bytes, uvarint
 from coordinator_core.columnar.compiling import called, inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64, prefetch
 from coordinator_core.columnar.kernels import event_kind
@@ -171,14 +171,12 @@ def gather(segment: Any, arena: Any, positions: Any, lengths: Any, starts: Any, 
             ahead = positions[row + _AHEAD]
             if 0 <= ahead < ARENA:
                 prefetch(segment, ahead)
-        position, target = positions[row], starts[row]
+                prefetch(segment, ahead + lengths[row + _AHEAD])
+        position = positions[row]
         if position < ARENA:
-            for at in range(lengths[row]):
-                out[target + at] = segment[position + at]
+            copy_bytes(segment, position, out, starts[row], lengths[row])
         else:
-            position -= ARENA
-            for at in range(lengths[row]):
-                out[target + at] = arena[position + at]
+            copy_bytes(arena, position - ARENA, out, starts[row], lengths[row])
 
 
 @inlined
