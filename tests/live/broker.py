@@ -95,6 +95,28 @@ def java() -> str:
     return found
 
 
+def fetch_jars(name: str, pom: Path, *goal: str) -> Path:
+    """The directory in ``.cache/`` with the jars that a goal of ``pom`` copies, fetched once.
+
+    Safe in several processes.
+    """
+    jars = CACHE / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "kafka.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not jars.is_dir():
+            if shutil.which("mvn") is None:
+                raise RuntimeError("Maven is missing; `make setup` installs it or says how")
+            with tempfile.TemporaryDirectory(dir=CACHE) as fetched:
+                output = f"-DoutputDirectory={fetched}/jars"
+                command = ["mvn", "--quiet", "--batch-mode", "--file", str(pom), *goal, output]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode != 0:
+                    raise RuntimeError(f"Maven could not fetch {name}:\n{done.stdout}{done.stderr}")
+                os.replace(f"{fetched}/jars", jars)
+    return jars
+
+
 class Kafka:
     """One release of Kafka: the jars that ``pom.xml`` names."""
 
@@ -107,29 +129,9 @@ class Kafka:
 
     @classmethod
     def fetch(cls, version: str = KAFKA_VERSION) -> Kafka:
-        """The jars, from ``.cache/`` when they were fetched before. Safe in several processes at once."""
-        jars = CACHE / f"kafka-{version}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
-        CACHE.mkdir(exist_ok=True)
-        with (CACHE / "kafka.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not jars.is_dir():
-                if shutil.which("mvn") is None:
-                    raise RuntimeError("Maven is missing; `make setup` installs it or says how")
-                with tempfile.TemporaryDirectory(dir=CACHE) as fetched:
-                    goal = [
-                        "dependency:copy-dependencies",
-                        "-DincludeScope=runtime",
-                        f"-Dkafka.version={version}",
-                        f"-DoutputDirectory={fetched}/jars",
-                    ]
-                    command = ["mvn", "--quiet", "--batch-mode", "--file", str(POM), *goal]
-                    done = subprocess.run(command, capture_output=True, text=True, check=False)
-                    if done.returncode != 0:
-                        raise RuntimeError(
-                            f"Maven could not fetch Kafka {version}:\n{done.stdout}{done.stderr}"
-                        )
-                    os.replace(f"{fetched}/jars", jars)
-        return cls(jars, version=version)
+        """The jars, as :func:`fetch_jars` has them."""
+        goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-Dkafka.version={version}")
+        return cls(fetch_jars(f"kafka-{version}", POM, *goal), version=version)
 
     def command(
         self, main_class: str, *arguments: str, heap: str = "128m", log_level: str = "WARN"
