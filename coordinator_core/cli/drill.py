@@ -8,6 +8,7 @@ from coordinator_core.cli.lazy import LazyGroup
 
 _COMMANDS = {
     "predict": "coordinator_core.cli.drill_predict:predict_command",
+    "compare": "coordinator_core.cli.drill_compare:compare_command",
     "observe": "coordinator_core.cli.drill_observe:observe_command",
     "recover": "coordinator_core.cli.drill_observe:recover_command",
 }

@@ -102,15 +102,16 @@ class _State:
         self._note = note
         self._coordinator: int | None = None
         self._offset = 0
-        self._acknowledged = 0
+        self._acknowledged = -1
 
     def round(self) -> None:
         if self._coordinator is None:
             self._find()
         well = self._coordinator is not None
         for api, ask in (
-            ("OffsetCommit", self._commit),
+            # A commit waits for the replicas in sync, of which one may just be lost; a fetch for nothing.
             ("OffsetFetch", self._fetch),
+            ("OffsetCommit", self._commit),
             ("Heartbeat", self._heartbeat),
         ):
             if self._coordinator is None:

@@ -34,6 +34,7 @@ from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.drill.canaries import canaries
 from coordinator_core.drill.expected import first_leaders, last_leaders
 from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Journal
+from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Prediction
 from coordinator_core.errors import RegroupError, UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
@@ -92,7 +93,12 @@ def observe(
     probing = replace(
         settings,
         api_timeout_seconds=options.probe_timeout_seconds,
-        client={**settings.client, "request_timeout_ms": round(options.probe_timeout_seconds * 1000)},
+        client={
+            **settings.client,
+            "request_timeout_ms": round(options.probe_timeout_seconds * 1000),
+            # No probe is refused for want of room behind those of other partitions.
+            "max_in_flight_requests_per_connection": 1 << 20,
+        },
     )
     with ExitStack() as stack:
         stack.enter_context(interruptible())
@@ -287,9 +293,26 @@ class _Drill:
             )
             for generation in tail.generations:
                 self._note("generation", phase=phase, **asdict(generation))
+        self._note_loads(phase)
         note_states(
             self._client, self._note, phase, {tail.offsets_partition: tail.end_offset for tail in tails}
         )
+
+    def _note_loads(self, phase: str) -> None:
+        """What the brokers' logs say since the last time; from the beginning where a log was begun anew."""
+        for broker, path in self._options.server_logs.items():
+            try:
+                with path.open("rb") as file:
+                    size = file.seek(0, os.SEEK_END)
+                    position = self._log_positions.get(broker, 0)
+                    file.seek(position if position <= size else 0)
+                    text = file.read().decode("utf-8", "replace")
+                    self._log_positions[broker] = file.tell()
+            except OSError as error:
+                self._note("trouble", text=f"log of broker {broker}: {error}")
+                continue
+            for line in load_lines(text.splitlines()):
+                self._note("load", phase=phase, broker=broker, **asdict(line))
 
     # The recovery
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,17 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator_core.drill.jsonform import from_json
+from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Band, Calibration
 from coordinator_core.errors import UsageError
 from coordinator_core.records import decode_key, decode_value, encode_key, encode_value
-
-_FINISHED = re.compile(
-    r"Finished loading (?:of metadata|offsets and group metadata|offsets) from "
-    r"(?:\[?__consumer_offsets[-,](?P<partition>\d+)\]?)"
-    r".*? in (?P<ms>\d+) ?(?:ms|milliseconds)"
-)
-_QUEUED = re.compile(r"(\d+) ?(?:ms|milliseconds) was spent in the scheduler")
-_RECORDS = re.compile(r"Loaded (\d+) records which total to (\d+) bytes")
 
 US_PER_RECORD = 1.4
 """Microseconds of a 4.3.1 broker for a record of a large log, on the machine of docs/performance.md."""
@@ -52,16 +44,15 @@ def server_log_samples(lines: Iterable[str], records: Mapping[int, int]) -> list
     ``records`` has the records of offsets partitions, for releases that do not tell how many they loaded;
     of a partition that is in neither, the line is passed over.
     """
-    found = []
-    for line in lines:
-        finished = _FINISHED.search(line)
-        if finished is None:
-            continue
-        told, queued = _RECORDS.search(line), _QUEUED.search(line)
-        count = int(told[1]) if told else records.get(int(finished["partition"]))
-        if count is not None:
-            found.append(LoadSample(count, float(finished["ms"]), float(queued[1]) if queued else 0.0))
-    return found
+    counted = (
+        (one, records.get(one.offsets_partition) if one.records is None else one.records)
+        for one in load_lines(lines)
+    )
+    return [
+        LoadSample(count, float(one.load_ms), float(one.queued_ms or 0))
+        for one, count in counted
+        if count is not None
+    ]
 
 
 def read_samples(path: Path) -> list[LoadSample]:
@@ -90,22 +81,30 @@ def calibrated(samples: Sequence[LoadSample], method: str) -> Calibration:
     if large:
         weight = sum(one.records**2 for one in large)
         rate = sum(one.records * max(0.0, one.own_ms - base) for one in large) / weight * 1000
-    ratios = [one.own_ms / (base + one.records * rate / 1000) for one in large] or [
+
+    def expected(sample: LoadSample) -> float:
+        return base + sample.records * rate / 1000
+
+    ratios = [one.own_ms / expected(one) for one in large if expected(one)] or [
         machine.low_factor,
         machine.high_factor,
     ]
     slack = 1.5 if len(large) >= 5 else 2.0
     high_factor = max(ratios) * slack
-    extra = max((one.own_ms - high_factor * (base + one.records * rate / 1000) for one in samples), default=0)
+    extra = max(one.own_ms - high_factor * expected(one) for one in samples)
     return Calibration(
         method=method,
         samples=len(samples),
-        base_ms=round(base, 3),
-        us_per_record=round(rate, 4),
-        low_factor=round(min(ratios) / slack, 4),
-        high_factor=round(high_factor, 4),
-        high_extra_ms=round(max(250.0, 2 * extra), 3),
+        base_ms=_rounded(base),
+        us_per_record=_rounded(rate),
+        low_factor=_rounded(min(ratios) / slack),
+        high_factor=_rounded(high_factor),
+        high_extra_ms=_rounded(max(250.0, 2 * extra)),
     )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
 def machine_calibration() -> Calibration:
@@ -114,7 +113,7 @@ def machine_calibration() -> Calibration:
     The band is wide: heap, compiler and the state of the page cache are not known.
     """
     rate = US_PER_RECORD * _probe_us() / REFERENCE_US
-    return Calibration("machine", 0, 15.0, round(rate, 4), 0.3, 5.0, 1_000.0)
+    return Calibration("machine", 0, 15.0, _rounded(rate), 0.3, 5.0, 1_000.0)
 
 
 def load_band(calibration: Calibration, records: int, queue: Sequence[int]) -> Band:

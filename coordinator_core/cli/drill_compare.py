@@ -1,0 +1,47 @@
+"""``regroup drill compare``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from coordinator_core.cli.drill_observe import read_prediction
+from coordinator_core.cli.options import Format, format_option, note, write_line
+from coordinator_core.drill.compare import Verdict, compare
+from coordinator_core.drill.journal import read_journal
+from coordinator_core.drill.observed import observed
+from coordinator_core.errors import ExitCode
+from coordinator_core.reports.drill_report import comparison_text, drill_report, write_drill_report
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_CODES = {
+    Verdict.AS_PREDICTED: ExitCode.CLEAN,
+    Verdict.MISSES: ExitCode.FINDINGS,
+    Verdict.INCOMPLETE: ExitCode.APPLY_FAILED,
+}
+
+
+@click.command("compare")
+@click.argument("prediction", metavar="PREDICTION", type=_FILE)
+@click.argument("journal", metavar="JOURNAL", type=_FILE)
+@click.option("--output", metavar="DIR", help="Write drill.html and drill.json into this directory.")
+@format_option(Format.TEXT, Format.JSON)
+def compare_command(prediction: Path, journal: Path, output: str | None, output_format: Format) -> int:
+    """What was predicted beside what a drill's JOURNAL says, misses first.
+
+    Exit code 1: there are misses. 4: the drill was not done as a whole, or the cluster is not recovered.
+    """
+    said = read_prediction(prediction)
+    events = read_journal(journal)
+    seen = observed(events)
+    comparison = compare(said, seen)
+    document = drill_report(said, events, seen, comparison)
+    if output is not None:
+        note(f"regroup: the report is {write_drill_report(output, document)}")
+    if output_format is Format.JSON:
+        write_line(json.dumps(document, ensure_ascii=False))
+    else:
+        write_line(comparison_text(document))
+    return ExitCode.APPLY_FAILED if seen.restored is False else _CODES[comparison.verdict]

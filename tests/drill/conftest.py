@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.cluster.conftest import kafka
+
+__all__ = ["kafka"]
