@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from coordinator_core.columnar.compaction import (
 )
 from coordinator_core.columnar.kernels import rebuild_index
 from coordinator_core.columnar.tables import Bytes, Int64s, Interned, Rules
+from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.batch import HEADER_BYTES, batch_records, control_type, records_section
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.limits import Limits
@@ -127,9 +128,11 @@ def scan_log(log: PartitionLog, *, workers: int = 1) -> LogScan:
     ranges = [(segment, end) for segment, end in log.segment_ranges() if end is None or end > start]
     surveys = _side_by_side(lambda item: _survey_segment(*item), ranges, workers)
     parts, last_base, end_offset, batches, records = [], -1, 0, 0, 0
-    for index, (_, rows, state) in enumerate(surveys):
+    for index, (scanned, rows, state) in enumerate(surveys):
         rows[:, BatchRow.SEGMENT] = index
         parts.append(rows)
+        if index + 1 < len(surveys):
+            _check_whole(scanned, int(state[Survey.EXPECTED]))
         batches += int(state[Survey.BATCHES])
         records += int(state[Survey.RECORDS])
         end_offset = max(end_offset, int(state[Survey.EXPECTED]))
@@ -139,6 +142,14 @@ def scan_log(log: PartitionLog, *, workers: int = 1) -> LogScan:
     return LogScan(
         log, tuple(scanned for scanned, _, _ in surveys), rows, batches, records, last_base, end_offset
     )
+
+
+def _check_whole(scanned: ScannedSegment, next_offset: int) -> None:
+    """Zeroes at the end of the last segment are a preallocated file; before another one, lost records."""
+    segment, zeroes = scanned.segment, scanned.segment.size - scanned.size
+    if zeroes:
+        detail = f"{zeroes} zero bytes before the last segment"
+        raise DamagedInputError(Damage(segment.path, scanned.size, next_offset, "zero_tail", detail))
 
 
 def _survey_segment(segment: SegmentFile, end_offset: int | None) -> tuple[ScannedSegment, Int64s, Int64s]:
@@ -178,7 +189,7 @@ def _read_odd_segment(
     segment: SegmentFile, view: memoryview, end_offset: int | None, state: Int64s
 ) -> tuple[ScannedSegment, Int64s, Int64s]:
     """The same by the readers that know everything; they raise what is damage."""
-    scanned = ScannedSegment(segment, len(view), end_offset, False)
+    scanned = ScannedSegment(segment, 0, end_offset, False)
     state[:] = 0
     state[Survey.EXPECTED] = segment.base_offset
     state[Survey.LAST_BASE_OFFSET] = -1
@@ -190,6 +201,7 @@ def _read_odd_segment(
         if batch.producer_id != -1 or batch.is_control or batch.partition_leader_epoch != leader_epoch:
             rows.append(_batch_row(batch, count, segment.path))
         leader_epoch = batch.partition_leader_epoch
+        scanned = replace(scanned, size=batch.position + batch.size)
         state[Survey.LAST_BASE_OFFSET] = batch.base_offset
         state[Survey.EXPECTED] = batch.next_offset
         state[Survey.BATCHES] += 1

@@ -1,0 +1,131 @@
+"""What compaction does with bytes that it cannot read, and with those that nobody knows yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import read_records
+from coordinator_core.log.types import Codec
+from tests.cli.test_damaged_input import outcome
+from tests.log.builders import build_batch, write_partition
+from tests.replay.histories import Slot, offset_key, offset_value
+
+RELEASE = ["--kafka-version", "4.3.1", "--now-ms", "1795260000000"]
+MAGIC, RECORDS, LENGTH = 16, 61, 8
+
+
+def batch(number: int, codec: Codec = Codec.LZ4) -> bytes:
+    slots = [Slot("g", "t", 2 * number), Slot("g", "t", 0)]
+    rows = [(offset_key(slot), offset_value(number)) for slot in slots]
+    return build_batch(2 * number, rows, codec=codec)
+
+
+def flipped(position: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:position] + bytes([data[position] ^ 0x55]) + data[position + 1 :]
+
+
+def with_crc(data: bytes) -> bytes:
+    return data[:17] + crc32c(data[21:]).to_bytes(4, "big") + data[21:]
+
+
+DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "bit of a record": (flipped(RECORDS + 3), "bad_crc"),
+    "attributes": (flipped(22), "bad_crc"),
+    "unknown magic": (lambda data: data[:MAGIC] + b"\x03" + data[MAGIC + 1 :], "bad_magic"),
+    "length of nothing": (lambda data: data[:LENGTH] + bytes(4) + data[LENGTH + 4 :], "bad_length"),
+    "negative length": (lambda data: data[:LENGTH] + b"\xff" * 4 + data[LENGTH + 4 :], "bad_length"),
+    "cut short": (lambda data: data[: len(data) // 2], ""),
+    "cut in the header": (lambda data: data[:20], ""),
+    "missing bytes": (lambda data: data[: RECORDS + 2] + data[RECORDS + 9 :], ""),
+    "zeros": (lambda data: bytes(len(data)), ""),
+    "twice": (lambda data: data + data, ""),
+    "frame of another codec": (lambda data: with_crc(data[:22] + b"\x04" + data[23:]), ""),
+    "record count": (lambda data: with_crc(data[:60] + b"\x09" + data[61:]), ""),
+    "records of no shape": (
+        lambda data: with_crc(data[:22] + b"\x00" + data[23:RECORDS] + b"\xff" * (len(data) - RECORDS)),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("in_segments", [False, True], ids=["one segment", "a segment each"])
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_in_the_middle_ends_with_its_place_and_without_output(
+    name: str, in_segments: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    damage, kind = DAMAGE[name]
+    parts = [batch(0), damage(batch(1)), batch(2), batch(3)]
+    segments = {2 * n: part for n, part in enumerate(parts)} if in_segments else {0: b"".join(parts)}
+    log = tmp_path / "log"
+    partition = write_partition(log, segments)
+    before = {path.name: path.read_bytes() for path in partition.iterdir()}
+    arguments = ["compact", str(log), "--output", str(tmp_path / "out"), *RELEASE]
+    code, out, err = outcome(arguments, capfd)
+    assert (code, out) == (3, ""), err
+    first = 0 if in_segments else len(batch(0))
+    place = re.search(r"(\d{20})\.log: byte (\d+)(?:, record offset \d+)?: (\w+): ", err)
+    assert place, err
+    # Where the damaged entry begins; cut and doubled entries show in what comes behind them.
+    assert int(place[2]) >= first
+    if kind:
+        assert (int(place[2]), place[3]) == (first, kind)
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
+
+
+def test_every_byte_of_a_header_is_read_or_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Outside the CRC lie offset, length, leader epoch and magic: what is accepted there is written again."""
+    codes = []
+    for position in range(RECORDS):
+        place = tmp_path / str(position)
+        data = batch(0) + flipped(position)(batch(1)) + batch(2)
+        write_partition(place / "log", {0: data})
+        code, _, err = outcome(
+            ["compact", str(place / "log"), "--output", str(place / "out"), *RELEASE], capfd
+        )
+        codes.append(code)
+        assert code in (0, 3), (position, err)
+        assert (place / "out").exists() == (code == 0)
+        if code == 0:
+            assert records(place / "out")[-2:] == records(place / "log")[-2:]
+    assert codes.count(3) >= RECORDS - 16
+
+
+def records(directory: Path) -> list[tuple[int, bytes | None, bytes | None]]:
+    (log,) = discover([str(directory)]).partitions
+    return [
+        (record.offset, record.key, record.value) for _, _, found in read_records(log) for record in found
+    ]
+
+
+TAGGED = [
+    # ConsumerGroupMetadataValue: epoch, metadata hash; then three tagged fields of the future.
+    (b"\x00\x03\x00\x01g", b"\x00\x00\x00\x00\x00\x07\x02\x00\x08" + bytes(8) + b"\x28\x02hi\x7e\x00"),
+    # OffsetCommitValue v4, with one.
+    (offset_key(Slot("g", "t", 9)), offset_value(9)[:-1] + b"\x01\x63\x04when"),
+    # A version that no release writes yet, and a record type with a tail.
+    (b"\x00\x05\x00\x01g\x00\x01m", b"\x00\x7fwhatever comes"),
+    (b"\x00\x77\x00\x01g\x01\x02\x03", b"\x00\x00\xff"),
+]
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
+@pytest.mark.parametrize("superseded", [False, True], ids=["batch copied", "batch rebuilt"])
+def test_what_nobody_knows_yet_survives_byte_for_byte(
+    superseded: bool, codec: Codec, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    newer = [(offset_key(), offset_value(2))]
+    older = [(offset_key(), offset_value(1))] if superseded else []
+    first = build_batch(0, [*older, *TAGGED], codec=codec)
+    write_partition(tmp_path / "log", {0: first + build_batch(9, newer)})
+    arguments = ["compact", str(tmp_path / "log"), "--output", str(tmp_path / "out"), *RELEASE]
+    assert outcome(arguments, capfd)[0] == 0
+    start = len(older)
+    expected = [(start + n, key, value) for n, (key, value) in enumerate(TAGGED)] + [(9, *newer[0])]
+    assert records(tmp_path / "out") == expected
