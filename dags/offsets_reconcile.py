@@ -9,14 +9,17 @@ from __future__ import annotations
 from airflow.sdk import DAG, Asset, Param, task
 
 from dags.common.clusters import ClusterFile, load_clusters
+from dags.common.spark import SparkAppOperator
 
 DOC = """
 ### Reconcile a run: do groups, committed offsets and topics agree?
 
 | task | does |
 |---|---|
-| `rules` | evaluates the rules, publishes the findings beside the run, writes the report |
-| `expectations` | evaluates the Great Expectations suites on the run's tables, writes Data Docs |
+| `find` | says which run to look at, and which came before: that of the form, the new one, the latest |
+| `rules` | evaluates the rules in Spark and publishes the findings beside the run |
+| `expectations` | evaluates the Great Expectations suites on tables and findings, writes Data Docs |
+| `report` | writes the report |
 | `gate` | fails, with the three worst findings, from the cluster's `fail_on` on, and when tables contradict |
 
 The run itself is never changed. The report lies in `_reports/<run id>/` beside the run. A failed gate is not
@@ -54,18 +57,24 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         default_args=file.task_defaults,
     ) as dag:
 
-        @task(doc_md="Evaluates the rules, publishes the findings and writes the report.")
-        def rules(*, params, triggering_asset_events):
+        @task(doc_md="Says which runs are looked at, and what is known besides.")
+        def find(*, params, triggering_asset_events):
             from dags.common import reconcile
 
             events = [event for found in triggering_asset_events.values() for event in found]
-            return reconcile.check(params["cluster"], reconcile.runs_to_check(params, events))
+            return reconcile.requests(params["cluster"], reconcile.runs_to_check(params, events))
 
         @task(doc_md="Evaluates the Great Expectations suites and writes Data Docs.")
-        def expectations(checked):
+        def expectations(requested):
             from dags.common import reconcile
 
-            return reconcile.expect(checked)
+            return reconcile.expect(requested)
+
+        @task(doc_md="Writes the report; its summary is in the log.")
+        def report(requested, expected, *, params):
+            from dags.common import reconcile
+
+            return reconcile.report(params["cluster"], requested, expected)
 
         @task(doc_md="Fails when the run must not be used as it is.")
         def gate(checked, expected):
@@ -73,8 +82,16 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
             return reconcile.gate(checked, expected)
 
-        checked = rules()
-        gate(checked, expectations(checked))
+        requested = find()
+        rules = SparkAppOperator.partial(
+            task_id="rules",
+            app="reconcile",
+            has_run_id=False,
+            doc_md="Evaluates the rules in Spark and publishes the findings; one task for each run.",
+        ).expand(application_args=requested.map(lambda one: one["args"]))
+        expected = expectations(requested)
+        rules >> expected
+        gate(report(requested, expected), expected)
     return dag
 
 

@@ -9,19 +9,15 @@ from typing import Any, TypeVar
 
 import click
 
-from coordinator_core.cli.options import Format, format_option, note, write_line
+from coordinator_core.cli.options import Engine, Format, format_option, note, write_line
+from coordinator_core.cli.source import run_spark_app
 from coordinator_core.errors import ExitCode
 from coordinator_core.reports.findings import finding_objects, findings_csv, reconciliation_text
-from coordinator_core.rules.catalogue import RULES, rule_of
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.log_scan import scan_log
-from coordinator_core.rules.model import Need, Severity
-from coordinator_core.rules.publish import publish_findings, summary_of
-from coordinator_core.rules.settings import Settings, read_settings
-from coordinator_core.rules.topics import read_topics
-from coordinator_core.rules.transaction_log import read_transaction_log
-from coordinator_core.runs.read import open_run
+from coordinator_core.rules.inputs import Inputs
+from coordinator_core.rules.model import Severity
+from coordinator_core.rules.publish import publish_findings, read_reconciliation, summary_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,18 +80,17 @@ def reconciled(
     codes: tuple[str, ...],
 ) -> tuple[Facts, Reconciliation]:
     """The run with its optional inputs, and what the rules say of it."""
-    facts = Facts(
-        open_run(run),
-        None if topics is None else read_topics(topics),
-        None if against is None else Facts(open_run(against)),
+    inputs = Inputs.read(
+        run,
+        topics=topics,
+        against=against,
+        log=log,
+        transaction_log=transaction_log,
+        settings_file=settings_file,
+        codes=codes,
     )
-    if log is not None:
-        facts.extra[Need.LOG] = scan_log(log, facts.run)
-    if transaction_log is not None:
-        facts.extra[Need.TRANSACTION_LOG] = read_transaction_log(transaction_log)
-    settings = Settings() if settings_file is None else read_settings(settings_file, RULES)
-    chosen = [rule_of(code).code for code in codes] or None
-    return facts, evaluate(facts, settings, codes=chosen)
+    facts = inputs.facts()
+    return facts, evaluate(facts, inputs.settings, codes=inputs.codes)
 
 
 def exit_code(found: Reconciliation, fail_on: str) -> int:
@@ -108,11 +103,38 @@ def exit_code(found: Reconciliation, fail_on: str) -> int:
 @click.argument("run", metavar="RUN")
 @reconcile_options(fail_on=Severity.WARNING.label)
 @click.option("--publish", is_flag=True, help="Write the findings as a table beside the run.")
+@click.option(
+    "--engine",
+    type=click.Choice([item.value for item in Engine]),
+    default=Engine.LOCAL.value,
+    show_default=True,
+    help="Evaluate in this process, or as a Spark application, which publishes the findings.",
+)
+@click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    metavar="URL",
+    help="Spark master, with --engine spark.",
+)
 @format_option(Format.TEXT, Format.JSON, Format.JSONL, Format.CSV)
-def reconcile_command(run: str, fail_on: str, publish: bool, output_format: Format, **inputs: Any) -> int:
+def reconcile_command(
+    run: str,
+    fail_on: str,
+    publish: bool,
+    engine: str,
+    master: str,
+    output_format: Format,
+    **inputs: Any,
+) -> int:
     """What is wrong with the groups and offsets of a published RUN, where the evidence is, and what to do."""
-    facts, found = reconciled(run, **inputs)
-    summary = summary_of(facts, found)
+    if Engine(engine) is Engine.SPARK:
+        directory: str | None = _publish_with_spark(run, master, **inputs)
+        summary, found = read_reconciliation(directory)
+    else:
+        facts, found = reconciled(run, **inputs)
+        summary = summary_of(facts, found)
+        directory = publish_findings(facts, found) if publish else None
     match output_format:
         case Format.JSON:
             document = summary | {"findings": list(finding_objects(found.findings))}
@@ -125,6 +147,32 @@ def reconcile_command(run: str, fail_on: str, publish: bool, output_format: Form
         case _:
             for line in reconciliation_text(summary, found.findings):
                 write_line(line)
-    if publish:
-        note(f"regroup: findings are in {publish_findings(facts, found)}")
+    if directory is not None:
+        note(f"regroup: findings are in {directory}")
     return exit_code(found, fail_on)
+
+
+def _publish_with_spark(
+    run: str,
+    master: str,
+    topics: str | None,
+    against: str | None,
+    log: str | None,
+    transaction_log: str | None,
+    settings_file: Path | None,
+    codes: tuple[str, ...],
+) -> str:
+    """The directory of the findings that a Spark application has published."""
+    options = {
+        "--topics": topics,
+        "--against": against,
+        "--log": log,
+        "--transaction-log": transaction_log,
+        "--rules": settings_file,
+    }
+    arguments = ["--run", run]
+    for name, value in options.items():
+        arguments += [] if value is None else [name, str(value)]
+    for code in codes:
+        arguments += ["--rule", code]
+    return str(run_spark_app("reconcile", master, arguments)["findings"])

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,7 +75,7 @@ def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
     for entry in unknown[:1]:
         more = f" (and {len(unknown) - 1} partitions more)" if len(unknown) > 1 else ""
         note(f"regroup: warning: {entry}{more}")
-        note("regroup: warning: the log was made of records, which do not tell that; the result is partial")
+        note("regroup: warning: the log was made of records, which tell no more; the result is partial")
     if len(damage) > len(unknown):
         how = (
             "as a restarting broker would" if on_damage is OnDamage.RECOVER else "without the damaged batches"
@@ -95,11 +95,8 @@ def warn_about_load_failures(states: Sequence[PartitionState], profile_label: st
 
 
 def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOptions) -> dict[str, Any]:
-    """Replay and publish in a Spark application of its own process; returns the summary it printed.
-
-    Ends the command with the application's exit code when that is not 0 or 1: it has said why.
-    """
-    command = [sys.executable, "-m", "spark_apps.replay", "--master", options.master]
+    """Replay and publish in a Spark application of its own process; returns the summary it printed."""
+    command: list[str] = []
     for path in paths:
         command += ["--snapshot", path]
     command += ["--output", place.output, "--cluster", place.cluster]
@@ -110,8 +107,19 @@ def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOpt
     if options.on_damage is not OnDamage.FAIL:
         command.append("--partial" if options.on_damage is OnDamage.RECOVER else "--salvage")
     cache = "" if options.fold_cache is None else options.fold_cache.directory
-    environment = os.environ | {FOLD_CACHE_VARIABLE: cache}
-    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
+    return run_spark_app("replay", options.master, command, {FOLD_CACHE_VARIABLE: cache})
+
+
+def run_spark_app(
+    app: str, master: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Run ``spark_apps.<app>`` in a process of its own; the document that it printed.
+
+    Ends the command with the application's exit code when that is not 0 or 1: it has said why.
+    """
+    command = [sys.executable, "-m", f"spark_apps.{app}", "--master", master, *arguments]
+    variables = os.environ | (environment or {})
+    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
     if completed.returncode not in (ExitCode.CLEAN, ExitCode.FINDINGS):
         raise click.exceptions.Exit(completed.returncode)
     lines = completed.stdout.strip().splitlines()

@@ -44,12 +44,16 @@ Document = dict[str, Any]
 
 
 def run_report(
-    facts: Facts, found: Reconciliation, *, load_bytes_per_second: float | None = None
+    facts: Facts,
+    found: Reconciliation,
+    *,
+    load_bytes_per_second: float | None = None,
+    expectations: Document | None = None,
 ) -> tuple[Document, Lag | None]:
     """The document, and the lag it was made of.
 
     ``load_bytes_per_second`` is the rate at which the brokers load offsets partitions; when it is not known,
-    ``LOAD_BYTES_PER_SECOND``.
+    ``LOAD_BYTES_PER_SECOND``.  ``expectations`` is what the quality gate said of the run, in numbers.
     """
     lag = lag_of(facts)
     summary = summary_of(facts, found)
@@ -69,6 +73,7 @@ def run_report(
         "commit_rate": commit_rate(facts),
         "activity": _activity(facts),
         "open_transactions": _open_transactions(facts),
+        "expectations": expectations,
         "tool": {"name": "regroup", "version": __version__},
     }, lag
 

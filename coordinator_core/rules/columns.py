@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from coordinator_core import storage
+from coordinator_core.rules.parts import RunPart
 from coordinator_core.runs.read import Run, RunError
 from coordinator_core.runs.schemas import TABLES
 
@@ -31,6 +32,8 @@ class Columns:
         self._numbers: dict[str, Int64s] = {}
 
     def __len__(self) -> int:
+        if isinstance(self._run, RunPart):
+            return len(self.array("offsets_partition"))
         return int(self._run.manifest["tables"][self.table]["rows"])
 
     def load(self, *columns: str) -> None:
@@ -48,11 +51,15 @@ class Columns:
                 system, path = storage.filesystem(storage.join(self._run.path, file))
                 names = [name for name in wanted if name in _NAMES]
                 with pq.ParquetFile(path, filesystem=system, read_dictionary=names) as parquet:
-                    tables.append(parquet.read(columns=wanted).select(wanted).cast(target))
+                    if isinstance(self._run, RunPart):
+                        rows = self._run.rows(parquet, wanted)
+                    else:
+                        rows = parquet.read(columns=wanted)
+                    tables.append(rows.select(wanted).cast(target))
         except (OSError, KeyError, pa.ArrowInvalid) as error:
             raise RunError(f"{self._run.path}: table {self.table} cannot be read: {error}") from None
         rows = pa.concat_tables(tables).unify_dictionaries()
-        if rows.num_rows != len(self):
+        if not isinstance(self._run, RunPart) and rows.num_rows != len(self):
             raise RunError(
                 f"{self._run.path}: table {self.table} has {rows.num_rows} rows, "
                 f"its manifest says {len(self)}"

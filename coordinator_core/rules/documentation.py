@@ -16,6 +16,8 @@ from the catalogue.
 regroup reconcile RUN                        # text; --format json, jsonl, csv
 regroup reconcile RUN --topics topics.json --against PREVIOUS-RUN --rules rules.yaml --fail-on critical
 regroup reconcile RUN --publish              # writes the findings as a table, too
+regroup reconcile RUN --engine spark         # by offsets partition, with the same findings
+python -m expectations RUN --findings DIR    # each rule as a Great Expectations check on what was published
 regroup rules R31                            # what a rule says, why, and the remedy
 ```
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,18 +52,34 @@ class Reconciliation:
         return next((level for level in reversed(Severity) if self.counts[level.label]), None)
 
 
-def evaluate(
-    facts: Facts, settings: Settings = _NO_SETTINGS, *, codes: Sequence[str] | None = None
-) -> Reconciliation:
-    """Evaluate the rules with these ``codes`` (``None``: all) on ``facts``.
+@dataclass(frozen=True)
+class Chosen:
+    """Which rules are evaluated, and why others are not."""
 
-    Pure: the time is the run's ``now_ms``, the order of findings depends on nothing but the findings.
+    evaluated: tuple[Rule, ...]
+    not_evaluated: Mapping[str, str]
+    not_applicable: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Hits:
+    """What one rule finds in some offsets partitions.
+
+    ``each`` has a finding for each of ``count`` hits, ``together`` one for each group: what counts when all
+    parts together have more hits than the limit.  What cannot be asked for any more is ``None``.
     """
-    evaluated: list[str] = []
+
+    code: str
+    count: int
+    each: pa.Table | None
+    together: pa.Table | None
+
+
+def chosen_rules(facts: Facts, codes: Collection[str] | None = None) -> Chosen:
+    """What can be evaluated on ``facts``, of the rules with these ``codes`` (``None``: all)."""
+    evaluated: list[Rule] = []
     not_evaluated: dict[str, str] = {}
     not_applicable: dict[str, str] = {}
-    found: list[pa.Table] = []
-    limits = settings.limits
     for rule in RULES.values():
         if codes is not None and rule.code not in codes:
             continue
@@ -75,13 +91,54 @@ def evaluate(
                 f"{need} ({NEED_OPTIONS[need]})" for need in missing
             )
         else:
-            evaluated.append(rule.code)
-            hits = rule.find(facts, limits)
-            if hits.num_rows:
-                severity = settings.severity(rule.code, rule.severity)
-                rows = findings_of(rule, severity, hits, int(limits["findings_per_rule"]))
-                found.append(_muted(rule, rows, settings.mutes, facts.now_ms))
-    return Reconciliation(in_order(found), tuple(evaluated), not_evaluated, not_applicable, settings)
+            evaluated.append(rule)
+    return Chosen(tuple(evaluated), not_evaluated, not_applicable)
+
+
+def find(facts: Facts, rules: Iterable[Rule], settings: Settings, *, is_all: bool) -> list[Hits]:
+    """What ``rules`` find in ``facts``, which are those of the whole run (``is_all``) or of a part of it."""
+    found = []
+    limits = settings.limits
+    limit = int(limits["findings_per_rule"])
+    for rule in rules:
+        hits = rule.find(facts, limits)
+        if hits.num_rows:
+            severity = settings.severity(rule.code, rule.severity)
+            is_over = hits.num_rows > limit
+            each = None if is_over else findings_of(rule, severity, hits)
+            together = None if is_all and not is_over else findings_of(rule, severity, hits, gathered=True)
+            found.append(Hits(rule.code, hits.num_rows, each, together))
+    return found
+
+
+def reconciled(
+    facts: Facts, chosen: Chosen, found: Iterable[Hits], settings: Settings = _NO_SETTINGS
+) -> Reconciliation:
+    """What the rules say of the run, from what they found in it or in all of its parts."""
+    of_rule: dict[str, list[Hits]] = {}
+    for hits in found:
+        of_rule.setdefault(hits.code, []).append(hits)
+    findings = []
+    for code, parts in of_rule.items():
+        is_over = sum(hits.count for hits in parts) > settings.limits["findings_per_rule"]
+        tables = [hits.together if is_over else hits.each for hits in parts]
+        rows = pa.concat_tables([table for table in tables if table is not None])
+        findings.append(_muted(RULES[code], rows, settings.mutes, facts.now_ms))
+    evaluated = tuple(rule.code for rule in chosen.evaluated)
+    return Reconciliation(
+        in_order(findings), evaluated, chosen.not_evaluated, chosen.not_applicable, settings
+    )
+
+
+def evaluate(
+    facts: Facts, settings: Settings = _NO_SETTINGS, *, codes: Collection[str] | None = None
+) -> Reconciliation:
+    """Evaluate the rules with these ``codes`` (``None``: all) on ``facts``.
+
+    Pure: the time is the run's ``now_ms``, the order of findings depends on nothing but the findings.
+    """
+    chosen = chosen_rules(facts, codes)
+    return reconciled(facts, chosen, find(facts, chosen.evaluated, settings, is_all=True), settings)
 
 
 def _muted(rule: Rule, findings: pa.Table, mutes: Sequence[Mute], now_ms: int) -> pa.Table:

@@ -52,12 +52,14 @@ def no_findings() -> pa.Table:
     return FINDINGS.arrow.empty_table()
 
 
-def findings_of(rule: Rule, severity: Severity, hits: pa.Table, limit: int) -> pa.Table:
+def findings_of(rule: Rule, severity: Severity, hits: pa.Table, *, gathered: bool = False) -> pa.Table:
     """The findings of ``rule`` that ``hits`` are, in no order.
 
-    More than ``limit`` become one for each offsets partition and group, with a count in ``rows``.
+    ``gathered``: one for each offsets partition and group, with a count in ``rows``.
     """
-    hits, rows = _gathered(hits, limit)
+    hits, rows = _counted(hits)
+    if gathered and "group_id" in hits.column_names:
+        hits, rows = _gathered(hits, rows)
     size = hits.num_rows
     message = _message(rule.message, hits)
     if (rows > 1).any():
@@ -91,14 +93,19 @@ def in_order(findings: Sequence[pa.Table]) -> pa.Table:
     return rows.append_column("rank", rank).sort_by(keys).drop_columns(["rank"]).combine_chunks()
 
 
-def _gathered(hits: pa.Table, limit: int) -> tuple[pa.Table, np.ndarray]:
+def _counted(hits: pa.Table) -> tuple[pa.Table, np.ndarray]:
     """``hits`` and how many rows each stands for (their column ``rows``, when they have one)."""
-    rows = np.ones(hits.num_rows, np.int64)
-    if "rows" in hits.column_names:
-        rows = hits["rows"].to_numpy().astype(np.int64)
-        hits = hits.drop_columns(["rows"])
-    if hits.num_rows <= limit or "group_id" not in hits.column_names:
-        return hits, rows
+    if "rows" not in hits.column_names:
+        return hits, np.ones(hits.num_rows, np.int64)
+    return hits.drop_columns(["rows"]), hits["rows"].to_numpy().astype(np.int64)
+
+
+def _gathered(hits: pa.Table, rows: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+    """The first of the hits of each group, and how many rows they all stand for."""
+    # So that the one that stands for others does not depend on the order in which a rule finds them.
+    names = [name for name in SUBJECT if name in hits.column_names]
+    order = pc.sort_indices(hits.select(names), sort_keys=[(name, "ascending") for name in names])
+    hits, rows = hits.take(order), rows[order.to_numpy()]
     group = hits["group_id"].combine_chunks().cast(pa.string()).dictionary_encode()
     codes = pc.fill_null(group.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     key = hits["offsets_partition"].to_numpy().astype(np.int64) << 32 | (codes + 1)

@@ -59,15 +59,25 @@ def scan_log(path: str, run: Run) -> LogScan:
 
     Raises :class:`UsageError` when it is not the log that the run was made of.
     """
-    snapshot = discover([path])
-    logs = {log.offsets_partition: log for log in snapshot.partitions}
     scan = LogScan(path)
+    for log, end_offset in logs_of(path, run):
+        _PartitionScan(scan, log, end_offset).walk()
+    return scan
+
+
+def logs_of(path: str, run: Run) -> list[tuple[PartitionLog, int]]:
+    """The partitions of the snapshot at ``path`` that ``run`` has read, and up to which record offset.
+
+    Raises :class:`UsageError` when one is not there.
+    """
+    logs = {log.offsets_partition: log for log in discover([path]).partitions}
+    found = []
     for name, bounds in run.manifest["cut"].items():
         log = logs.get(int(name))
         if log is None:
             raise UsageError(f"{path} does not hold offsets partition {name}, which the run has read")
-        _PartitionScan(scan, log, int(bounds["log_end_offset"])).walk()
-    return scan
+        found.append((log, int(bounds["log_end_offset"])))
+    return found
 
 
 class _PartitionScan:

@@ -87,7 +87,8 @@ class Rule:
 
     ``message`` is a template over the columns of the table that ``find`` returns.  ``profiles`` are the
     names of the profiles to which the rule applies (``None``: all).  ``also`` are the codes that the notes
-    on Kafka's format give the same thing (D1 to D18).
+    on Kafka's format give the same thing (D1 to D18).  A rule that is ``across`` looks at all offsets
+    partitions at once; of any other it is the same to ask it about some of them, and then about the rest.
     """
 
     code: str
@@ -103,4 +104,5 @@ class Rule:
     needs: tuple[Need, ...] = ()
     thresholds: tuple[str, ...] = ()
     profiles: frozenset[str] | None = None
+    across: bool = False
     also: tuple[str, ...] = ()

@@ -16,10 +16,13 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from coordinator_core import __version__, storage
+from coordinator_core.errors import UsageError
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation
 from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.findings import FINDINGS
 from coordinator_core.rules.model import Need
+from coordinator_core.rules.settings import settings_from
 from coordinator_core.rules.transaction_log import TransactionLog
 from coordinator_core.runs import files
 
@@ -82,6 +85,29 @@ def publish_findings(facts: Facts, found: Reconciliation) -> str:
         storage.write_atomic(storage.join(directory, FINDINGS_FILE), buffer.getvalue())
         files.write_json(target, summary)
     return directory
+
+
+def read_reconciliation(directory: str) -> tuple[dict[str, Any], Reconciliation]:
+    """What :func:`publish_findings` wrote into ``directory``: the summary, and what it is of.
+
+    Raises :class:`UsageError` when it is nothing of the kind.
+    """
+    path = storage.join(directory, RECONCILIATION)
+    try:
+        summary = files.read_json(path)
+        system, inner = storage.filesystem(storage.join(directory, FINDINGS_FILE))
+        with system.open_input_file(inner) as source:
+            findings = pq.ParquetFile(source).read().select(FINDINGS.arrow.names).cast(FINDINGS.arrow)
+        found = Reconciliation(
+            findings,
+            tuple(summary["evaluated"]),
+            summary["not_evaluated"],
+            summary["not_applicable"],
+            settings_from(summary["settings"], RULES),
+        )
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {type(error).__name__}: {error}") from None
+    return summary, found
 
 
 def _id(summary: dict[str, Any]) -> str:

@@ -149,6 +149,7 @@ DAMAGE = Rule(
     remedy="Take the partition from another replica; compare with: regroup verify SNAPSHOT.",
     message="{kind} at byte {byte_position} of {path}: {detail}",
     reads=("segments",),
+    across=True,
     find=_damage,
     also=("D13", "D18"),
 )
@@ -166,6 +167,7 @@ WRONG_PARTITION = Rule(
     message="group {group_id} lies in offsets partition {offsets_partition}, its id hashes to "
     "{expected_partition}",
     reads=("groups",),
+    across=True,
     find=_wrong_partition,
     also=("D1",),
 )
@@ -235,6 +237,7 @@ TWO_PARTITIONS = Rule(
     message="group {group_id} lives in offsets partition {offsets_partition} and in {expected_partition}, "
     "where it belongs",
     reads=("groups",),
+    across=True,
     find=_two_partitions,
     also=("D15",),
 )

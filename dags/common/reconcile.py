@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,12 @@ REPORTS = "_reports"
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+RESULT, DATA_DOCS = "rules.json", "data_docs"
+
+_RULE = re.compile(r"findings\.R\d+")
+"""Expectations that stand for a rule."""
+
+Request = dict[str, Any]
 Checked = dict[str, Any]
 
 
@@ -40,53 +47,90 @@ def runs_to_check(params: Mapping[str, Any], events: Iterable[Any]) -> list[str]
         return [resolve_latest(cluster.output, cluster.name).path]
 
 
-def check(cluster_name: str, runs: Sequence[str]) -> list[Checked]:
-    """Evaluates the rules on each run, publishes the findings, writes the report; what was found."""
+def requests(cluster_name: str, runs: Sequence[str]) -> list[Request]:
+    """For each run: the arguments of the app, where it says what it did, and what belongs to the run."""
     cluster = load_clusters().clusters[cluster_name]
     with final_errors():
-        return [_check(cluster, run) for run in runs]
+        return [_request(cluster, run) for run in runs]
 
 
-def _check(cluster: Cluster, path: str) -> Checked:
+def _request(cluster: Cluster, path: str) -> Request:
     from coordinator_core import storage
-    from coordinator_core.reports.report_files import write_report
-    from coordinator_core.reports.run_report import run_report
-    from coordinator_core.reports.run_summary import run_summary, worst
-    from coordinator_core.rules.catalogue import RULES
-    from coordinator_core.rules.evaluate import evaluate
-    from coordinator_core.rules.facts import Facts
-    from coordinator_core.rules.model import Severity
     from coordinator_core.rules.previous import previous_run
-    from coordinator_core.rules.publish import publish_findings
-    from coordinator_core.rules.settings import Settings, read_settings
-    from coordinator_core.rules.topics import read_topics
     from coordinator_core.runs.read import open_run
 
     run = open_run(path)
-    window = run.manifest["window"]
     before = previous_run(run)
-    topics = None if cluster.topics is None else read_topics(cluster.topics.replace("{window}", window))
-    facts = Facts(run, topics, None if before is None else Facts(before))
-    settings = Settings() if cluster.rules is None else read_settings(Path(cluster.rules), RULES)
-    found = evaluate(facts, settings)
-    report, lag = run_report(facts, found)
-    parent, run_id = storage.split(run.path.rstrip("/"))
+    parent, run_id = storage.split(path.rstrip("/"))
     directory = storage.join(parent, REPORTS, run_id)
-    page = write_report(directory, report, facts, lag)
-    for line in run_summary(report, page=page).splitlines():
+    topics = None if cluster.topics is None else cluster.topics.replace("{window}", run.manifest["window"])
+    result = storage.join(directory, RESULT)
+    options = {
+        "--topics": topics,
+        "--against": None if before is None else before.path,
+        "--rules": cluster.rules,
+    }
+    given = [word for name, value in options.items() if value is not None for word in (name, value)]
+    return {
+        "run": path,
+        "topics": topics,
+        "previous": options["--against"],
+        "directory": directory,
+        "result": result,
+        "args": ["--run", path, *given, "--result", result],
+    }
+
+
+def _findings(request: Request) -> str:
+    """Where the app has published the findings."""
+    from coordinator_core import storage
+
+    return str(json.loads(bytes(storage.read(request["result"])))["findings"])
+
+
+def report(
+    cluster_name: str, requested: Sequence[Request], expected: Sequence[Mapping[str, Any]]
+) -> list[Checked]:
+    """Writes the report of each run; what was found."""
+    cluster = load_clusters().clusters[cluster_name]
+    with final_errors():
+        return [_report(cluster, one, tables) for one, tables in zip(requested, expected, strict=True)]
+
+
+def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> Checked:
+    from coordinator_core.reports.report_files import write_report
+    from coordinator_core.reports.run_report import run_report
+    from coordinator_core.reports.run_summary import run_summary, worst
+    from coordinator_core.rules.facts import Facts
+    from coordinator_core.rules.model import Severity
+    from coordinator_core.rules.publish import read_reconciliation
+    from coordinator_core.rules.topics import read_topics
+    from coordinator_core.runs.read import open_run
+
+    topics, before = request["topics"], request["previous"]
+    facts = Facts(
+        open_run(request["run"]),
+        None if topics is None else read_topics(topics),
+        None if before is None else Facts(open_run(before)),
+    )
+    findings = _findings(request)
+    _, found = read_reconciliation(findings)
+    document, lag = run_report(facts, found, expectations=dict(expected))
+    page = write_report(request["directory"], document, facts, lag)
+    for line in run_summary(document, page=page).splitlines():
         log.info("%s", line)
     level = found.worst
     return {
-        "run": path,
-        "verdict": report["verdict"],
+        "run": request["run"],
+        "verdict": document["verdict"],
         "counts": found.counts,
         "muted": found.muted,
         "not_evaluated": sorted(found.not_evaluated),
-        "worst": [_line(finding) for finding in worst(report)],
+        "worst": [_line(finding) for finding in worst(document)],
         "failed": level is not None and level >= Severity.of(cluster.fail_on),
-        "findings": publish_findings(facts, found),
+        "findings": findings,
         "report": page,
-        "previous": None if before is None else before.path,
+        "previous": before,
     }
 
 
@@ -98,19 +142,21 @@ def _line(finding: Mapping[str, Any]) -> str:
     return f"{finding['severity']} {finding['rule']}{group}: {one_line(finding['message'])} ({place})"
 
 
-def expect(checked: Sequence[Checked]) -> list[dict[str, Any]]:
-    """Evaluates the expectations on the tables of each run, in a process of its own: GX is heavy."""
-    return [_expect(one["run"], one["report"]) for one in checked]
+def expect(requested: Sequence[Request]) -> list[dict[str, Any]]:
+    """Evaluates the expectations on each run's tables and findings, in a process of its own: GX is heavy."""
+    return [_expect(one) for one in requested]
 
 
-def _expect(run: str, report: str) -> dict[str, Any]:
+def _expect(request: Request) -> dict[str, Any]:
+    run = request["run"]
     with final_errors():
         from coordinator_core import storage
 
         docs = None
-        if storage.is_local(report):
-            docs = str(storage.local_path(report).parent / "data_docs")
-    command = [sys.executable, "-m", "expectations", run, "--format", "json"]
+        if storage.is_local(request["directory"]):
+            docs = str(storage.local_path(request["directory"]) / DATA_DOCS)
+        findings = _findings(request)
+    command = [sys.executable, "-m", "expectations", run, "--findings", findings, "--format", "json"]
     if docs is not None:
         command += ["--data-docs", docs]
     # A checkout that is not installed is found, too.
@@ -126,13 +172,20 @@ def _expect(run: str, report: str) -> dict[str, Any]:
         log.warning("%s %s: not so: %s", failure["severity"], failure["code"], failure["summary"])
     for refusal in result["refusals"]:
         log.warning("not evaluated %s: %s", refusal["code"], refusal["reason"])
-    critical = any(failure["severity"] == "critical" for failure in result["failures"])
+    # What the rules found is the matter of the report, and of the cluster's ``fail_on``.
+    contradictions = [
+        failure["code"]
+        for failure in result["failures"]
+        if failure["severity"] == "critical" and not _RULE.fullmatch(failure["code"])
+    ]
     return {
         "run": run,
         "declared": result["declared"],
         "evaluated": result["evaluated"],
         "failed": result["failed"],
-        "passed": not critical and not result["refusals"],
+        "absent": len(result["absent"]),
+        "contradictions": contradictions,
+        "not_evaluated": [refusal["code"] for refusal in result["refusals"]],
         "data_docs": docs,
     }
 
@@ -148,11 +201,14 @@ def gate(checked: Sequence[Checked], expected: Sequence[Mapping[str, Any]]) -> l
     problems = [
         f"{one['run']}: {one['verdict']}: " + "; ".join(one["worst"]) for one in checked if one["failed"]
     ]
-    problems += [
-        f"{tables['run']}: its tables contradict each other, see {tables['data_docs']}"
-        for tables in expected
-        if not tables["passed"]
-    ]
+    for tables in expected:
+        for what, codes in (
+            ("its tables contradict each other", tables["contradictions"]),
+            ("expectations were not evaluated", tables["not_evaluated"]),
+        ):
+            if codes:
+                named = ", ".join(codes[:3])
+                problems.append(f"{tables['run']}: {what} ({named}), see {tables['data_docs']}")
     if problems:
         raise AirflowFailException("the gate is closed: " + " | ".join(problems))
     return list(checked)

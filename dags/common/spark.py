@@ -78,19 +78,22 @@ class SparkAppHook(SparkSubmitHook):
 class SparkAppOperator(SparkSubmitOperator):
     """Runs ``spark_apps/<app>.py`` with the Spark settings of the cluster named by the run's params.
 
-    Adds ``--run-id``, new for every attempt, so that no attempt can touch what an earlier one published.
+    Adds ``--run-id``, new for every attempt, so that no attempt can touch what an earlier one published; not
+    for an app whose results have one place (``has_run_id`` is false).
     Fails without a retry when the app says that another attempt cannot end differently.
     Returns ``{"run_id", "seconds"}``.
 
     :param app: name of the app (templated)
     :param application_args: its arguments, without the run id (templated)
+    :param has_run_id: whether the app takes a run id
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "app")
 
-    def __init__(self, *, app: str, **kwargs: Any) -> None:
+    def __init__(self, *, app: str, has_run_id: bool = True, **kwargs: Any) -> None:
         super().__init__(deploy_mode="client", name="regroup-{{ params.cluster }}-" + app, **kwargs)
         self.app = app
+        self.has_run_id = has_run_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         import time
@@ -107,7 +110,8 @@ class SparkAppOperator(SparkSubmitOperator):
 
         run_id = attempt_id(context["run_id"], context["ti"].try_number)
         self.application = str(Path(os.environ.get(APPS_ENV) or BUNDLED_APPS) / f"{self.app}.py")
-        self.application_args = [*(self.application_args or []), "--run-id", run_id]
+        if self.has_run_id:
+            self.application_args = [*(self.application_args or []), "--run-id", run_id]
 
         began = time.monotonic()
         try:

@@ -168,8 +168,10 @@ def test_reconciliation_follows_the_asset_of_its_cluster(parsed: Any) -> None:
         dag = parsed["dags"][f"offsets_reconcile_{name}"]
         assert f"regroup://{name}/offsets" in dag["schedule"]
         assert {task: found["downstream"] for task, found in dag["tasks"].items()} == {
-            "rules": ["expectations", "gate"],
-            "expectations": ["gate"],
+            "find": ["expectations", "report", "rules"],
+            "rules": ["expectations"],
+            "expectations": ["gate", "report"],
+            "report": ["gate"],
             "gate": [],
         }
         assert dag["params"]["cluster"]["value"] == name

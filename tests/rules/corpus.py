@@ -43,8 +43,8 @@ def topics_of(case: Case) -> Path | None:
     return path if path.exists() and "topics" in json.loads(path.read_text(encoding="utf-8")) else None
 
 
-def reconciled(case: Case, directory: Path) -> Reconciliation:
-    """The findings of a case at the time of its last record, in a run below ``directory``."""
+def published(case: Case, directory: Path) -> RunPlace:
+    """The run of a case at the time of its last record, below ``directory``."""
     snapshot = discover([str(path) for path in case.paths])
     profile = profile_for_release(case.release, case.coordinator)
     last = max(
@@ -64,6 +64,12 @@ def reconciled(case: Case, directory: Path) -> Reconciliation:
         on_damage=OnDamage.RECOVER,
         offsets_topic_num_partitions=case.offsets_partitions,
     )
+    return place
+
+
+def reconciled(case: Case, directory: Path) -> Reconciliation:
+    """The findings of a case, with its topics."""
+    place = published(case, directory)
     topics = topics_of(case)
     return evaluate(Facts(open_run(place.path), None if topics is None else read_topics(str(topics))))
 

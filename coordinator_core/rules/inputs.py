@@ -1,0 +1,74 @@
+"""What rules are asked about: a run, what is known besides, and the settings; as values that can travel."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator_core.rules.catalogue import RULES, rule_of
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.log_scan import LogScan, logs_of, scan_log
+from coordinator_core.rules.model import Need
+from coordinator_core.rules.parts import RunPart
+from coordinator_core.rules.settings import Settings, read_settings
+from coordinator_core.rules.topics import Topics, read_topics
+from coordinator_core.rules.transaction_log import TransactionLog, read_transaction_log
+from coordinator_core.runs.read import Run, open_run
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """``codes`` are those of the rules that are wanted; ``None``: all. ``log`` is the path of a snapshot."""
+
+    run: Run
+    topics: Topics | None
+    against: Run | None
+    log: str | None
+    transaction_log: TransactionLog | None
+    settings: Settings
+    codes: tuple[str, ...] | None
+
+    @classmethod
+    def read(
+        cls,
+        run: str,
+        *,
+        topics: str | None = None,
+        against: str | None = None,
+        log: str | None = None,
+        transaction_log: str | None = None,
+        settings_file: Path | None = None,
+        codes: Sequence[str] = (),
+    ) -> Inputs:
+        """The inputs at these paths; :class:`UsageError` for what is not there or not what it should be."""
+        made = cls(
+            open_run(run),
+            None if topics is None else read_topics(topics),
+            None if against is None else open_run(against),
+            log,
+            None if transaction_log is None else read_transaction_log(transaction_log),
+            Settings() if settings_file is None else read_settings(settings_file, RULES),
+            tuple(rule_of(code).code for code in codes) or None,
+        )
+        if log is not None:
+            logs_of(log, made.run)
+        return made
+
+    def facts(self, partitions: Collection[int] | None = None, *, scan: bool = True) -> Facts:
+        """What rules look at, of the whole run or of some offsets partitions.
+
+        ``scan``: walk over the log, if there is one; else it is only said that there is.
+        """
+
+        def part(run: Run) -> Run:
+            return run if partitions is None else RunPart.of(run, partitions)
+
+        facts = Facts(
+            part(self.run), self.topics, None if self.against is None else Facts(part(self.against))
+        )
+        if self.log is not None:
+            facts.extra[Need.LOG] = scan_log(self.log, facts.run) if scan else LogScan(self.log)
+        if self.transaction_log is not None:
+            facts.extra[Need.TRANSACTION_LOG] = self.transaction_log
+        return facts

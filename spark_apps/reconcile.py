@@ -1,0 +1,89 @@
+"""Spark app ``reconcile``: the rules on a published run, a task for some of its offsets partitions.
+
+Publishes the findings. Prints one line: what ``regroup reconcile --format json`` does, with the directory of
+the findings in place of them.
+
+    spark-submit spark_apps/reconcile.py --run RUN --against RUN --topics FILE
+    python -m spark_apps.reconcile --master 'local[2]' --run RUN
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from coordinator_core import __version__
+from coordinator_core.cli.process import start_light
+from spark_apps.exits import exit_code
+
+PROGRAM = "regroup-reconcile"
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments; ends the process with exit code 2 when they are not usable."""
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Evaluate the rules on a published run.")
+    parser.add_argument("--run", required=True, metavar="RUN", help="directory of a published run")
+    parser.add_argument("--topics", metavar="FILE", help="ids, partitions, start and end offsets of topics")
+    parser.add_argument("--against", metavar="RUN", help="the run before this one")
+    parser.add_argument("--log", metavar="SNAPSHOT", help="the log that the run was made of")
+    parser.add_argument("--transaction-log", metavar="DIR", help="log directory with __transaction_state-<n>")
+    parser.add_argument("--rules", type=Path, metavar="FILE", help="severities, thresholds and mutes")
+    parser.add_argument("--rule", action="append", default=[], metavar="CODE", help="only this rule")
+    parser.add_argument("--result", metavar="FILE", help="write what is printed into this file, too")
+    parser.add_argument(
+        "--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])"
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    return parser.parse_args(argv)
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Check everything that can be checked without Spark, then start it."""
+    from coordinator_core import storage
+    from coordinator_core.rules.inputs import Inputs
+    from coordinator_core.rules.publish import publish_findings, summary_of
+
+    inputs = Inputs.read(
+        arguments.run,
+        topics=arguments.topics,
+        against=arguments.against,
+        log=arguments.log,
+        transaction_log=arguments.transaction_log,
+        settings_file=arguments.rules,
+        codes=arguments.rule,
+    )
+
+    from spark_apps.rules import reconcile
+    from spark_apps.session import Session
+
+    session = Session(PROGRAM, arguments.master)
+    try:
+        facts, found = reconcile(session.context, inputs)
+    finally:
+        session.stop()
+    told = json.dumps(
+        {"findings": publish_findings(facts, found), **summary_of(facts, found)}, ensure_ascii=False
+    )
+    if arguments.result is not None:
+        storage.make_directory(storage.split(arguments.result)[0])
+        storage.write_atomic(arguments.result, told.encode())
+    print(told, flush=True)
+    session.close()
+
+
+def main() -> None:
+    """Run the app and leave the process with its exit code."""
+    start_light()
+    sys.exit(run())
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run the app; returns the exit code instead of leaving, but for arguments that are not usable."""
+    return exit_code(PROGRAM, execute, parse_arguments(argv))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Rules in Spark: one task for those that look across offsets partitions, and some for all others."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coordinator_core.errors import RegroupError, UsageError
+from coordinator_core.rules.evaluate import Hits, Reconciliation, chosen_rules, find, reconciled
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.inputs import Inputs
+from spark_apps.engine import in_tasks
+from spark_apps.packing import TASKS_PER_CORE, packed
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Part = frozenset[int] | None
+"""Offsets partitions; ``None``: what needs all of them at once."""
+
+
+def reconcile(context: SparkContext, inputs: Inputs) -> tuple[Facts, Reconciliation]:
+    """What ``coordinator_core.rules.evaluate.evaluate`` says of the same inputs."""
+    facts = inputs.facts(scan=False)
+    chosen = chosen_rules(facts, inputs.codes)
+    parts: list[Part] = [None, *parts_of(inputs, TASKS_PER_CORE * context.defaultParallelism)]
+    found: list[Hits] = []
+    for answer in in_tasks(context, partial(find_in_part, inputs=inputs), parts):
+        if isinstance(answer, str):
+            raise UsageError(answer)
+        found += answer
+    return facts, reconciled(facts, chosen, found, inputs.settings)
+
+
+def parts_of(inputs: Inputs, tasks: int) -> list[frozenset[int]]:
+    """The offsets partitions of both runs, in parts of about equal bytes of log, as many as ``tasks`` or some
+    more."""
+    sizes: dict[int, int] = {}
+    for run in (inputs.run, inputs.against):
+        if run is not None:
+            sizes |= {int(name): sizes.get(int(name), 1) for name in run.manifest["cut"]}
+    for entry in inputs.run.manifest["inputs"]:
+        sizes[entry["offsets_partition"]] = sizes.get(entry["offsets_partition"], 1) + entry["bytes"]
+    numbers = sorted(sizes)
+    runs = packed([sizes[number] for number in numbers], -(-sum(sizes.values()) // tasks))
+    return [frozenset(numbers[run.start : run.stop]) for run in runs]
+
+
+def find_in_part(part: Part, inputs: Inputs) -> list[Hits] | str:
+    """What the rules find in some partitions, in a worker. An error is an answer too: Spark would repeat the
+    task, and tell its text only."""
+    try:
+        facts = inputs.facts(part, scan=part is not None)
+        rules = [
+            rule for rule in chosen_rules(facts, inputs.codes).evaluated if rule.across == (part is None)
+        ]
+        return find(facts, rules, inputs.settings, is_all=part is None)
+    except RegroupError as error:
+        return str(error)

@@ -1,0 +1,159 @@
+"""Rules in Spark: the findings of the local engine, for every seeded fault and for logs of real brokers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.cli.app import run as regroup
+from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.rules.catalogue import RULES
+from coordinator_core.rules.evaluate import evaluate
+from coordinator_core.rules.inputs import Inputs
+from coordinator_core.rules.model import Need
+from coordinator_core.rules.parts import RunPart
+from coordinator_core.rules.publish import publish_findings, read_reconciliation
+from coordinator_core.rules.settings import settings_from
+from spark_apps import reconcile as app
+from spark_apps.rules import parts_of, reconcile
+from spark_apps.session import Session
+
+from ..cases import case
+from ..log.builders import NOW_MS
+from ..rules.corpus import published, topics_of
+from ..rules.faults import FAULTS
+from ..rules.logs import HEALTHY, TOPICS, Log, commit, log_of, one
+
+KINDS = [log for log in FAULTS.values() if log.release == "4.3.1" and log.num_partitions == 1]
+ALONE = {code: log for code, log in FAULTS.items() if log.release != "4.3.1" or log.settings}
+
+
+def inputs_of(log: Log, directory: Path) -> Inputs:
+    facts = log.facts(directory)
+    return Inputs(
+        facts.run,
+        facts.topics,
+        None if facts.previous is None else facts.previous.run,
+        str(directory / "now/log") if log.scanned else None,
+        facts.extra.get(Need.TRANSACTION_LOG),
+        settings_from(log.settings, RULES),
+        None,
+    )
+
+
+def together() -> Log:
+    """The faults as offsets partitions of one log; most groups are in the wrong one, and many in several."""
+    before = [log.previous.partitions[0] if log.previous else log_of(*HEALTHY) for log in KINDS]
+    return Log(
+        {number: log.partitions[0] for number, log in enumerate(KINDS)},
+        now_ms=NOW_MS + 1_000_000,
+        num_partitions=len(KINDS),
+        on_damage=OnDamage.RECOVER,
+        topics=TOPICS,
+        previous=Log(dict(enumerate(before)), num_partitions=len(KINDS)),
+        scanned=True,
+        going={"other": 8},
+    )
+
+
+def check(session: Session, inputs: Inputs) -> set[str]:
+    """The same in Spark as here; the codes of the rules that found something."""
+    local_facts = inputs.facts()
+    local = evaluate(local_facts, inputs.settings, codes=inputs.codes)
+    facts, found = reconcile(session.context, inputs)
+    assert found.findings.equals(local.findings)
+    assert found == replace(local, findings=found.findings)
+    assert publish_findings(facts, found) == publish_findings(local_facts, local)
+    return set(found.findings["rule"].to_pylist())
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return inputs_of(together(), tmp_path_factory.mktemp("faults"))
+
+
+def test_all_faults_in_one_log(session: Session, faults: Inputs) -> None:
+    assert len(parts_of(faults, 8)) > 4
+    assert check(session, faults) >= set(FAULTS) - set(ALONE) - {"R08", "R40", "R60"} | {"R04", "R22"}
+
+
+def test_findings_that_are_too_many_become_one_of_a_group(session: Session, faults: Inputs) -> None:
+    few = replace(faults, settings=settings_from({"thresholds": {"findings_per_rule": 2}}, RULES))
+    check(session, few)
+    _, found = reconcile(session.context, few)
+    assert max(found.findings["rows"].to_pylist()) > 1
+
+
+def test_some_rules_only(session: Session, faults: Inputs) -> None:
+    assert check(session, replace(faults, codes=("R22", "R33"))) == {"R22", "R33"}
+
+
+@pytest.mark.parametrize("code", [*ALONE, "R22", "R40", "R60"])
+def test_a_fault_on_its_own(code: str, session: Session, tmp_path: Path) -> None:
+    assert check(session, inputs_of(FAULTS[code], tmp_path)) == {code}
+
+
+@pytest.mark.parametrize("name", ["k0102/before", "k392-classic", "k431-compacted/A-uncleaned", "k431-mixed"])
+def test_logs_of_brokers(name: str, session: Session, tmp_path: Path) -> None:
+    place = published(case(name), tmp_path)
+    topics = topics_of(case(name))
+    assert check(session, Inputs.read(place.path, topics=None if topics is None else str(topics)))
+
+
+def test_a_part_of_a_run_has_the_rows_of_its_partitions(faults: Inputs) -> None:
+    run = faults.run
+    part = RunPart.of(run, {1, 5})
+    groups = {
+        group for name in ("groups", "group_stats") for group in run.table(name)["group_id"].to_pylist()
+    }
+    for name, table in run.tables(group_ids=groups).items():
+        mine = [row for row in table.to_pylist() if row["offsets_partition"] in (1, 5)]
+        assert part.table(name, group_ids=groups).to_pylist() == mine, name
+    assert [state.offsets_partition for state in part.states(group_ids=["g"])] == [1, 5]
+
+
+@pytest.fixture
+def shared(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The app uses the session of all tests, and leaves it running."""
+
+    class Shared:
+        context = session.context
+
+        def __init__(self, *_: object) -> None: ...
+        def stop(self) -> None: ...
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("spark_apps.session.Session", Shared)
+
+
+@pytest.mark.usefixtures("shared")
+def test_the_app_publishes_and_says_where(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = one(*HEALTHY, commit("s", "u", offset=-1)).publish(tmp_path).path
+    result = tmp_path / "new" / "result.json"
+    assert app.run(["--run", run, "--result", str(result)]) == ExitCode.CLEAN
+    told = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert json.loads(result.read_text()) == told
+    summary, found = read_reconciliation(told["findings"])
+    assert found.findings["rule"].to_pylist() == ["R44"]
+    assert {name: told[name] for name in summary} == summary
+    assert app.run(["--run", str(tmp_path)]) == ExitCode.USAGE
+
+
+def test_the_command_is_the_same_with_both_engines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = one(*HEALTHY, commit("s", "u", offset=-1)).publish(tmp_path).path
+    said = []
+    for engine in ([], ["--engine", "spark", "--master", "local[1]"]):
+        assert regroup(["reconcile", run, "--format", "json", *engine]) == ExitCode.FINDINGS
+        said.append(json.loads(capfd.readouterr().out))
+    assert said[0] == said[1]
+
+
+def test_what_a_task_cannot_read_ends_with_its_reason(session: Session, tmp_path: Path) -> None:
+    inputs = inputs_of(one(*HEALTHY), tmp_path)
+    (Path(inputs.run.path) / "offsets" / "part-00000.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UsageError, match="table offsets cannot be read"):
+        reconcile(session.context, inputs)
