@@ -171,7 +171,8 @@ def _logs(
         if options.profile is not None:
             raise UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
         options = replace(options, profile=profile_from_label(run.profile))
-        copies, cluster = copies_of_run(run), run.manifest["cluster"]
+        # Offsets are only looked at beside another copy of them.
+        copies, cluster = copies_of_run(run, offsets=bool(brokers)), run.manifest["cluster"]
     elif paths:
         options, copies = _replayed(paths, options)
     by_broker: dict[int, dict[int, Copy]] = {}

@@ -13,6 +13,8 @@ from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.read import Run
+from coordinator_core.runs.schemas import TABLES
+from coordinator_core.runs.states import partition_states
 from coordinator_core.topology import Topology
 
 
@@ -52,12 +54,18 @@ class ClusterLogs:
         """Nothing at all where the broker's log directory is given and does not have the partition."""
         if broker_id is None or broker_id not in self.by_broker:
             return None
-        return self.by_broker[broker_id].get(partition) or Copy(PartitionState(partition), 0, 0, 0)
+        return self.by_broker[broker_id].get(partition) or _empty(partition)
+
+
+def _empty(partition: int) -> Copy:
+    return Copy(PartitionState(partition), 0, 0, 0)
 
 
 def cluster_logs(copies: Copies, by_broker: Mapping[int, Copies], topology: Topology) -> ClusterLogs:
     """``copies``, and where they lack a partition its leader's copy, or that of any replica.
 
+    What ``copies`` lack is empty: logs without a record are left out of snapshots. Only where there are none
+    at all, because only brokers' directories are given, a partition of none of them is not known.
     Raises :class:`UsageError` for a broker that the topology does not have, and for partitions beyond its
     own.
     """
@@ -77,6 +85,8 @@ def cluster_logs(copies: Copies, by_broker: Mapping[int, Copies], topology: Topo
             copy = by_broker.get(broker_id, {}).get(info.partition)
             if copy is not None:
                 filled.setdefault(info.partition, copy)
+        if copies:
+            filled.setdefault(info.partition, _empty(info.partition))
     return ClusterLogs(filled, by_broker)
 
 
@@ -103,14 +113,17 @@ def copies_of_snapshot(
     return found
 
 
-def copies_of_run(run: Run) -> dict[int, Copy]:
-    """The copies that a published run replayed."""
+def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
+    """The copies that a published run replayed, with their committed offsets or without."""
     sizes: dict[int, int] = {}
     for entry in run.manifest["inputs"]:
         partition = entry["offsets_partition"]
         sizes[partition] = sizes.get(partition, 0) + entry["bytes"]
     found = {}
-    for state in run.states():
+    tables = {
+        name: run.table(name) for name in TABLES if run.has_table(name) and (offsets or name != "offsets")
+    }
+    for state in partition_states(tables):
         cut = run.manifest["cut"][str(state.offsets_partition)]
         found[state.offsets_partition] = Copy(
             state, cut["log_start_offset"], cut["log_end_offset"], sizes.get(state.offsets_partition, 0)

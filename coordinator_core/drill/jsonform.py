@@ -9,11 +9,15 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
+_SHAPES: dict[Any, dict[str, tuple[Any, bool]]] = {}
+
 
 def to_json(value: Any) -> Any:
     """JSON of a dataclass whose fields are dataclasses, enums, tuples, mappings and plain values."""
+    if value is None or type(value) in (int, str, bool):
+        return value
     if dataclasses.is_dataclass(value):
-        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {name: to_json(getattr(value, name)) for name in _fields(type(value))}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -31,21 +35,34 @@ def from_json(cls: type[T], value: Any, path: str = "") -> T:
     """
     if not isinstance(value, dict):
         raise ValueError(f"{path or cls.__name__}: expected an object")
-    hints = get_type_hints(cls)
+    fields = _fields(cls)
+    prefix = f"{path}." if path else ""
     found = {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        at = f"{path}.{field.name}" if path else field.name
-        if field.name in value:
-            found[field.name] = _read(hints[field.name], value[field.name], at)
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise ValueError(f"{at}: missing")
-    unknown = sorted(set(value) - set(hints))
+    for name, (kind, required) in fields.items():
+        if name in value:
+            found[name] = _read(kind, value[name], prefix + name)
+        elif required:
+            raise ValueError(f"{prefix}{name}: missing")
+    unknown = sorted(value.keys() - fields.keys())
     if unknown:
-        raise ValueError(f"{path + '.' if path else ''}{unknown[0]}: unknown field")
+        raise ValueError(f"{prefix}{unknown[0]}: unknown field")
     return cls(**found)
 
 
+def _fields(cls: Any) -> dict[str, tuple[Any, bool]]:
+    """Type of each field, and whether it has to be there."""
+    if cls not in _SHAPES:
+        hints, missing = get_type_hints(cls), dataclasses.MISSING
+        _SHAPES[cls] = {
+            field.name: (hints[field.name], field.default is missing and field.default_factory is missing)
+            for field in dataclasses.fields(cls)
+        }
+    return _SHAPES[cls]
+
+
 def _read(kind: Any, value: Any, path: str) -> Any:
+    if type(value) is kind:
+        return value
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
@@ -69,6 +86,4 @@ def _read(kind: Any, value: Any, path: str) -> Any:
                 raise ValueError(f"{path}: {value!r} is none of {known}") from None
         if kind is float and type(value) in (int, float):
             return float(value)
-        if type(value) is kind:
-            return value
     raise ValueError(f"{path}: expected {getattr(origin or kind, '__name__', kind)}, got {value!r}")

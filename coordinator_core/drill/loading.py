@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from coordinator_core.drill.jsonform import from_json
@@ -128,6 +129,7 @@ def load_band(calibration: Calibration, records: int, queue: Sequence[int]) -> B
     return Band(math.floor(least), math.ceil(high))
 
 
+@cache
 def _probe_us() -> float:
     key = encode_key(1, {"group": "group-000", "topic": "topic-000", "partition": 1})
     data = {"offset": 1, "leaderEpoch": 1, "metadata": "", "commitTimestamp": 1}

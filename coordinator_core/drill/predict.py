@@ -153,7 +153,7 @@ def _brokers(scenario: Scenario, topology: Topology) -> tuple[int, ...]:
         if broker_id not in topology.brokers:
             known = ", ".join(map(str, sorted(topology.brokers)))
             raise UsageError(f"the topology has no broker {broker_id} (it has {known})")
-    return scenario.brokers or tuple(sorted(topology.brokers))
+    return scenario.brokers or tuple(one for one in sorted(topology.brokers) if topology.is_alive(one))
 
 
 class _Step:
@@ -168,6 +168,7 @@ class _Step:
         active = before.active_controller_id
         lost = None if active is None else active in step.down
         self._moves = moved_after(situation.settings, orderly=scenario.orderly, controller_lost=lost)
+        self._first = _offsets_partitions(situation.topology)
         olds, news = _offsets_partitions(before), _offsets_partitions(after)
         self._queues: defaultdict[int, list[int]] = defaultdict(list)
         for old, new in zip(olds, news, strict=True):
@@ -176,6 +177,8 @@ class _Step:
                 self._queues[new.leader].append(copy.records)
         self.partitions = [self._partition(old, new) for old, new in zip(olds, news, strict=True)]
         self._answers: dict[tuple[object, ...], dict[str, str]] = {}
+        self._outages: dict[Band | None, Band] = {None: NOW}
+        self._pending: dict[int, set[str]] = {}
 
     def _partition(self, old: PartitionInfo, new: PartitionInfo) -> PartitionPrediction:
         unclean = new.leader not in (NO_LEADER, old.leader, *old.isr, *old.elr)
@@ -231,19 +234,24 @@ class _Step:
             if before is None or after is None:
                 continue
             differs = changes(before, after) if before is not after else {}
+            self._pending[row.offsets_partition] = {
+                slot.group_id for commits in after.pending.values() for slot in commits
+            }
             for group_id in before.groups.keys() | after.groups.keys():
                 found[group_id] = self._group(row, before, after, group_id, differs.get(group_id))
         return (found[group_id] for group_id in sorted(found))
 
     def _states(self, row: PartitionPrediction) -> tuple[PartitionState | None, PartitionState | None]:
-        """What the old coordinator has, and what the new one loads; the same where nothing can be lost."""
+        """What the old coordinator has, and what the new one loads; the same where nothing can be lost.
+
+        In every step the old one has what the leader of the beginning has.
+        """
         logs, number = self._situation.logs, row.offsets_partition
-        before = logs.led_by(row.leader_before, number)
-        after = logs.own(row.leader_after, number) if row.unclean else before
-        return (
-            None if before is None else before.state,
-            None if before is None else (after or before).state,
-        )
+        before = logs.led_by(_known(self._first[number].leader), number)
+        if before is None:
+            return None, None
+        after = logs.own(row.leader_after, number) if row.unclean else None
+        return before.state, (after or before).state
 
     def _group(
         self,
@@ -266,7 +274,7 @@ class _Step:
             coordinator_before=row.leader_before,
             coordinator_after=row.leader_after,
             phases=phases,
-            outage_ms=NOW if row.available_ms is None else outage(row.available_ms, self._situation.client),
+            outage_ms=self._outage(row.available_ms),
             rebalances=rebalances,
             reason=reason,
             regressed=tuple(change.regressed),
@@ -275,6 +283,12 @@ class _Step:
             hanging_transactions=tuple(change.hanging),
             records_read_again=change.records_read_again,
         )
+
+    def _outage(self, available: Band | None) -> Band:
+        if available not in self._outages:
+            assert available is not None
+            self._outages[available] = outage(available, self._situation.client)
+        return self._outages[available]
 
     def _phases(
         self, row: PartitionPrediction, before: PartitionState, after: PartitionState, group: Group
@@ -295,7 +309,10 @@ class _Step:
                 self._answers[key] = failover.answers(
                     name, orderly=self._orderly, led=row.leader_after is not None
                 )
-            yield Phase(name, begins[name], self._answers[key])
+            answers = self._answers[key]
+            if name is PhaseName.SERVING and row.lost_records is None:
+                answers = {"FindCoordinator": answers["FindCoordinator"]}
+            yield Phase(name, begins[name], answers)
 
     def _alike(
         self,
@@ -311,7 +328,7 @@ class _Step:
             return key
         if before is not after:
             return (*key, group.group_id)
-        pending = any(slot.group_id == group.group_id for found in after.pending.values() for slot in found)
+        pending = group.group_id in self._pending[after.offsets_partition]
         return (*key, group.state, pending, isinstance(group, ClassicGroup) and group.is_simple)
 
     def _failover(self, before: PartitionState, after: PartitionState, group_id: str) -> Failover:

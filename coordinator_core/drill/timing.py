@@ -52,7 +52,6 @@ class ClientSettings:
 
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    heartbeat_interval_ms: int = 3_000
 
 
 def moved_after(settings: ClusterSettings, *, orderly: bool, controller_lost: bool | None) -> Band:

@@ -77,6 +77,9 @@ def judged(
         missed.append(f"{lost} offsets go back or vanish: commits of the last {lost_ms} ms are lost")
     if found.lost_ms is None:
         unknown.append("what a leader that is not in sync lacks is not known: its copy is not given")
+    unread = sum(row.moved and row.leader_after is not None and row.load_ms is None for row in partitions)
+    if unread:
+        unknown.append(f"the logs of {unread} partitions that move are not given: their groups are not known")
     if found.hanging_transactions:
         missed.append(f"{found.hanging_transactions} transactions stay open for ever")
     if missed:

@@ -173,6 +173,18 @@ def test_what_a_leader_lacks_is_unknown_without_its_copy() -> None:
     assert prediction.totals.lost_ms is None
     assert prediction.verdict is Verdict.UNKNOWN
     assert {one.rebalances for one in prediction.groups} == {None}
+    assert {tuple(one.phases[-1].answers) for one in prediction.groups} == {("FindCoordinator",)}
+
+
+def test_groups_of_a_log_that_is_not_given_are_unknown() -> None:
+    prediction = predicted("lose-brokers=3", "before", 1, rto_ms=60_000)
+    assert prediction.verdict is Verdict.MET
+    topology = load_topology(EXPECTED / "before" / "topics.json")
+    situation = Situation(topology, cluster_logs({}, {}, topology), PROFILE, calibrated([], ""))
+    blind = predict(situation, Scenario.parse("lose-brokers=3"), Objectives(60_000), predicted_at_ms=0)
+    assert blind.groups == ()
+    assert blind.verdict is Verdict.UNKNOWN
+    assert blind.reasons == ("the logs of 3 partitions that move are not given: their groups are not known",)
 
 
 def test_nobody_leads_where_no_replica_in_sync_is_left() -> None:
