@@ -98,6 +98,17 @@ def test_no_command_takes_it_for_a_snapshot(level: str, kind: str, tmp_path: Pat
         assert kind in err
 
 
+@pytest.mark.parametrize("options", [[], ["--partial"]])
+def test_it_never_goes_back_to_a_broker(options: list[str], tmp_path: Path, regroup: Command) -> None:
+    dump = write(tmp_path / "dump.parquet", ROWS)
+    import_records([str(dump)], str(tmp_path / "log"), IsolationLevel.READ_COMMITTED)
+    output = tmp_path / "compacted"
+    code, _, err = regroup("compact", tmp_path / "log", "--output", output, *OPTIONS[:2], *options)
+    assert code == 2
+    assert "records_only: no log to start a broker on" in err
+    assert not output.exists()
+
+
 def test_a_pin_keeps_what_is_not_known(tmp_path: Path) -> None:
     dump = write(tmp_path / "dump.parquet", ROWS)
     import_records([str(dump)], str(tmp_path / "log"), IsolationLevel.READ_COMMITTED)
