@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from kafka import errors as kafka_errors
@@ -151,6 +152,10 @@ class Client:
                 self._raise_if_final(error, where)
                 if time.monotonic() > deadline:
                     raise ClusterError(f"{where} gives no answer: {_reason(error)}") from None
+                if isinstance(error, kafka_errors.UnknownBrokerIdError):
+                    # It has come after the library looked for brokers, as it does every five minutes.
+                    with suppress(kafka_errors.KafkaError):
+                        self._manager.run(self._manager.cluster.refresh_metadata)
             time.sleep(backoff)
             backoff = min(backoff * 2, _BACKOFF_SECONDS[1])
 
