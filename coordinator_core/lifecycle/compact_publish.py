@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from coordinator_core import __version__, storage
-from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.errors import Damage, DamagedInputError, RegroupError, UsageError
 from coordinator_core.imports.unknown import refuse_records
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
 from coordinator_core.lifecycle.repartition import MovedPartition, repartition
@@ -65,6 +65,8 @@ class Publication:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         shutil.rmtree(self.staging, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise RegroupError(f"{self.output}: nothing was published: {error}") from error
 
     def commit(self, document: Document) -> None:
         """Publish what is in ``staging``, with ``document`` beside the partitions."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator_core.cli.app import run
+from coordinator_core.errors import ExitCode
 from coordinator_core.lifecycle import compact
 from coordinator_core.lifecycle.compact_plan import Extra, Survivors
 from coordinator_core.log.discovery import discover
@@ -73,6 +77,28 @@ def test_earlier_output_is_never_overwritten(tmp_path: Path, capfd: pytest.Captu
     assert [path.name for path in output.iterdir()] == ["kept"]
     code, _, err = outcome(["compact", str(log), "--output", "s3://bucket/x", *RELEASE], capfd)
     assert (code, "local directories only" in err) == (2, True)
+
+
+def test_a_disk_that_takes_no_more_leaves_earlier_output_alone(tmp_path: Path) -> None:
+    """The system refuses to write more than 100 kB into a file, as a full disk refuses to."""
+    snapshot = str(case("k431-compacted/A-uncleaned").paths[0])
+    earlier = tmp_path / "logs/earlier"
+    earlier.mkdir(parents=True)
+    (earlier / "kept").write_text("as it was")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "coordinator_core", "compact", snapshot),
+            *("--output", str(tmp_path / "logs/out"), *RELEASE),
+        ],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == ExitCode.INTERNAL
+    assert "logs/out: nothing was published: [Errno 27] File too large" in done.stderr
+    assert [path.name for path in (tmp_path / "logs").iterdir()] == ["earlier"]
+    assert (earlier / "kept").read_text() == "as it was"
 
 
 def without_one(*arguments: Any) -> Survivors:
