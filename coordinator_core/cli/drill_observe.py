@@ -155,8 +155,11 @@ def recover_command(journal: Path, command_config: str | None, limit_seconds: fl
     cluster is not as it was before.
     """
     from coordinator_core.cluster.drill_recover import recover
+    from coordinator_core.cluster.settings import read_settings
 
-    outcome, recovered = recover(journal, command_config, limit_seconds=limit_seconds)
+    outcome, recovered = recover(
+        journal, lambda servers: read_settings(servers, command_config), limit_seconds=limit_seconds
+    )
     state = "as it was" if recovered else "NOT as it was"
     note(f"regroup: the drill was {outcome.value}; the cluster is {state}")
     return ExitCode.CLEAN if recovered else ExitCode.APPLY_FAILED

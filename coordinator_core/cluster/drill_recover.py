@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_commands import interruptible, undisturbed
 from coordinator_core.cluster.drill_run import Outcome, clean_up, recover_cluster
 from coordinator_core.cluster.drill_states import note_states
-from coordinator_core.cluster.settings import read_settings
+from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.drill.journal import Event, Journal, JournalBusyError, of_kind, read_journal
 from coordinator_core.errors import RegroupError
 
@@ -22,16 +23,20 @@ _LOOK_SECONDS = 0.2
 
 def recover(
     journal: Path,
-    command_config: str | None = None,
+    settings: Callable[[str], ClientSettings],
     *,
     command_seconds: float = 600.0,
     limit_seconds: float = 300.0,
 ) -> tuple[Outcome, bool]:
     """Ends the drill of a journal: runs its recover command if that is still to be done.
 
-    A drill that is still going on is told to end (SIGTERM) and recovers by itself. Returns how the drill
-    ended, and whether the cluster is as it was. Doing it again does nothing.
+    A drill that is still going on is told to end (SIGTERM) and recovers by itself. ``settings`` makes the
+    settings from the bootstrap servers of the journal. Returns how the drill ended, and whether the cluster
+    is as it was. Doing it again does nothing.
     """
+    if not journal.read_bytes():
+        # Killed before its first line: nothing was done.
+        return Outcome.KILLED, True
     with interruptible(), _taken(journal, command_seconds + limit_seconds) as opened:
         events = read_journal(journal)
         verdicts = of_kind(events, "verdict")
@@ -39,7 +44,7 @@ def recover(
             return Outcome(verdicts[-1]["outcome"]), True
         outcome = Outcome(verdicts[-1]["outcome"]) if verdicts else Outcome.KILLED
         with undisturbed():
-            recovered = _recover(opened, events, command_config, command_seconds, limit_seconds)
+            recovered = _recover(opened, events, settings, command_seconds, limit_seconds)
             reason = f"the drill was killed; last in its journal is {events[-1]['event']!r}"
             opened.write(
                 "verdict",
@@ -71,14 +76,18 @@ def _taken(journal: Path, seconds: float) -> Journal:
 
 
 def _recover(
-    journal: Journal, events: list[Event], command_config: str | None, command_seconds: float, limit: float
+    journal: Journal,
+    events: list[Event],
+    settings: Callable[[str], ClientSettings],
+    command_seconds: float,
+    limit: float,
 ) -> bool:
     begin = events[0]
     in_sync = {
         event["offsets_partition"]: set(event["isr"])
         for event in of_kind(events, "partition", phase="before")
     }
-    with Client(read_settings(begin["bootstrap_server"], command_config)) as client:
+    with Client(settings(begin["bootstrap_server"])) as client:
         recovered = not of_kind(events, "method") or recover_cluster(
             client,
             journal.write,

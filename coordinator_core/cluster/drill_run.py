@@ -213,19 +213,13 @@ class _Drill:
 
     def _problems(self) -> list[str]:
         self._info = self._client.topic(OFFSETS_TOPIC)
-        expected = first_leaders(self._prediction)
-        found = []
-        lenient = self._options.allow_under_replicated or self._prediction.scenario.unclean
-        for each in self._info.partitions:
-            name = f"{OFFSETS_TOPIC}-{each.partition}"
-            predicted = expected.get(each.partition, each.leader)
-            if each.leader != predicted:
-                found.append(f"{name} is led by {each.leader}, the prediction has {predicted}")
-            if not lenient and set(each.isr) != set(each.replicas):
-                found.append(f"{name}: only {list(each.isr)} of replicas {list(each.replicas)} are in sync")
-            if each.leader >= 0 and not self._canaries.served(each.partition):
-                found.append(f"{name}: the canary is not served")
-        return found
+        return unlike_predicted(
+            self._info, self._prediction, allow_under_replicated=self._options.allow_under_replicated
+        ) + [
+            f"{OFFSETS_TOPIC}-{each.partition}: the canary is not served"
+            for each in self._info.partitions
+            if each.leader >= 0 and not self._canaries.served(each.partition)
+        ]
 
     def _before(self) -> None:
         self._pins = pins(self._client, self._info)
@@ -341,6 +335,26 @@ class _Drill:
             self._watch.stop()
         clean_up(self._client, self._note, [each.group_id for each in self._canary_groups])
         self._note("verdict", outcome=outcome.value, reason=reason, recovered=recovered)
+
+
+def unlike_predicted(
+    info: TopicInfo, prediction: Prediction, *, allow_under_replicated: bool = False
+) -> list[str]:
+    """What of the offsets topic is not as the prediction begins with: leaders, and replicas out of sync.
+
+    Where an unclean election is predicted, some are.
+    """
+    expected = first_leaders(prediction)
+    lenient = allow_under_replicated or prediction.scenario.unclean
+    found = []
+    for each in info.partitions:
+        name = f"{OFFSETS_TOPIC}-{each.partition}"
+        predicted = expected.get(each.partition, each.leader)
+        if each.leader != predicted:
+            found.append(f"{name} is led by {each.leader}, the prediction has {predicted}")
+        if not lenient and set(each.isr) != set(each.replicas):
+            found.append(f"{name}: only {list(each.isr)} of replicas {list(each.replicas)} are in sync")
+    return found
 
 
 def recover_cluster(

@@ -63,6 +63,25 @@ class CompactionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DrillSettings:
+    """How ``failover_drill`` breaks a cluster and mends it: commands for ``/bin/sh`` of the worker.
+
+    In them ``{brokers}`` stands for the ids of the scenario's brokers, with commas, ``{rack}`` for its rack.
+    ``connection`` is the Airflow connection of the cluster. ``server_logs`` has files by broker id. The drill
+    observes for ``observe_seconds`` at least, and waits ``limit_seconds`` at most for what has to come.
+    """
+
+    connection: str
+    fault_command: str
+    recover_command: str
+    server_logs: Mapping[int, str] = field(default_factory=dict)
+    rto_seconds: int = 60
+    observe_seconds: int = 60
+    limit_seconds: int = 600
+    approval_hours: int = 24
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """One entry of the cluster file, defaults applied, paths absolute.
 
@@ -85,6 +104,8 @@ class Cluster:
     """Local YAML file with severities, thresholds and mutes of rules."""
     fail_on: str = "critical"
     """Lowest severity of findings that closes the gate."""
+    drill: DrillSettings | None = None
+    """``None``: no drill is done on it."""
     schedule: str | None = None
     start_date: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     spark: SparkSettings = SparkSettings()
@@ -300,6 +321,7 @@ def _settings(section: _Section, root: Path, defaults: dict[str, Any]) -> dict[s
         "schedule": _schedule(merged),
         "start_date": _start_date(merged),
         "spark": _spark(merged, root) if merged.value("spark") is not None else None,
+        "drill": _drill(merged, root) if merged.value("drill") is not None else None,
         "compaction": _compaction(merged, root) if merged.value("compaction") is not None else None,
     }
     merged.nothing_else()
@@ -354,6 +376,27 @@ def _compaction(section: _Section, root: Path) -> CompactionSettings:
     if found["output"] and _URI.match(found["output"]):
         raise compaction.error("output", "a log is written to a local directory, for a broker to load")
     return CompactionSettings(**{key: value for key, value in found.items() if value is not None})
+
+
+def _drill(section: _Section, root: Path) -> DrillSettings:
+    drill = section.section("drill")
+    texts = {key: drill.text(key) for key in ("connection", "fault_command", "recover_command")}
+    for key, value in texts.items():
+        if value is None:
+            raise drill.error(key, "missing")
+    logs = drill.value("server_logs") or {}
+    if not isinstance(logs, dict) or not all(type(key) is int and isinstance(logs[key], str) for key in logs):
+        raise drill.error("server_logs", f"expected files by broker id, found {_shown(logs)}")
+    numbers = {
+        key: drill.number(key, 1)
+        for key in ("rto_seconds", "observe_seconds", "limit_seconds", "approval_hours")
+    }
+    drill.nothing_else()
+    return DrillSettings(
+        **{key: value for key, value in texts.items() if value is not None},
+        server_logs={broker: _located(path, root) for broker, path in logs.items()},
+        **{key: value for key, value in numbers.items() if value is not None},
+    )
 
 
 def _located(path: str, root: Path) -> str:

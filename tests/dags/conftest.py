@@ -73,6 +73,20 @@ def cluster_file(place: Path) -> Path:
             "kafka_version": "4.3.1",
             "compaction": {"approval_hours": 1},
         },
+        # What its commands ask for is done by the test that drills.
+        "drilled": {
+            "source": "kafka://drilled",
+            "kafka_version": "4.3.1",
+            "offsets_topic_num_partitions": 3,
+            "drill": {
+                "connection": "drilled",
+                "fault_command": f"sh {place}/drill/fault.sh {{brokers}}",
+                "recover_command": f"sh {place}/drill/recover.sh",
+                "observe_seconds": 5,
+                "limit_seconds": 120,
+                "approval_hours": 1,
+            },
+        },
     }
     path = place / "clusters.yaml"
     document = {"retries": 1, "retry_delay_seconds": 1, "defaults": {"output": "runs"}, "clusters": clusters}

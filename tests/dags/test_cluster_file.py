@@ -13,6 +13,7 @@ from dags.common.clusters import (
     Cluster,
     ClusterFileError,
     CompactionSettings,
+    DrillSettings,
     SparkSettings,
     clusters_path,
     load_clusters,
@@ -71,6 +72,15 @@ def test_every_key_arrives(tmp_path: Path) -> None:
               offsets_retention_ms: 86400000
               delete_retention_ms: 1000
               approval_hours: 5
+            drill:
+              connection: eu
+              fault_command: stop {brokers}
+              recover_command: start {brokers}
+              server_logs: {1: logs/1.log}
+              rto_seconds: 30
+              observe_seconds: 10
+              limit_seconds: 100
+              approval_hours: 2
         """,
     )
     file = load_clusters(path)
@@ -106,15 +116,24 @@ def test_every_key_arrives(tmp_path: Path) -> None:
                 delete_retention_ms=1000,
                 approval_hours=5,
             ),
+            drill=DrillSettings(
+                connection="eu",
+                fault_command="stop {brokers}",
+                recover_command="start {brokers}",
+                server_logs={1: f"{tmp_path}/data/logs/1.log"},
+                rto_seconds=30,
+                observe_seconds=10,
+                limit_seconds=100,
+                approval_hours=2,
+            ),
         )
     }
 
 
 def test_the_manual_documents_every_key() -> None:
     manual = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    keys = {field.name for kind in (Cluster, CompactionSettings, SparkSettings) for field in fields(kind)} - {
-        "name"
-    }
+    kinds = (Cluster, CompactionSettings, DrillSettings, SparkSettings)
+    keys = {field.name for kind in kinds for field in fields(kind)} - {"name"}
     assert sorted(key for key in keys if f"`{key}`" not in manual) == []
 
 
@@ -234,6 +253,15 @@ WRONG = {
     "compaction hours": (
         f"clusters: {{a: {{{ENTRY}, compaction: {{approval_hours: 0}}}}}}",
         "clusters.a.compaction.approval_hours: expected a whole number, at least 1",
+    ),
+    "drill without commands": (
+        f"clusters: {{a: {{{ENTRY}, drill: {{connection: c, fault_command: f}}}}}}",
+        "clusters.a.drill.recover_command: missing",
+    ),
+    "drill logs": (
+        f"clusters: {{a: {{{ENTRY}, drill: {{connection: c, fault_command: f, recover_command: r, "
+        "server_logs: [x]}}}",
+        "clusters.a.drill.server_logs: expected files by broker id",
     ),
     "spark": (f"clusters: {{a: {{{ENTRY}, spark: local}}}}", "clusters.a.spark: expected keys and values"),
     "spark key": (

@@ -23,7 +23,7 @@ HEAVY = {
     "pyspark",
 }
 
-CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "live", "nightly", "bloated"]
+CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "live", "nightly", "bloated", "drilled"]
 """Those of the tests' cluster file."""
 
 PARSE = """
@@ -104,9 +104,10 @@ def parsed(all_parsed: Any) -> Any:
 
 def test_every_dag_file_parses(parsed: Any) -> None:
     assert parsed["errors"] == {}
-    files = ["offsets_compact.py", "offsets_load.py", "offsets_reconcile.py"]
+    files = ["failover_drill.py", "offsets_compact.py", "offsets_load.py", "offsets_reconcile.py"]
     assert [Path(file).name for file in parsed["files"]] == files
     assert set(parsed["dags"]) == {
+        "failover_drill",
         "offsets_compact",
         "offsets_compact_bloated",
         "offsets_load",
@@ -197,6 +198,23 @@ def test_compaction_asks_before_it_writes(parsed: Any) -> None:
     assert schedules == {"offsets_compact": None, "offsets_compact_bloated": "@weekly"}
 
 
+def test_a_drill_asks_before_it_breaks_anything(parsed: Any) -> None:
+    dag = parsed["dags"]["failover_drill"]
+    assert {name: task["downstream"] for name, task in dag["tasks"].items()} == {
+        "predict": ["approve", "compare", "fault_and_observe", "recover", "steady_state"],
+        "approve": ["steady_state"],
+        "steady_state": ["fault_and_observe", "recover"],
+        "fault_and_observe": ["recover"],
+        "recover": ["compare"],
+        "compare": ["report"],
+        "report": [],
+    }
+    assert dag["tasks"]["fault_and_observe"]["retries"] == 0
+    assert dag["params"]["cluster"]["schema"]["enum"] == ["drilled"]
+    assert dag["params"]["execute"]["value"] is False
+    assert (dag["schedule"], dag["max_active_runs"]) == (None, 1)
+
+
 def test_the_form(parsed: Any) -> None:
     params = parsed["dags"]["offsets_load"]["params"]
     assert {name: param["value"] for name, param in params.items()} == {
@@ -234,7 +252,7 @@ def test_the_cluster_file_may_be_named_by_an_airflow_variable(all_parsed: Any) -
 def test_a_wrong_cluster_file_is_shown_as_import_error(all_parsed: Any) -> None:
     assert all_parsed["wrong"]["dags"] == {}
     errors = all_parsed["wrong"]["errors"].values()
-    assert len(errors) == 3
+    assert len(errors) == 4
     for error in errors:
         assert "ClusterFileError: cluster file" in error
         assert "wrong.yaml: clusters.blue.output: missing" in error

@@ -1,0 +1,241 @@
+"""What the tasks of ``failover_drill`` do. The core is imported when a task runs, never before.
+
+A drill has a directory of its own below the cluster's output, ``_drills/<attempt>``: the capture, the
+prediction, the journal, the report.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from dags.common.attempts import attempt_id
+from dags.common.capture import connection_properties
+from dags.common.clusters import Cluster, DrillSettings, load_clusters
+from dags.common.load import final_errors, replay_rules
+
+if TYPE_CHECKING:
+    from coordinator_core.cluster.settings import ClientSettings
+    from coordinator_core.drill.model import Prediction
+    from coordinator_core.drill.scenario import Scenario
+
+log = logging.getLogger(__name__)
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_RULES = {"profile": None, "kafka_version": None, "coordinator": None}
+
+Predicted = Mapping[str, Any]
+
+
+class DrillApproval(ApprovalOperator):
+    """Asks whether the drill may be done; skips itself, and so the drill, when only a prediction is wanted.
+
+    Rejected, or not answered within ``approval_hours`` of the cluster, nothing is done.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(defaults=self.REJECT, **kwargs)
+
+    def execute(self, context: Context) -> Any:
+        if not context["params"]["execute"]:
+            raise AirflowSkipException("only the prediction was asked for")
+        _, settings = _cluster(context["params"])
+        self.response_timeout = timedelta(hours=settings.approval_hours)
+        return super().execute(context)
+
+
+def _cluster(params: Mapping[str, Any]) -> tuple[Cluster, DrillSettings]:
+    cluster = load_clusters().clusters[params["cluster"]]
+    if cluster.drill is None:
+        raise AirflowFailException(f"cluster {cluster.name} has no section drill in the cluster file")
+    return cluster, cluster.drill
+
+
+def _client_settings(settings: DrillSettings) -> ClientSettings:
+    from coordinator_core.cluster.settings import client_settings
+
+    return client_settings(*connection_properties(settings.connection))
+
+
+def _regroup(*arguments: str) -> int:
+    """One command in a process of its own, its output in the log; exit code."""
+    places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "coordinator_core", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": places},
+    )
+    for line in (done.stdout + done.stderr).splitlines():
+        log.info("%s", line)
+    if done.returncode in (2, 3):
+        raise AirflowFailException(f"regroup {arguments[0]}, so no retry: {done.stderr.strip()}")
+    if done.returncode == 5:
+        raise AirflowException(f"regroup {arguments[0]}: {done.stderr.strip()}")
+    return done.returncode
+
+
+def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
+    """Captures the offsets topic and predicts; the files, and what the person is asked."""
+    cluster, settings = _cluster(params)
+    with final_errors():
+        from coordinator_core import storage
+        from coordinator_core.cluster.capture import CaptureOptions, capture
+        from coordinator_core.cluster.client import Client
+        from coordinator_core.drill.scenario import Scenario
+
+        scenario = Scenario.parse(params["scenario"])
+        attempt = attempt_id(dag_run.run_id, try_number)
+        place = storage.join(cluster.output, cluster.name, "_drills", attempt)
+        if not storage.is_local(place):
+            raise AirflowFailException(f"{place}: a drill is written to a local disk; set output")
+        directory = storage.local_path(place)
+        with Client(_client_settings(settings)) as client:
+            capture(client, str(directory / "capture"), CaptureOptions())
+    prediction = directory / "prediction.json"
+    arguments = [
+        *("drill", "predict", str(directory / "capture")),
+        *("--topology", str(directory / "capture/topology.json")),
+        *("--scenario", json.dumps(scenario.to_json())),
+        *("--output", str(prediction)),
+        *("--cluster", cluster.name),
+        *("--offsets-topic-num-partitions", str(cluster.offsets_topic_num_partitions)),
+        *("--rto-ms", str(1000 * (params["rto_seconds"] or settings.rto_seconds))),
+        *replay_rules(cluster, _RULES),
+    ]
+    if params["rpo_seconds"] is not None:
+        arguments += ["--rpo-ms", str(1000 * params["rpo_seconds"])]
+    for path in settings.server_logs.values():
+        arguments += ["--server-log", path]
+    _regroup(*arguments)
+    said = json.loads(prediction.read_text(encoding="utf-8"))
+    totals = said["totals"]
+    lost = totals["offsets_regressed"] + totals["offsets_vanished"]
+    reasons = "".join(f"- {reason}\n" for reason in said["reasons"])
+    return {
+        "directory": str(directory),
+        "prediction": str(prediction),
+        "verdict": said["verdict"],
+        "subject": f"Do {scenario} to {cluster.name}?",
+        "body": f"Objectives: **{said['verdict']}**\n\n{reasons}\n"
+        f"- {totals['partitions_moved']} of {totals['partitions']} offsets partitions move\n"
+        f"- {totals['groups_moved']} of {totals['groups']} groups move, "
+        f"{totals['groups_rebalancing']} rebalance\n"
+        f"- {lost} committed offsets go back or vanish\n\n"
+        f"Fault: `{_filled(settings.fault_command, scenario)}`\n\n"
+        f"Recovery: `{_filled(settings.recover_command, scenario)}`\n",
+    }
+
+
+def _filled(command: str, scenario: Scenario) -> str:
+    brokers = ",".join(map(str, scenario.brokers))
+    return command.replace("{brokers}", brokers).replace("{rack}", shlex.quote(scenario.rack or ""))
+
+
+def _prediction(predicted: Predicted) -> Prediction:
+    from coordinator_core.drill.model import Prediction
+
+    return Prediction.from_json(json.loads(Path(predicted["prediction"]).read_text(encoding="utf-8")))
+
+
+def steady_state(predicted: Predicted, params: Mapping[str, Any]) -> None:
+    """Fails when the cluster is not in the state that the prediction begins with."""
+    _, settings = _cluster(params)
+    with final_errors():
+        from coordinator_core.cluster.client import Client
+        from coordinator_core.cluster.drill_run import unlike_predicted
+        from coordinator_core.log.types import OFFSETS_TOPIC
+
+        with Client(_client_settings(settings)) as client:
+            problems = unlike_predicted(client.topic(OFFSETS_TOPIC), _prediction(predicted))
+    if problems:
+        raise AirflowFailException("not steady, so nothing was done: " + "; ".join(problems))
+
+
+def fault_and_observe(predicted: Predicted, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The drill itself. It recovers the cluster, too, unless it is killed."""
+    _, settings = _cluster(params)
+    with final_errors():
+        from coordinator_core.cluster.drill_run import DrillOptions, Outcome, observe
+
+        prediction = _prediction(predicted)
+        options = DrillOptions(
+            fault_command=_filled(settings.fault_command, prediction.scenario),
+            recover_command=_filled(settings.recover_command, prediction.scenario),
+            observe_seconds=settings.observe_seconds,
+            limit_seconds=settings.limit_seconds,
+            server_logs={broker: Path(path) for broker, path in settings.server_logs.items()},
+        )
+        directory = Path(predicted["directory"])
+        outcome, reason, recovered = observe(_client_settings(settings), prediction, directory, options)
+    log.info("%s%s", outcome.value, f": {reason}" if reason else "")
+    if outcome is not Outcome.OBSERVED or not recovered:
+        state = "" if recovered else "; the cluster is not recovered"
+        raise AirflowFailException(f"the drill was {outcome.value}: {reason}{state}")
+    return {"outcome": outcome.value, "reason": reason}
+
+
+def recover(predicted: Predicted, params: Mapping[str, Any]) -> None:
+    """Mends the cluster when the drill itself could not; does nothing when it did."""
+    from coordinator_core.drill.journal import JOURNAL
+
+    _, settings = _cluster(params)
+    journal = Path(predicted["directory"]) / JOURNAL
+    if not journal.exists():
+        log.info("no drill was begun")
+        return
+    from coordinator_core.cluster.drill_recover import recover as recover_from
+
+    outcome, recovered = recover_from(
+        journal, lambda _: _client_settings(settings), limit_seconds=settings.limit_seconds
+    )
+    log.info(
+        "the drill was %s; the cluster is %s", outcome.value, "as it was" if recovered else "NOT as it was"
+    )
+    if not recovered:
+        raise AirflowException(f"the cluster is not as it was: {journal}")
+
+
+def compare(predicted: Predicted) -> dict[str, Any]:
+    """Writes the report beside the journal; skips when no drill was begun."""
+    from coordinator_core.drill.journal import JOURNAL
+    from coordinator_core.reports.drill_report import JSON, PAGE
+
+    directory = Path(predicted["directory"])
+    journal = directory / JOURNAL
+    if not journal.exists() or not journal.stat().st_size:
+        raise AirflowSkipException("no drill was begun")
+    _regroup("drill", "compare", predicted["prediction"], str(journal), "--output", str(directory))
+    document = json.loads((directory / JSON).read_text(encoding="utf-8"))
+    return {
+        "page": str(directory / PAGE),
+        **{key: document[key] for key in ("verdict", "headline", "recovered", "counts", "objectives")},
+    }
+
+
+def report(compared: Mapping[str, Any]) -> dict[str, Any]:
+    """Logs how it ended; fails unless all came as predicted."""
+    for name in ("headline", "counts", "objectives", "page"):
+        log.info("%-12s%s", name, compared[name])
+    if compared["verdict"] != "as_predicted":
+        raise AirflowFailException(f"{compared['headline']}: {compared['page']}")
+    return dict(compared)
+
+
+def deadline_missed(cluster_rto_seconds: Mapping[str, int], **context: Any) -> None:
+    """Says that a drill takes longer than its approval and the recovery time objective allow."""
+    run = (context.get("context") or {}).get("dag_run") or {}
+    log.error("drill %s is past its objective (seconds): %s", run, dict(cluster_rto_seconds))
