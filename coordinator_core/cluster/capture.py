@@ -75,6 +75,7 @@ def capture(
         names = [OFFSETS_TOPIC, *(name for name in options.topics_also if name != OFFSETS_TOPIC)]
         pinned = {name: _pin(client, name) for name in names}
         brokers, controller = client.brokers()
+        active, voters = client.quorum()
         if options.replica is not None and options.replica not in {node.broker_id for node in brokers}:
             raise UsageError(f"--replica: the cluster has no broker {options.replica}")
         directory.begin()
@@ -104,6 +105,8 @@ def capture(
             cluster_id=client.cluster_id,
             captured_at_ms=began,
             controller_id=None if controller < 0 else controller,
+            active_controller_id=active,
+            voters=voters,
         )
         directory.write(TOPOLOGY, topology.document())
         directory.write(TOPICS_FILE, _topics_document(client))

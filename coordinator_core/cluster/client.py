@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from kafka import errors as kafka_errors
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin.cluster import DescribeQuorumRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -180,6 +181,22 @@ class Client:
             BrokerInfo(node.node_id, {listener: (node.host, node.port)}, node.rack) for node in answer.brokers
         ]
         return nodes, answer.controller_id
+
+    def quorum(self) -> tuple[int | None, tuple[int, ...]]:
+        """Id of the active controller, and of all voters (KIP-595).
+
+        ``None`` and nobody with ZooKeeper, and without the permission to describe the cluster.
+        """
+        if DescribeQuorumRequest.API_KEY not in self._manager.broker_version_data.api_versions:
+            return None, ()
+        topic = DescribeQuorumRequest.TopicData
+        asked = topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])
+        answer = self.ask(lambda: DescribeQuorumRequest(topics=[asked]))
+        if answer.error_code:
+            return None, ()
+        (found,) = (partition for each in answer.topics for partition in each.partitions)
+        voters = tuple(sorted(voter.replica_id for voter in found.current_voters))
+        return (None if found.error_code or found.leader_id < 0 else found.leader_id), voters
 
     def topic(self, name: str) -> TopicInfo:
         """A topic as the cluster's metadata has it now, partitions in order, some perhaps without leader."""

@@ -78,6 +78,7 @@ def test_the_leaders_bytes_of_every_partition(place: Place, tmp_path: Path) -> N
     info = topology["topics"][OFFSETS_TOPIC]["partitionInfo"]
     assert {row["partition"]: row["leader"] for row in info} == leaders
     assert all(row["isr"] == [1, 2, 3] and sorted(row["replicas"]) == [1, 2, 3] for row in info)
+    assert topology["active_controller_id"] in topology["voters"]
     # As an operator would copy the disks of all three.
     disks = [str(node.log_dir) for node in place.cluster.nodes.values()]
     assert state_hash(output, tmp_path / "runs") == state_hash(disks, tmp_path / "runs")
