@@ -207,6 +207,43 @@ def test_the_coordinators_say_what_the_replay_says(place: Place, tmp_path: Path)
     assert not (output / ".tail").exists()
 
 
+def test_records_of_kafkas_spark_source(place: Place, tmp_path: Path) -> None:
+    """Every record is imported as the log has it; a replay counts the commits that the source cannot tell."""
+    jars = fetch_jars("spark-kafka-source", HERE / "spark_source.xml", "dependency:copy")
+    capture_from(place.broker.bootstrap, tmp_path / "capture")
+    source = ["-m", "tests.cluster.spark_source", str(jars), place.broker.bootstrap, str(tmp_path / "dump")]
+    subprocess.run([sys.executable, *source], cwd=ROOT, check=True)
+    whole = described(tmp_path / "capture")
+    assert (whole["g-commit"], whole["g-abort"], whole["g-open"]) == (7, None, None)
+    partial = {}
+    for level in IsolationLevel:
+        log = tmp_path / level
+        dump = str(tmp_path / "dump" / level)
+        done = regroup("import-records", dump, "--output", str(log), "--isolation-level", level)
+        assert done.returncode == ExitCode.CLEAN, done.stderr
+        assert "less than a snapshot" in done.stderr
+        assert consumed(log, "read_uncommitted") == consumed(tmp_path / "capture", level)
+        partial[level] = described(log, "--partial")
+    committed, uncommitted = partial.values()
+    assert {group: offset for group, offset in committed.items() if whole[group] != offset} == {}
+    assert (committed["g-commit"], set(committed) & {"g-abort", "g-open"}) == (7, set())
+    assert (uncommitted["g-commit"], uncommitted["g-abort"], uncommitted["g-open"]) == (7, 7, 8)
+
+
+def described(log: Path, *options: str) -> dict[str, int | None]:
+    """Committed offset of orders-0 by group."""
+    done = regroup("describe", str(log), "--kafka-version", "4.3.1", "--format", "json", *options)
+    assert done.returncode == ExitCode.CLEAN, done.stderr
+    document = json.loads(done.stdout)
+    assert document["partial"] is bool(options)
+    return {
+        group["group_id"]: next(
+            (each["committed_offset"] for each in group["offsets"] if each["partition"] == 0), None
+        )
+        for group in document["groups"]
+    }
+
+
 def test_what_is_committed_meanwhile_is_newer_not_wrong(place: Place, tmp_path: Path) -> None:
     counts: dict[str, int] = {}
 
@@ -379,40 +416,3 @@ def test_a_log_start_that_moves_on_is_followed_and_named(place: Place, tmp_path:
         assert "below the log start offset" in row["notes"][0]
     assert {log.log_start_offset for log in discover([str(kept)]).partitions} == set(ends(second).values())
     assert regroup("list", str(kept)).returncode == ExitCode.CLEAN
-
-
-def test_records_of_kafkas_spark_source(place: Place, tmp_path: Path) -> None:
-    """Every record is imported as the log has it; a replay counts the commits that the source cannot tell."""
-    jars = fetch_jars("spark-kafka-source", HERE / "spark_source.xml", "dependency:copy")
-    capture_from(place.broker.bootstrap, tmp_path / "capture")
-    source = ["-m", "tests.cluster.spark_source", str(jars), place.broker.bootstrap, str(tmp_path / "dump")]
-    subprocess.run([sys.executable, *source], cwd=ROOT, check=True)
-    whole = described(tmp_path / "capture")
-    assert (whole["g-commit"], whole["g-abort"], whole["g-open"]) == (7, None, None)
-    partial = {}
-    for level in IsolationLevel:
-        log = tmp_path / level
-        dump = str(tmp_path / "dump" / level)
-        done = regroup("import-records", dump, "--output", str(log), "--isolation-level", level)
-        assert done.returncode == ExitCode.CLEAN, done.stderr
-        assert "less than a snapshot" in done.stderr
-        assert consumed(log, "read_uncommitted") == consumed(tmp_path / "capture", level)
-        partial[level] = described(log, "--partial")
-    committed, uncommitted = partial.values()
-    assert {group: offset for group, offset in committed.items() if whole[group] != offset} == {}
-    assert (committed["g-commit"], set(committed) & {"g-abort", "g-open"}) == (7, set())
-    assert (uncommitted["g-commit"], uncommitted["g-abort"], uncommitted["g-open"]) == (7, 7, 8)
-
-
-def described(log: Path, *options: str) -> dict[str, int | None]:
-    """Committed offset of orders-0 by group."""
-    done = regroup("describe", str(log), "--kafka-version", "4.3.1", "--format", "json", *options)
-    assert done.returncode == ExitCode.CLEAN, done.stderr
-    document = json.loads(done.stdout)
-    assert document["partial"] is bool(options)
-    return {
-        group["group_id"]: next(
-            (each["committed_offset"] for each in group["offsets"] if each["partition"] == 0), None
-        )
-        for group in document["groups"]
-    }

@@ -147,6 +147,7 @@ def test_a_capture_is_what_is_on_the_disk(place: Place, tmp_path: Path) -> None:
     assert hashes[0] == hashes[1]
     topology = json.loads((output / "topology.json").read_text())
     assert (topology["topics"][OFFSETS_TOPIC]["topic_id"] is None) == (place.release == "2.4.1")
+    assert topology["voters"] == ([] if place.release == "2.4.1" else [1])
 
 
 def test_it_is_resumed_through_a_restart_and_the_cleaner(place: Place, tmp_path: Path) -> None:
