@@ -60,6 +60,7 @@ class ClassicMember:
             session_timeout_ms=LONG_SESSION_MS,
             request_timeout_ms=LONG_SESSION_MS + 5_000,
             heartbeat_interval_ms=300,
+            reconnect_backoff_max_ms=500,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         )
