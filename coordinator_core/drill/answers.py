@@ -42,8 +42,7 @@ Ask = tuple[str, int, dict[str, Any]]
 class Failover:
     """A group's failover from one simulated broker to another.
 
-    ``before`` is what the members know, ``after`` what the new coordinator loads; ``None`` for neither where
-    the group's state does not matter.
+    ``before`` is what the members know, ``after`` what the new coordinator loads.
     """
 
     def __init__(

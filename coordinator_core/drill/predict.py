@@ -326,7 +326,7 @@ class _Step:
         key = (phase, row.leader_after is None, group.type, bool(group.members))
         if phase is not PhaseName.SERVING:
             return key
-        if before is not after:
+        if not _is_the_same(before, after, group.group_id):
             return (*key, group.group_id)
         pending = group.group_id in self._pending[after.offsets_partition]
         return (*key, group.state, pending, isinstance(group, ClassicGroup) and group.is_simple)
@@ -364,6 +364,8 @@ class _Step:
 
     def _answered(self, before: PartitionState, after: PartitionState, group: Group) -> tuple[bool, str]:
         """Judged by the heartbeats of its members, and by members that the new coordinator alone has."""
+        if _is_the_same(before, after, group.group_id):
+            return False, "the new coordinator has loaded every member"
         failover = self._failover(before, after, group.group_id)
         failover.serve()
         refused = {error for error in failover.heartbeats().values() if error not in _SERVED}
@@ -373,6 +375,11 @@ class _Step:
         if back:
             return True, f"{len(back)} members that had left are back, until their session is over"
         return False, "the new coordinator has loaded every member"
+
+
+def _is_the_same(before: PartitionState, after: PartitionState, group_id: str) -> bool:
+    """Whether the group itself is, whatever became of its offsets."""
+    return before is after or before.groups.get(group_id) == after.groups.get(group_id)
 
 
 def _member_ids(group: Group | None) -> set[str]:
