@@ -77,10 +77,10 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             return reconcile.report(params["cluster"], requested, expected)
 
         @task(doc_md="Fails when the run must not be used as it is.")
-        def gate(checked, expected):
+        def gate(checked, expected, *, params):
             from dags.common import reconcile
 
-            return reconcile.gate(checked, expected)
+            return reconcile.gate(params["cluster"], checked, expected)
 
         requested = find()
         rules = SparkAppOperator.partial(

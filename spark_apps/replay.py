@@ -44,6 +44,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--cluster", required=True, metavar="NAME", help="cluster that the log comes from")
     parser.add_argument("--window", metavar="KEY", help="scheduling window (default: the UTC date of now)")
     parser.add_argument("--run-id", metavar="ID", help="id of the run (default: a new one)")
+    parser.add_argument(
+        "--no-latest", action="store_true", help="do not let latest.json name the run; a gate will"
+    )
     parser.add_argument("--now-ms", type=int, metavar="MS", help="the time to judge by (default: the clock)")
     rules = parser.add_mutually_exclusive_group()
     rules.add_argument(
@@ -106,7 +109,8 @@ def execute(arguments: argparse.Namespace) -> None:
         )
     finally:
         session.stop()
-    told = summary(manifest, path=place.path, latest=promote(place, manifest))
+    latest = not arguments.no_latest and promote(place, manifest)
+    told = summary(manifest, path=place.path, latest=latest)
     print(json.dumps(told, ensure_ascii=False), flush=True)
     session.close()
 

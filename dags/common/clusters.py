@@ -104,6 +104,8 @@ class Cluster:
     """Local YAML file with severities, thresholds and mutes of rules."""
     fail_on: str = "critical"
     """Lowest severity of findings that closes the gate."""
+    gate_latest: bool = False
+    """``latest.json`` names a run only once the gate has let it through."""
     drill: DrillSettings | None = None
     """``None``: no drill is done on it."""
     schedule: str | None = None
@@ -318,6 +320,7 @@ def _settings(section: _Section, root: Path, defaults: dict[str, Any]) -> dict[s
         "topics": _located(topics, root) if (topics := merged.text("topics")) else None,
         "rules": _located(rules, root) if (rules := merged.text("rules")) else None,
         "fail_on": merged.text("fail_on"),
+        "gate_latest": merged.flag("gate_latest"),
         "schedule": _schedule(merged),
         "start_date": _start_date(merged),
         "spark": _spark(merged, root) if merged.value("spark") is not None else None,

@@ -83,6 +83,7 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
             *("--offsets-topic-num-partitions", str(cluster.offsets_topic_num_partitions)),
             *rules,
             *(["--partial"] if partial else []),
+            *(["--no-latest"] if cluster.gate_latest else []),
         ],
         "seconds": round(time.monotonic() - began, 3),
     }

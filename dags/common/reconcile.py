@@ -190,8 +190,13 @@ def _expect(request: Request) -> dict[str, Any]:
     }
 
 
-def gate(checked: Sequence[Checked], expected: Sequence[Mapping[str, Any]]) -> list[Checked]:
-    """Lets good runs through; fails, naming the worst findings, when a run is not. Nothing is retried."""
+def gate(
+    cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mapping[str, Any]]
+) -> list[Checked]:
+    """Lets good runs through; fails, naming the worst findings, when a run is not. Nothing is retried.
+
+    With ``gate_latest`` of the cluster, what goes through becomes the latest run.
+    """
     for one, tables in zip(checked, expected, strict=True):
         log.info("run        %s", one["run"])
         log.info("verdict    %s", one["verdict"])
@@ -211,4 +216,20 @@ def gate(checked: Sequence[Checked], expected: Sequence[Mapping[str, Any]]) -> l
                 problems.append(f"{tables['run']}: {what} ({named}), see {tables['data_docs']}")
     if problems:
         raise AirflowFailException("the gate is closed: " + " | ".join(problems))
+    if load_clusters().clusters[cluster_name].gate_latest:
+        for one in checked:
+            log.info("latest     %s", "this run" if _promoted(one["run"]) else "one with a later now")
     return list(checked)
+
+
+def _promoted(path: str) -> bool:
+    with final_errors():
+        from coordinator_core import storage
+        from coordinator_core.runs.publish import RunPlace, promote
+        from coordinator_core.runs.read import open_run
+
+        manifest = open_run(path).manifest
+        above, run_id = storage.split(path.rstrip("/"))
+        above, window = storage.split(above)
+        output, cluster = storage.split(above)
+        return promote(RunPlace(output, cluster, window, run_id), manifest)

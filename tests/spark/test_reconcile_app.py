@@ -19,6 +19,7 @@ from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.publish import publish_findings, read_reconciliation
 from coordinator_core.rules.settings import settings_from
 from spark_apps import reconcile as app
+from spark_apps import replay
 from spark_apps.rules import parts_of, reconcile
 from spark_apps.session import Session
 
@@ -157,3 +158,15 @@ def test_what_a_task_cannot_read_ends_with_its_reason(session: Session, tmp_path
     (Path(inputs.run.path) / "offsets" / "part-00000.parquet").write_bytes(b"PAR1")
     with pytest.raises(UsageError, match="table offsets cannot be read"):
         reconcile(session.context, inputs)
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_run_that_a_gate_will_judge_is_not_the_latest(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one(*HEALTHY).publish(tmp_path)
+    place = ["--snapshot", str(tmp_path / "log"), "--output", str(tmp_path / "out"), "--cluster", "c"]
+    for options, is_latest in ((["--no-latest"], False), ([], True)):
+        assert replay.run([*place, *options]) == ExitCode.CLEAN
+        assert json.loads(capfd.readouterr().out.splitlines()[-1])["latest"] is is_latest
+        assert (tmp_path / "out/c/latest.json").exists() is is_latest
