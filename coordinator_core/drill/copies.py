@@ -20,12 +20,21 @@ from coordinator_core.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy of an offsets partition, from ``log_start_offset`` up to ``log_end_offset``."""
+    """One copy of an offsets partition, from ``log_start_offset`` up to ``log_end_offset``.
+
+    ``stored_offsets`` counts the committed offsets where ``state`` was read without them.
+    """
 
     state: PartitionState
     log_start_offset: int
     log_end_offset: int
     bytes: int
+    stored_offsets: int | None = None
+
+    @property
+    def offsets(self) -> int:
+        """Committed offsets."""
+        return len(self.state.offsets) if self.stored_offsets is None else self.stored_offsets
 
     @property
     def records(self) -> int:
@@ -123,10 +132,16 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
     tables = {
         name: run.table(name) for name in TABLES if run.has_table(name) and (offsets or name != "offsets")
     }
+    counted = run.table("offsets")["offsets_partition"].value_counts().to_pylist()
+    stored = {row["values"]: row["counts"] for row in counted}
     for state in partition_states(tables):
         cut = run.manifest["cut"][str(state.offsets_partition)]
         found[state.offsets_partition] = Copy(
-            state, cut["log_start_offset"], cut["log_end_offset"], sizes.get(state.offsets_partition, 0)
+            state,
+            cut["log_start_offset"],
+            cut["log_end_offset"],
+            sizes.get(state.offsets_partition, 0),
+            stored.get(state.offsets_partition, 0),
         )
     return found
 

@@ -63,6 +63,7 @@ class PartitionPrediction:
     where nothing moves. ``lost_records`` counts the records that the copy of ``leader_before`` has and that
     of ``leader_after`` lacks, ``lost_ms`` is how much younger the newest of them is than the newest left;
     ``None`` where the copies of both are not given and the election alone does not say that nothing is lost.
+    ``groups`` and ``offsets`` are what the old coordinator gives up, or loses: groups and committed offsets.
     """
 
     step: int
@@ -78,6 +79,8 @@ class PartitionPrediction:
     available_ms: Band | None = None
     lost_records: int | None = None
     lost_ms: int | None = None
+    groups: int | None = None
+    offsets: int | None = None
 
     @property
     def moved(self) -> bool:

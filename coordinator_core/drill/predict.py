@@ -195,6 +195,9 @@ class _Step:
         )
         if new.leader == old.leader:
             return row
+        first = self._situation.logs.led_by(_known(self._first[old.partition].leader), old.partition)
+        if first is not None:
+            row = replace(row, groups=len(first.state.groups), offsets=first.offsets)
         if new.leader == NO_LEADER:
             return replace(row, available_ms=NEVER)
         copy = self._situation.logs.led_by(new.leader, new.partition)

@@ -87,6 +87,19 @@ def test_loads_are_as_predicted() -> None:
         assert row.lost_records == 0
 
 
+def test_what_the_old_coordinator_has_is_counted() -> None:
+    """By what the cluster described just before: groups by partition, and their committed offsets."""
+    groups = document("before", "describe.json")["groups"]
+    for row in predicted("lose-brokers=3", "before", KILLED).partitions:
+        mine = [one for one in groups.values() if one["partition"] == row.offsets_partition]
+        living = [one for one in mine if one["type"] != "absent"]
+        if row.moved:
+            offsets = sum(len(one["offsetFetch"]["offsets"]) for one in living)
+            assert (row.groups, row.offsets) == (len(living), offsets)
+        else:
+            assert (row.groups, row.offsets) == (None, None)
+
+
 def test_the_outage_lies_in_the_band() -> None:
     prediction = predicted("lose-brokers=3", "before", KILLED, rto_ms=20_000, rpo_ms=0)
     seen = document("loading.json")
