@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from coordinator_core.cli.app import run as regroup
 from coordinator_core.errors import ExitCode
 from expectations.gate import evaluate
+from tests.drill.test_compare import group, journal, partition, prediction
 from tests.expectations.faults import FaultyRun, published
 from tests.reports.test_run_report import EMPTY, LOG
 from tests.rules.logs import Log
@@ -22,8 +24,11 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(enc
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
-PAGES = ("critical", "clean", "docs", "docs_suite", "docs_validation", "docs_passed")
-VERDICT = {"critical": ".verdict .word", "clean": ".verdict .word", "docs": "h1", "docs_passed": "h1"}
+PAGES = ("critical", "clean", "docs", "docs_suite", "docs_validation", "docs_passed", "drill")
+VERDICT = {
+    **dict.fromkeys(("critical", "clean", "drill"), ".verdict .word"),
+    **dict.fromkeys(("docs", "docs_passed"), "h1"),
+}
 """What must be seen first."""
 
 
@@ -44,7 +49,20 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "docs_suite": docs / "expectations" / "offsets.html",
         "docs_validation": next((docs / "validations" / "offsets").rglob("*.html")),
         "docs_passed": place / "good-docs" / "index.html",
+        "drill": drill_page(place / "drill"),
     }
+
+
+def drill_page(directory: Path) -> Path:
+    """The page that ``regroup drill compare`` writes of a drill that had a miss."""
+    directory.mkdir()
+    files = directory / "prediction.json", directory / "journal.jsonl"
+    said = prediction(partition(leader_after=3), group("g" * 200))
+    files[0].write_text(json.dumps(said.to_json()))
+    files[1].write_text("".join(json.dumps(event) + "\n" for event in journal()))
+    command = ["drill", "compare", *map(str, files), "--output", str(directory)]
+    assert regroup(command) == ExitCode.FINDINGS
+    return directory / "drill.html"
 
 
 def report_of(log: Log, directory: Path) -> Path:
