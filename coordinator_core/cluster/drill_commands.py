@@ -40,6 +40,12 @@ class Ended:
     def well(self) -> bool:
         return self.exit_code == 0
 
+    @property
+    def how(self) -> str:
+        """In words, for messages."""
+        code = "took too long" if self.exit_code is None else f"exit code {self.exit_code}"
+        return f"{code}: {self.output.strip()}" if self.output.strip() else code
+
 
 def run_command(command: str, seconds: float) -> Ended:
     """Runs ``command`` with ``/bin/sh``, in a session of its own; kills it when it takes too long.

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_commands import interruptible, undisturbed
-from coordinator_core.cluster.drill_run import Outcome, clean_up, recover_cluster
+from coordinator_core.cluster.drill_restore import clean_up, recover_cluster
+from coordinator_core.cluster.drill_run import Outcome
 from coordinator_core.cluster.drill_states import note_states
 from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.drill.journal import Event, Journal, JournalBusyError, of_kind, read_journal

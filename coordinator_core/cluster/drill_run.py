@@ -18,18 +18,17 @@ from coordinator_core import __version__
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_commands import (
     DrillError,
-    Ended,
     InterruptedDrillError,
     interruptible,
     kill_processes,
     run_command,
     undisturbed,
 )
-from coordinator_core.cluster.drill_probes import Canaries, delete_groups
-from coordinator_core.cluster.drill_states import REBALANCING, committed, coordinators, note_states
+from coordinator_core.cluster.drill_probes import Canaries
+from coordinator_core.cluster.drill_restore import clean_up, recover_cluster
+from coordinator_core.cluster.drill_states import REBALANCING, committed, note_states
 from coordinator_core.cluster.drill_tail import Pin, gained, pins
 from coordinator_core.cluster.drill_watch import Watch
-from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.drill.canaries import canaries
 from coordinator_core.drill.expected import first_leaders, last_leaders
@@ -249,7 +248,7 @@ class _Drill:
             ended = kill_processes(options.pids)
         self._note("method", stage="ended", **asdict(ended))
         if not ended.well:
-            return Outcome.FAILED, f"the fault: {_how(ended)}"
+            return Outcome.FAILED, f"the fault: {ended.how}"
         self._canaries.begin_again()
         time.sleep(max(0.0, options.observe_seconds - (time.monotonic() - began)))
         settled = self._wait(options.limit_seconds, self._settled)
@@ -355,63 +354,3 @@ def unlike_predicted(
         if not lenient and set(each.isr) != set(each.replicas):
             found.append(f"{name}: only {list(each.isr)} of replicas {list(each.replicas)} are in sync")
     return found
-
-
-def recover_cluster(
-    client: Client,
-    note: Any,
-    command: str,
-    *,
-    in_sync_before: Mapping[int, set[int]],
-    command_seconds: float,
-    limit_seconds: float,
-    by: str,
-) -> bool:
-    """Runs the recover command and waits until every replica that was in sync is so again."""
-    note("rollback", stage="begins", command=command, by=by)
-    ended = run_command(command, command_seconds)
-    note("rollback", stage="ended", by=by, **asdict(ended))
-    if not ended.well:
-        note("restored", restored=False, reason=f"the recover command: {_how(ended)}")
-        return False
-    missing: dict[int, list[int]] = {}
-    deadline = time.monotonic() + limit_seconds
-    while True:
-        try:
-            info = client.topic(OFFSETS_TOPIC)
-        except ClusterError as error:
-            note("restored", restored=False, reason=str(error))
-            return False
-        missing = _missing(info, in_sync_before)
-        if not missing or time.monotonic() > deadline:
-            break
-        time.sleep(_LOOK_SECONDS)
-    reason = "; ".join(f"{OFFSETS_TOPIC}-{number} lacks {lacks}" for number, lacks in missing.items())
-    note("restored", restored=not missing, reason=reason or None)
-    return not missing
-
-
-def _missing(info: TopicInfo, in_sync_before: Mapping[int, set[int]]) -> dict[int, list[int]]:
-    """Replicas that were in sync and are not, or all that were, where nobody leads."""
-    found = {}
-    for each in info.partitions:
-        wanted = in_sync_before.get(each.partition, set())
-        lacks = wanted if each.leader < 0 else wanted - set(each.isr)
-        if lacks:
-            found[each.partition] = sorted(lacks)
-    return found
-
-
-def clean_up(client: Client, note: Any, group_ids: list[str]) -> None:
-    """Deletes the canaries' groups; what is left is named in the journal, and expires."""
-    try:
-        places = coordinators(client, client.topic(OFFSETS_TOPIC), group_ids)
-        left = delete_groups(client, group_ids, places)
-    except RegroupError as error:
-        left = dict.fromkeys(group_ids, str(error))
-    note("cleanup", deleted=len(group_ids) - len(left), left=left)
-
-
-def _how(ended: Ended) -> str:
-    how = "took too long" if ended.exit_code is None else f"exit code {ended.exit_code}"
-    return f"{how}: {ended.output.strip()}" if ended.output.strip() else how

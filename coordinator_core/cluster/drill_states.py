@@ -17,8 +17,7 @@ from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import TopicInfo
 
-BATCHED_FIND_VERSION = 4
-_FIND_VERSION = 4
+_BATCHED_VERSION = 4
 
 Json = dict[str, Any]
 
@@ -31,7 +30,7 @@ def coordinators(client: Client, info: TopicInfo, group_ids: Iterable[str]) -> d
     Brokers before 3.0 are not asked group by group: there it is the leader of the group's partition.
     """
     wanted = sorted(group_ids)
-    if client.max_version(FindCoordinatorRequest(max_version=_FIND_VERSION)) < BATCHED_FIND_VERSION:
+    if client.max_version(FindCoordinatorRequest(max_version=_BATCHED_VERSION)) < _BATCHED_VERSION:
         leaders = {each.partition: each.leader for each in info.partitions}
         return {group_id: leaders[partition_for(group_id, len(leaders))] for group_id in wanted}
     found: dict[str, int] = {}
@@ -41,8 +40,8 @@ def coordinators(client: Client, info: TopicInfo, group_ids: Iterable[str]) -> d
             lambda part=part: FindCoordinatorRequest(  # type: ignore[misc]
                 key_type=0,
                 coordinator_keys=part,
-                min_version=BATCHED_FIND_VERSION,
-                max_version=_FIND_VERSION,
+                min_version=_BATCHED_VERSION,
+                max_version=_BATCHED_VERSION,
             )
         )
         for each in answer.coordinators:

@@ -238,4 +238,6 @@ def report(compared: Mapping[str, Any]) -> dict[str, Any]:
 def deadline_missed(cluster_rto_seconds: Mapping[str, int], **context: Any) -> None:
     """Says that a drill takes longer than its approval and the recovery time objective allow."""
     run = (context.get("context") or {}).get("dag_run") or {}
-    log.error("drill %s is past its objective (seconds): %s", run, dict(cluster_rto_seconds))
+    asked = run.get("conf") or {}
+    rto = asked.get("rto_seconds") or cluster_rto_seconds.get(asked.get("cluster", ""))
+    log.error("drill %s is past its recovery time objective of %s s", run.get("dag_run_id"), rto)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,12 @@ def approved(api: AirflowApi) -> tuple[str, Path]:
     asked = api.asked(DAG, run_id, "approve")
     assert asked["subject"] == "Do rolling-restart to drilled?"
     assert "fault.sh" in asked["body"]
+    # An hour for the approval, then the objective of the cluster file.
+    [deadline] = api.call("GET", f"/ui/dags/{DAG}/dagRuns/{run_id}/deadlines")["deadlines"]
+    queued = api.get(f"/dags/{DAG}/dagRuns/{run_id}")["queued_at"]
+    allowed = datetime.fromisoformat(deadline["deadline_time"]) - datetime.fromisoformat(queued)
+    assert (deadline["alert_name"], deadline["missed"]) == ("RTO", False)
+    assert allowed == timedelta(hours=1, seconds=60)
     api.answer(DAG, run_id, "approve", "Approve")
     return run_id, Path(api.xcom(DAG, run_id, "predict")["directory"])
 

@@ -1,0 +1,73 @@
+"""The end of a drill: the cluster as it was, and nothing left in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from coordinator_core.cluster.client import Client
+from coordinator_core.cluster.drill_commands import run_command
+from coordinator_core.cluster.drill_probes import Note, delete_groups
+from coordinator_core.cluster.drill_states import coordinators
+from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.errors import RegroupError
+from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.topology import TopicInfo
+
+_LOOK_SECONDS = 0.1
+
+
+def recover_cluster(
+    client: Client,
+    note: Note,
+    command: str,
+    *,
+    in_sync_before: Mapping[int, set[int]],
+    command_seconds: float,
+    limit_seconds: float,
+    by: str,
+) -> bool:
+    """Runs the recover command and waits until every replica that was in sync is so again."""
+    note("rollback", stage="begins", command=command, by=by)
+    ended = run_command(command, command_seconds)
+    note("rollback", stage="ended", by=by, **asdict(ended))
+    if not ended.well:
+        note("restored", restored=False, reason=f"the recover command: {ended.how}")
+        return False
+    missing: dict[int, list[int]] = {}
+    deadline = time.monotonic() + limit_seconds
+    while True:
+        try:
+            info = client.topic(OFFSETS_TOPIC)
+        except ClusterError as error:
+            note("restored", restored=False, reason=str(error))
+            return False
+        missing = _missing(info, in_sync_before)
+        if not missing or time.monotonic() > deadline:
+            break
+        time.sleep(_LOOK_SECONDS)
+    reason = "; ".join(f"{OFFSETS_TOPIC}-{number} lacks {lacks}" for number, lacks in missing.items())
+    note("restored", restored=not missing, reason=reason or None)
+    return not missing
+
+
+def _missing(info: TopicInfo, in_sync_before: Mapping[int, set[int]]) -> dict[int, list[int]]:
+    """Replicas that were in sync and are not, or all that were, where nobody leads."""
+    found = {}
+    for each in info.partitions:
+        wanted = in_sync_before.get(each.partition, set())
+        lacks = wanted if each.leader < 0 else wanted - set(each.isr)
+        if lacks:
+            found[each.partition] = sorted(lacks)
+    return found
+
+
+def clean_up(client: Client, note: Note, group_ids: list[str]) -> None:
+    """Deletes the canaries' groups; what is left is named in the journal, and expires."""
+    try:
+        places = coordinators(client, client.topic(OFFSETS_TOPIC), group_ids)
+        left = delete_groups(client, group_ids, places)
+    except RegroupError as error:
+        left = dict.fromkeys(group_ids, str(error))
+    note("cleanup", deleted=len(group_ids) - len(left), left=left)

@@ -1,0 +1,84 @@
+"""The operator's commands, and what may interrupt them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.cluster.drill_commands import (
+    Ended,
+    InterruptedDrillError,
+    interruptible,
+    kill_processes,
+    run_command,
+    undisturbed,
+)
+from coordinator_core.cluster.drill_recover import recover
+from coordinator_core.cluster.drill_run import Outcome
+from coordinator_core.cluster.settings import ClientSettings
+
+
+@pytest.mark.parametrize(
+    ("command", "ended", "how"),
+    [
+        ("echo well", Ended(0, "well\n"), "exit code 0: well"),
+        ("echo no >&2; exit 3", Ended(3, "no\n"), "exit code 3: no"),
+        ("true", Ended(0, ""), "exit code 0"),
+        # What goes on in the background does not hold it up.
+        ("sleep 600 & echo $!; exit 0", None, None),
+    ],
+)
+def test_how_a_command_ends(command: str, ended: Ended | None, how: str | None) -> None:
+    found = run_command(command, 60)
+    if ended is None:
+        assert found.well
+        os.kill(int(found.output), signal.SIGKILL)
+    else:
+        assert (found, found.how, found.well) == (ended, how, ended.exit_code == 0)
+
+
+def test_a_command_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    found = run_command(f"sleep 600 & echo $! > {pid}; wait", 2)
+    assert (found.exit_code, found.how) == (None, "took too long")
+    assert ended(int(pid.read_text()))
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or dead and not yet buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_an_interruption_ends_the_command() -> None:
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+    with interruptible(), pytest.raises(InterruptedDrillError, match="interrupted by SIGTERM"):
+        run_command("sleep 600", 600)
+
+
+def test_a_recovery_is_not_interrupted() -> None:
+    with interruptible(), undisturbed():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert run_command("true", 60).well
+
+
+def test_a_process_that_is_not_there() -> None:
+    found = kill_processes((2**22 + 1,))
+    assert (found.well, found.how) == (False, f"exit code 1: process {2**22 + 1}: No such process")
+
+
+def test_a_drill_killed_before_its_first_line_needs_no_recovery(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    journal.touch()
+
+    def never(_: str) -> ClientSettings:
+        raise AssertionError("nothing is asked of a cluster")
+
+    assert recover(journal, never) == (Outcome.KILLED, True)
