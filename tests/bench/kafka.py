@@ -1,4 +1,4 @@
-"""What Kafka itself does with the same bytes: its broker's load, its log cleaner, its dump tool.
+"""What Kafka itself does with the same bytes: its broker's load, its dump tool.
 
 Kafka runs as it comes, with the JIT and the collector that its JVM chooses; the heap is larger than the
 default gigabyte, so that it never waits for memory.
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.bench.measure import Sample, cpu_seconds, peak_mib
-from tests.live.broker import Broker, Kafka, wait_for
+from tests.live.broker import Broker, Kafka
 
 HEAP = "4g"
 PATIENCE_SECONDS = 1800.0
@@ -23,7 +23,6 @@ LOADED = re.compile(
     r"where (\d+)ms was spent in the scheduler"
 )
 LOADER_THREAD = "kafka-scheduler"
-CLEANED = re.compile(r"([\d,.]+) MB of log processed in ([\d,.]+) seconds")
 MADE_BY_BROKER = ("*.log", "*.index", "*.timeindex", "*.snapshot", "*.txnindex")
 
 
@@ -93,37 +92,7 @@ class LoadingBroker:
         return {path: path.stat().st_size for path in self._log.glob("*/*.log")}
 
 
-def clean(kafka: Kafka, log: Path, directory: Path) -> Sample:
-    """The log cleaner's own figure for one pass over a copy of ``log``, one offsets partition."""
-    copy = directory / "log-to-clean"
-    shutil.copytree(log, copy)
-    settings = {
-        "log.cleaner.enable": "true",
-        "log.cleaner.min.cleanable.ratio": "0.01",
-        # The first look at the logs comes before the broker leads the partition, the next after its load.
-        "log.cleaner.backoff.ms": "30000",
-        "log.cleaner.dedupe.buffer.size": "134217728",
-    }
-    broker = offsets_broker(kafka, copy, directory / "cleaner", settings)
-    try:
-        broker.start()
-        before = cpu_seconds(_thread(broker.pid, "kafka-log-clean"))
-        found = wait_for(
-            "the log cleaner",
-            lambda: CLEANED.search(broker.log_since_start().partition("cleaned log __consumer_offsets-0")[2]),
-            PATIENCE_SECONDS,
-        )
-        cpu = cpu_seconds(_thread(broker.pid, "kafka-log-clean")) - before
-        peak = peak_mib(broker.pid)
-    finally:
-        broker.kill()
-        shutil.rmtree(copy)
-        shutil.rmtree(directory / "cleaner")
-    megabytes, seconds = (float(number.replace(",", "")) for number in found.groups())
-    return Sample(seconds, cpu, peak, {"processed_mib": megabytes})
-
-
-def _thread(pid: int, name: str) -> Path:
+def thread(pid: int, name: str) -> Path:
     """Place in ``/proc`` of the thread whose name begins like that; Linux keeps 15 characters."""
     for place in Path(f"/proc/{pid}/task").iterdir():
         if (place / "comm").read_text().startswith(name[:15]):

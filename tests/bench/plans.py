@@ -25,6 +25,9 @@ class Row(StrEnum):
     DUMP = "`regroup dump`"
     CLEANER = "broker's log cleaner, one pass"
     COMPACT = "`regroup compact`, whole process, proof included"
+    COMPACT_SPARK = "`regroup compact --engine spark --master local[2]`, the same"
+    CONSUMER = "Kafka's consumer (`kafka-consumer-perf-test`), fetching alone"
+    CAPTURE = "`regroup capture`, whole process"
     STRUCT = "plain Python, `struct`: newest value per key, nothing else"
     KAFKA_PYTHON = "kafka-python's record reader: newest value per key, nothing else"
 
@@ -48,6 +51,7 @@ class Plan:
         return replace(self, workload=replace(self.workload, **sizes))
 
 
+COMPACTIONS = (Row.CLEANER, Row.COMPACT, Row.COMPACT_SPARK)
 REPLAYS = (Row.BROKER, Row.LOCAL, Row.SPARK, Row.KERNEL)
 
 
@@ -63,7 +67,9 @@ QUICK = (
     Plan("replay", "Replay", _base(100 * MB), REPLAYS, 3),
     Plan("cache", "Fold cache", _cache(100 * MB, 20), (Row.FIRST, Row.SECOND), 3),
     Plan("dump", "Dump", _base(100 * MB), (Row.KAFKA_DUMP, Row.DUMP), 3),
-    Plan("cleaner", "Log cleaner", _base(100 * MB), (Row.CLEANER, Row.COMPACT), 2),
+    # The cleaner leaves the last segment alone.
+    Plan("cleaner", "Log cleaner", replace(_base(100 * MB), segment_bytes=20 * MB), COMPACTIONS, 2),
+    Plan("capture", "Capture", _base(100 * MB), (Row.CONSUMER, Row.CAPTURE), 3),
 )
 
 _LINEAR = tuple(
@@ -163,6 +169,8 @@ FULL = (
         (Row.LOCAL,),
         2,
     ),
+    Plan("capture", "Capture: 1 GB over loopback", _base(GB), (Row.CONSUMER, Row.CAPTURE)),
     Plan("references", "Plain Python: 100 MB", _base(100 * MB), (Row.STRUCT, Row.KAFKA_PYTHON, Row.LOCAL), 3),
-    Plan("cleaner", "Log cleaner: 1 GB", _base(GB), (Row.CLEANER, Row.COMPACT, Row.LOCAL), 2),
+    Plan("cleaner", "Log cleaner: 1 GB", _base(GB), (*COMPACTIONS, Row.LOCAL), 2),
+    Plan("cleaner-4", "Log cleaner: 4 partitions of 1 GB", replace(_base(GB), partitions=4), COMPACTIONS, 2),
 )

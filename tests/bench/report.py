@@ -50,6 +50,10 @@ def _worker_peak(sample: Sample) -> float:
     return sample.details["worker_peak_mib"]
 
 
+def _left(sample: Sample) -> float:
+    return sample.details["left_mib"]
+
+
 LOCAL_1 = Claim("one partition, local engine", "replay", Row.BROKER, Row.LOCAL, 4)
 LOCAL_4 = Claim("4 partitions, local engine", "replay-4", Row.BROKER, Row.LOCAL, 8)
 SPARK_1 = Claim("one partition, Spark", "replay", Row.BROKER, Row.SPARK, 1)
@@ -70,12 +74,17 @@ CLAIMS = (
     Claim("CPU seconds of decode, CRC and fold; loader thread", "replay", Row.BROKER, Row.KERNEL, 8, _cpu),
     Claim("second run with 5 % new segments; first run", "cache", Row.FIRST, Row.SECOND, 5),
     DUMP,
+    Claim("capture; Kafka's consumer", "capture", Row.CONSUMER, Row.CAPTURE, 0.5),
+    Claim("compaction of one partition, local engine; cleaner", "cleaner", Row.CLEANER, Row.COMPACT, 2),
+    Claim("compaction of 4 partitions, Spark; cleaner", "cleaner-4", Row.CLEANER, Row.COMPACT_SPARK, 2),
+    Claim("bytes that the cleaner leaves; compaction", "cleaner", Row.CLEANER, Row.COMPACT, 1, _left),
 )
 
 BOUNDS = (
     Bound("local engine, one partition", "replay", Row.LOCAL, 1536),
     Bound("a Spark worker, one partition", "replay", Row.SPARK, 1024, _worker_peak),
     Bound("a Spark worker, 4 partitions", "replay-4", Row.SPARK, 1024, _worker_peak),
+    Bound("capture of 1 GB", "capture", Row.CAPTURE, 300),
 )
 
 

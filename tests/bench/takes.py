@@ -15,8 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.bench.capture import Source, source
+from tests.bench.compaction import clean, compact
 from tests.bench.generator import Truth, generate
-from tests.bench.kafka import LoadingBroker, clean, dump_command, loading_broker
+from tests.bench.kafka import LoadingBroker, dump_command, loading_broker
 from tests.bench.measure import Sample, Take, in_turn, run_process
 from tests.bench.plans import Plan, Row
 from tests.bench.truth import check_truth
@@ -68,6 +70,9 @@ class Bench:
             Row.DUMP: self._dump,
             Row.CLEANER: lambda: clean(self._kafka, self._log, self._directory),
             Row.COMPACT: self._compact,
+            Row.COMPACT_SPARK: lambda: self._compact("--engine", "spark", "--master", "local[2]"),
+            Row.CONSUMER: lambda: self._source.consume(sum(truth.records for truth in self.truths)),
+            Row.CAPTURE: lambda: self._source.capture(),
             Row.STRUCT: lambda: self._reference("struct"),
             Row.KAFKA_PYTHON: lambda: self._reference("kafka-python"),
         }
@@ -79,6 +84,11 @@ class Bench:
         """Started for the first time when it is asked for; its directory lies beside the log."""
         broker = loading_broker(self._kafka, self._log, self._directory / "broker")
         return self._stack.enter_context(broker)
+
+    @cached_property
+    def _source(self) -> Source:
+        """A broker that serves the log, started when it is first asked for."""
+        return self._stack.enter_context(source(self._kafka, self._log, self._directory / "source"))
 
     def _replay(self, *options: str, is_whole: bool = True) -> Sample:
         shutil.rmtree(self._runs, ignore_errors=True)
@@ -126,14 +136,8 @@ class Bench:
             raise RuntimeError("the dumps differ")
         return sample
 
-    def _compact(self) -> Sample:
-        output = self._directory / "compacted"
-        shutil.rmtree(output, ignore_errors=True)
-        command = ["coordinator_core", "compact", str(self._log), "--output", str(output)]
-        sample, document = self._json(*command, "--kafka-version", self._kafka.version, "--format", "json")
-        if document["output_records"] < sum(truth.live_slots for truth in self.truths):
-            raise RuntimeError("compaction has lost committed offsets")
-        return sample
+    def _compact(self, *options: str) -> Sample:
+        return compact(self._kafka, self._log, self._directory, self.truths, *options)
 
     def _reference(self, reader: str) -> Sample:
         sample, live = self._json("tests.bench.references", reader, str(self._log))
