@@ -20,10 +20,10 @@ from coordinator_core.cli.options import (
     replay_options_from,
     write_line,
 )
+from coordinator_core.cli.retention import delete_retention_option, offsets_retention_option
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.compact import CompactionOptions
-from coordinator_core.lifecycle.compact_plan import DAY_MS
 from coordinator_core.lifecycle.compact_publish import (
     Document,
     Publication,
@@ -35,7 +35,6 @@ from coordinator_core.lifecycle.compact_publish import (
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
 from coordinator_core.log.types import Codec
-from coordinator_core.replay.profiles import Profile
 
 _MOST_TOLD = 5
 
@@ -44,20 +43,8 @@ _MOST_TOLD = 5
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
 @click.option("--output", required=True, metavar="DIR", help="Directory of the new log; must not exist yet.")
 @click.option("--expire", is_flag=True, help="Tombstone first what has expired, see `regroup expire`.")
-@click.option(
-    "--offsets-retention-ms",
-    type=click.IntRange(min=1),
-    metavar="MS",
-    help="With --expire: offsets.retention.minutes of the brokers, in milliseconds (default: the release's).",
-)
-@click.option(
-    "--delete-retention-ms",
-    type=click.IntRange(min=1),
-    default=DAY_MS,
-    show_default=True,
-    metavar="MS",
-    help="delete.retention.ms of the topic: how long tombstones and end markers stay.",
-)
+@offsets_retention_option
+@delete_retention_option
 @click.option(
     "--renumber", is_flag=True, help="Consecutive record offsets instead of the input's with holes."
 )
@@ -115,34 +102,18 @@ def compact_command(
     if offsets_retention_ms is not None and not expire:
         raise UsageError("--offsets-retention-ms goes with --expire")
 
-    def options(profile: Profile) -> CompactionOptions:
-        return CompactionOptions.chosen(
-            profile,
-            now_ms=replaying.now_ms,
-            expire=expire,
-            offsets_retention_ms=offsets_retention_ms,
-            delete_retention_ms=delete_retention_ms,
-            renumber=renumber,
-            message_format=message_format,
-            codec=codec,
-            offsets_partitions=offsets_partitions,
-            segment_bytes=segment_bytes,
-        )
-
-    if replaying.engine is Engine.SPARK:
-        spark = {
-            "--expire": expire,
-            "--offsets-retention-ms": offsets_retention_ms,
-            "--delete-retention-ms": delete_retention_ms,
-            "--renumber": renumber,
-            "--message-format": message_format,
-            "--codec": codec,
-            "--offsets-partitions": offsets_partitions,
-            "--segment-bytes": segment_bytes,
-        }
-        document = _with_spark(paths, output, spark, replaying)
-    else:
-        document = _compact(paths, output, options, replaying)
+    chosen = {
+        "expire": expire,
+        "offsets_retention_ms": offsets_retention_ms,
+        "delete_retention_ms": delete_retention_ms,
+        "renumber": renumber,
+        "message_format": message_format,
+        "codec": codec,
+        "offsets_partitions": offsets_partitions,
+        "segment_bytes": segment_bytes,
+    }
+    compact = _with_spark if replaying.engine is Engine.SPARK else _compact
+    document = compact(paths, output, chosen, replaying)
     warn_about_damage([Damage(**found) for found in document["damage"]], replaying.on_damage)
     if output_format is Format.JSON:
         write_line(json.dumps(document, ensure_ascii=False))
@@ -151,18 +122,20 @@ def compact_command(
     return ExitCode.CLEAN
 
 
-def _compact(paths: tuple[str, ...], output: str, options: Any, replaying: ReplayOptions) -> Document:
+def _compact(
+    paths: tuple[str, ...], output: str, chosen: dict[str, Any], replaying: ReplayOptions
+) -> Document:
     began = perf_counter()
     with Publication(output) as publication:
         snapshot, profile = open_snapshot(paths, replaying)
         damage: list[Damage] = []
         logs = logs_to_compact(snapshot, replaying.on_damage, damage)
-        chosen: CompactionOptions = options(profile)
-        reports = compact_logs(logs, publication.staging, chosen)
-        reports, moved = move_groups(reports, publication.staging, chosen)
+        options = CompactionOptions.chosen(profile, now_ms=replaying.now_ms, **chosen)
+        reports = compact_logs(logs, publication.staging, options)
+        reports, moved = move_groups(reports, publication.staging, options)
         document = compaction_document(
             reports,
-            chosen,
+            options,
             moved=moved,
             output=output,
             sources=snapshot.sources,
@@ -175,7 +148,7 @@ def _compact(paths: tuple[str, ...], output: str, options: Any, replaying: Repla
 
 
 def _with_spark(
-    paths: tuple[str, ...], output: str, options: dict[str, Any], replaying: ReplayOptions
+    paths: tuple[str, ...], output: str, chosen: dict[str, Any], replaying: ReplayOptions
 ) -> Document:
     """The same in a Spark application of its own process, which says itself what is wrong."""
     if replaying.on_damage is OnDamage.SALVAGE:
@@ -187,11 +160,12 @@ def _with_spark(
         command += ["--kafka-version", profile.release, "--coordinator", profile.coordinator]
     if replaying.on_damage is OnDamage.RECOVER:
         command.append("--partial")
-    for name, value in options.items():
+    for name, value in chosen.items():
+        option = f"--{name.replace('_', '-')}"
         if value is True:
-            command.append(name)
+            command.append(option)
         elif value not in (None, False):
-            command += [name, str(value)]
+            command += [option, str(value)]
     completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if completed.returncode != ExitCode.CLEAN:
         raise click.exceptions.Exit(completed.returncode)
@@ -231,3 +205,10 @@ def _write_text(document: Document) -> None:
     write_line(columns.format("all", *(document[name] for name in names), ""))
     if document["offsets_retention_ms"] is not None:
         write_line(f"expired: {document['expired_offsets']} offsets, {document['expired_groups']} groups")
+    for row in document["moved"]:
+        if row["groups"]:
+            sources = ", ".join(map(str, row["sources"]))
+            write_line(
+                f"offsets partition {row['offsets_partition']} of {document['offsets_partitions']}: "
+                f"{row['groups']} groups from {sources}, {row['records']} records, {row['bytes']} bytes"
+            )

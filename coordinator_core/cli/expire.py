@@ -17,6 +17,7 @@ from coordinator_core.cli.options import (
     replay_options_from,
     write_line,
 )
+from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.source import Source, load_source
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.lifecycle.expiry import plan_expiry
@@ -28,12 +29,7 @@ from coordinator_core.runs.read import is_run, open_run
 
 @click.command("expire")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
-@click.option(
-    "--offsets-retention-ms",
-    type=click.IntRange(min=1),
-    metavar="MS",
-    help="offsets.retention.minutes of the brokers, in milliseconds (default: that of the release).",
-)
+@offsets_retention_option
 @click.option(
     "--rebalancing-group",
     "rebalancing",

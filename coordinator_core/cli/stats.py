@@ -14,11 +14,12 @@ from coordinator_core.cli.options import (
     replay_options_from,
     write_line,
 )
+from coordinator_core.cli.retention import delete_retention_option
 from coordinator_core.cli.source import load_source, open_snapshot
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO
-from coordinator_core.lifecycle.compact_plan import DAY_MS, CompactionRules
+from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.forensics import forensics
 from coordinator_core.reports.stats import stats_document, stats_text
 from coordinator_core.runs.read import is_run, open_run
@@ -42,14 +43,7 @@ from coordinator_core.runs.read import is_run, open_run
     metavar="RATIO",
     help="min.cleanable.dirty.ratio of the topic.",
 )
-@click.option(
-    "--delete-retention-ms",
-    type=click.IntRange(min=1),
-    default=DAY_MS,
-    show_default=True,
-    metavar="MS",
-    help="delete.retention.ms of the topic.",
-)
+@delete_retention_option
 @replay_options
 @format_option(Format.TEXT, Format.JSON)
 def stats_command(
