@@ -266,11 +266,8 @@ def _ids(values: Any) -> tuple[int, ...]:
 
 
 def _broker(one: Any) -> BrokerInfo:
-    listeners: dict[str, tuple[str, int]] = {
-        str(listener.get("name", listener["security_protocol"])): (
-            str(listener["host"]),
-            int(listener["port"]),
-        )
+    listeners = {
+        str(listener["security_protocol"]): (str(listener["host"]), int(listener["port"]))
         for listener in one.get("listeners", ())
     }
     rack = one.get("rack")
