@@ -136,7 +136,9 @@ class _Rewriter(HTMLParser):
 
 
 def _index(result: GateResult, declared: Mapping[str, int], site: Path) -> str:
-    verdict = "passed" if result.passed() else "not passed"
+    verdict = "not passed"
+    if result.passed(Severity.CRITICAL):
+        verdict = "passed" if result.passed(Severity.WARNING) else "passed, with warnings"
     rows = "".join(_row(name, count, result, site) for name, count in declared.items())
     problems = "".join(f"<pre>{escape(str(problem))}</pre>" for problem in _problems(result))
     counts = ", ".join(f"{count} {severity}" for severity, count in result.by_severity.items())
