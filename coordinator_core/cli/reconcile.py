@@ -128,8 +128,9 @@ def reconcile_command(
     **inputs: Any,
 ) -> int:
     """What is wrong with the groups and offsets of a published RUN, where the evidence is, and what to do."""
+    directory: str | None
     if Engine(engine) is Engine.SPARK:
-        directory: str | None = _publish_with_spark(run, master, **inputs)
+        directory = _publish_with_spark(run, master, **inputs)
         summary, found = read_reconciliation(directory)
     else:
         facts, found = reconciled(run, **inputs)
