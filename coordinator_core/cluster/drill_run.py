@@ -7,12 +7,11 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from coordinator_core import __version__
 from coordinator_core.cluster.client import Client
@@ -187,7 +186,7 @@ class _Drill:
                 self._end(outcome, reason, recovered)
         return outcome, reason, recovered
 
-    def _wait(self, seconds: float, ready: Any) -> bool:
+    def _wait(self, seconds: float, ready: Callable[[], bool]) -> bool:
         """Whether ``ready()`` became true in time."""
         deadline = time.monotonic() + seconds
         while not ready():

@@ -10,10 +10,12 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from kafka import KafkaConsumer
+from kafka.errors import KafkaError
 
 from tests.cluster.kit import TOPIC
 from tests.cluster.three import ThreeBrokers
@@ -70,10 +72,18 @@ class ClassicMember:
         self._thread.start()
 
     def _go_on(self) -> None:
+        polls = 0
         while not self._stop.is_set():
-            self._consumer.poll(timeout_ms=200)
+            polls += 1
+            # With no broker to ask it raises, where Java's client would go on.
+            with suppress(KafkaError):
+                self._consumer.poll(timeout_ms=200)
             if self._consumer.assignment():
                 self._joined.set()
+            elif polls % 25 == 0 and not self._joined.is_set():
+                # It joins before it knows the topic at times, and then stays without partitions.
+                self._consumer.unsubscribe()
+                self._consumer.subscribe([TOPIC])
         self._consumer.close(autocommit=False)
 
     def joined(self) -> bool:
