@@ -34,9 +34,9 @@ def keep_pandas_out() -> None:
 def keep_freed_memory() -> None:
     """Have the C library hand out again what was freed, instead of giving it back to the kernel.
 
-    A fold frees as much as the next one asks for, in blocks so large that each comes as fresh pages, which the
-    kernel clears: that was a fifth of a replay. One arena, since what one thread frees the other can use.
-    With another C library than glibc nothing happens.
+    A fold frees as much as the next one asks for, in blocks so large that each comes as fresh pages, which
+    the kernel clears: that was a fifth of a replay. One arena, since what one thread frees the other can
+    use. With another C library than glibc nothing happens.
     """
     # Arrow's own allocators give memory back too, and hold what others could use.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

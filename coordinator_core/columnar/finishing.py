@@ -234,6 +234,10 @@ def _place(names: Int, partition: Int, index: Any) -> Int:
     return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(index) - 1))
 
 
+_KEYS_AHEAD = 8
+"""Keys are fetched so many rows before they are compared, and entries of the index twice as many."""
+
+
 @kernel(
     types.int64(
         _INT32S, _INT32S, _INT32S, _VECTOR, _VECTOR, types.int64, _TABLE, _VECTOR, types.int64, _VECTOR
@@ -261,6 +265,13 @@ def number_slots(
     mask = len(index) - 1
     last = np.int64(-1)
     while row < len(groups):
+        ahead = row + 2 * _KEYS_AHEAD
+        if ahead < len(groups):
+            names = (group_of[groups[ahead]] << 32) | topic_of[topics[ahead]]
+            prefetch(index, _place(names, np.int64(partitions[ahead]), index))
+            ahead -= _KEYS_AHEAD
+            names = (group_of[groups[ahead]] << 32) | topic_of[topics[ahead]]
+            prefetch(keys, 2 * index[_place(names, np.int64(partitions[ahead]), index)])
         names = (group_of[groups[row]] << 32) | topic_of[topics[row]]
         partition = np.int64(partitions[row])
         number = last + 1

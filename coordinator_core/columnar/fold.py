@@ -12,6 +12,7 @@ import numpy as np
 from coordinator_core import storage
 from coordinator_core.columnar.arena import Arena
 from coordinator_core.columnar.columns import to_segment_fold
+from coordinator_core.columnar.fingerprint import RunningFingerprint
 from coordinator_core.columnar.kernels import (
     HEADER_BYTES,
     Status,
@@ -69,8 +70,12 @@ def fold_segment(
     end_offset: int | None = None,
     check_crc: bool = True,
     data: memoryview | None = None,
+    running: RunningFingerprint | None = None,
 ) -> SegmentFold:
     """Fold one segment file, whose content is ``data`` when it was read already.
+
+    Batches that the ``running`` fingerprint of ``data`` finds intact are not checked again; it is taken as
+    far as the fold goes.
 
     ``start_offset`` is the log start offset: batches wholly below it are left out. ``end_offset`` and
     ``check_crc`` are those of ``log.reader.read_segment``, whose verdict on damage this is: what is left out
@@ -80,7 +85,7 @@ def fold_segment(
     if on_damage is not OnDamage.RECOVER:
         for check_utf8 in (False, True):
             folder = _Folder(segment, rules, limits, check_utf8=check_utf8, check_crc=check_crc)
-            if not folder.fold_mapped(start_offset, end_offset, data):
+            if not folder.fold_mapped(start_offset, end_offset, data, running):
                 break
             if check_utf8 or not folder.has_malformed_names:
                 return folder.finish()
@@ -209,7 +214,13 @@ class _Folder:
 
     # The fast way
 
-    def fold_mapped(self, start_offset: int, end_offset: int | None, data: memoryview | None = None) -> bool:
+    def fold_mapped(
+        self,
+        start_offset: int,
+        end_offset: int | None,
+        data: memoryview | None = None,
+        running: RunningFingerprint | None = None,
+    ) -> bool:
         """Fold the whole file where it lies. False if anything in it is for the scalar readers to judge."""
         segment, rules = self.segment, self._tables.rules
         view = data if data is not None else storage.read(segment.path)[: segment.size]
@@ -223,12 +234,23 @@ class _Folder:
         state = self._tables.state
         state[State.NEXT_OFFSET] = segment.base_offset
         position, stop = 0, len(view)
+        check_crc = rules[Rules.CHECK_CRC]
         while position < stop:
-            status = walk(self._data, position, stop, 0, False, self._tables)
+            limit = stop
+            if running is not None:
+                if position >= running.position and not running.ended:
+                    running.advance()
+                rules[Rules.CHECK_CRC] = check_crc and position >= running.position
+                if position < running.position:
+                    limit = running.position
+            status = walk(self._data, position, limit, 0, False, self._tables)
             position = int(state[State.POSITION])
             if status == Status.GROW:
                 self._grow()
             elif status == Status.COMPRESSED:
+                if running is not None:
+                    # These are read as far as they go.
+                    rules[Rules.CHECK_CRC] = check_crc and not running.finish().intact
                 after = self._fold_compressed(view, position)
                 if after is None:
                     return False

@@ -57,18 +57,24 @@ class ValueStore:
     def _by_source(self, places: Int64s) -> Iterator[tuple[pa.Table, Int64s, Int64s]]:
         """Tables, the rows of theirs that are at ``places``, and the positions of these places."""
         sources, rows = places >> _ROW_BITS, places & _ROW_MASK
-        order = np.argsort(sources, kind="stable")
+        order = self._by_table(sources)
         bounds = np.searchsorted(sources[order], np.arange(len(self._tables) + 1))
         for source, table in enumerate(self._tables):
             positions = order[bounds[source] : bounds[source + 1]]
             if len(positions):
                 yield table, rows[positions], positions
 
+    def _by_table(self, sources: Int64s) -> Int64s:
+        # Numbers of two bytes are sorted in one pass.
+        return np.argsort(sources.astype(np.min_scalar_type(len(self._tables))), kind="stable")
+
     def compact(self, places: Int64s) -> Int64s:
         """Keep the values at ``places`` only, and return their new places."""
-        table = self.take(places).combine_chunks()
+        # Table by table, so that they need not be put in another order.
+        order = self._by_table(places >> _ROW_BITS)
+        table = self.take(places[order]).combine_chunks()
         self._tables, self._merge_offsets, self.rows = [], [], 0
-        return self.add(table) + np.arange(len(places))
+        return self.add(table) + inverse(order)
 
 
 def inverse(order: Int64s) -> Int64s:

@@ -88,6 +88,7 @@ def run_fold_task(
 def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
     """The results of a partition, each as soon as the next segment has begun."""
     # Loading the kernels takes time that reading a run need not.
+    from coordinator_core.columnar.fingerprint import fingerprint
     from coordinator_core.columnar.fold import fold_partition
 
     damage: list[Damage] = []
@@ -95,7 +96,8 @@ def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
 
     def result(fold: SegmentFold | None) -> SegmentResult:
         segment = left.popleft()
-        digest = _fingerprint(task, segment, _read(task, segment))[0]
+        digest = fingerprint(_read(task, segment)).digest
+        check_fingerprint(segment, digest, task.pinned.get(segment.path))
         return SegmentResult(segment, digest, fold, [found for found in damage if found.path == segment.path])
 
     last: SegmentFold | None = None
@@ -110,24 +112,29 @@ def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
 
 
 def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules, cache: FoldCache | None) -> SegmentResult:
+    from coordinator_core.columnar.fingerprint import RunningFingerprint
     from coordinator_core.columnar.fold import fold_segment
 
     # Seen before it is read: who writes to it meanwhile changes what will be seen next.
     sighting = None if cache is None else cache.seen(segment)
     digest = None if cache is None or sighting is None else cache.fingerprint(sighting)
-    data, intact = None, False
+    pinned = task.pinned.get(segment.path)
+    start_offset = task.log.log_start_offset or 0
+    is_empty = task.end_offset is not None and task.end_offset <= start_offset
+    data = running = None
     if digest is None:
         data = _read(task, segment)
-        digest, intact = _fingerprint(task, segment, data)
-    else:
-        check_fingerprint(segment, digest, task.pinned.get(segment.path))
-    start_offset = task.log.log_start_offset or 0
-    if task.end_offset is not None and task.end_offset <= start_offset:
-        return SegmentResult(segment, digest, None)
+        running = RunningFingerprint(data)
+        if cache is not None or pinned is not None or is_empty:
+            digest = running.finish().digest
+    if digest is not None:
+        check_fingerprint(segment, digest, pinned)
+        if is_empty:
+            return SegmentResult(segment, digest, None)
     use, key = CacheUse.NONE, None
-    if cache is not None and (data is None or len(data) == segment.size):
+    if cache is not None and digest is not None and (data is None or len(data) == segment.size):
         key = cache.key(segment, digest, rules, start_offset)
-    if cache is not None and key is not None:
+    if cache is not None and digest is not None and key is not None:
         use = CacheUse.MISS
         try:
             kept = cache.get(key, segment, task.end_offset)
@@ -144,9 +151,12 @@ def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules, cache: FoldC
         damage=damage,
         start_offset=start_offset,
         end_offset=task.end_offset,
-        check_crc=not intact,
         data=_read(task, segment) if data is None else data,
+        running=running,
     )
+    if digest is None:
+        assert running is not None
+        digest = running.finish().digest
     if damage or cache is None or key is None:
         return SegmentResult(segment, digest, fold, damage)
     cache.put(key, fold)
@@ -158,12 +168,3 @@ def _read(task: FoldTask, segment: SegmentFile) -> memoryview:
     if segment.path in task.pinned:
         check_size(segment)
     return storage.read(segment.path)[: segment.size]
-
-
-def _fingerprint(task: FoldTask, segment: SegmentFile, data: memoryview) -> tuple[str, bool]:
-    """The digest, and whether the CRCs of all batches are valid."""
-    from coordinator_core.columnar.fingerprint import fingerprint
-
-    found = fingerprint(data)
-    check_fingerprint(segment, found.digest, task.pinned.get(segment.path))
-    return found.digest, found.intact
