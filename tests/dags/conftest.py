@@ -104,7 +104,7 @@ def home(place: Path, cluster_file: Path) -> AirflowHome:
     return AirflowHome(place / "home", cluster_file, {"consumers": consumers})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def api(home: AirflowHome) -> Iterator[AirflowApi]:
     """All components running, for the tests whose files come last; SQLite has one writer."""
     local_spark = json.dumps({"conn_type": "spark", "host": "local[2]"})
