@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -21,13 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coordinator_core import __version__
-from coordinator_core.cli.process import start_light
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
 from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, chosen_profile
 from coordinator_core.storage import join
-from spark_apps.exits import exit_code
+from spark_apps.exits import App
 
 if TYPE_CHECKING:
     from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport
@@ -186,16 +184,7 @@ def _report(answer: Answer) -> CompactionReport:
             return report
 
 
-def main() -> None:
-    """Run the app and leave the process with its exit code."""
-    start_light()
-    sys.exit(run())
-
-
-def run(argv: Sequence[str] | None = None) -> int:
-    """Run the app; returns the exit code instead of leaving, but for arguments that are not usable."""
-    return exit_code(PROGRAM, execute, parse_arguments(argv))
-
+APP = App(PROGRAM, parse_arguments, execute)
 
 if __name__ == "__main__":
-    main()
+    APP.main()

@@ -1,27 +1,42 @@
-"""How a Spark app ends: its exit code, and one line that says why."""
+"""How a Spark app begins and ends: as a light process, with its exit code and one line that says why."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from coordinator_core.cli.process import start_light
 from coordinator_core.errors import ExitCode, RegroupError
 
 
-def exit_code(
-    program: str, execute: Callable[[argparse.Namespace], None], arguments: argparse.Namespace
-) -> int:
-    """Execute the app; the exit code of what it ended with."""
-    try:
-        execute(arguments)
-    except RegroupError as error:
-        print(f"{program}: error: {error}", file=sys.stderr)
-        return error.exit_code
-    except Exception as error:
-        print(f"{program}: internal error: {type(error).__name__}: {last_line(error)}", file=sys.stderr)
-        return ExitCode.INTERNAL
-    return ExitCode.CLEAN
+@dataclass(frozen=True)
+class App:
+    """A Spark app: its name in messages, how it reads its arguments, what it does with them."""
+
+    program: str
+    parse_arguments: Callable[[Sequence[str] | None], argparse.Namespace]
+    execute: Callable[[argparse.Namespace], None]
+
+    def main(self) -> None:
+        """Run the app and leave the process with its exit code."""
+        start_light()
+        sys.exit(self.run())
+
+    def run(self, argv: Sequence[str] | None = None) -> int:
+        """Run the app; returns the exit code instead of leaving, but for arguments that are not usable."""
+        arguments = self.parse_arguments(argv)
+        try:
+            self.execute(arguments)
+        except RegroupError as error:
+            print(f"{self.program}: error: {error}", file=sys.stderr)
+            return error.exit_code
+        except Exception as error:
+            what = f"{type(error).__name__}: {last_line(error)}"
+            print(f"{self.program}: internal error: {what}", file=sys.stderr)
+            return ExitCode.INTERNAL
+        return ExitCode.CLEAN
 
 
 def last_line(error: Exception) -> str:

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from coordinator_core import __version__
-from coordinator_core.cli.process import start_light
-from spark_apps.exits import exit_code
+from spark_apps.exits import App
 
 PROGRAM = "regroup-reconcile"
 
@@ -74,16 +72,7 @@ def execute(arguments: argparse.Namespace) -> None:
     session.close()
 
 
-def main() -> None:
-    """Run the app and leave the process with its exit code."""
-    start_light()
-    sys.exit(run())
-
-
-def run(argv: Sequence[str] | None = None) -> int:
-    """Run the app; returns the exit code instead of leaving, but for arguments that are not usable."""
-    return exit_code(PROGRAM, execute, parse_arguments(argv))
-
+APP = App(PROGRAM, parse_arguments, execute)
 
 if __name__ == "__main__":
-    main()
+    APP.main()

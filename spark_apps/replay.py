@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Sequence
 
 from coordinator_core import __version__
-from coordinator_core.cli.process import start_light
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.replay.profiles import PROFILE_RELEASES, chosen_profile
-from spark_apps.exits import exit_code
+from spark_apps.exits import App
 
 PROGRAM = "regroup-replay"
 
@@ -115,16 +113,7 @@ def execute(arguments: argparse.Namespace) -> None:
     session.close()
 
 
-def main() -> None:
-    """Run the app and leave the process with its exit code."""
-    start_light()
-    sys.exit(run())
-
-
-def run(argv: Sequence[str] | None = None) -> int:
-    """Run the app; returns the exit code instead of leaving, but for arguments that are not usable."""
-    return exit_code(PROGRAM, execute, parse_arguments(argv))
-
+APP = App(PROGRAM, parse_arguments, execute)
 
 if __name__ == "__main__":
-    main()
+    APP.main()

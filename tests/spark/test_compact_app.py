@@ -60,7 +60,7 @@ def test_both_engines_write_the_same_bytes(tmp_path: Path, capfd: pytest.Capture
         regroup(["compact", snapshot, "--output", str(tmp_path / "local"), *RULES, "--format", "json"]) == 0
     )
     local = json.loads(capfd.readouterr().out)
-    assert compact.run(["--snapshot", snapshot, "--output", str(tmp_path / "spark"), *RULES]) == 0
+    assert compact.APP.run(["--snapshot", snapshot, "--output", str(tmp_path / "spark"), *RULES]) == 0
     spark = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert files(tmp_path / "spark") == files(tmp_path / "local")
     assert spark["engine"] == "spark"
@@ -76,7 +76,7 @@ def test_damage_ends_with_its_position_and_nothing_published(
     data = bytearray(segment.read_bytes())
     data[-1] ^= 1
     segment.write_bytes(data)
-    code = compact.run(["--snapshot", str(log), "--output", str(tmp_path / "out"), *RULES])
+    code = compact.APP.run(["--snapshot", str(log), "--output", str(tmp_path / "out"), *RULES])
     assert code == ExitCode.DAMAGED_INPUT
     assert "bad_crc" in capfd.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log"]
@@ -84,10 +84,10 @@ def test_damage_ends_with_its_position_and_nothing_published(
 
 def test_earlier_output_and_wrong_arguments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     snapshot = str(case("k431-txn").paths[0])
-    assert compact.run(["--snapshot", snapshot, "--output", str(tmp_path), *RULES]) == ExitCode.USAGE
+    assert compact.APP.run(["--snapshot", snapshot, "--output", str(tmp_path), *RULES]) == ExitCode.USAGE
     assert "exists already" in capfd.readouterr().err
     with pytest.raises(SystemExit) as caught:
-        compact.run(["--snapshot", snapshot, "--output", "o", "--offsets-retention-ms", "5"])
+        compact.APP.run(["--snapshot", snapshot, "--output", "o", "--offsets-retention-ms", "5"])
     assert caught.value.code == ExitCode.USAGE
 
 
@@ -122,7 +122,7 @@ class Planned:
 
     def run(self, *more: str) -> int:
         plan = ["--plan", str(self.path), "--plan-digest", self.digest]
-        return compact.run([*plan, "--output", str(self.output), "--run-id", "one", *more])
+        return compact.APP.run([*plan, "--output", str(self.output), "--run-id", "one", *more])
 
 
 @pytest.fixture

@@ -135,13 +135,13 @@ def shared(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_app_publishes_and_says_where(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run = one(*HEALTHY, commit("s", "u", offset=-1)).publish(tmp_path).path
     result = tmp_path / "new" / "result.json"
-    assert app.run(["--run", run, "--result", str(result)]) == ExitCode.CLEAN
+    assert app.APP.run(["--run", run, "--result", str(result)]) == ExitCode.CLEAN
     told = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert json.loads(result.read_text()) == told
     summary, found = read_reconciliation(told["findings"])
     assert found.findings["rule"].to_pylist() == ["R44"]
     assert {name: told[name] for name in summary} == summary
-    assert app.run(["--run", str(tmp_path)]) == ExitCode.USAGE
+    assert app.APP.run(["--run", str(tmp_path)]) == ExitCode.USAGE
 
 
 def test_the_command_is_the_same_with_both_engines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -167,6 +167,6 @@ def test_a_run_that_a_gate_will_judge_is_not_the_latest(
     one(*HEALTHY).publish(tmp_path)
     place = ["--snapshot", str(tmp_path / "log"), "--output", str(tmp_path / "out"), "--cluster", "c"]
     for options, is_latest in ((["--no-latest"], False), ([], True)):
-        assert replay.run([*place, *options]) == ExitCode.CLEAN
+        assert replay.APP.run([*place, *options]) == ExitCode.CLEAN
         assert json.loads(capfd.readouterr().out.splitlines()[-1])["latest"] is is_latest
         assert (tmp_path / "out/c/latest.json").exists() is is_latest

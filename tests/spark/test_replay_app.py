@@ -14,7 +14,7 @@ from coordinator_core.errors import ExitCode
 from coordinator_core.log.discovery import discover
 from coordinator_core.runs.pin import write_pin
 from coordinator_core.runs.read import resolve_latest
-from spark_apps.replay import parse_arguments, run
+from spark_apps.replay import APP, parse_arguments
 
 from ..cases import case
 from ..runs.logs import copy_log, snapshot
@@ -107,7 +107,7 @@ def test_damaged_input_ends_with_its_position(tmp_path: Path) -> None:
 def test_unusable_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     base = ["--snapshot", "x", "--output", "o", "--cluster", "c"] if arguments[:1] != ["--snapshot"] else []
     with pytest.raises(SystemExit) as caught:
-        run([*base, *arguments] if arguments else [])
+        APP.run([*base, *arguments] if arguments else [])
     assert caught.value.code == ExitCode.USAGE
     assert "regroup-replay: error:" in capsys.readouterr().err
 
@@ -130,7 +130,7 @@ def test_impossible_requests_do_not_start_spark(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     filled = [argument.format(log=case("k431-txn").paths[0]) for argument in arguments]
-    code = run(["--cluster", "c", "--output", str(tmp_path), *filled])
+    code = APP.run(["--cluster", "c", "--output", str(tmp_path), *filled])
     assert code == ExitCode.USAGE
     assert said in capsys.readouterr().err
 
