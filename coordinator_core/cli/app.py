@@ -10,6 +10,7 @@ import click
 
 from coordinator_core import __version__
 from coordinator_core.cli.lazy import LazyGroup
+from coordinator_core.cli.output import ReaderGoneError, discard, flush
 from coordinator_core.cli.process import start_light
 from coordinator_core.errors import ExitCode, RegroupError
 
@@ -55,6 +56,7 @@ def run(args: list[str] | None = None) -> int:
     """Run the command line; returns the exit code instead of leaving."""
     try:
         result: Any = cli.main(args=args, prog_name="regroup", standalone_mode=False)
+        flush()
     except click.exceptions.Abort:
         return _fail("interrupted", ExitCode.INTERNAL)
     except click.ClickException as error:
@@ -62,9 +64,8 @@ def run(args: list[str] | None = None) -> int:
         return ExitCode.USAGE
     except RegroupError as error:
         return _fail(str(error), error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output went away (head, less): that is its right, not an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGoneError:
+        discard()
         return ExitCode.CLEAN
     except MemoryError:
         return _fail("not enough memory", ExitCode.INTERNAL)

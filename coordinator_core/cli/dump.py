@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import click
@@ -15,6 +14,7 @@ from coordinator_core.cli.options import (
     replay_options_from,
     write_line,
 )
+from coordinator_core.cli.output import write
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage
 from coordinator_core.imports.unknown import is_unknown
@@ -43,6 +43,6 @@ def dump_command(paths: tuple[str, ...], output_format: Format, **replay: Any) -
         for log in snapshot.partitions:
             pieces = dump_text(log, release=profile.release, on_damage=options.on_damage, damage=damage)
             for piece in pieces:
-                sys.stdout.buffer.write(piece)
+                write(piece)
     damage += (entry for entry in snapshot.damage if is_unknown(entry))
     warn_about_damage(damage, options.on_damage)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from coordinator_core.cli.output import write
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, chosen_profile
@@ -171,8 +171,7 @@ def offsets_partitions_option(command: F) -> F:
 
 def write_line(text: str) -> None:
     """One line of result. Results are UTF-8 whatever the locale says, as Kafka's tools write them."""
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
-    sys.stdout.buffer.write(b"\n")
+    write(text.encode("utf-8", "surrogateescape") + b"\n")
 
 
 def note(text: str) -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ..cases import CASES
 
 SCRIPT = """
@@ -35,3 +37,17 @@ def test_a_warm_replay_needs_neither_pandas_nor_numba(tmp_path: Path) -> None:
     loaded = loaded_by(*arguments)
     assert "pyarrow" in loaded
     assert not loaded & {"pandas", "numba", "pyspark"}
+
+
+@pytest.mark.parametrize("command", ["dump", "list", "rules"])
+def test_a_reader_that_wants_no_more_is_no_error(command: str) -> None:
+    arguments = [] if command == "rules" else [*map(str, CASE.paths), "--kafka-version", "4.3.1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "coordinator_core", command, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert (process.wait(), process.stderr.read()) == (0, b"")

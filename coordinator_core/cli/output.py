@@ -1,0 +1,34 @@
+"""Where results go."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+
+class ReaderGoneError(Exception):
+    """Who read the results (head, less) wants no more of them: that is no error."""
+
+
+def write(data: bytes | memoryview) -> None:
+    """Bytes of a result, on standard output."""
+    _tried(lambda: sys.stdout.buffer.write(data))
+
+
+def flush() -> None:
+    """Have all of the result read, as far as it is asked for."""
+    _tried(sys.stdout.flush)
+
+
+def discard() -> None:
+    """Let what is still to be written go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tried(action: Callable[[], object]) -> None:
+    # Nothing else that breaks a pipe, a socket say, may pass for this.
+    try:
+        action()
+    except BrokenPipeError as error:
+        raise ReaderGoneError from error
