@@ -29,7 +29,7 @@ CLEANING = {
     "log.cleaner.backoff.ms": "300",
     "log.cleaner.min.cleanable.ratio": "0",
 }
-# A slow start has the controller refuse itself once, which it tells as an error: it never sees an offsets log.
+# A slow start has the controller refuse itself once, which it tells as an error; it sees no offsets log.
 TROUBLE = re.compile(r" (ERROR|FATAL) (?!Controller)|uncleanable|Failed to load|[Cc]orrupt|Error loading")
 
 
