@@ -140,6 +140,8 @@ class _Folding:
         self._threads = ThreadPoolExecutor(workers)
         for _ in range(len(self._waiting)):
             self._threads.submit(self._fold_next)
+        # Each thread ends with its last fold, and its working tables with it: publication wants their memory.
+        self._threads.shutdown(wait=False)
 
     def results(self, offsets_partition: int) -> Iterator[SegmentResult]:
         """What was found in a partition; each result may be asked for once."""

@@ -29,8 +29,8 @@ def main(log: str, release: str) -> None:
 
     def fold(segment: SegmentFile) -> float:
         began = time.thread_time()
-        folded = fold_segment(segment, rules=rules).slots.filter(pc.field("kind") == VALUE)
-        decoded(folded["value"].combine_chunks())
+        slots = fold_segment(segment, rules=rules).slots
+        decoded(slots["value"].filter(pc.equal(slots["kind"], VALUE)).combine_chunks())
         return time.thread_time() - began
 
     fold(segments[0])  # kernels are loaded, and compiled when need be
