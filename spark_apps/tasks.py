@@ -19,7 +19,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from coordinator_core import storage
-from coordinator_core.cli.process import start_light
+from coordinator_core.cli.process import keep_freed_memory, start_light
 from coordinator_core.columnar.merge import merge_shard
 from coordinator_core.columnar.shards import MergedShard, combine_shards, shard_folds
 from coordinator_core.errors import Damage, DamagedInputError
@@ -103,11 +103,14 @@ class Rules:
 
 def lightly(function: Callable[[T], A], item: T) -> A:
     """``function`` of ``item`` in a worker, which nothing here has started unless the master is local."""
-    _start_light()
+    _prepare()
     return function(item)
 
 
-_start_light = cache(start_light)
+@cache
+def _prepare() -> None:
+    start_light()
+    keep_freed_memory()
 
 
 def fold(work: Work, rules: Rules) -> Answer:

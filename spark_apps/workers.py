@@ -11,7 +11,7 @@ import os
 import sys
 from importlib.util import find_spec
 
-from coordinator_core.cli.process import start_light
+from coordinator_core.cli.process import keep_freed_memory, start_light
 
 ARCHIVE = os.path.join("python", "lib", "pyspark.zip")
 
@@ -33,6 +33,7 @@ def main() -> None:
 
     import spark_apps.tasks  # noqa: F401
 
+    keep_freed_memory()
     # What is imported stays: collections in the workers need not look at it, nor copy its pages.
     gc.freeze()
     manager()

@@ -20,6 +20,7 @@ from coordinator_core.cli.options import (
     replay_options_from,
     write_line,
 )
+from coordinator_core.cli.process import keep_freed_memory
 from coordinator_core.cli.retention import delete_retention_option, offsets_retention_option
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
@@ -126,6 +127,7 @@ def _compact(
     paths: tuple[str, ...], output: str, chosen: dict[str, Any], replaying: ReplayOptions
 ) -> Document:
     began = perf_counter()
+    keep_freed_memory()
     with Publication(output) as publication:
         snapshot, profile = open_snapshot(paths, replaying)
         damage: list[Damage] = []

@@ -36,10 +36,13 @@ def keep_freed_memory() -> None:
 
     A fold frees as much as the next one asks for, in blocks so large that each comes as fresh pages, which
     the kernel clears: that was a fifth of a replay. One arena, since what one thread frees the other can
-    use. With another C library than glibc nothing happens.
+    use. With another C library than glibc nothing happens. To be called before there are threads, by what
+    folds segments; a process that fetches them stays smaller without it.
     """
+    import pyarrow as pa
+
     # Arrow's own allocators give memory back too, and hold what others could use.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    pa.set_memory_pool(pa.system_memory_pool())
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         for parameter, value in _MALLOC_PARAMETERS.items():
@@ -48,7 +51,6 @@ def keep_freed_memory() -> None:
 
 def start_light() -> None:
     """To be called before anything large is imported."""
-    keep_freed_memory()
     # Nothing here multiplies matrices; numpy would start threads for it all the same.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # What a command makes lives in arrays or as long as the process; looking for cycles took a tenth of it.

@@ -16,6 +16,7 @@ from coordinator_core.cli.options import (
     replay_options_from,
     write_line,
 )
+from coordinator_core.cli.process import keep_freed_memory
 from coordinator_core.cli.source import publish_with_spark, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode
 from coordinator_core.log.discovery import discover
@@ -47,6 +48,7 @@ def replay_command(
     if options.engine is Engine.SPARK:
         result = publish_with_spark(paths, place, options)
     else:
+        keep_freed_memory()
         manifest = replay_to_run(
             discover(paths),
             place,

@@ -13,7 +13,7 @@ import time
 
 import pyarrow.compute as pc
 
-from coordinator_core.cli.process import start_light
+from coordinator_core.cli.process import keep_freed_memory, start_light
 from coordinator_core.columnar.commit_values import decoded
 from coordinator_core.columnar.fold import fold_segment
 from coordinator_core.log.discovery import discover
@@ -24,6 +24,7 @@ from coordinator_core.replay.profiles import profile_for_release
 
 def main(log: str, release: str) -> None:
     start_light()
+    keep_freed_memory()
     rules = FoldRules.of(profile_for_release(release))
     segments = discover([log]).segments
 
