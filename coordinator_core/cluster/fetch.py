@@ -31,7 +31,7 @@ from coordinator_core.cluster.files import PartitionFiles
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.topology import TopicInfo
 
-FETCH_BYTES = 8 << 20
+FETCH_BYTES = 4 << 20
 """How much to ask of a broker at a time; a capture needs some multiples of it as memory for each broker."""
 
 _REPLICA_VERSION = 11
