@@ -9,6 +9,7 @@ from __future__ import annotations
 from airflow.sdk import DAG, Asset, Param, task
 
 from dags.common.clusters import ClusterFile, load_clusters
+from dags.common.form import cluster_param
 from dags.common.spark import SparkAppOperator
 
 DOC = """
@@ -30,9 +31,7 @@ retried: look at the report, mute what is known (`rules` in the cluster file), a
 def params(names: list[str]) -> dict[str, Param]:
     """The form."""
     return {
-        "cluster": Param(
-            names[0], type="string", enum=names, title="Cluster", description="An entry of the cluster file."
-        ),
+        "cluster": cluster_param(names),
         "run": Param(
             None,
             type=["null", "string"],

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from time import perf_counter
 from typing import Any
 
@@ -22,7 +20,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.process import keep_freed_memory
 from coordinator_core.cli.retention import delete_retention_option, offsets_retention_option
-from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.cli.source import open_snapshot, run_spark_app, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_publish import (
@@ -155,8 +153,7 @@ def _with_spark(
     """The same in a Spark application of its own process, which says itself what is wrong."""
     if replaying.on_damage is OnDamage.SALVAGE:
         raise UsageError("--salvage does not go with compaction")
-    command = [sys.executable, "-m", "spark_apps.compact", "--master", replaying.master, "--snapshot", *paths]
-    command += ["--output", output, "--now-ms", str(replaying.now_ms)]
+    command = ["--snapshot", *paths, "--output", output, "--now-ms", str(replaying.now_ms)]
     if replaying.profile is not None:
         profile = replaying.profile
         command += ["--kafka-version", profile.release, "--coordinator", profile.coordinator]
@@ -168,11 +165,7 @@ def _with_spark(
             command.append(option)
         elif value not in (None, False):
             command += [option, str(value)]
-    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if completed.returncode != ExitCode.CLEAN:
-        raise click.exceptions.Exit(completed.returncode)
-    document: Document = json.loads(completed.stdout.strip().splitlines()[-1])
-    return document
+    return run_spark_app("compact", replaying.master, command, done=(ExitCode.CLEAN,))
 
 
 def _write_text(document: Document) -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,16 +111,21 @@ def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOpt
 
 
 def run_spark_app(
-    app: str, master: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    app: str,
+    master: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    done: Collection[int] = (ExitCode.CLEAN, ExitCode.FINDINGS),
 ) -> dict[str, Any]:
     """Run ``spark_apps.<app>`` in a process of its own; the document that it printed.
 
-    Ends the command with the application's exit code when that is not 0 or 1: it has said why.
+    Ends the command with the application's exit code when that is none of ``done``: it has said why.
     """
     command = [sys.executable, "-m", f"spark_apps.{app}", "--master", master, *arguments]
     variables = os.environ | (environment or {})
     completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=variables)
-    if completed.returncode not in (ExitCode.CLEAN, ExitCode.FINDINGS):
+    if completed.returncode not in done:
         raise click.exceptions.Exit(completed.returncode)
     lines = completed.stdout.strip().splitlines()
     if not lines:

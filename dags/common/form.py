@@ -1,4 +1,4 @@
-"""The form of the DAGs that read a snapshot."""
+"""What the forms of DAGs share."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from airflow.sdk import Param
 from dags.common.clusters import COORDINATORS
 
 
+def cluster_param(names: list[str]) -> Param:
+    """Which cluster."""
+    return Param(
+        names[0], type="string", enum=names, title="Cluster", description="An entry of the cluster file."
+    )
+
+
 def snapshot_params(names: list[str]) -> dict[str, Param]:
     """The form: everything but the cluster is optional, and overrides the cluster file for one run."""
     return {
-        "cluster": Param(
-            names[0], type="string", enum=names, title="Cluster", description="An entry of the cluster file."
-        ),
+        "cluster": cluster_param(names),
         "source": Param(
             None,
             type=["null", "string"],

@@ -15,3 +15,17 @@ def session() -> Iterator[Session]:
     yield session
     session.stop()
     session.close()
+
+
+@pytest.fixture
+def shared(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app uses the session of all tests, and leaves it running."""
+
+    class Shared:
+        context = session.context
+
+        def __init__(self, *_: object) -> None: ...
+        def stop(self) -> None: ...
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("spark_apps.session.Session", Shared)

@@ -23,26 +23,11 @@ from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.pin import write_pin
 from spark_apps import compact
-from spark_apps.session import Session
 
 from ..cases import case
 from ..runs.logs import copy_log
 
 RULES = ["--kafka-version", "4.3.1", "--now-ms", "1795260000000"]
-
-
-@pytest.fixture
-def shared(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The app uses the session of all tests, and leaves it running."""
-
-    class Shared:
-        context = session.context
-
-        def __init__(self, *_: object) -> None: ...
-        def stop(self) -> None: ...
-        def close(self) -> None: ...
-
-    monkeypatch.setattr("spark_apps.session.Session", Shared)
 
 
 def files(directory: Path) -> dict[str, bytes]:

@@ -117,20 +117,6 @@ def test_a_part_of_a_run_has_the_rows_of_its_partitions(faults: Inputs) -> None:
     assert [state.offsets_partition for state in part.states(group_ids=["g"])] == [1, 5]
 
 
-@pytest.fixture
-def shared(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The app uses the session of all tests, and leaves it running."""
-
-    class Shared:
-        context = session.context
-
-        def __init__(self, *_: object) -> None: ...
-        def stop(self) -> None: ...
-        def close(self) -> None: ...
-
-    monkeypatch.setattr("spark_apps.session.Session", Shared)
-
-
 @pytest.mark.usefixtures("shared")
 def test_the_app_publishes_and_says_where(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run = one(*HEALTHY, commit("s", "u", offset=-1)).publish(tmp_path).path
