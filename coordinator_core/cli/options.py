@@ -44,6 +44,17 @@ class ReplayOptions:
     fold_cache: FoldCache | None
 
 
+def together(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Several options as one decorator; ``--help`` shows them in this order."""
+
+    def with_options(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_options
+
+
 def format_option(*formats: Format) -> Callable[[F], F]:
     """``--format``; the first one given is the default."""
     return click.option(
@@ -57,41 +68,16 @@ def format_option(*formats: Format) -> Callable[[F], F]:
     )
 
 
-def replay_options(command: F) -> F:
-    """Options of every command that replays; pass them on to :func:`replay_options_from`."""
-    options = [
-        click.option(
-            "--profile",
-            default="auto",
-            show_default=True,
-            metavar=f"[auto|{'|'.join(PROFILE_RELEASES)}]",
-            help="Coordinator rules; auto tells them from the records.",
-        ),
-        click.option("--kafka-version", metavar="RELEASE", help="Rules of this Kafka release, e.g. 3.9.2."),
-        click.option(
-            "--coordinator",
-            type=click.Choice(["classic", "new"]),
-            help="Which coordinator, for releases that have both.",
-        ),
-        click.option("--now-ms", type=int, metavar="MS", help="The time to judge by (default: the clock)."),
-        click.option(
-            "--partial",
-            is_flag=True,
-            help="Go on past damage the way a broker that starts on these files would: it cuts a partition "
-            "at the first bad batch, or reads it unchecked after a clean shutdown.",
-        ),
-        click.option(
-            "--salvage",
-            is_flag=True,
-            help="Go on past damage and read every batch that is whole, also behind it.",
-        ),
-        offsets_partitions_option,
+def engine_options(what_runs: str) -> Callable[[F], F]:
+    """``--engine``, whose help is ``what_runs``, and ``--master``."""
+    return together(
         click.option(
             "--engine",
             type=click.Choice([item.value for item in Engine]),
             default=Engine.LOCAL.value,
             show_default=True,
-            help="Replay in this process, or as a Spark application.",
+            callback=lambda _ctx, _param, value: Engine(value),
+            help=what_runs,
         ),
         click.option(
             "--master",
@@ -100,63 +86,7 @@ def replay_options(command: F) -> F:
             metavar="URL",
             help="Spark master, with --engine spark.",
         ),
-        click.option(
-            "--fold-cache",
-            default=directory_of_environment,
-            metavar="DIR",
-            help=f"Where folds of segments are kept for the next run (default: {FOLD_CACHE_VARIABLE}, or "
-            "regroup/folds in the user's cache directory).",
-        ),
-        click.option("--no-fold-cache", is_flag=True, help="Fold every segment, and keep nothing."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def replay_options_from(
-    profile: str,
-    kafka_version: str | None,
-    coordinator: str | None,
-    now_ms: int | None,
-    partial: bool,
-    salvage: bool,
-    offsets_topic_num_partitions: int,
-    engine: str,
-    master: str,
-    fold_cache: str,
-    no_fold_cache: bool,
-) -> ReplayOptions:
-    """The values of :func:`replay_options`, checked against each other."""
-    return ReplayOptions(
-        profile=chosen_profile(profile, kafka_version, coordinator),
-        now_ms=clock_ms() if now_ms is None else now_ms,
-        on_damage=OnDamage.chosen(partial=partial, salvage=salvage),
-        offsets_topic_num_partitions=offsets_topic_num_partitions,
-        engine=Engine(engine),
-        master=master,
-        fold_cache=None if no_fold_cache or not fold_cache else FoldCache(fold_cache),
     )
-
-
-def clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def group_options(command: F) -> F:
-    """``--group`` (repeatable), ``--all-groups``, ``--topic`` (repeatable)."""
-    options = [
-        click.option(
-            "--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."
-        ),
-        click.option("--all-groups", is_flag=True, help="All groups (the default)."),
-        click.option(
-            "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic (repeatable)."
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 def offsets_partitions_option(command: F) -> F:
@@ -167,6 +97,83 @@ def offsets_partitions_option(command: F) -> F:
         show_default=True,
         help="Partitions of __consumer_offsets.",
     )(command)
+
+
+replay_options = together(
+    click.option(
+        "--profile",
+        default="auto",
+        show_default=True,
+        metavar=f"[auto|{'|'.join(PROFILE_RELEASES)}]",
+        help="Coordinator rules; auto tells them from the records.",
+    ),
+    click.option("--kafka-version", metavar="RELEASE", help="Rules of this Kafka release, e.g. 3.9.2."),
+    click.option(
+        "--coordinator",
+        type=click.Choice(["classic", "new"]),
+        help="Which coordinator, for releases that have both.",
+    ),
+    click.option("--now-ms", type=int, metavar="MS", help="The time to judge by (default: the clock)."),
+    click.option(
+        "--partial",
+        is_flag=True,
+        help="Go on past damage the way a broker that starts on these files would: it cuts a partition "
+        "at the first bad batch, or reads it unchecked after a clean shutdown.",
+    ),
+    click.option(
+        "--salvage",
+        is_flag=True,
+        help="Go on past damage and read every batch that is whole, also behind it.",
+    ),
+    offsets_partitions_option,
+    engine_options("Replay in this process, or as a Spark application."),
+    click.option(
+        "--fold-cache",
+        default=directory_of_environment,
+        metavar="DIR",
+        help=f"Where folds of segments are kept for the next run (default: {FOLD_CACHE_VARIABLE}, or "
+        "regroup/folds in the user's cache directory).",
+    ),
+    click.option("--no-fold-cache", is_flag=True, help="Fold every segment, and keep nothing."),
+)
+"""Options of every command that replays; pass them on to :func:`replay_options_from`."""
+
+
+def replay_options_from(
+    profile: str,
+    kafka_version: str | None,
+    coordinator: str | None,
+    now_ms: int | None,
+    partial: bool,
+    salvage: bool,
+    offsets_topic_num_partitions: int,
+    engine: Engine,
+    master: str,
+    fold_cache: str,
+    no_fold_cache: bool,
+) -> ReplayOptions:
+    """The values of :func:`replay_options`, checked against each other."""
+    return ReplayOptions(
+        profile=chosen_profile(profile, kafka_version, coordinator),
+        now_ms=clock_ms() if now_ms is None else now_ms,
+        on_damage=OnDamage.chosen(partial=partial, salvage=salvage),
+        offsets_topic_num_partitions=offsets_topic_num_partitions,
+        engine=engine,
+        master=master,
+        fold_cache=None if no_fold_cache or not fold_cache else FoldCache(fold_cache),
+    )
+
+
+def clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+group_options = together(
+    click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."),
+    click.option("--all-groups", is_flag=True, help="All groups (the default)."),
+    click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic (repeatable)."),
+)
+"""``--group`` (repeatable), ``--all-groups``, ``--topic`` (repeatable)."""
 
 
 def write_line(text: str) -> None:

@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 
 import click
 
-from coordinator_core.cli.options import Engine, Format, format_option, note, write_line
+from coordinator_core.cli.options import (
+    Engine,
+    Format,
+    engine_options,
+    format_option,
+    note,
+    together,
+    write_line,
+)
 from coordinator_core.cli.source import run_spark_app
 from coordinator_core.errors import ExitCode
 from coordinator_core.reports.findings import finding_objects, findings_csv, reconciliation_text
@@ -29,7 +37,7 @@ def reconcile_options(*, fail_on: str) -> Callable[[F], F]:
 
     ``fail_on`` is the default of ``--fail-on``, which goes to :func:`exit_code`.
     """
-    options = [
+    return together(
         click.option(
             "--topics", metavar="FILE", help="topics.json: ids, partitions, start and end offsets of topics."
         ),
@@ -60,14 +68,7 @@ def reconcile_options(*, fail_on: str) -> Callable[[F], F]:
             show_default=True,
             help="Exit with 1 from this severity on.",
         ),
-    ]
-
-    def with_options(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return with_options
+    )
 
 
 def reconciled(
@@ -103,33 +104,20 @@ def exit_code(found: Reconciliation, fail_on: str) -> int:
 @click.argument("run", metavar="RUN")
 @reconcile_options(fail_on=Severity.WARNING.label)
 @click.option("--publish", is_flag=True, help="Write the findings as a table beside the run.")
-@click.option(
-    "--engine",
-    type=click.Choice([item.value for item in Engine]),
-    default=Engine.LOCAL.value,
-    show_default=True,
-    help="Evaluate in this process, or as a Spark application, which publishes the findings.",
-)
-@click.option(
-    "--master",
-    default="local[*]",
-    show_default=True,
-    metavar="URL",
-    help="Spark master, with --engine spark.",
-)
+@engine_options("Evaluate in this process, or as a Spark application, which publishes the findings.")
 @format_option(Format.TEXT, Format.JSON, Format.JSONL, Format.CSV)
 def reconcile_command(
     run: str,
     fail_on: str,
     publish: bool,
-    engine: str,
+    engine: Engine,
     master: str,
     output_format: Format,
     **inputs: Any,
 ) -> int:
     """What is wrong with the groups and offsets of a published RUN, where the evidence is, and what to do."""
     directory: str | None
-    if Engine(engine) is Engine.SPARK:
+    if engine is Engine.SPARK:
         directory = _publish_with_spark(run, master, **inputs)
         summary, found = read_reconciliation(directory)
     else:
