@@ -11,14 +11,15 @@ import os
 import re
 import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import RegroupError, UsageError
 
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -162,6 +163,12 @@ def read(path: str) -> memoryview:
         raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
+def release(data: memoryview) -> None:
+    """Leave the memory of what :func:`read` mapped to the kernel; who reads there again has it mapped again."""
+    if isinstance(data.obj, mmap.mmap):
+        data.obj.madvise(mmap.MADV_DONTNEED)
+
+
 def read_text(path: str) -> str:
     return bytes(read(path)).decode("utf-8", "replace")
 
@@ -186,15 +193,54 @@ def write_atomic(path: str, data: bytes | memoryview) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(temporary, 0o666 & ~mask)
+            os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
         except BaseException:
             os.unlink(temporary)
             raise
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+@contextmanager
+def new_directory(path: str, *, over_empty: bool = False) -> Iterator[Path]:
+    """A local directory to fill. Once the block has ended well it is ``path``, otherwise nothing is left.
+
+    It is made beside ``path`` and renamed, so that half of it is never taken for a whole one. Raises
+    :class:`UsageError` when ``path`` is there already, but for an empty directory with ``over_empty``, or
+    cannot be made, and :class:`RegroupError` for an ``OSError`` in the block.
+    """
+    if not is_local(path):
+        raise UsageError(f"{path}: a log is written to local directories only")
+    target = local_path(path).absolute()
+    try:
+        _refuse_existing(target, path, over_empty)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        making = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+    try:
+        making.chmod(0o777 & ~_umask())
+        yield making
+        _refuse_existing(target, path, over_empty)
+        making.rename(target)
+    except OSError as error:
+        raise RegroupError(f"{path}: nothing was published: {error}") from error
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def _refuse_existing(target: Path, path: str, over_empty: bool) -> None:
+    if target.exists() and not (over_empty and target.is_dir() and not any(target.iterdir())):
+        wanted = "an empty directory" if over_empty else "overwritten"
+        raise UsageError(f"{path}: exists already, and is not {wanted}")
+
+
+def _umask() -> int:
+    """What this process takes from the permissions of files that it makes; only setting it tells."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def make_directory(path: str) -> None:

@@ -24,7 +24,7 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
 from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, chosen_profile
-from coordinator_core.storage import join
+from coordinator_core.storage import join, new_directory
 from spark_apps.exits import App
 
 if TYPE_CHECKING:
@@ -86,17 +86,17 @@ def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
     from coordinator_core.lifecycle.approved import pinned_segments, read_plan
     from coordinator_core.lifecycle.compact_publish import (
-        Publication,
         compaction_document,
         logs_to_compact,
         move_groups,
+        write_report,
     )
     from coordinator_core.log.discovery import discover
 
     began = time.perf_counter()
     chosen = chosen_profile(arguments.profile, arguments.kafka_version, arguments.coordinator)
     output = arguments.output if arguments.run_id is None else join(arguments.output, arguments.run_id)
-    with Publication(output) as publication:
+    with new_directory(output) as staging:
         planned = read_plan(arguments.plan, arguments.plan_digest) if arguments.plan else None
         snapshot = discover(arguments.snapshot) if planned is None else planned.pin.snapshot
         partial_input = arguments.partial if planned is None else planned.partial
@@ -113,13 +113,11 @@ def execute(arguments: argparse.Namespace) -> None:
             # The largest first, so that none is left alone in the end.
             logs.sort(key=lambda log: sum(segment.size for segment in log.segments), reverse=True)
             items = [(log, pinned.get(log.offsets_partition, ())) for log in logs]
-            answers = in_tasks(
-                session.context, partial(compact_one, target=publication.staging, options=options), items
-            )
+            answers = in_tasks(session.context, partial(compact_one, target=staging, options=options), items)
         finally:
             session.stop()
         reports = [_report(answer) for answer in sorted(answers, key=lambda answer: answer[0])]
-        reports, moved = move_groups(reports, publication.staging, options)
+        reports, moved = move_groups(reports, staging, options)
         document = compaction_document(
             reports,
             options,
@@ -131,7 +129,7 @@ def execute(arguments: argparse.Namespace) -> None:
             seconds=time.perf_counter() - began,
             plan_sha256=planned.digest if planned else None,
         )
-        publication.commit(document)
+        write_report(staging, document)
     print(json.dumps(document, ensure_ascii=False), flush=True)
     session.close()
 

@@ -25,15 +25,16 @@ from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_publish import (
     Document,
-    Publication,
     compact_logs,
     compaction_document,
     logs_to_compact,
     move_groups,
+    write_report,
 )
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
 from coordinator_core.log.types import Codec
+from coordinator_core.storage import new_directory
 
 _MOST_TOLD = 5
 
@@ -126,13 +127,13 @@ def _compact(
 ) -> Document:
     began = perf_counter()
     keep_freed_memory()
-    with Publication(output) as publication:
+    with new_directory(output) as staging:
         snapshot, profile = open_snapshot(paths, replaying)
         damage: list[Damage] = []
         logs = logs_to_compact(snapshot, replaying.on_damage, damage)
         options = CompactionOptions.chosen(profile, now_ms=replaying.now_ms, **chosen)
-        reports = compact_logs(logs, publication.staging, options)
-        reports, moved = move_groups(reports, publication.staging, options)
+        reports = compact_logs(logs, staging, options)
+        reports, moved = move_groups(reports, staging, options)
         document = compaction_document(
             reports,
             options,
@@ -143,7 +144,7 @@ def _compact(
             engine="local",
             seconds=perf_counter() - began,
         )
-        publication.commit(document)
+        write_report(staging, document)
     return document
 
 

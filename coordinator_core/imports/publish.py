@@ -9,9 +9,6 @@ it for a snapshot, what ``records.json`` says is damage, and it must be told to 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -106,29 +103,13 @@ def import_records(
     be what a consumer read; neither leaves anything behind.
     """
     files = parquet_files(paths)
-    target = storage.local_path(output).absolute()
-    if not storage.is_local(output):
-        raise UsageError(f"{output}: records are imported into a local directory")
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{output}: is there already, and not an empty directory")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed when all is there: half an import is never taken for a whole one.
-        making = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise UsageError(f"{output}: {error.strerror or error}") from None
-    try:
+    with storage.new_directory(output, over_empty=True) as making:
         runs = [run for path in files for run in _import_file(path, making, segment_bytes)]
         if not runs:
             raise UsageError(f"{', '.join(paths)}: no record in {len(files)} files")
         document = _document(runs, files, isolation_level)
         text = json.dumps(document, indent=1, ensure_ascii=False)
         storage.write_atomic(str(making / RECORDS_FILE), (text + "\n").encode())
-        making.chmod(0o755)
-        os.replace(making, target)
-    except BaseException:
-        shutil.rmtree(making, ignore_errors=True)
-        raise
     return document
 
 

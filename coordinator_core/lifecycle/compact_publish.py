@@ -1,20 +1,18 @@
-"""Publication of a compacted log: written beside its place, proved, then moved there in one step."""
+"""What is compacted of a snapshot, moved to another partition count, and reported of it."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from coordinator_core import __version__, storage
-from coordinator_core.errors import Damage, DamagedInputError, RegroupError, UsageError
+from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.imports.unknown import refuse_records
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
 from coordinator_core.lifecycle.repartition import MovedPartition, repartition
@@ -35,49 +33,10 @@ _SUMS = (
 )
 
 
-class Publication:
-    """A directory in the making. Nothing is at ``output`` before :meth:`commit`, and nothing ever replaced.
-
-    Raises :class:`UsageError` when something is there already, or the place is not on a local file system:
-    brokers load local directories.
-    """
-
-    def __init__(self, output: str) -> None:
-        if not storage.is_local(output):
-            raise UsageError(f"{output}: a log is written to local directories only")
-        self.output = storage.local_path(output).absolute()
-        if self.output.exists():
-            raise UsageError(f"{output}: exists already, and is not overwritten")
-
-    def __enter__(self) -> Self:
-        try:
-            self.output.parent.mkdir(parents=True, exist_ok=True)
-            staging = tempfile.mkdtemp(prefix=f".{self.output.name}.", dir=self.output.parent)
-        except OSError as error:
-            raise UsageError(f"{self.output}: cannot be written: {error.strerror or error}") from error
-        self.staging = Path(staging)
-        mask = os.umask(0)
-        os.umask(mask)
-        self.staging.chmod(0o777 & ~mask)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        shutil.rmtree(self.staging, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise RegroupError(f"{self.output}: nothing was published: {error}") from error
-
-    def commit(self, document: Document) -> None:
-        """Publish what is in ``staging``, with ``document`` beside the partitions."""
-        text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-        storage.write_atomic(str(self.staging / REPORT), text.encode())
-        try:
-            if self.output.exists():
-                raise UsageError(f"{self.output}: exists already, and is not overwritten")
-            os.rename(self.staging, self.output)
-        except OSError as error:
-            raise UsageError(f"{self.output}: cannot be published: {error.strerror or error}") from error
+def write_report(staging: Path, document: Document) -> None:
+    """Keep ``document`` beside the partitions in ``staging``."""
+    text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    storage.write_atomic(str(staging / REPORT), text.encode())
 
 
 def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage]) -> list[PartitionLog]:

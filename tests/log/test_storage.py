@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_core import storage
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import RegroupError, UsageError
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.verify import verify
@@ -203,3 +203,48 @@ class TestObjectStore:
         data = bytes(range(256)) * (11 << 12)
         storage.write_atomic(bucket.uri("large"), data)
         assert bytes(storage.read(bucket.uri("large"))) == data
+
+
+class TestNewDirectory:
+    def test_it_is_there_when_it_is_whole(self, tmp_path: Path) -> None:
+        target = tmp_path / "logs/new"
+        with storage.new_directory(str(target)) as making:
+            (making / "part").write_bytes(b"1")
+            assert not target.exists()
+        assert (target / "part").read_bytes() == b"1"
+        (tmp_path / "ordinary").mkdir()
+        assert target.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+        assert list(target.parent.iterdir()) == [target]
+
+    @pytest.mark.parametrize("error", [OSError(28, "No space left"), UsageError("no"), KeyboardInterrupt()])
+    def test_what_fails_leaves_nothing(self, tmp_path: Path, error: BaseException) -> None:
+        def fill(making: Path) -> None:
+            (making / "part").touch()
+            raise error
+
+        expected = RegroupError if isinstance(error, OSError) else type(error)
+        with pytest.raises(expected), storage.new_directory(str(tmp_path / "new")) as making:
+            fill(making)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("over_empty", [False, True])
+    def test_what_is_there_stays(self, tmp_path: Path, over_empty: bool) -> None:
+        (tmp_path / "file").touch()
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full/kept").touch()
+        for name in ("file", "full", "late"):
+            path = tmp_path / name
+            with (
+                pytest.raises(UsageError, match="exists already"),
+                storage.new_directory(str(path), over_empty=over_empty),
+            ):
+                storage.write_atomic(str(path / "kept"), b"")
+        assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["file", "full", "kept", "late", "kept"]
+
+    def test_an_empty_directory_is_taken_when_asked(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="overwritten"), storage.new_directory(str(tmp_path)):
+            pass
+        with storage.new_directory(str(tmp_path / "a"), over_empty=True) as making:
+            (tmp_path / "a").mkdir()
+            (making / "part").touch()
+        assert (tmp_path / "a/part").exists()
