@@ -5,10 +5,12 @@ Source: ``GroupMetadataManager`` (Scala), ``GroupCoordinatorRecordHelpers`` (Jav
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from coordinator_core.coordinator.classic import ClassicGroup, Member, State
 from coordinator_core.coordinator.log import Record
+from coordinator_core.groups import model
 from coordinator_core.records.types import ZERO_UUID
 
 OFFSET_COMMIT = 1
@@ -57,6 +59,19 @@ def _offset_key(group_id: str, topic: str, partition: int) -> dict[str, Any]:
 def group_metadata(group: ClassicGroup, assignment: dict[str, bytes]) -> Record:
     """The group as it is, with the members' part of ``assignment``."""
     protocol = group.protocol_name
+    members = [
+        (member, member.metadata(protocol or ""), assignment[member.member_id])
+        for member in group.members.values()
+    ]
+    return group_metadata_of(group, protocol, members)
+
+
+def group_metadata_of(
+    group: ClassicGroup | model.ClassicGroup,
+    protocol: str | None,
+    members: Iterable[tuple[Member | model.ClassicMember, bytes, bytes]],
+) -> Record:
+    """The record of a group in the coordinator or in a replay; members with subscription and assignment."""
     value = {
         "protocolType": group.protocol_type or "",
         "generation": group.generation,
@@ -73,10 +88,10 @@ def group_metadata(group: ClassicGroup, assignment: dict[str, bytes]) -> Record:
                 "clientHost": member.client_host,
                 "rebalanceTimeout": member.rebalance_timeout_ms,
                 "sessionTimeout": member.session_timeout_ms,
-                "subscription": member.metadata(protocol or ""),
-                "assignment": assignment[member.member_id],
+                "subscription": subscription,
+                "assignment": assignment,
             }
-            for member in group.members.values()
+            for member, subscription, assignment in members
         ],
     }
     return Record(GROUP_METADATA, {"group": group.group_id}, GROUP_METADATA_VERSION, value)

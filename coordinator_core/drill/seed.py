@@ -15,7 +15,7 @@ from coordinator_core.coordinator.java.consumer_records import (
     TARGET_METADATA,
 )
 from coordinator_core.coordinator.log import OffsetsLog, Record
-from coordinator_core.coordinator.records import GROUP_METADATA, GROUP_METADATA_VERSION, offset_commit
+from coordinator_core.coordinator.records import group_metadata_of, offset_commit
 from coordinator_core.groups.model import (
     Assignment,
     ClassicGroup,
@@ -32,7 +32,9 @@ def seed(log: OffsetsLog, state: PartitionState, group_id: str) -> None:
     partition = state.offsets_partition
     group = state.groups.get(group_id)
     if isinstance(group, ClassicGroup) and group.record_offset is not None:
-        log.append(partition, [_classic(group)], group.state_timestamp_ms or 0)
+        members = [(member, member.subscription, member.assignment) for member in group.members]
+        record = group_metadata_of(group, group.protocol, members)
+        log.append(partition, [record], group.state_timestamp_ms or 0)
     elif isinstance(group, ConsumerGroup):
         log.append(partition, list(_consumer(group)), 0)
     for slot, committed in state.offsets.items():
@@ -62,30 +64,6 @@ def _commit(slot: Slot, committed: CommittedOffset) -> Record:
         expire_timestamp_ms=committed.expire_timestamp_ms,
         version=3,
     )
-
-
-def _classic(group: ClassicGroup) -> Record:
-    value = {
-        "protocolType": group.protocol_type or "",
-        "generation": group.generation,
-        "protocol": group.protocol,
-        "leader": group.leader,
-        "currentStateTimestamp": -1 if group.state_timestamp_ms is None else group.state_timestamp_ms,
-        "members": [
-            {
-                "memberId": member.member_id,
-                "groupInstanceId": member.instance_id,
-                "clientId": member.client_id,
-                "clientHost": member.client_host,
-                "rebalanceTimeout": member.rebalance_timeout_ms,
-                "sessionTimeout": member.session_timeout_ms,
-                "subscription": member.subscription,
-                "assignment": member.assignment,
-            }
-            for member in group.members
-        ],
-    }
-    return Record(GROUP_METADATA, {"group": group.group_id}, GROUP_METADATA_VERSION, value)
 
 
 def _consumer(group: ConsumerGroup) -> Iterator[Record]:
