@@ -15,7 +15,11 @@ from coordinator_core.reports.findings import one_line
 
 
 def page(template: str, **values: Any) -> str:
-    """The template with ``values``, and with ``style`` and ``style_hash`` (for its content policy)."""
+    """The template with ``values``, and with ``style`` and ``style_hash`` (for its content policy).
+
+    ``page.html`` takes ``sections``, anchors and titles for its navigation, and of the template ``skip_to``,
+    the anchor of what matters most.
+    """
     style = files("coordinator_core.reports").joinpath("run.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return _environment().get_template(template).render(style=style, style_hash=f"sha256-{digest}", **values)
