@@ -69,8 +69,8 @@ def plan_expiry(
 
 
 @dataclass(frozen=True, slots=True)
-class _Condition:
-    """What the group says of all its offsets (``offsetExpirationCondition``).
+class Condition:
+    """What a group says of all its offsets (``offsetExpirationCondition``).
 
     ``kept`` set: none expires. Else they do, for ``reason``, from ``base_timestamp_ms`` or, where that is
     ``None``, from their commit; not those of the topics in ``subscribed``.
@@ -80,6 +80,34 @@ class _Condition:
     reason: Reason = Reason.COMMIT_AGE
     base_timestamp_ms: int | None = None
     subscribed: frozenset[str] = frozenset()
+
+
+def condition_of(group: Group | None, rules: ExpiryRules, *, is_rebalancing: bool = False) -> Condition:
+    """What ``group`` says of its offsets; ``None``: they have no group."""
+    if group is None and rules.needs_group:
+        return Condition(kept=Kept.ORPHANED)
+    if isinstance(group, ShareGroup):
+        return Condition(kept=Kept.SHARE_GROUP)
+    if rules.clock is not Clock.GROUP or group is None:
+        return Condition()
+    if not isinstance(group, ClassicGroup):
+        empty = group.state is GroupState.EMPTY
+        return Condition(
+            reason=Reason.EMPTY_GROUP_COMMIT if empty else Reason.UNSUBSCRIBED_TOPIC,
+            subscribed=subscribed_topics(group) or frozenset(),
+        )
+    if group.protocol_type is None and not is_rebalancing:
+        return Condition(reason=Reason.SIMPLE_GROUP)
+    if group.state is GroupState.EMPTY and not is_rebalancing:
+        if group.state_timestamp_ms is None:
+            return Condition(reason=Reason.EMPTY_GROUP_COMMIT)
+        return Condition(reason=Reason.EMPTY_GROUP, base_timestamp_ms=group.state_timestamp_ms)
+    if is_rebalancing and (rules.rebalance_protects or not rules.expires_unsubscribed):
+        return Condition(kept=Kept.REBALANCING_GROUP)
+    subscribed = subscribed_topics(group)
+    if not rules.expires_unsubscribed or subscribed is None:
+        return Condition(kept=Kept.ACTIVE_GROUP)
+    return Condition(reason=Reason.UNSUBSCRIBED_TOPIC, subscribed=subscribed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +175,7 @@ class _Sweep:
             if self._rules.share_sweep is not ShareSweep.DELETES:
                 self.keep(group_id, Kept.SHARE_GROUP, 1 + len(offsets))
                 return None
-        condition = self._condition(group)
+        condition = condition_of(group, self._rules, is_rebalancing=group_id in self._rebalancing)
         times: list[int] = []
         for slot, offset in offsets:
             verdict = self._verdict(condition, slot, offset)
@@ -173,33 +201,7 @@ class _Sweep:
         self._add(self._group_tombstones(group, last))
         return None
 
-    def _condition(self, group: Group | None) -> _Condition:
-        rules = self._rules
-        if group is None and rules.needs_group:
-            return _Condition(kept=Kept.ORPHANED)
-        if rules.clock is not Clock.GROUP or group is None:
-            return _Condition()
-        if not isinstance(group, ClassicGroup):
-            empty = group.state is GroupState.EMPTY
-            return _Condition(
-                reason=Reason.EMPTY_GROUP_COMMIT if empty else Reason.UNSUBSCRIBED_TOPIC,
-                subscribed=subscribed_topics(group) or frozenset(),
-            )
-        rebalancing = group.group_id in self._rebalancing
-        if group.protocol_type is None and not rebalancing:
-            return _Condition(reason=Reason.SIMPLE_GROUP)
-        if group.state is GroupState.EMPTY and not rebalancing:
-            if group.state_timestamp_ms is None:
-                return _Condition(reason=Reason.EMPTY_GROUP_COMMIT)
-            return _Condition(reason=Reason.EMPTY_GROUP, base_timestamp_ms=group.state_timestamp_ms)
-        if rebalancing and (rules.rebalance_protects or not rules.expires_unsubscribed):
-            return _Condition(kept=Kept.REBALANCING_GROUP)
-        subscribed = subscribed_topics(group)
-        if not rules.expires_unsubscribed or subscribed is None:
-            return _Condition(kept=Kept.ACTIVE_GROUP)
-        return _Condition(reason=Reason.UNSUBSCRIBED_TOPIC, subscribed=subscribed)
-
-    def _verdict(self, condition: _Condition, slot: Slot, offset: CommittedOffset) -> _Due | Kept:
+    def _verdict(self, condition: Condition, slot: Slot, offset: CommittedOffset) -> _Due | Kept:
         if condition.kept is not None:
             return condition.kept
         if slot.topic in condition.subscribed:
@@ -209,7 +211,7 @@ class _Sweep:
         due = self._due(condition, offset)
         return Kept.NEVER if due is None else due
 
-    def _due(self, condition: _Condition, offset: CommittedOffset) -> _Due | None:
+    def _due(self, condition: Condition, offset: CommittedOffset) -> _Due | None:
         """``None``: at no time that a signed 64-bit clock shows."""
         explicit = offset.expire_timestamp_ms if self._rules.clock is not Clock.COMMIT else None
         base = condition.base_timestamp_ms

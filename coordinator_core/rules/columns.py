@@ -75,7 +75,8 @@ class Columns:
     def numbers(self, column: str, null: int = -1) -> Int64s:
         """Values of a column of integers (or of true and false), ``null`` where there is none."""
         if column not in self._numbers or null != -1:
-            filled = pc.fill_null(self.array(column).cast(pa.int64()), null)
+            array = self.array(column).cast(pa.int64())
+            filled = pc.fill_null(array, null) if array.null_count else array
             values: Int64s = filled.to_numpy(zero_copy_only=False)
             if null != -1:
                 return values
@@ -94,11 +95,14 @@ class Columns:
         return found
 
     def rows(self, where: Bools | Int64s, *columns: str) -> pa.Table:
-        """The coordinates and ``columns`` of some rows: those of a mask, or those with these numbers."""
+        """The coordinates and ``columns`` of some rows: those of a mask, or those with these numbers.
+
+        Names are dictionary arrays, as they are kept.
+        """
         index = np.flatnonzero(where) if where.dtype == np.bool_ else where
         taken = pa.array(index)
         names = dict.fromkeys(["offsets_partition", *self._record_offset, *columns])
-        return pa.table({name: _plain(self.array(name).take(taken)) for name in names})
+        return pa.table({name: self.array(name).take(taken) for name in names})
 
     @property
     def _record_offset(self) -> list[str]:
@@ -113,10 +117,6 @@ class Columns:
 def _kept_as(field: pa.Field) -> pa.Field:
     kind = pa.dictionary(pa.int32(), pa.string()) if field.name in _NAMES else field.type
     return pa.field(field.name, kind, nullable=True)
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    return array.cast(pa.string()) if pa.types.is_dictionary(array.type) else array
 
 
 def coded(*columns: pa.Array) -> tuple[list[Int64s], pa.Array]:
@@ -134,32 +134,31 @@ def coded(*columns: pa.Array) -> tuple[list[Int64s], pa.Array]:
         of_entry = pc.index_in(item.dictionary.cast(pa.string()), value_set=vocabulary).to_numpy(
             zero_copy_only=False
         )
-        index = pc.fill_null(item.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        found = np.full(len(index), -1, np.int64)
-        known = index >= 0
-        found[known] = of_entry[index[known]]
-        numbers.append(found)
+        index = item.indices.fill_null(-1) if item.indices.null_count else item.indices
+        numbers.append(np.append(of_entry, -1).astype(np.int64)[index.to_numpy(zero_copy_only=False)])
     return numbers, vocabulary
 
 
 def combined(*parts: Int64s) -> Int64s:
     """One number for each row: the same for rows with the same numbers (from -1 on) in all ``parts``."""
-    key = np.zeros(len(parts[0]), np.int64)
-    size = 1
-    for part in parts:
-        width = int(part.max(initial=-1)) + 2
-        if size * width >= 1 << 62:
-            _, key = np.unique(key, return_inverse=True)
-            size = int(key.max(initial=0)) + 1
-        key = key * width + (part + 1)
-        size *= width
-    return key
+    return combined_pair(parts, [part[:0] for part in parts])[0]
 
 
 def combined_pair(left: Sequence[Int64s], right: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
     """:func:`combined` of two tables with the same parts, comparable with each other."""
-    both = combined(*(np.concatenate(pair) for pair in zip(left, right, strict=True)))
-    return both[: len(left[0])], both[len(left[0]) :]
+    keys = [np.zeros(len(side[0]), np.int64) for side in (left, right)]
+    size = 1
+    for pair in zip(left, right, strict=True):
+        width = max(int(part.max(initial=-1)) for part in pair) + 2
+        if size * width >= 1 << 62:
+            _, both = np.unique(np.concatenate(keys), return_inverse=True)
+            keys = [both[: len(left[0])], both[len(left[0]) :]]
+            size = int(both.max(initial=0)) + 1
+        for key, part in zip(keys, pair, strict=True):
+            key *= width
+            key += part + 1
+        size *= width
+    return keys[0], keys[1]
 
 
 def lookup(wanted: Int64s, keys: Int64s) -> Int64s:

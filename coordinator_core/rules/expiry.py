@@ -2,45 +2,163 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from coordinator_core.lifecycle.expiry import plan_expiry
-from coordinator_core.lifecycle.plan import TombstoneKind
+from coordinator_core.groups.model import ClassicGroup, Group, GroupState, ShareGroup
+from coordinator_core.lifecycle.expiry import condition_of, plan_expiry
+from coordinator_core.lifecycle.expiry_rules import Clock, ExpiryRules, expiry_rules
+from coordinator_core.lifecycle.plan import Reason
+from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
+from coordinator_core.runs.states import partition_states
+
+_OF_GROUPS = ("groups", "members", "target_assignments", "regexes", "streams_topology")
+_SLOT = ("group_id", "topic", "partition")
+_REASONS = tuple(Reason)
 
 
 def _expired(facts: Facts, limits: Limits) -> pa.Table:
-    retention, grace = int(limits["offsets_retention_ms"]), int(limits["expiry_grace_ms"])
-    then = facts.now_ms - grace
+    """The offsets among the due tombstones of :func:`plan_expiry`, in columns: when brokers keep offsets for
+    longer than is assumed here, they are most of what there is."""
+    retention, then = int(limits["offsets_retention_ms"]), facts.now_ms - int(limits["expiry_grace_ms"])
+    rules = expiry_rules(facts.profile)
+    offsets = facts.offsets
+    rows = _of_groups_with_old_ones(facts, retention, then)
+    group = facts.group_row("offsets")[rows]
+    of_groups = np.unique(group[group >= 0])
+    groups = _groups(facts, of_groups)
+    conditions = _conditions(facts, of_groups, groups, rules)
+
+    base = offsets.numbers("commit_timestamp_ms")[rows]
+    base = np.where(conditions.has_base[group], conditions.base_ms[group], base)
+    explicit = offsets.numbers("expire_timestamp_ms")[rows]
+    is_explicit = ~offsets.is_null("expire_timestamp_ms")[rows] & (rules.clock is not Clock.COMMIT)
+    # In 64 bits, like the broker. By the clocks before KIP-211 an offset expires once its time is over.
+    end = np.where(is_explicit, explicit, base + retention)
+    late = int(rules.clock is not Clock.GROUP)
+    due = end <= then - late
+    if rules.clock is Clock.GROUP:
+        due &= is_explicit | (then - base >= retention)
+    due &= ~conditions.keeps[group]
+    due &= ~np.isin(facts.group_topic(group, facts.offset_topic[rows]), conditions.subscribed)
+    due &= ~np.isin(
+        offsets.numbers("offsets_partition")[rows], _partitions_that_fail(facts, groups, retention, then)
+    )
+    if rules.pending_protects_slot:
+        due &= ~_is_pending(facts)[rows]
+
+    reason = np.where(is_explicit, _REASONS.index(Reason.EXPIRE_TIMESTAMP), conditions.reason[group])
+    found = offsets.rows(rows[due], *_SLOT)
+    names = pa.array([one.value for one in _REASONS], pa.string())
+    return found.append_column("reason", names.take(pa.array(reason[due]))).append_column(
+        "expired_ms", pa.array(facts.now_ms - (end[due] + late))
+    )
+
+
+def _of_groups_with_old_ones(facts: Facts, retention: int, then: int) -> Int64s:
+    """Committed offsets of the groups of which one is older than the retention; where sweeps run, few."""
     offsets = facts.offsets
     explicit = offsets.numbers("expire_timestamp_ms")
     old = offsets.numbers("commit_timestamp_ms") + retention <= then
     old |= (explicit >= 0) & (explicit <= then)
-    # Few groups have any such offset, and only of those a sweep has something to say.
-    groups = offsets.rows(old, "group_id")["group_id"].unique().to_pylist()
-    found = [
-        (tombstone, "" if plan.failure is None else plan.failure)
-        for state in (facts.run.states(group_ids=groups) if groups else [])
-        for plan in [plan_expiry(state, facts.profile, now_ms=then, offsets_retention_ms=retention)]
-        for tombstone in plan.tombstones
-        if tombstone.kind is TombstoneKind.OFFSET
-    ]
-    tombstones = [tombstone for tombstone, _ in found]
-    return pa.table(
-        {
-            "offsets_partition": pa.array([one.offsets_partition for one in tombstones], pa.int32()),
-            "record_offset": pa.array([one.record_offset for one in tombstones], pa.int64()),
-            "group_id": pa.array([one.group_id for one in tombstones], pa.string()),
-            "topic": pa.array([one.topic for one in tombstones], pa.string()),
-            "partition": pa.array([one.partition for one in tombstones], pa.int32()),
-            "reason": pa.array([one.reason.value for one in tombstones], pa.string()),
-            "expired_ms": pa.array(
-                facts.now_ms - np.array([one.expires_at_ms for one in tombstones], np.int64)
-            ),
-        }
+    if not old.any():
+        return np.zeros(0, np.int64)
+    codes = offsets.array("group_id").indices.to_numpy()
+    wanted = np.zeros(int(codes.max()) + 1, np.bool_)
+    wanted[codes[old]] = True
+    return np.flatnonzero(wanted[codes])
+
+
+def _groups(facts: Facts, rows: Int64s) -> list[Group]:
+    """The groups in these rows of ``groups``."""
+    if not len(rows):
+        return []
+    found = facts.groups.rows(rows, "group_id")
+    ids = found["group_id"].to_pylist()
+    tables = {name: facts.run.table(name, group_ids=ids) for name in _OF_GROUPS if facts.run.has_table(name)}
+    states = {state.offsets_partition: state for state in partition_states(tables)}
+    partitions = found["offsets_partition"].to_pylist()
+    return [states[number].groups[group_id] for number, group_id in zip(partitions, ids, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Conditions:
+    """What groups say of their offsets, by row of ``groups``; the last entry is for offsets without a group.
+
+    ``base_ms`` counts where ``has_base`` is true. ``subscribed`` are pairs of a group and a topic.
+    """
+
+    keeps: Bools
+    reason: Int64s
+    has_base: Bools
+    base_ms: Int64s
+    subscribed: Int64s
+
+
+def _conditions(facts: Facts, rows: Int64s, groups: Sequence[Group], rules: ExpiryRules) -> _Conditions:
+    size = len(facts.groups) + 1
+    keeps, has_base = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    reason, base_ms = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    subscriber: list[int] = []
+    topics: list[str] = []
+    numbers = {one: number for number, one in enumerate(_REASONS)}
+    for row, group in zip([-1, *rows.tolist()], [None, *groups], strict=True):
+        condition = condition_of(group, rules)
+        keeps[row] = condition.kept is not None
+        reason[row] = numbers[condition.reason]
+        if condition.base_timestamp_ms is not None:
+            has_base[row], base_ms[row] = True, condition.base_timestamp_ms
+        subscriber += [row] * len(condition.subscribed)
+        topics += condition.subscribed
+    # A topic that no committed offset is of has no number, and does not matter.
+    topic = pc.index_in(pa.array(topics, pa.string()), value_set=facts.topic_texts)
+    known = pc.is_valid(topic).to_numpy(zero_copy_only=False)
+    pairs = facts.group_topic(
+        np.array(subscriber, np.int64)[known], topic.drop_null().to_numpy().astype(np.int64)
     )
+    return _Conditions(keeps, reason, has_base, base_ms, pairs)
+
+
+def _partitions_that_fail(facts: Facts, groups: Sequence[Group], retention: int, then: int) -> Int64s:
+    """Offsets partitions of which a sweep fails, so that nothing in them is due: those that do not load, and
+    those of a group that no sweep can delete."""
+    obstacles = [
+        group.group_id
+        for group in groups
+        if not isinstance(group, ClassicGroup)
+        and (isinstance(group, ShareGroup) or (group.state is GroupState.EMPTY and group.target_assignment))
+    ]
+    states = facts.run.states(group_ids=obstacles) if obstacles else []
+    failing = [
+        state.offsets_partition
+        for state in states
+        if plan_expiry(state, facts.profile, now_ms=then, offsets_retention_ms=retention).failure is not None
+    ]
+    return np.concatenate(
+        [facts.table("load_failures").numbers("offsets_partition"), np.array(failing, np.int64)]
+    )
+
+
+def _is_pending(facts: Facts) -> Bools:
+    """Committed offsets for whose group, topic and partition an open transaction has a commit."""
+    offsets, pending = facts.offsets, facts.table("pending_offsets")
+    if not len(pending):
+        return np.zeros(len(offsets), np.bool_)
+    keys = [coded(offsets.array(name), pending.array(name))[0] for name in ("group_id", "topic")]
+    here, there = combined_pair(
+        *(
+            (table.numbers("offsets_partition"), *(key[place] for key in keys), table.numbers("partition"))
+            for place, table in enumerate((offsets, pending))
+        )
+    )
+    found: Bools = np.isin(here, there)
+    return found
 
 
 EXPIRED = Rule(

@@ -113,7 +113,7 @@ class Facts:
         return self.run.topic_names | ({} if self.topics is None else self.topics.names_by_id)
 
     @cached_property
-    def _topics_coded(self) -> dict[str, Int64s]:
+    def _topics_coded(self) -> tuple[dict[str, Int64s], pa.Array]:
         owned, subscribed, regexes = self._owned, self._subscriptions, self._regex_topics
         live = pa.array([], pa.string()) if self.topics is None else self.topics.names
         columns = {
@@ -124,15 +124,18 @@ class Facts:
             "regexes": regexes["topic"].combine_chunks(),
             "live": live,
         }
-        numbers, self.topic_texts = coded(*columns.values())
-        return dict(zip(columns, numbers, strict=True))
+        numbers, texts = coded(*columns.values())
+        return dict(zip(columns, numbers, strict=True)), texts
 
-    topic_texts: pa.Array = field(default_factory=lambda: pa.array([], pa.string()))
+    @property
+    def topic_texts(self) -> pa.Array:
+        """The names of topics, by number."""
+        return self._topics_coded[1]
 
     @property
     def offset_topic(self) -> Int64s:
         """For each committed offset the number of its topic's name."""
-        return self._topics_coded["offsets"]
+        return self._topics_coded[0]["offsets"]
 
     def topic_names(self, numbers: Int64s) -> pa.Array:
         """The names that ``numbers`` stand for; null for -1."""
@@ -142,7 +145,7 @@ class Facts:
     @cached_property
     def live_topic(self) -> Int64s:
         """By number of a name, the position of that topic in :attr:`topics`; -1 when there is none."""
-        live = self._topics_coded["live"]
+        live = self._topics_coded[0]["live"]
         position = np.full(len(self.topic_texts) + 1, -1, np.int64)
         position[live] = np.arange(len(live))
         return position
@@ -187,10 +190,10 @@ class Facts:
         member = owned["row"].to_numpy()
         return Assigned(
             group=self.group_row("members")[member],
-            identity=self._topics_coded["identity"],
+            identity=self._topics_coded[0]["identity"],
             member=member,
             partition=owned["partition"].to_numpy(),
-            topic=self._topics_coded["owned"],
+            topic=self._topics_coded[0]["owned"],
         )
 
     @cached_property
@@ -205,7 +208,7 @@ class Facts:
     def subscriptions(self) -> tuple[Int64s, Int64s]:
         """Member rows, and the number of each topic that they subscribe to: by name, or by their regex."""
         member = self._subscriptions["row"].to_numpy()
-        topic = self._topics_coded["subscribed"]
+        topic = self._topics_coded[0]["subscribed"]
         matched_member, matched_topic = self._matched_by_regex
         return np.concatenate([member, matched_member]), np.concatenate([topic, matched_topic])
 
@@ -226,7 +229,7 @@ class Facts:
             members_of.setdefault(int(of_members[member]), []).append(member)
         found_member: list[int] = []
         found_topic: list[int] = []
-        for at, topic in zip(row.tolist(), self._topics_coded["regexes"].tolist(), strict=True):
+        for at, topic in zip(row.tolist(), self._topics_coded[0]["regexes"].tolist(), strict=True):
             for member in members_of.get(int(of_regexes[at]), ()):
                 found_member.append(member)
                 found_topic.append(topic)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.rules.columns import Int64s, coded
 from coordinator_core.rules.model import Rule, Severity
 from coordinator_core.runs.schemas import TableSchema
 
@@ -46,6 +47,7 @@ SUBJECT = ("offsets_partition", "record_offset", "group_id", "topic", "partition
 """Columns of a finding that say what it is about."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
+_NO_OFFSET = np.iinfo(np.int64).max
 
 
 def no_findings() -> pa.Table:
@@ -93,24 +95,32 @@ def in_order(findings: Sequence[pa.Table]) -> pa.Table:
     return rows.append_column("rank", rank).sort_by(keys).drop_columns(["rank"]).combine_chunks()
 
 
-def _counted(hits: pa.Table) -> tuple[pa.Table, np.ndarray]:
+def _counted(hits: pa.Table) -> tuple[pa.Table, Int64s]:
     """``hits`` and how many rows each stands for (their column ``rows``, when they have one)."""
     if "rows" not in hits.column_names:
         return hits, np.ones(hits.num_rows, np.int64)
     return hits.drop_columns(["rows"]), hits["rows"].to_numpy().astype(np.int64)
 
 
-def _gathered(hits: pa.Table, rows: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+def _gathered(hits: pa.Table, rows: Int64s) -> tuple[pa.Table, Int64s]:
     """The first of the hits of each group, and how many rows they all stand for."""
-    # So that the one that stands for others does not depend on the order in which a rule finds them.
+    (code,), _ = coded(hits["group_id"].combine_chunks())
+    key = hits["offsets_partition"].to_numpy().astype(np.int64) << 32 | (code + 1)
+    groups, group = np.unique(key, return_inverse=True)
+    # The one that stands for others must not depend on the order in which a rule finds them: it comes first
+    # by its subject. Only those of the lowest record offset can, mostly one for each group.
     names = [name for name in SUBJECT if name in hits.column_names]
-    order = pc.sort_indices(hits.select(names), sort_keys=[(name, "ascending") for name in names])
-    hits, rows = hits.take(order), rows[order.to_numpy()]
-    group = hits["group_id"].combine_chunks().cast(pa.string()).dictionary_encode()
-    codes = pc.fill_null(group.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    key = hits["offsets_partition"].to_numpy().astype(np.int64) << 32 | (codes + 1)
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    return hits.take(pa.array(first)), np.bincount(inverse, rows).astype(np.int64)
+    candidates = np.arange(len(rows))
+    if "record_offset" in names:
+        offset = pc.fill_null(hits["record_offset"], _NO_OFFSET).to_numpy().astype(np.int64)
+        lowest = np.full(len(groups), _NO_OFFSET)
+        np.minimum.at(lowest, group, offset)
+        candidates = np.flatnonzero(offset == lowest[group])
+    subjects = hits.select(names).take(pa.array(candidates))
+    subjects = subjects.cast(pa.schema([FINDINGS.arrow.field(name) for name in names]))
+    order = pc.sort_indices(subjects, sort_keys=[(name, "ascending") for name in names]).to_numpy()
+    _, first = np.unique(group[candidates][order], return_index=True)
+    return hits.take(pa.array(candidates[order][first])), np.bincount(group, rows).astype(np.int64)
 
 
 def text_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:

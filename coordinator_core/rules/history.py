@@ -50,16 +50,20 @@ def _pair(facts: Facts, column: str) -> tuple[Int64s, Int64s]:
     return now[matched.now], before[matched.before]
 
 
-def _same_topic_id(facts: Facts) -> Bools:
+def _of_one_topic(facts: Facts, bad: Bools) -> Int64s:
+    """Of the matched pairs for which ``bad`` is true, those whose commits name no different topic ids."""
     assert facts.previous is not None
-    matched = matched_offsets(facts)
-    now, before = coded(facts.offsets.array("topic_id"), facts.previous.offsets.array("topic_id"))[0]
-    now, before = now[matched.now], before[matched.before]
+    matched, found = matched_offsets(facts), np.flatnonzero(bad)
+    columns = [
+        one.offsets.array("topic_id").take(pa.array(rows[found]))
+        for one, rows in ((facts, matched.now), (facts.previous, matched.before))
+    ]
+    now, before = coded(*columns)[0]
     same: Bools = (now == before) | (now < 0) | (before < 0)
-    return same
+    return found[same]
 
 
-def _with_before(facts: Facts, bad: Bools, column: str, *more: str) -> pa.Table:
+def _with_before(facts: Facts, bad: Int64s, column: str, *more: str) -> pa.Table:
     assert facts.previous is not None
     matched = matched_offsets(facts)
     rows = facts.offsets.rows(matched.now[bad], *_SLOT, column, *more)
@@ -71,22 +75,21 @@ def _with_before(facts: Facts, bad: Bools, column: str, *more: str) -> pa.Table:
 
 def _moved_back(facts: Facts, _: Limits) -> pa.Table:
     now, before = _pair(facts, "committed_offset")
-    return _with_before(
-        facts, (now < before) & _same_topic_id(facts), "committed_offset", "commit_timestamp_ms"
-    )
+    bad = _of_one_topic(facts, now < before)
+    return _with_before(facts, bad, "committed_offset", "commit_timestamp_ms")
 
 
 def _epoch_back(facts: Facts, _: Limits) -> pa.Table:
     epoch, epoch_before = _pair(facts, "leader_epoch")
     offset, offset_before = _pair(facts, "committed_offset")
-    bad = (epoch >= 0) & (epoch < epoch_before) & (offset >= offset_before) & _same_topic_id(facts)
+    bad = _of_one_topic(facts, (epoch >= 0) & (epoch < epoch_before) & (offset >= offset_before))
     return _with_before(facts, bad, "leader_epoch", "committed_offset")
 
 
 def _time_back(facts: Facts, _: Limits) -> pa.Table:
     now, before = _pair(facts, "commit_timestamp_ms")
     offset, offset_before = _pair(facts, "record_offset")
-    bad = (offset > offset_before) & (now < before)
+    bad = np.flatnonzero((offset > offset_before) & (now < before))
     return _with_before(facts, bad, "commit_timestamp_ms")
 
 

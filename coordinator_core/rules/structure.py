@@ -70,6 +70,13 @@ def _legacy_values(facts: Facts, _: Limits) -> pa.Table:
 
 def _misplaced(facts: Facts) -> tuple[Bools, Bools, Int64s]:
     """Groups in a wrong partition, those of them that are in the right one too, and the right ones."""
+    if "misplaced" not in facts.notes:
+        facts.notes["misplaced"] = _places(facts)
+    found: tuple[Bools, Bools, Int64s] = facts.notes["misplaced"]
+    return found
+
+
+def _places(facts: Facts) -> tuple[Bools, Bools, Int64s]:
     groups = facts.groups
     (code,), names = coded(groups.array("group_id"))
     num_partitions = int(facts.run.manifest["offsets_topic_num_partitions"])
