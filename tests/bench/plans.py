@@ -28,6 +28,10 @@ class Row(StrEnum):
     COMPACT_SPARK = "`regroup compact --engine spark --master local[2]`, the same"
     CONSUMER = "Kafka's consumer (`kafka-consumer-perf-test`), fetching alone"
     CAPTURE = "`regroup capture`, whole process"
+    RULES = "`regroup reconcile`, whole process, the run alone"
+    RULES_COMPARED = "`regroup reconcile`, with topics and the run before"
+    RULES_SPARK = "`regroup reconcile --engine spark --master local[2]`, the same"
+    RULES_OVERDUE = "`regroup reconcile`, the same, with nearly all offsets past their retention"
     STRUCT = "plain Python, `struct`: newest value per key, nothing else"
     KAFKA_PYTHON = "kafka-python's record reader: newest value per key, nothing else"
 
@@ -52,6 +56,7 @@ class Plan:
 
 
 COMPACTIONS = (Row.CLEANER, Row.COMPACT, Row.COMPACT_SPARK)
+RULES = (Row.LOCAL, Row.RULES, Row.RULES_COMPARED, Row.RULES_SPARK, Row.RULES_OVERDUE)
 REPLAYS = (Row.BROKER, Row.LOCAL, Row.SPARK, Row.KERNEL)
 
 
@@ -63,6 +68,14 @@ def _cache(target_bytes: int, segments: int) -> Workload:
     return replace(_base(target_bytes), segment_bytes=target_bytes // segments)
 
 
+def _rules(offsets: int, groups: int, partitions: int = 4) -> Workload:
+    """As many committed offsets, all of them live; a commit takes some 110 bytes."""
+    slots = offsets // partitions
+    return Workload(
+        "rules", slots * 125, groups=groups // partitions, slots=slots, partitions=partitions, in_turn=True
+    )
+
+
 QUICK = (
     Plan("replay", "Replay", _base(100 * MB), REPLAYS, 3),
     Plan("cache", "Fold cache", _cache(100 * MB, 20), (Row.FIRST, Row.SECOND), 3),
@@ -70,6 +83,7 @@ QUICK = (
     # The cleaner leaves the last segment alone.
     Plan("cleaner", "Log cleaner", replace(_base(100 * MB), segment_bytes=20 * MB), COMPACTIONS, 2),
     Plan("capture", "Capture", _base(100 * MB), (Row.CONSUMER, Row.CAPTURE), 3),
+    Plan("rules", "Rules", _rules(500_000, 10_000), RULES, 2),
 )
 
 _LINEAR = tuple(
@@ -172,6 +186,7 @@ FULL = (
     ),
     Plan("capture", "Capture: 1 GB over loopback", _base(GB), (Row.CONSUMER, Row.CAPTURE)),
     Plan("references", "Plain Python: 100 MB", _base(100 * MB), (Row.STRUCT, Row.KAFKA_PYTHON, Row.LOCAL), 3),
+    Plan("rules", "Rules: five million committed offsets", _rules(5_000_000, 100_000), RULES, 3),
     Plan("cleaner", "Log cleaner: 1 GB", _base(GB), (*COMPACTIONS, Row.LOCAL), 2),
     Plan("cleaner-4", "Log cleaner: 4 partitions of 1 GB", replace(_base(GB), partitions=4), COMPACTIONS, 2),
 )

@@ -78,6 +78,10 @@ CLAIMS = (
     Claim("compaction of one partition, local engine; cleaner", "cleaner", Row.CLEANER, Row.COMPACT, 2),
     Claim("compaction of 4 partitions, Spark; cleaner", "cleaner-4", Row.CLEANER, Row.COMPACT_SPARK, 2),
     Claim("bytes that the cleaner leaves; compaction", "cleaner", Row.CLEANER, Row.COMPACT, 1, _left),
+    Claim("all rules on a run alone; the replay that made it", "rules", Row.LOCAL, Row.RULES, 0.5),
+    Claim("with topics and the run before; the replay", "rules", Row.LOCAL, Row.RULES_COMPARED, 0.5),
+    Claim("the same in Spark; the replay", "rules", Row.LOCAL, Row.RULES_SPARK, 0.5),
+    Claim("the same, most offsets overdue; the replay", "rules", Row.LOCAL, Row.RULES_OVERDUE, 0.5),
 )
 
 BOUNDS = (
@@ -85,6 +89,7 @@ BOUNDS = (
     Bound("a Spark worker, one partition", "replay", Row.SPARK, 1024, _worker_peak),
     Bound("a Spark worker, 4 partitions", "replay-4", Row.SPARK, 1024, _worker_peak),
     Bound("capture of 1 GB", "capture", Row.CAPTURE, 300),
+    Bound("rules, five million offsets in two runs", "rules", Row.RULES_COMPARED, 2048),
 )
 
 

@@ -17,10 +17,11 @@ from typing import Any
 
 from tests.bench.capture import Source, source
 from tests.bench.compaction import clean, compact
-from tests.bench.generator import Truth, generate
+from tests.bench.generator import START_MS, Truth, generate
 from tests.bench.kafka import LoadingBroker, dump_command, loading_broker
 from tests.bench.measure import Sample, Take, in_turn, run_process
 from tests.bench.plans import Plan, Row
+from tests.bench.rules import reconcile, reconcile_alone, reconcile_overdue
 from tests.bench.truth import check_truth
 from tests.live.broker import Kafka
 
@@ -41,6 +42,8 @@ class Bench:
         self._cache = directory / "cache"
         self._stack = ExitStack()
         self.truths: list[Truth] = []
+        self.run = Path()
+        """That of the newest replay."""
 
     def __enter__(self) -> Bench:
         self.truths = generate(self.plan.workload, self._log)
@@ -73,6 +76,10 @@ class Bench:
             Row.COMPACT_SPARK: lambda: self._compact("--engine", "spark", "--master", "local[2]"),
             Row.CONSUMER: lambda: self._source.consume(sum(truth.records for truth in self.truths)),
             Row.CAPTURE: lambda: self._source.capture(),
+            Row.RULES: lambda: reconcile_alone(self.run, self._directory),
+            Row.RULES_COMPARED: self._reconcile,
+            Row.RULES_SPARK: lambda: self._reconcile("--engine", "spark", "--master", "local[2]"),
+            Row.RULES_OVERDUE: lambda: reconcile_overdue(self.run, self._directory, self.truths),
             Row.STRUCT: lambda: self._reference("struct"),
             Row.KAFKA_PYTHON: lambda: self._reference("kafka-python"),
         }
@@ -103,9 +110,13 @@ class Bench:
                 "bench",
             ),
             *("--kafka-version", self._kafka.version, "--format", "json", *options),
+            # A millisecond a batch: when the log ends. Today all of its offsets would be overdue.
+            *("--now-ms", str(START_MS + max(truth.batches for truth in self.truths))),
+            *("--offsets-topic-num-partitions", str(len(self.truths))),
         )
+        self.run = Path(summary["run"])
         if is_whole:
-            check_truth(Path(summary["run"]), self.truths)
+            check_truth(self.run, self.truths)
         return sample
 
     def _first(self) -> Sample:
@@ -138,6 +149,9 @@ class Bench:
 
     def _compact(self, *options: str) -> Sample:
         return compact(self._kafka, self._log, self._directory, self.truths, *options)
+
+    def _reconcile(self, *options: str) -> Sample:
+        return reconcile(self.run, self._directory, self.truths, *options)
 
     def _reference(self, reader: str) -> Sample:
         sample, live = self._json("tests.bench.references", reader, str(self._log))

@@ -5,16 +5,25 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.bench.rules import ALONE, COMPARED, PARTITIONS, REPLAY, SPARK, measure, workload
+from tests.bench.kafka import kafka_as_it_comes
+from tests.bench.plans import QUICK
+from tests.bench.takes import Bench
+
+PLAN = next(plan for plan in QUICK if plan.name == "rules")
 
 
-def test_rules_and_the_replay_are_measured_on_a_run_that_holds_what_was_asked(tmp_path: Path) -> None:
-    assert list(measure(workload(4_000, 80), 0, tmp_path)) == [REPLAY, ALONE, COMPARED, SPARK]
-    manifest = json.loads((tmp_path / "runs/bench/w/r/manifest.json").read_text())
-    assert manifest["tables"]["offsets"]["rows"] == 4_000
-    assert manifest["tables"]["groups"]["rows"] == 80
-    assert len(manifest["cut"]) == PARTITIONS
-    # Topics and the run before were looked at: only what needs a log was not.
-    (reconciliation,) = (tmp_path / "runs/bench/w/_findings/r").glob("*/reconciliation.json")
-    reasons = json.loads(reconciliation.read_text())["not_evaluated"].values()
-    assert all("--log" in reason or "--transaction-log" in reason for reason in reasons)
+def test_rules_are_measured_on_a_run_that_holds_what_was_asked(tmp_path: Path) -> None:
+    plan = PLAN.scaled(0.01)
+    with Bench(plan, kafka_as_it_comes(), tmp_path / "bench") as bench:
+        samples = bench.take(1)
+        manifest = json.loads((bench.run / "manifest.json").read_text())
+        found = json.loads((tmp_path / "bench/reconciliation.json").read_text())
+    assert list(samples) == list(plan.rows)
+    work = plan.workload
+    assert manifest["tables"]["offsets"]["rows"] == work.slots * work.partitions
+    assert manifest["tables"]["groups"]["rows"] == work.groups * work.partitions
+    assert len(manifest["cut"]) == work.partitions
+    # The last row: topics and the run before were looked at, and most offsets are overdue.
+    assert {"R31", "R20", "R60"} <= set(found["evaluated"])
+    overdue = sum(finding["rows"] for finding in found["findings"] if finding["rule"] == "R60")
+    assert overdue > 0.9 * work.slots * work.partitions
