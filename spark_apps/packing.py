@@ -34,11 +34,7 @@ class Work:
     @property
     def size(self) -> int:
         """Bytes to read."""
-        return sum(map(task_size, self.tasks))
-
-
-def task_size(task: FoldTask) -> int:
-    return sum(segment.size for segment in task.segments)
+        return sum(task.size for task in self.tasks)
 
 
 def task_bytes(sizes: Sequence[int], parallelism: int) -> int:
@@ -71,9 +67,9 @@ def share_out(tasks: Sequence[FoldTask], limit: int) -> list[Work]:
         by_partition.setdefault(task.log.offsets_partition, []).append(task)
     partitions = list(by_partition.values())
     works = []
-    for run in packed([sum(map(task_size, of_partition)) for of_partition in partitions], limit):
+    for run in packed([sum(task.size for task in of_partition) for of_partition in partitions], limit):
         together = tuple(task for index in run for task in partitions[index])
-        parts = packed(list(map(task_size, together)), limit) if len(run) == 1 else []
+        parts = packed([task.size for task in together], limit) if len(run) == 1 else []
         if len(parts) > 1:
             works += [Work(together[part.start : part.stop], whole=False) for part in parts]
         else:

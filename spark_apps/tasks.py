@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import groupby
 from typing import TypeVar
@@ -23,7 +23,7 @@ from coordinator_core.cli.process import keep_freed_memory, start_light
 from coordinator_core.columnar.merge import merge_shard
 from coordinator_core.columnar.shards import MergedShard, combine_shards, shard_folds
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.replay.fold import NO_ROWS, FoldRules, SegmentFold
 from coordinator_core.replay.merged import MergedPartition
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import cache_of_environment
@@ -199,17 +199,7 @@ def _staged(result: SegmentResult, staging_path: str, shards: int = 1) -> Staged
             position = file.tell()
             part.write_ipc(file)
             parts.append(FileRange(path, position, file.tell() - position))
-    return StagedFold(replace(result, fold=_without_rows(fold)), tuple(parts))
-
-
-def _without_rows(fold: SegmentFold) -> SegmentFold:
-    """What the fold says of the segment as a whole."""
-    columns = {
-        part.name: getattr(fold, part.name).slice(0, 0)
-        for part in fields(fold)
-        if isinstance(getattr(fold, part.name), (pa.Table, pa.Array))
-    }
-    return replace(fold, **columns)
+    return StagedFold(replace(result, fold=replace(fold, **NO_ROWS)), tuple(parts))
 
 
 def _new_path(staging_path: str, kind: str) -> str:

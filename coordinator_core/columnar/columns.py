@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,18 +48,15 @@ _VALUE_NAMES = {field.name for field in fold.VALUE_FIELDS}
 _Mask = npt.NDArray[np.bool_]
 
 
-def to_segment_fold(
+def counted(
     segment: SegmentFile,
     rules: FoldRules,
     tables: Tables,
-    data: Bytes,
-    arena: Bytes,
     *,
     stopped: bool,
     legacy_formats: Mapping[int, int],
 ) -> SegmentFold:
-    """The fold in ``tables``; ``data`` is the segment."""
-    source = Source(data, arena)
+    """What ``tables`` have counted of ``segment``, the last that was folded, as a fold without rows."""
     state = tables.state
     empty = state[State.BATCHES] == 0
     return SegmentFold(
@@ -70,6 +68,15 @@ def to_segment_fold(
         next_offset=None if empty else int(state[State.NEXT_OFFSET]),
         stopped=stopped,
         counts=_counts(tables, legacy_formats),
+        **fold.NO_ROWS,
+    )
+
+
+def with_rows(counts: SegmentFold, tables: Tables, segments: Sequence[Bytes], arena: Bytes) -> SegmentFold:
+    """The fold in ``tables`` of all ``segments``; ``counts`` is what was :func:`counted` of the last one."""
+    source = Source(segments, arena)
+    return replace(
+        counts,
         groups=_names(tables, "groups"),
         topics=_names(tables, "topics"),
         slots=_slots(tables, source),
@@ -118,7 +125,7 @@ def _columns(table: Int64s, *wanted: int) -> Int64s:
 def _names(tables: Tables, name: str) -> pa.Array:
     """The interned names of ``groups`` or ``topics``, without their length prefix."""
     rows = used_rows(tables, name)
-    source = Source(tables.keys)
+    source = Source([tables.keys])
     return text(source.binary(rows[:, Interned.BODY] + 2, rows[:, Interned.BODY_BYTES] - 2))
 
 
@@ -350,7 +357,7 @@ def _counts(tables: Tables, legacy_formats: Mapping[int, int]) -> SegmentCounts:
             records = int(state[State.COMMITS + 6 * key_type + 1 + version])
             if records:
                 commits[key_type, None if version < 0 else version] = records
-    records = int(state[State.SEQUENCE])
+    records = int(state[State.SEQUENCE] - state[State.SEGMENT_SEQUENCE])
     control_records = int(state[State.CONTROL_RECORDS])
     has_records = records > control_records
     return SegmentCounts(

@@ -20,7 +20,7 @@ def decoded(values: pa.Array) -> dict[str, pa.Array]:
     """
     _, starts, data = values.buffers()
     positions = np.frombuffer(starts, np.int64)[values.offset : values.offset + len(values)]
-    source = Source(np.frombuffer(data, np.uint8))
+    source = Source([np.frombuffer(data, np.uint8)])
     fields = CommitColumns(*(np.empty(len(values), field.dtype.name) for field in COMMIT_COLUMNS_TYPE.fields))
     decode_commits(np.frombuffer(data, np.uint8), np.ascontiguousarray(positions), fields)
     return {

@@ -18,6 +18,7 @@ from coordinator_core.columnar.tables import (
     ARENA,
     BYTES_TYPE,
     MUTABLE_BYTES_TYPE,
+    SEGMENT,
     EventRow,
     Flags,
     Int,
@@ -163,20 +164,21 @@ _AHEAD = 16
 """Values lie all over the segment, so they are fetched some rows before they are copied."""
 
 
-@kernel(types.void(BYTES_TYPE, BYTES_TYPE, _VECTOR, _VECTOR, _VECTOR, MUTABLE_BYTES_TYPE))
-def gather(segment: Any, arena: Any, positions: Any, lengths: Any, starts: Any, out: Any) -> None:
-    """Copy the runs at ``positions`` of ``lengths`` (none when negative) to ``starts`` in ``out``."""
+@kernel(types.void(BYTES_TYPE, types.int64, _VECTOR, _VECTOR, _VECTOR, MUTABLE_BYTES_TYPE))
+def gather(data: Any, tag: Int, positions: Any, lengths: Any, starts: Any, out: Any) -> None:
+    """Copy the runs at those ``positions`` that have this ``tag`` (``SEGMENT``s, ``ARENA``), from ``data``.
+
+    A run is of ``lengths`` bytes, of none when that is negative, and goes to ``starts`` in ``out``.
+    """
     for row in range(len(positions)):
         if row + _AHEAD < len(positions):
-            ahead = positions[row + _AHEAD]
-            if 0 <= ahead < ARENA:
-                prefetch(segment, ahead)
-                prefetch(segment, ahead + lengths[row + _AHEAD])
-        position = positions[row]
-        if position < ARENA:
-            copy_bytes(segment, position, out, starts[row], lengths[row])
-        else:
-            copy_bytes(arena, position - ARENA, out, starts[row], lengths[row])
+            ahead = positions[row + _AHEAD] - tag
+            if 0 <= ahead < SEGMENT:
+                prefetch(data, ahead)
+                prefetch(data, ahead + lengths[row + _AHEAD])
+        position = positions[row] - tag
+        if 0 <= position < SEGMENT:
+            copy_bytes(data, position, out, starts[row], lengths[row])
 
 
 @inlined

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 
 import numpy as np
 
 from coordinator_core import storage
 from coordinator_core.columnar.arena import Arena
-from coordinator_core.columnar.columns import to_segment_fold
+from coordinator_core.columnar.columns import counted, with_rows
 from coordinator_core.columnar.fingerprint import RunningFingerprint
 from coordinator_core.columnar.kernels import (
     HEADER_BYTES,
@@ -23,11 +24,13 @@ from coordinator_core.columnar.kernels import (
 from coordinator_core.columnar.scalar import ask_for_room, fold_scalar, split_scalar
 from coordinator_core.columnar.tables import (
     ARENA,
+    SEGMENT,
     Bytes,
     MergeOffset,
     Rules,
     State,
     Tables,
+    begin_counting,
     give_up,
     grown,
     index_of,
@@ -44,7 +47,7 @@ from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
 from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.replay.profiles import MergeOffsetRule
 
-__all__ = ["fold_batches", "fold_partition", "fold_segment"]
+__all__ = ["Piece", "fold_batches", "fold_partition", "fold_run", "fold_segment"]
 
 _MERGE_OFFSETS = {
     MergeOffsetRule.RECORD: MergeOffset.RECORD,
@@ -55,7 +58,6 @@ _MERGE_OFFSETS = {
 
 _NO_LIMIT = (1 << 63) - 1
 _BATCH_LENGTH = struct.Struct(">i")
-_NOTHING: Bytes = np.empty(0, np.uint8)
 _DEFAULT_LIMITS = Limits()
 
 
@@ -100,6 +102,39 @@ def fold_segment(
     folder = _Folder(segment, rules, limits, check_utf8=True)
     folder.fold_read((batch for batch in batches if batch.last_offset >= start_offset), on_damage, found)
     return folder.finish()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A segment of a run: its content, the offset that it must not reach, and the fingerprint to be taken."""
+
+    segment: SegmentFile
+    data: memoryview
+    end_offset: int | None = None
+    running: RunningFingerprint | None = None
+
+
+def fold_run(
+    pieces: Sequence[Piece], *, rules: FoldRules, limits: Limits = _DEFAULT_LIMITS, start_offset: int = 0
+) -> list[SegmentFold] | None:
+    """Fold neighbouring segments together; a fold for each, of which the last one has the effect of all.
+
+    A slot then takes its place once, not once in each segment. ``None`` when anything in the segments is for
+    :func:`fold_segment` to judge. What is mapped into memory is let go of as soon as it was walked over.
+    """
+    folder = _Folder(pieces[0].segment, rules, limits, check_utf8=False)
+    folds: list[SegmentFold] = []
+    for piece in pieces:
+        if folds:
+            folder.begin(piece.segment)
+        if not folder.fold_mapped(start_offset, piece.end_offset, piece.data, piece.running):
+            return None
+        storage.release(piece.data)
+        folds.append(folder.counted())
+    if folder.has_malformed_names:
+        return None
+    folds[-1] = folder.finish()
+    return folds
 
 
 def fold_batches(
@@ -177,7 +212,7 @@ class _Folder:
         self.stopped = False
         self._rules = rules
         self._limits = limits
-        self._data = _NOTHING
+        self._segments: list[Bytes] = []
         self._arena = Arena()
         self._formats: Counter[int] = Counter()
         numbers = np.zeros(Rules.SIZE, np.int64)
@@ -198,17 +233,21 @@ class _Folder:
         """Whether different bytes may name one slot, so that names must be compared as text."""
         return bool(self._tables.state[State.MALFORMED_UTF8])
 
+    def begin(self, segment: SegmentFile) -> None:
+        """Go on with the next segment."""
+        self.segment = segment
+        self._formats.clear()
+        begin_counting(self._tables.state)
+
+    def counted(self) -> SegmentFold:
+        """A fold without rows, of what was counted of the segment at hand."""
+        return counted(
+            self.segment, self._rules, self._tables, stopped=self.stopped, legacy_formats=self._formats
+        )
+
     def finish(self) -> SegmentFold:
         """The fold of what was given; nothing can be given any more."""
-        fold = to_segment_fold(
-            self.segment,
-            self._rules,
-            self._tables,
-            self._data,
-            self._arena.data,
-            stopped=self.stopped,
-            legacy_formats=self._formats,
-        )
+        fold = with_rows(self.counted(), self._tables, self._segments, self._arena.data)
         give_up(self._tables)
         return fold
 
@@ -221,12 +260,14 @@ class _Folder:
         data: memoryview | None = None,
         running: RunningFingerprint | None = None,
     ) -> bool:
-        """Fold the whole file where it lies. False if anything in it is for the scalar readers to judge."""
+        """Fold the whole segment where it lies. False if anything in it is for the scalar readers."""
         segment, rules = self.segment, self._tables.rules
         view = data if data is not None else storage.read(segment.path)[: segment.size]
         if len(view) < segment.size:
             return False
-        self._data = np.frombuffer(view, np.uint8)
+        array = np.frombuffer(view, np.uint8)
+        tag = len(self._segments) * SEGMENT
+        self._segments.append(array)
         rules[Rules.START_OFFSET] = start_offset
         rules[Rules.LAST_OFFSET] = segment.base_offset + MAX_OFFSET_SPAN
         if end_offset is not None:
@@ -243,7 +284,7 @@ class _Folder:
                 rules[Rules.CHECK_CRC] = check_crc and position >= running.position
                 if position < running.position:
                     limit = running.position
-            status = walk(self._data, position, limit, 0, False, self._tables)
+            status = walk(array, position, limit, tag, False, self._tables)
             position = int(state[State.POSITION])
             if status == Status.GROW:
                 self._grow()

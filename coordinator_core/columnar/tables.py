@@ -2,7 +2,7 @@
 
 A table is a two-dimensional int64 array, one row an entry, the columns numbered by the enumerations below.
 How many rows are used is in :class:`State`. Bytes of keys are copied to ``keys``; bytes of values stay where
-they were read and are named by position: in the segment when below ``ARENA``, else in the arena that holds
+they were read and are named by position: in a segment when below ``ARENA``, else in the arena that holds
 decompressed and rewritten batches.
 """
 
@@ -23,8 +23,10 @@ Int = Any
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
+SEGMENT = 1 << 40
+"""Added to positions in a segment for each that was folded before it."""
 ARENA = 1 << 56
-"""Added to positions in the arena, to tell them from positions in the segment."""
+"""Added to positions in the arena, to tell them from positions in segments."""
 
 
 class State(IntEnum):
@@ -64,7 +66,9 @@ class State(IntEnum):
     """Records by key type (0, 1) and value version (-1 for a tombstone, 0 to 4): twice six counters."""
     LUCK = 44
     """How often slots follow each other as they did the time before: above 0 for mostly."""
-    SIZE = 45
+    SEGMENT_SEQUENCE = 45
+    """``SEQUENCE`` at the beginning of the segment at hand."""
+    SIZE = 46
 
 
 class Rules(IntEnum):
@@ -402,10 +406,7 @@ def new_tables(rules: Int64s, size: int = 0) -> Tables:
     """Empty tables for a segment of ``size`` bytes, in the memory of those that the thread gave up last."""
     state = np.zeros(State.SIZE, np.int64)
     state[State.PENDING_FREE] = -1
-    state[State.NEXT_OFFSET] = np.iinfo(np.int64).min
-    state[State.FIRST_OFFSET] = -1
-    state[State.MIN_TIMESTAMP] = np.iinfo(np.int64).max
-    state[State.MAX_TIMESTAMP] = -1
+    begin_counting(state)
     spare: Tables | None = getattr(_spare, "tables", None)
     if spare is not None and len(spare.keys) >= size // _RESERVED_KEYS:
         _spare.tables = None
@@ -424,6 +425,17 @@ def new_tables(rules: Int64s, size: int = 0) -> Tables:
     for index in _INDEX_OF.values():
         arrays[index] = np.zeros(2 * _FIRST_ROWS, np.int64)
     return Tables(**arrays)
+
+
+def begin_counting(state: Int64s) -> None:
+    """Set what ``state`` counts of a single segment to nothing."""
+    state[State.SEGMENT_SEQUENCE] = state[State.SEQUENCE]
+    state[State.NEXT_OFFSET] = np.iinfo(np.int64).min
+    state[State.FIRST_OFFSET] = -1
+    state[State.MIN_TIMESTAMP] = np.iinfo(np.int64).max
+    state[State.MAX_TIMESTAMP] = -1
+    state[State.BATCHES] = state[State.CONTROL_RECORDS] = 0
+    state[State.CODECS : State.LUCK] = 0
 
 
 def give_up(tables: Tables) -> None:

@@ -179,6 +179,7 @@ GROUP_STATS = pa.schema(
 class SegmentFold:
     """The fold of one segment, or of any run of whole batches.
 
+    Of segments that were folded together the last one has the effect of all; the others have no rows.
     ``first_offset`` is the first batch's base offset, ``None`` when there is no batch; ``next_offset`` is the
     one behind the last batch. ``stopped``: a loader gives up in this segment (``OnDamage.RECOVER``), so later
     segments are not part of the state.
@@ -271,7 +272,22 @@ class SegmentFold:
 
 
 _NAMES = ("groups", "topics")
-_TABLES = ("slots", "pending", "producers", "transactions", "others", "touches", "group_stats")
+_TABLES = {
+    "slots": SLOTS,
+    "pending": PENDING,
+    "producers": PRODUCERS,
+    "transactions": TRANSACTIONS,
+    "others": OTHERS,
+    "touches": TOUCHES,
+    "group_stats": GROUP_STATS,
+}
+
+
+NO_ROWS: Mapping[str, Any] = {
+    **{name: pa.array([], pa.large_string()) for name in _NAMES},
+    **{name: schema.empty_table() for name, schema in _TABLES.items()},
+}
+"""Columns of a fold that has no effect."""
 
 
 class _LazyFold(SegmentFold):

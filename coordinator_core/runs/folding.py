@@ -7,8 +7,8 @@ before it, one partition.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from coordinator_core import storage
@@ -19,16 +19,30 @@ from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.runs.fold_cache import CorruptEntryError, FoldCache
 from coordinator_core.runs.pin import Pin, check_fingerprint, check_size
 
+_MOST_RUN_BYTES = 1 << 30
+"""Of a run that turns out to hold damage every segment is folded again."""
+
 
 @dataclass(frozen=True)
 class FoldTask:
-    """Segments that are folded together, all of one partition, and their pinned fingerprints (or none)."""
+    """Segments that are folded together, all of one partition, each with the offset that it must not reach.
+
+    ``pinned`` are the pinned fingerprints by path, or none.
+    """
 
     log: PartitionLog
-    segments: tuple[SegmentFile, ...]
-    end_offset: int | None
+    ranges: tuple[tuple[SegmentFile, int | None], ...]
     pinned: Mapping[str, str]
     on_damage: OnDamage
+
+    @property
+    def segments(self) -> tuple[SegmentFile, ...]:
+        return tuple(segment for segment, _ in self.ranges)
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(segment.size for segment, _ in self.ranges)
 
 
 class CacheUse(StrEnum):
@@ -61,14 +75,35 @@ def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
     pinned = source.fingerprints if isinstance(source, Pin) else {}
     tasks = []
     for log in snapshot.partitions:
+        ranges = tuple(log.segment_ranges())
         if on_damage is OnDamage.RECOVER:
-            tasks.append(FoldTask(log, log.segments, None, pinned, on_damage))
+            tasks.append(FoldTask(log, ranges, pinned, on_damage))
         else:
-            tasks += [
-                FoldTask(log, (segment,), end_offset, pinned, on_damage)
-                for segment, end_offset in log.segment_ranges()
-            ]
+            tasks += [FoldTask(log, (one,), pinned, on_damage) for one in ranges]
     return tasks
+
+
+def in_runs(tasks: Iterable[FoldTask], workers: int) -> list[FoldTask]:
+    """Neighbours of a partition put together, so that a slot takes its place once for many segments.
+
+    The runs get shorter towards the end, so that ``workers`` that take them in turn end together. Files that
+    are not mapped, but read into memory, stay alone.
+    """
+    waiting = list(tasks)
+    left = sum(task.size for task in waiting)
+    runs: list[FoldTask] = []
+    room = 0.0
+    for task in waiting:
+        run = runs[-1] if runs else None
+        is_local = storage.is_local(task.segments[0].path)
+        if run is not None and run.log is task.log and is_local and task.size / 2 <= room:
+            runs[-1] = replace(run, ranges=run.ranges + task.ranges)
+            room -= task.size
+        else:
+            runs.append(task)
+            room = min(left / (1.5 * workers), _MOST_RUN_BYTES) - task.size
+        left -= task.size
+    return runs
 
 
 def run_fold_task(
@@ -81,8 +116,38 @@ def run_fold_task(
     if task.on_damage is OnDamage.RECOVER:
         yield from _recovered(task, rules)
         return
-    for segment in task.segments:
-        yield _folded(task, segment, rules, cache)
+    together = _folded_together(task, rules) if cache is None and len(task.ranges) > 1 else None
+    if together is not None:
+        yield from together
+        return
+    for segment, end_offset in task.ranges:
+        yield _folded(task, segment, end_offset, rules, cache)
+
+
+def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | None:
+    """The results of a run; ``None`` when its segments must be looked at one by one."""
+    # Loading the kernels takes time that reading a run need not.
+    from coordinator_core.columnar.fingerprint import RunningFingerprint
+    from coordinator_core.columnar.fold import Piece, fold_run
+
+    start_offset = task.log.log_start_offset or 0
+    if any(_is_empty(end_offset, start_offset) for _, end_offset in task.ranges):
+        return None
+    read = [_read(task, segment) for segment in task.segments]
+    fingerprints = [RunningFingerprint(data) for data in read]
+    pieces = [
+        Piece(segment, data, end_offset, running)
+        for (segment, end_offset), data, running in zip(task.ranges, read, fingerprints, strict=True)
+    ]
+    folds = fold_run(pieces, rules=rules, start_offset=start_offset)
+    if folds is None:
+        return None
+    results = []
+    for segment, running, fold in zip(task.segments, fingerprints, folds, strict=True):
+        digest = running.finish().digest
+        check_fingerprint(segment, digest, task.pinned.get(segment.path))
+        results.append(SegmentResult(segment, digest, fold))
+    return results
 
 
 def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
@@ -111,7 +176,14 @@ def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
         last = None
 
 
-def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules, cache: FoldCache | None) -> SegmentResult:
+def _is_empty(end_offset: int | None, start_offset: int) -> bool:
+    """Whether nothing of a segment belongs to the log."""
+    return end_offset is not None and end_offset <= start_offset
+
+
+def _folded(
+    task: FoldTask, segment: SegmentFile, end_offset: int | None, rules: FoldRules, cache: FoldCache | None
+) -> SegmentResult:
     from coordinator_core.columnar.fingerprint import RunningFingerprint
     from coordinator_core.columnar.fold import fold_segment
 
@@ -120,7 +192,7 @@ def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules, cache: FoldC
     digest = None if cache is None or sighting is None else cache.fingerprint(sighting)
     pinned = task.pinned.get(segment.path)
     start_offset = task.log.log_start_offset or 0
-    is_empty = task.end_offset is not None and task.end_offset <= start_offset
+    is_empty = _is_empty(end_offset, start_offset)
     data = running = None
     if digest is None:
         data = _read(task, segment)
@@ -137,7 +209,7 @@ def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules, cache: FoldC
     if cache is not None and digest is not None and key is not None:
         use = CacheUse.MISS
         try:
-            kept = cache.get(key, segment, task.end_offset)
+            kept = cache.get(key, segment, end_offset)
             if kept is not None:
                 cache.note(sighting, digest)
                 return SegmentResult(segment, digest, kept, cache_use=CacheUse.HIT, cache_key=key)
@@ -150,7 +222,7 @@ def _folded(task: FoldTask, segment: SegmentFile, rules: FoldRules, cache: FoldC
         on_damage=task.on_damage,
         damage=damage,
         start_offset=start_offset,
-        end_offset=task.end_offset,
+        end_offset=end_offset,
         data=_read(task, segment) if data is None else data,
         running=running,
     )

@@ -22,6 +22,7 @@ from coordinator_core.runs.folding import (
     FoldTask,
     SegmentResult,
     fold_tasks,
+    in_runs,
     run_fold_task,
 )
 from coordinator_core.runs.manifest import PartitionFacts, ReplayFacts
@@ -182,15 +183,18 @@ class _Replay:
     ):
         self._rules = FoldRules.of(profile)
         self._cache = cache
-        self._tasks = fold_tasks(source, on_damage)
+        self._workers = os.cpu_count() or 1
         self._is_streamed = on_damage is OnDamage.RECOVER
+        self._tasks = fold_tasks(source, on_damage)
+        if cache is None and not self._is_streamed:
+            self._tasks = in_runs(self._tasks, self._workers)
 
     def merged(self, merge: Callable[[int, Iterator[SegmentResult]], T]) -> Iterator[T]:
         """What ``merge`` makes of each partition, in the order of the log.
 
         So the first damage is the one that is raised.
         """
-        workers = os.cpu_count() or 1
+        workers = self._workers
         partitions = deque(dict.fromkeys(task.log.offsets_partition for task in self._tasks))
         folding = _Folding([] if self._is_streamed else self._tasks, self._fold, workers)
         # A merge waits for folds, so it must not take a thread that folds.

@@ -1,8 +1,8 @@
 """``python -m tests.bench.kernel LOG``: CPU seconds of decode, CRC and fold alone, on one core.
 
-Prints ``{"cpu_seconds": …, "bytes": …}``: the folds of all segments, one after the other, and the values of
-each decoded (of which a replay decodes only those that stand after the merge), without start-up, merge and
-publication.
+Prints ``{"cpu_seconds": …, "bytes": …}``: the folds of all segments, in the runs that the local engine makes,
+and the values of each run decoded (of which a replay decodes only those that stand after the merge), without
+start-up, merge and publication.
 """
 
 from __future__ import annotations
@@ -13,30 +13,37 @@ import time
 
 import pyarrow.compute as pc
 
+from coordinator_core import storage
 from coordinator_core.cli.process import keep_freed_memory, start_light
 from coordinator_core.columnar.commit_values import decoded
-from coordinator_core.columnar.fold import fold_segment
+from coordinator_core.columnar.fold import Piece, fold_run
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.types import SegmentFile
+from coordinator_core.log.reader import OnDamage
 from coordinator_core.replay.fold import VALUE, FoldRules
 from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.runs.folding import FoldTask, fold_tasks, in_runs
 
 
 def main(log: str, release: str) -> None:
     start_light()
     keep_freed_memory()
     rules = FoldRules.of(profile_for_release(release))
-    segments = discover([log]).segments
+    tasks = in_runs(fold_tasks(discover([log]), OnDamage.FAIL), 1)
 
-    def fold(segment: SegmentFile) -> float:
+    def fold(task: FoldTask) -> float:
+        pieces = [
+            Piece(segment, storage.read(segment.path), end_offset) for segment, end_offset in task.ranges
+        ]
         began = time.thread_time()
-        slots = fold_segment(segment, rules=rules).slots
+        folds = fold_run(pieces, rules=rules)
+        assert folds is not None
+        slots = folds[-1].slots
         decoded(slots["value"].filter(pc.equal(slots["kind"], VALUE)).combine_chunks())
         return time.thread_time() - began
 
-    fold(segments[0])  # kernels are loaded, and compiled when need be
-    cpu_seconds = sum(map(fold, segments))
-    print(json.dumps({"cpu_seconds": cpu_seconds, "bytes": sum(segment.size for segment in segments)}))
+    fold(tasks[-1])  # kernels are loaded, and compiled when need be
+    cpu_seconds = sum(map(fold, tasks))
+    print(json.dumps({"cpu_seconds": cpu_seconds, "bytes": sum(task.size for task in tasks)}))
 
 
 if __name__ == "__main__":

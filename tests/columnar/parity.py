@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from coordinator_core.columnar.fold import fold_batches, fold_segment
+from coordinator_core import storage
+from coordinator_core.columnar.fold import Piece, fold_batches, fold_run, fold_segment
 from coordinator_core.columnar.merge import merge_folds
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.groups.model import PartitionState
@@ -49,6 +50,21 @@ def fold_all(log: PartitionLog, profile: Profile) -> list[SegmentFold]:
         fold_segment(segment, rules=rules, end_offset=end_offset)
         for segment, end_offset in log.segment_ranges()
     ]
+
+
+def fold_in_runs(log: PartitionLog, profile: Profile, longest: int) -> list[SegmentFold]:
+    """Up to ``longest`` segments folded together, where that can be done."""
+    rules = FoldRules.of(profile)
+    pieces = [
+        Piece(segment, storage.read(segment.path), end_offset) for segment, end_offset in log.segment_ranges()
+    ]
+    folds: list[SegmentFold] = []
+    for first in range(0, len(pieces), longest):
+        run = pieces[first : first + longest]
+        folds += fold_run(run, rules=rules) or [
+            fold_segment(piece.segment, rules=rules, end_offset=piece.end_offset) for piece in run
+        ]
+    return folds
 
 
 def fold_batch_by_batch(log: PartitionLog, profile: Profile) -> list[SegmentFold]:

@@ -15,7 +15,7 @@ from coordinator_core.log.types import PartitionLog
 from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.replay.profiles import Loader, Profile, profile_for_release
 from tests.cases import CASES, Case
-from tests.columnar.parity import PROFILES, assert_merges, sequential_outcome
+from tests.columnar.parity import PROFILES, assert_merges, fold_in_runs, sequential_outcome
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -57,6 +57,17 @@ def test_segments(case: Case, profile_of: object) -> None:
         assert not isinstance(expected, Damage)
         assert found == damage
         assert_merges(expected, folds, profile)
+
+
+@every_case
+def test_segments_folded_together(case: Case) -> None:
+    profile = own_profile(case)
+    for log in partitions(case):
+        expected, _ = sequential_outcome(log, profile, OnDamage.FAIL)
+        if not isinstance(expected, Damage):
+            folds = fold_in_runs(log, profile, 3)
+            assert len(folds) == len(log.segments)
+            assert_merges(expected, folds, profile)
 
 
 @every_case

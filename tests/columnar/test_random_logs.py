@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.replay.fold import SegmentFold
+from coordinator_core.replay.fold import NO_ROWS, SegmentFold
 from coordinator_core.replay.sequential import replay_partition
-from tests.columnar.parity import PROFILES, assert_merges, fold_all, fold_batch_by_batch, write_log
+from tests.columnar.parity import (
+    PROFILES,
+    assert_merges,
+    fold_all,
+    fold_batch_by_batch,
+    fold_in_runs,
+    write_log,
+)
 from tests.columnar.random_logs import Log, contended_logs, logs
 
 every_profile = pytest.mark.parametrize("name", PROFILES)
 random_logs = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def without_rows(fold: SegmentFold) -> SegmentFold:
+    return replace(fold, **NO_ROWS)
 
 
 @every_profile
@@ -31,6 +43,10 @@ def test_any_cut_gives_the_sequential_state(name: str, log: Log, cuts: set[int])
         pieces = write_log(Path(directory), log, (cut for cut in cuts if cut < len(log.batches)))
         folds = fold_all(pieces, profile)
         assert_merges(expected, folds, profile)
+        for longest in (2, len(folds)):
+            together = fold_in_runs(pieces, profile, longest)
+            assert_merges(expected, together, profile)
+            assert list(map(without_rows, together)) == list(map(without_rows, folds))
         sent = [SegmentFold.from_ipc(fold.to_ipc()) for fold in folds]
         assert sent == folds
         assert_merges(expected, sent, profile)

@@ -46,7 +46,7 @@ def fold_tasks(*partitions: list[int]) -> list[FoldTask]:
     for number, sizes in enumerate(partitions):
         segments = tuple(SegmentFile(f"{number}/{at}", number, at, size) for at, size in enumerate(sizes))
         log = PartitionLog(number, str(number), segments, None, False)
-        tasks += [FoldTask(log, (segment,), None, {}, OnDamage.FAIL) for segment in segments]
+        tasks += [FoldTask(log, ((segment, None),), {}, OnDamage.FAIL) for segment in segments]
     return tasks
 
 

@@ -1,0 +1,72 @@
+"""Which segments are folded together, and that each is told of as if it had been folded alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
+from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.runs.fold_cache import FoldCache
+from coordinator_core.runs.folding import FoldTask, fold_tasks, in_runs
+from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.read import open_run
+
+from ..cases import Case
+from .logs import WHOLE, cut_into_batches, name
+
+
+def tasks(*partitions: list[int], root: str = "/log") -> list[FoldTask]:
+    """Tasks for segments of these sizes."""
+    logs = [
+        PartitionLog(
+            number,
+            "",
+            tuple(
+                SegmentFile(f"{root}/{number}/{at:020d}.log", number, at, size)
+                for at, size in enumerate(sizes)
+            ),
+            None,
+            clean_shutdown=False,
+        )
+        for number, sizes in enumerate(partitions)
+    ]
+    return fold_tasks(Snapshot(("",), tuple(logs), (), (), {}), OnDamage.FAIL)
+
+
+def lengths(runs: list[FoldTask]) -> list[tuple[int, int]]:
+    return [(run.log.offsets_partition, len(run.segments)) for run in runs]
+
+
+def test_runs_get_shorter_and_stay_in_their_partition() -> None:
+    runs = in_runs(tasks([100] * 12, [100] * 4), 2)
+    assert [segment for run in runs for segment in run.segments] == [
+        segment for task in tasks([100] * 12, [100] * 4) for segment in task.segments
+    ]
+    assert lengths(runs) == [(0, 5), (0, 4), (0, 2), (0, 1), (1, 1), (1, 1), (1, 1), (1, 1)]
+
+
+def test_a_run_has_a_largest_size() -> None:
+    assert {size for _, size in lengths(in_runs(tasks([1 << 29] * 64), 1))} == {1, 2}
+
+
+def test_what_is_not_mapped_stays_alone() -> None:
+    assert lengths(in_runs(tasks([1, 1, 1, 1], root="s3://bucket"), 1)) == [(0, 1)] * 4
+
+
+@pytest.mark.parametrize("item", WHOLE, ids=name)
+def test_segments_folded_together_are_told_of_one_by_one(item: Case, tmp_path: Path) -> None:
+    snapshot = cut_into_batches(item, tmp_path / "log")
+    profile = profile_for_release(item.release, item.coordinator)
+
+    def tables(run_id: str, cache: FoldCache | None) -> dict[str, object]:
+        place = RunPlace(str(tmp_path / "runs"), "c", "w", run_id)
+        replay_to_run(snapshot, place, profile=profile, now_ms=0, cache=cache)
+        run = open_run(place.path)
+        return {table: run.table(table) for table in ("segments", "offsets", "group_stats", "record_counts")}
+
+    # With a cache every segment is folded alone.
+    assert tables("together", None) == tables("alone", FoldCache(str(tmp_path / "cache")))
