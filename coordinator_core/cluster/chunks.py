@@ -8,7 +8,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_core.columnar.kernels import HEADER_BYTES, Status, gather_headers
+from coordinator_core.columnar.kernels import Status, gather_headers
+from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.reader import parse_entry
 from coordinator_core.log.types import Batch
 

@@ -25,7 +25,7 @@ from coordinator_core.columnar.bytestrings import (
 )
 from coordinator_core.columnar.compiling import called, inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64, crc32c, prefetch
-from coordinator_core.columnar.kernels import HEADER_BYTES, sound_size
+from coordinator_core.columnar.kernels import sound_size
 from coordinator_core.columnar.tables import (
     BYTES_TYPE,
     MUTABLE_BYTES_TYPE,
@@ -34,9 +34,15 @@ from coordinator_core.columnar.tables import (
     Int64s,
     Interned,
 )
+from coordinator_core.log.layout import (
+    CODEC_BITS,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MIN_RECORD_BYTES,
+)
 
-_MIN_RECORD_BYTES = 7
-_LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
 _RECORDS_AT_A_TIME = 128
 _LOWEST = -(1 << 63)
 NOT_A_MARKER = -(1 << 15) - 1
@@ -212,7 +218,7 @@ _KEY_TABLES = types.NamedTuple((_VECTOR, _TABLE, _VECTOR, _TABLE, MUTABLE_BYTES_
 @inlined
 def _control_type(data: Any, position: Int, stop: Int, count: Int, attributes: Int) -> Int:
     """Type of the one control record of a batch, ``ASK`` when it is not as plain as that."""
-    if count != 1 or attributes & 7 != 0:
+    if count != 1 or attributes & CODEC_BITS != 0:
         return ASK
     length, at = varint(data, position + HEADER_BYTES, stop)
     if at == INVALID or length < 0 or at + length != stop:
@@ -231,7 +237,7 @@ def _control_type(data: Any, position: Int, stop: Int, count: Int, attributes: I
 
 @inlined
 def _horizon(data: Any, position: Int) -> Int:
-    return be64(data, position + 27) if np.int64(data[position + 22]) & _DELETE_HORIZON != 0 else -1
+    return be64(data, position + 27) if np.int64(data[position + 22]) & DELETE_HORIZON_BIT != 0 else -1
 
 
 @kernel(types.int64(BYTES_TYPE, types.int64, types.int64, _VECTOR, _VECTOR, _TABLE))
@@ -256,7 +262,7 @@ def survey_log(data: Any, start: Int, stop: Int, rules: Any, state: Any, rows: A
         count = be32(data, position + 57)
         leader_epoch = be32(data, position + 12)
         producer_id = be64(data, position + 43)
-        if producer_id != -1 or attributes & _CONTROL != 0 or leader_epoch != state[Survey.LEADER_EPOCH]:
+        if producer_id != -1 or attributes & CONTROL_BIT != 0 or leader_epoch != state[Survey.LEADER_EPOCH]:
             row = state[Survey.ROWS]
             state[Survey.ROWS] = row + 1
             rows[row, BatchRow.BASE_OFFSET] = base_offset
@@ -268,7 +274,7 @@ def survey_log(data: Any, start: Int, stop: Int, rules: Any, state: Any, rows: A
             rows[row, BatchRow.MAX_TIMESTAMP] = be64(data, position + 35)
             rows[row, BatchRow.HORIZON] = _horizon(data, position)
             rows[row, BatchRow.CONTROL_TYPE] = NOT_A_MARKER
-            if attributes & _CONTROL != 0 and count != 0:
+            if attributes & CONTROL_BIT != 0 and count != 0:
                 control = _control_type(data, position, position + size, count, attributes)
                 rows[row, BatchRow.CONTROL_TYPE] = control
             rows[row, BatchRow.LEADER_EPOCH] = leader_epoch
@@ -431,13 +437,13 @@ def newest_keys(
             attributes = np.int64(data[position + 22])
             count = be32(data, position + 57)
             if (
-                attributes & _CONTROL != 0
+                attributes & CONTROL_BIT != 0
                 or count == 0
                 or base_offset + be32(data, position + 23) < start_offset
             ):
                 position += size
                 continue
-            if attributes & 7 != 0 or count * _MIN_RECORD_BYTES > size - HEADER_BYTES:
+            if attributes & CODEC_BITS != 0 or count * MIN_RECORD_BYTES > size - HEADER_BYTES:
                 status = Stop.ODD
                 break
             if not _has_room(records + count, position + size - first, tables):
@@ -547,7 +553,7 @@ def _rebuild(
     base_timestamp = be64(data, batch + 27)
     append_time = be64(data, batch + 35)
     count = be32(data, batch + 57)
-    if attributes & _DELETE_HORIZON != 0:
+    if attributes & DELETE_HORIZON_BIT != 0:
         horizon = base_timestamp
     new_base = horizon
     highest = _LOWEST
@@ -561,7 +567,7 @@ def _rebuild(
         delta, position = varlong(data, position + 1, stop)
         offset_delta, position = varint(data, position, stop)
         if keep_all or (place < len(kept) and kept[place] == base_offset + offset_delta):
-            timestamp = append_time if attributes & _LOG_APPEND_TIME != 0 else base_timestamp + delta
+            timestamp = append_time if attributes & LOG_APPEND_TIME_BIT != 0 else base_timestamp + delta
             if written == 0 and new_base < 0:
                 new_base = timestamp
             highest = max(highest, timestamp)
@@ -580,7 +586,7 @@ def _rebuild(
             place += 1
         position = stop
     if horizon >= 0:
-        attributes |= _DELETE_HORIZON
+        attributes |= DELETE_HORIZON_BIT
     last_delta = be32(data, batch + 23)
     if next_offset >= 0:
         base_offset, last_delta = next_offset, written - 1
@@ -594,7 +600,7 @@ def _rebuild(
 
 @called
 def _put_empty(data: Any, batch: Int, next_offset: Int, out: Any, at: Int) -> Int:
-    attributes = np.int64(data[batch + 22]) & ~(7 | _DELETE_HORIZON)
+    attributes = np.int64(data[batch + 22]) & ~(CODEC_BITS | DELETE_HORIZON_BIT)
     base_offset, last_delta = be64(data, batch), be32(data, batch + 23)
     if next_offset >= 0:
         base_offset, last_delta = next_offset, 0
@@ -689,7 +695,7 @@ def filter_batches(
             last += 1
         stays = last - first
         horizon = -1
-        if action == _SET_HORIZON or (has_tombstone and attributes & _DELETE_HORIZON == 0):
+        if action == _SET_HORIZON or (has_tombstone and attributes & DELETE_HORIZON_BIT == 0):
             horizon = settings[Setting.HORIZON]
         copied = action == _COPY or (
             stays == count
@@ -704,7 +710,7 @@ def filter_batches(
             if state[Filter.OUT] + size + 16 * count > len(out) or state[Filter.WRITTEN] == len(written):
                 status = Stop.GROW
                 break
-            if not copied and not emptied and attributes & 7 != 0:
+            if not copied and not emptied and attributes & CODEC_BITS != 0:
                 status = Stop.ODD
                 break
             at = state[Filter.OUT]

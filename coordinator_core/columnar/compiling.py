@@ -20,7 +20,11 @@ __all__ = ["Kernel", "called", "inlined", "kernel", "sources", "take_helpers"]
 
 _PACKAGE = __package__ + "."
 _IMPORTS = re.compile(rf"^from {__package__}(?:\.(\w+))? import ([\w, ]*)", re.MULTILINE)
-_COMPILERS = tuple(_PACKAGE + name for name in ("compiling", "lowering", "objects", "types"))
+_ALWAYS = (
+    *(_PACKAGE + name for name in ("compiling", "lowering", "objects", "types")),
+    "coordinator_core.log.layout",
+)
+"""What all compiled code depends on, whether it imports it or not."""
 
 _helpers: list[tuple[Callable[..., Any], bool]] = []
 
@@ -90,7 +94,7 @@ def take_helpers() -> list[tuple[Callable[..., Any], bool]]:
 def sources(module: str) -> dict[str, str]:
     """Source text, by module, of all that code compiled from ``module`` may depend on: what it imports."""
     found: dict[str, str] = {}
-    wanted = {module, *_COMPILERS}
+    wanted = {module, *_ALWAYS}
     while wanted:
         name = wanted.pop()
         found[name] = _source(name)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator_core.columnar.kernels import HEADER_BYTES, Status, gather_headers
+from coordinator_core.columnar.kernels import Status, gather_headers
+from coordinator_core.log.layout import HEADER_BYTES
 
 _FORMAT = b"regroup segment fingerprint 1\n"
 _SIZES = struct.Struct(">qq")

@@ -15,7 +15,6 @@ from coordinator_core.columnar.arena import Arena
 from coordinator_core.columnar.columns import counted, with_rows
 from coordinator_core.columnar.fingerprint import RunningFingerprint
 from coordinator_core.columnar.kernels import (
-    HEADER_BYTES,
     Status,
     rebuild_index,
     rebuild_producer_index,
@@ -41,6 +40,7 @@ from coordinator_core.columnar.unpacking import Row, Run, runs
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.batch import batch_records, parse_batch, records_section
 from coordinator_core.log.compression import CompressionError
+from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, OnDamage, parse_entry, read_partition, read_segment
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile

@@ -18,8 +18,6 @@ from coordinator_core.columnar import types
 from coordinator_core.columnar.compiling import kernel
 from coordinator_core.columnar.intrinsics import be32, be64
 from coordinator_core.columnar.kernels import (
-    HEADER_BYTES,
-    MIN_RECORD_BYTES,
     Status,
     sound_size,
     split_records,
@@ -29,6 +27,7 @@ from coordinator_core.columnar.unpacking import Row, runs
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.log.batch import batch_records
 from coordinator_core.log.compression import CompressionError
+from coordinator_core.log.layout import CODEC_BITS, CONTROL_BIT, HEADER_BYTES, MIN_RECORD_BYTES
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, parse_entry_batch
 from coordinator_core.log.types import PartitionLog, SegmentFile
@@ -36,7 +35,6 @@ from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release
 from coordinator_core.replay.profiles import Profile, profile_for_release
 
 _VECTOR, _TABLE = types.Array(types.int64, 1), types.Array(types.int64, 2)
-_CONTROL = 0x20
 _MOST_RECORDS = 4096
 """Larger batches are looked at one record after the other."""
 
@@ -71,8 +69,8 @@ def pass_known(data: Any, start: Int, stop: Int, in_arena: bool, seen: Any, scra
             break
         attributes = np.int64(data[position + 22])
         count = be32(data, position + 57)
-        if attributes & _CONTROL == 0 and count > 0:
-            if not in_arena and attributes & 7 != 0:
+        if attributes & CONTROL_BIT == 0 and count > 0:
+            if not in_arena and attributes & CODEC_BITS != 0:
                 status = Status.COMPRESSED
                 break
             if (

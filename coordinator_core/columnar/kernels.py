@@ -56,11 +56,16 @@ from coordinator_core.columnar.tables import (
     Statistic,
     TouchRow,
 )
+from coordinator_core.log.layout import (
+    CODEC_BITS,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MIN_RECORD_BYTES,
+    TRANSACTIONAL_BIT,
+)
 
-HEADER_BYTES = 61
-MIN_RECORD_BYTES = 7
 _NO_PRODUCER_ID = -1
-_TRANSACTIONAL, _CONTROL, _LOG_APPEND_TIME = 0x10, 0x20, 0x08
 _COMMIT, _ABORT = 1, 0
 _RECORDS_AT_A_TIME = 128
 
@@ -123,7 +128,7 @@ def split_records(data: Any, batch: Int, stop: Int, first: Int, count: Int, scra
     attributes = np.int64(data[batch + 22])
     base_offset = be64(data, batch)
     # The append time is the time of all records of a batch that has one.
-    base_timestamp = be64(data, batch + 35 if attributes & _LOG_APPEND_TIME else batch + 27)
+    base_timestamp = be64(data, batch + 35 if attributes & LOG_APPEND_TIME_BIT else batch + 27)
     last_offset_delta = be32(data, batch + 23)
     previous_delta = -1
     at = batch + HEADER_BYTES
@@ -156,7 +161,7 @@ def split_records(data: Any, batch: Int, stop: Int, first: Int, count: Int, scra
         at = end
         scratch[index, Split.OFFSET] = base_offset + offset_delta
         scratch[index, Split.TIMESTAMP] = base_timestamp
-        if attributes & _LOG_APPEND_TIME == 0:
+        if attributes & LOG_APPEND_TIME_BIT == 0:
             scratch[index, Split.TIMESTAMP] += timestamp_delta
         scratch[index, Split.KEY] = key
         scratch[index, Split.KEY_BYTES] = key_bytes
@@ -165,7 +170,7 @@ def split_records(data: Any, batch: Int, stop: Int, first: Int, count: Int, scra
         scratch[index, Split.SIZE_BYTES] = end - start
         scratch[index, Split.FOLLOWS] = index - first
         scratch[index, Split.HASH] = -1
-        if attributes & _CONTROL:
+        if attributes & CONTROL_BIT:
             # The first two bytes are the version, whose later numbers keep the layout.
             if key_bytes < 4 or be16(data, key) < 0:
                 return False
@@ -665,7 +670,7 @@ def fold_records(
     java = rules[Rules.PENDING_BY_PRODUCER] != 0
     drops = rules[Rules.TOMBSTONE_DROPS_PENDING] != 0
     merge_rule = rules[Rules.MERGE_OFFSET]
-    in_transaction = producer_id != _NO_PRODUCER_ID if java else attributes & _TRANSACTIONAL != 0
+    in_transaction = producer_id != _NO_PRODUCER_ID if java else attributes & TRANSACTIONAL_BIT != 0
     producer = -1
     sequence = state[State.SEQUENCE] - 1
     state[State.SEQUENCE] += count
@@ -856,13 +861,13 @@ def walk(data: Any, start: Int, stop: Int, tag: Int, in_arena: bool, tables: Any
                 first, expected = position, next_offset
                 state[State.NEXT_OFFSET] = next_offset
                 continue
-            if not in_arena and attributes & 7 != 0 and count != 0:
+            if not in_arena and attributes & CODEC_BITS != 0 and count != 0:
                 status = Status.COMPRESSED
                 break
             if count * MIN_RECORD_BYTES > size - HEADER_BYTES or count > rules[Rules.MAX_RECORDS]:
                 status = Status.ODD_RECORDS
                 break
-            if attributes & _CONTROL:
+            if attributes & CONTROL_BIT:
                 # What is to be folded before may add to its keys.
                 groups += _open_keys(be64(data, position + 43), tables) + records
             if not _fits(records + count, position + size - first, groups, tables):
@@ -891,12 +896,14 @@ def _fold_batches(data: Any, position: Int, stop: Int, tag: Int, tables: Any) ->
         attributes = np.int64(data[position + 22])
         producer_id = be64(data, position + 43)
         count = be32(data, position + 57)
-        if attributes & _CONTROL:
+        if attributes & CONTROL_BIT:
             fold_control(records, count, producer_id, tag, tables)
         else:
             producer_epoch = be16(data, position + 51)
             fold_records(tag, records, count, base_offset, attributes, producer_id, producer_epoch, tables)
-        _note_batch(base_offset, base_offset + be32(data, position + 23) + 1, attributes & 7, tables.state)
+        _note_batch(
+            base_offset, base_offset + be32(data, position + 23) + 1, attributes & CODEC_BITS, tables.state
+        )
         records += count
         position += be32(data, position + 8) + 12
 
@@ -928,7 +935,7 @@ def fold_split(
     tables: Any,
 ) -> bool:
     """Fold one batch whose ``count`` records were put into ``scratch`` already; False if tables must grow."""
-    control = attributes & _CONTROL != 0
+    control = attributes & CONTROL_BIT != 0
     groups = _open_keys(producer_id, tables) if control else 0
     if not _fits(count, size, groups, tables):
         return False
@@ -937,7 +944,7 @@ def fold_split(
     else:
         _find_slots(data, count, tables)
         fold_records(tag, 0, count, base_offset, attributes, producer_id, producer_epoch, tables)
-    _note_batch(base_offset, next_offset, attributes & 7, tables.state)
+    _note_batch(base_offset, next_offset, attributes & CODEC_BITS, tables.state)
     return True
 
 

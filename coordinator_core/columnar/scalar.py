@@ -19,13 +19,13 @@ from coordinator_core.columnar.tables import (
     Tables,
 )
 from coordinator_core.log.batch import control_type
+from coordinator_core.log.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from coordinator_core.log.types import Batch, Record
 from coordinator_core.records.codec import Key, RecordDecodeError, decode_key, decode_value
 from coordinator_core.records.wire import encode_utf8, uuid_bytes, write_uvarint
 from coordinator_core.replay.fold import FoldRules
 
 _KEY_TYPE = struct.Struct(">h")
-_TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _REPLACEMENT = "\ufffd".encode()
 
 
@@ -61,8 +61,8 @@ def split_scalar(
 def fold_scalar(batch: Batch, records: Sequence[Record], size: int, tables: Tables, arena: Arena) -> bool:
     """Fold what :func:`split_scalar` prepared; False if the tables must grow first."""
     attributes = batch.codec_id
-    attributes |= _TRANSACTIONAL if batch.is_transactional else 0
-    attributes |= _CONTROL if batch.is_control else 0
+    attributes |= TRANSACTIONAL_BIT if batch.is_transactional else 0
+    attributes |= CONTROL_BIT if batch.is_control else 0
     base_offset = batch.base_offset if batch.magic >= 2 or not records else records[0].offset
     return bool(
         fold_split(

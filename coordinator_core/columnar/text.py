@@ -18,8 +18,17 @@ from coordinator_core.columnar import types
 from coordinator_core.columnar.bytestrings import INVALID, is_plain_utf8, uvarint, varint, varlong
 from coordinator_core.columnar.compiling import called, inlined, kernel
 from coordinator_core.columnar.intrinsics import be16, be32, be64, le64, put64
-from coordinator_core.columnar.kernels import HEADER_BYTES, sound_size
+from coordinator_core.columnar.kernels import sound_size
 from coordinator_core.columnar.tables import BYTES_TYPE, MUTABLE_BYTES_TYPE, Int
+from coordinator_core.log.layout import (
+    CODEC_BITS,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MIN_RECORD_BYTES,
+    TRANSACTIONAL_BIT,
+)
 
 KEY_TYPES, VALUE_VERSIONS = 32, 8
 """Record types and value versions that can have programs."""
@@ -33,9 +42,7 @@ _SLACK = 64
 """Bytes of ``out`` kept free for what a step writes of limited length, and for what copying by words writes
 too much."""
 
-_MIN_RECORD_BYTES = 7
 _LAST_CODEC = 4
-_LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
 _COMMIT = 1
 _INT32_MAX = 0x7FFFFFFF
 _STRING_MAX = 0x7FFF
@@ -591,10 +598,10 @@ def _note_batch(data: Any, position: Int, numbers: Any) -> None:
     numbers[Number.PRODUCER_EPOCH] = be16(data, position + 51)
     numbers[Number.PARTITION_LEADER_EPOCH] = be32(data, position + 12)
     numbers[Number.CRC] = be32(data, position + 17) & 0xFFFFFFFF
-    numbers[Number.CODEC] = attributes & 7
-    numbers[Number.TIMESTAMP_TYPE] = 1 if attributes & _LOG_APPEND_TIME else 0
-    numbers[Number.IS_TRANSACTIONAL] = 1 if attributes & _TRANSACTIONAL else 0
-    numbers[Number.IS_CONTROL] = 1 if attributes & _CONTROL else 0
+    numbers[Number.CODEC] = attributes & CODEC_BITS
+    numbers[Number.TIMESTAMP_TYPE] = 1 if attributes & LOG_APPEND_TIME_BIT else 0
+    numbers[Number.IS_TRANSACTIONAL] = 1 if attributes & TRANSACTIONAL_BIT else 0
+    numbers[Number.IS_CONTROL] = 1 if attributes & CONTROL_BIT else 0
     numbers[Number.BASE_TIMESTAMP] = be64(data, position + 27)
     numbers[Number.MAX_TIMESTAMP] = be64(data, position + 35)
 
@@ -691,7 +698,7 @@ def write_text(
         records_start, records_stop = position + HEADER_BYTES, position + size
         if not in_place:
             records_start, records_stop = sections[section, 0], sections[section, 1]
-        if attributes & 7 > _LAST_CODEC:
+        if attributes & CODEC_BITS > _LAST_CODEC:
             status = Status.ODD
             break
         while index < count:
@@ -703,18 +710,18 @@ def write_text(
             if index < 0:
                 _note_batch(data, position, numbers)
                 line = starts[Start.BATCH]
-                if attributes & _DELETE_HORIZON:
+                if attributes & DELETE_HORIZON_BIT:
                     line = starts[Start.BATCH_WITH_HORIZON]
                 if line < 0:
                     index = 0
                     continue
             else:
                 if index == 0:
-                    if attributes & 7 != 0 and in_place:
+                    if attributes & CODEC_BITS != 0 and in_place:
                         status = Status.COMPRESSED
                         break
                     at = records_start
-                    if count > max_records or count * _MIN_RECORD_BYTES > records_stop - at:
+                    if count > max_records or count * MIN_RECORD_BYTES > records_stop - at:
                         status = Status.ODD
                         break
                 status = Status.ODD
@@ -740,7 +747,7 @@ def write_text(
                 body = value + max(value_bytes, 0)
                 if body + 1 != next_at or records[body] != 0:
                     break
-                if attributes & _CONTROL:
+                if attributes & CONTROL_BIT:
                     if key_bytes < 4 or be16(records, key) < 0 or value_bytes < 6:
                         break
                     kind = be16(records, key + 2)

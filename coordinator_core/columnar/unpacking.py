@@ -30,9 +30,10 @@ from coordinator_core.columnar.intrinsics import (
     zstd_decompress,
     zstd_frame_size,
 )
-from coordinator_core.columnar.kernels import HEADER_BYTES, sound_size
+from coordinator_core.columnar.kernels import sound_size
 from coordinator_core.columnar.tables import BYTES_TYPE, MUTABLE_BYTES_TYPE, Bytes, Int, Int64s
 from coordinator_core.log.compression import decompress
+from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Codec
 
@@ -85,7 +86,7 @@ def survey(data: Any, start: Int, stop: Int, expected: Int, max_bytes: Int, rows
         expected = be64(data, position) + be32(data, position + 23) + 1
         rows[batches, Row.POSITION] = position
         rows[batches, Row.SIZE] = size
-        rows[batches, Row.CODEC] = data[position + 22] & 7 if be32(data, position + 57) != 0 else 0
+        rows[batches, Row.CODEC] = data[position + 22] & CODEC_BITS if be32(data, position + 57) != 0 else 0
         rows[batches, Row.NEXT_OFFSET] = expected
         batches += 1
         position += size

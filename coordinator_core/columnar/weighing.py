@@ -23,7 +23,6 @@ from coordinator_core.columnar.bytestrings import (
 )
 from coordinator_core.columnar.compiling import inlined, kernel
 from coordinator_core.columnar.intrinsics import be32, be64
-from coordinator_core.columnar.kernels import HEADER_BYTES
 from coordinator_core.columnar.tables import (
     BYTES_TYPE,
     MUTABLE_BYTES_TYPE,
@@ -32,8 +31,7 @@ from coordinator_core.columnar.tables import (
     Int64s,
     Interned,
 )
-
-_LOG_APPEND_TIME, _CONTROL, _CODEC = 0x08, 0x20, 0x07
+from coordinator_core.log.layout import CODEC_BITS, CONTROL_BIT, HEADER_BYTES, LOG_APPEND_TIME_BIT
 
 
 class Stop(IntEnum):
@@ -151,10 +149,10 @@ def weigh_batches(
         base_offset = be64(data, position)
         attributes = np.int64(data[position + 22])
         count = be32(data, position + 57)
-        if attributes & _CONTROL != 0 or base_offset + be32(data, position + 23) < start_offset:
+        if attributes & CONTROL_BIT != 0 or base_offset + be32(data, position + 23) < start_offset:
             position += size
             continue
-        if attributes & _CODEC != 0 and count != 0:
+        if attributes & CODEC_BITS != 0 and count != 0:
             status = Stop.ODD
             break
         if state[Weighed.ROWS] + count > min(len(rows), len(tables.places) // 2) or state[
@@ -183,7 +181,7 @@ def weigh_batches(
                 continue
             row = _row(data, key, max(key_bytes, 0), tables)
             weight = sizes[index] if len(sizes) != 0 else following - first
-            timestamp = append_time if attributes & _LOG_APPEND_TIME != 0 else base_timestamp + delta
+            timestamp = append_time if attributes & LOG_APPEND_TIME_BIT != 0 else base_timestamp + delta
             if rows[row, WeightRow.RECORDS] == 0:
                 rows[row, WeightRow.FIRST_TIMESTAMP] = timestamp
             rows[row, WeightRow.LAST_TIMESTAMP] = timestamp

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.imports.rows import LOG_APPEND_TIME, Int64s, Rows
-from coordinator_core.log.writer import LOG_APPEND_TIME as APPEND_TIME_BIT
+from coordinator_core.log.layout import LOG_APPEND_TIME_BIT
 from coordinator_core.log.writer import BatchHeader, encode_batch
 
 _DELTA_BITS = 31
@@ -42,7 +42,7 @@ def _batch(rows: Rows) -> bytes:
     header = BatchHeader(
         base_offset,
         int(rows.offset[-1]),
-        APPEND_TIME_BIT if rows.timestamp_type[0] == LOG_APPEND_TIME else 0,
+        LOG_APPEND_TIME_BIT if rows.timestamp_type[0] == LOG_APPEND_TIME else 0,
         base_timestamp,
         int(rows.timestamp_ms.max()),
     )

@@ -17,11 +17,11 @@ import numpy.typing as npt
 from coordinator_core.columnar.compaction import NOT_A_MARKER, Action, ActionRow, BatchRow, KeyRow
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords
+from coordinator_core.log.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from coordinator_core.log.types import NO_PRODUCER_ID, ControlType
 from coordinator_core.replay.profiles import CONSUMER_KEY_TYPES, SHARE_KEY_TYPES, STREAMS_KEY_TYPES
 
 DAY_MS = 86_400_000
-_TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _ENDS = (ControlType.ABORT, ControlType.COMMIT)
 
 
@@ -86,7 +86,7 @@ def transaction_facts(scan: LogScan, rules: CompactionRules) -> TransactionFacts
     for base, attributes, producer_id, epoch, timestamp_ms, control in scan.rows[:, columns].tolist():
         if producer_id == NO_PRODUCER_ID:
             continue
-        is_control = bool(attributes & _CONTROL)
+        is_control = bool(attributes & CONTROL_BIT)
         if is_control and control not in _ENDS:
             continue
         known = producers.get(producer_id)
@@ -100,7 +100,7 @@ def transaction_facts(scan: LogScan, rules: CompactionRules) -> TransactionFacts
                 aborted += batches
         else:
             known.last_data = base
-            if attributes & _TRANSACTIONAL:
+            if attributes & TRANSACTIONAL_BIT:
                 open_batches.setdefault(producer_id, []).append(base)
     last = set()
     for producer_id, state in producers.items():
@@ -210,8 +210,8 @@ def batch_actions(
     )
     items = zip(rows[cleanable][:, columns].tolist(), surviving[cleanable].tolist(), strict=True)
     for (base, attributes, producer_id, control, horizon), left in items:
-        if not attributes & _CONTROL:
-            if attributes & _TRANSACTIONAL and (left or base in keeps_empty):
+        if not attributes & CONTROL_BIT:
+            if attributes & TRANSACTIONAL_BIT and (left or base in keeps_empty):
                 observed.add(producer_id)
             continue
         if control == NOT_A_MARKER:

@@ -32,8 +32,9 @@ from coordinator_core.columnar.compaction import (
 from coordinator_core.columnar.kernels import rebuild_index
 from coordinator_core.columnar.tables import Bytes, Int64s, Interned, Rules
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.log.batch import HEADER_BYTES, batch_records, control_type, records_section
+from coordinator_core.log.batch import batch_records, control_type, records_section
 from coordinator_core.log.compression import CompressionError
+from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, parse_entry, parse_entry_batch, read_segment
 from coordinator_core.log.types import Batch, ControlType, PartitionLog, SegmentFile
@@ -340,7 +341,7 @@ def _decompressed(batch: Batch, path: str) -> bytes:
         return keys_of_batch(batch, path=path, limits=_LIMITS)
     header = bytearray(batch.data[:HEADER_BYTES])
     header[8:12] = (HEADER_BYTES - 12 + len(section)).to_bytes(4, "big")
-    header[22] &= ~0x07 & 0xFF
+    header[22] &= ~CODEC_BITS & 0xFF
     return bytes(header) + bytes(section)
 
 

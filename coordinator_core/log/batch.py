@@ -10,16 +10,13 @@ from crc32c import crc32c
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.compression import CompressionError, DecompressedTooLargeError, decompress
+from coordinator_core.log.layout import HEADER_BYTES, MIN_RECORD_BYTES
 from coordinator_core.log.legacy import InvalidRecordError, TooManyRecordsError, legacy_records
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Batch, Codec, ControlType, Record
 
-HEADER_BYTES = 61
-"""Size of a batch without records: from the int64 base offset to the record count."""
-
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_START = 21
-_MIN_RECORD_BYTES = 7
 _MAX_INT = 0x7FFFFFFF
 
 
@@ -107,7 +104,7 @@ def _default_records(batch: Batch, limits: Limits) -> Iterator[Record]:
         # Kafka looks at nothing else of such a batch.
         return
     section = records_section(batch, limits)
-    if count * _MIN_RECORD_BYTES > len(section):
+    if count * MIN_RECORD_BYTES > len(section):
         raise InvalidRecordError(f"{len(section)} bytes cannot hold the declared {count} records")
 
     room = limits.max_records - count

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 
 from coordinator_core.log.compression import decompress
+from coordinator_core.log.layout import CODEC_BITS
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Batch, Codec, Record
 
@@ -55,7 +56,7 @@ def parse_message(data: memoryview, position: int) -> Batch:
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
-        record_count=None if attributes & 0x07 else 1,
+        record_count=None if attributes & CODEC_BITS else 1,
     )
 
 

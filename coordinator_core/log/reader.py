@@ -28,7 +28,8 @@ from enum import Enum
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
-from coordinator_core.log.batch import HEADER_BYTES, batch_records, iter_batch_records, parse_batch
+from coordinator_core.log.batch import batch_records, iter_batch_records, parse_batch
+from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.legacy import LOG_OVERHEAD, MIN_MESSAGE_BYTES, parse_message
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.resync import CRC_BUDGET, find_batch

@@ -8,6 +8,13 @@ from enum import IntEnum
 from functools import cached_property
 
 from coordinator_core.errors import Damage
+from coordinator_core.log.layout import (
+    CODEC_BITS,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 NO_PRODUCER_ID = -1
@@ -85,27 +92,27 @@ class Batch:
     @property
     def codec_id(self) -> int:
         """The three codec bits; 5 to 7 are illegal and have no :class:`Codec`."""
-        return self.attributes & 0x07
+        return self.attributes & CODEC_BITS
 
     @property
     def timestamp_type(self) -> str:
         """``CreateTime``, ``LogAppendTime`` or (format 0) ``NoTimestampType``."""
         if self.magic == 0:
             return "NoTimestampType"
-        return "LogAppendTime" if self.attributes & 0x08 else "CreateTime"
+        return "LogAppendTime" if self.attributes & LOG_APPEND_TIME_BIT else "CreateTime"
 
     @property
     def is_transactional(self) -> bool:
-        return self.magic >= 2 and bool(self.attributes & 0x10)
+        return self.magic >= 2 and bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
-        return self.magic >= 2 and bool(self.attributes & 0x20)
+        return self.magic >= 2 and bool(self.attributes & CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
         """Delete horizon (KIP-534), in epoch milliseconds, when the cleaner set one."""
-        if self.magic >= 2 and self.attributes & 0x40:
+        if self.magic >= 2 and self.attributes & DELETE_HORIZON_BIT:
             return self.base_timestamp_ms
         return None
 

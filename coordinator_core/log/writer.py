@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from crc32c import crc32c
 
-from coordinator_core.log.batch import HEADER_BYTES, iter_batch_records, records_section
+from coordinator_core.log.batch import iter_batch_records, records_section
 from coordinator_core.log.compressing import compress
+from coordinator_core.log.layout import CODEC_BITS, DELETE_HORIZON_BIT, HEADER_BYTES, LOG_APPEND_TIME_BIT
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Batch, Codec, Record
 
@@ -32,8 +33,6 @@ __all__ = [
 ]
 
 NO_TIMESTAMP = -1
-LOG_APPEND_TIME, DELETE_HORIZON = 0x08, 0x40
-_CODEC_BITS = 0x07
 _NEVER_SET = 0x80
 
 _PREFIX = struct.Struct(">qiibI")
@@ -120,7 +119,7 @@ def keys_of_batch(batch: Batch, *, path: str, limits: Limits) -> bytes:
     ]
     base = records[0].offset if batch.magic < 2 and records else batch.base_offset
     header = BatchHeader.of(batch)
-    plain = replace(header, base_offset=base, attributes=header.attributes & ~_CODEC_BITS)
+    plain = replace(header, base_offset=base, attributes=header.attributes & ~CODEC_BITS)
     section = b"".join(encode_record(record, base_offset=base, base_timestamp_ms=0) for record in records)
     return encode_batch(plain, section, len(records))
 
@@ -155,7 +154,7 @@ def rebuild_batch(
     for _ in iter_batch_records(batch, path=path, limits=limits):
         pass
     kept = [item for item in _spans(batch, limits) if keeps(batch.base_offset + item.offset_delta)]
-    append_time = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
+    append_time = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME_BIT else None
     timestamps = [
         batch.base_timestamp_ms + item.timestamp_delta if append_time is None else append_time
         for item in kept
@@ -165,7 +164,7 @@ def rebuild_batch(
     header = BatchHeader.of(batch)
     header = replace(
         header,
-        attributes=header.attributes if horizon is None else header.attributes | DELETE_HORIZON,
+        attributes=header.attributes if horizon is None else header.attributes | DELETE_HORIZON_BIT,
         base_timestamp_ms=base_timestamp,
         max_timestamp_ms=max(timestamps),
     )
@@ -189,14 +188,14 @@ def recoded_batch(batch: Batch, codec: Codec, *, limits: Limits) -> bytes:
     if batch.magic < 2 or batch.is_control or not batch.record_count or batch.codec_id == codec:
         return bytes(batch.data)
     header = BatchHeader.of(batch)
-    header = replace(header, attributes=header.attributes & ~_CODEC_BITS | codec)
+    header = replace(header, attributes=header.attributes & ~CODEC_BITS | codec)
     return encode_batch(header, compress(codec, bytes(records_section(batch, limits))), batch.record_count)
 
 
 def empty_batch(batch: Batch) -> bytes:
     """The 61 bytes that stay of a batch for its producer fields and last offset (``writeEmptyHeader``)."""
     header = BatchHeader.of(batch)
-    attributes = header.attributes & ~(_CODEC_BITS | DELETE_HORIZON)
+    attributes = header.attributes & ~(CODEC_BITS | DELETE_HORIZON_BIT)
     return encode_batch(replace(header, attributes=attributes, base_timestamp_ms=NO_TIMESTAMP), b"", 0)
 
 
@@ -209,13 +208,13 @@ def _converted(batch: Batch, records: Sequence[Record], delete_horizon_ms: int |
     section = b"".join(
         encode_record(record, base_offset=base, base_timestamp_ms=base_timestamp) for record in records
     )
-    attributes = batch.attributes & (_CODEC_BITS | LOG_APPEND_TIME)
+    attributes = batch.attributes & (CODEC_BITS | LOG_APPEND_TIME_BIT)
     if batch.magic == 0:
-        attributes &= _CODEC_BITS
+        attributes &= CODEC_BITS
     header = BatchHeader(
         base,
         records[-1].offset,
-        attributes if horizon is None else attributes | DELETE_HORIZON,
+        attributes if horizon is None else attributes | DELETE_HORIZON_BIT,
         base_timestamp,
         max(record.timestamp_ms for record in records),
     )
@@ -234,14 +233,14 @@ def _legacy(batch: Batch, records: Sequence[Record]) -> bytes:
         _message(
             record.offset - base,
             batch.magic,
-            batch.attributes & 0x08,
+            batch.attributes & LOG_APPEND_TIME_BIT,
             record.timestamp_ms,
             record.key,
             record.value,
         )
         for record in records
     )
-    is_append_time = batch.magic == 1 and batch.attributes & LOG_APPEND_TIME
+    is_append_time = batch.magic == 1 and batch.attributes & LOG_APPEND_TIME_BIT
     timestamp = batch.max_timestamp_ms if is_append_time else max(record.timestamp_ms for record in records)
     value = compress(Codec(batch.codec_id), inner, magic=batch.magic)
     return _message(records[-1].offset, batch.magic, batch.attributes, timestamp, None, value)

@@ -25,8 +25,9 @@ from coordinator_core.columnar.text import (
     write_text,
 )
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.log.batch import HEADER_BYTES, iter_batch_records, parse_batch
+from coordinator_core.log.batch import iter_batch_records, parse_batch
 from coordinator_core.log.compression import CompressionError, decompress
+from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, SegmentWalk
 from coordinator_core.log.types import Batch, Codec, Record
 from coordinator_core.reports.dump_programs import Programs
@@ -206,7 +207,7 @@ class _StretchInWork:
         parts: list[bytes | bytearray | memoryview] = []
         bounds = [0]
         while position < stop and bounds[-1] < _UNPACKED_BYTES:
-            size, codec = _size_at(view, position), view[position + _ATTRIBUTES_AT] & 7
+            size, codec = _size_at(view, position), view[position + _ATTRIBUTES_AT] & CODEC_BITS
             packed = view[position + HEADER_BYTES : position + size]
             part: bytes | bytearray | memoryview = packed
             if codec != Codec.NONE and len(packed) > 0:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from coordinator_core.columnar.fold import fold_segment
-from coordinator_core.columnar.kernels import HEADER_BYTES, Status, gather_headers
+from coordinator_core.columnar.kernels import Status, gather_headers
 from coordinator_core.errors import DamagedInputError
+from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.types import Codec, SegmentFile
 from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.profiles import profile_for_release
