@@ -164,7 +164,7 @@ def read(path: str) -> memoryview:
 
 
 def release(data: memoryview) -> None:
-    """Leave the memory of what :func:`read` mapped to the kernel; who reads there again has it mapped again."""
+    """Give the kernel back the memory of what :func:`read` mapped; the next reader maps it again."""
     if isinstance(data.obj, mmap.mmap):
         data.obj.madvise(mmap.MADV_DONTNEED)
 
