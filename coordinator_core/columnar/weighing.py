@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coordinator_core.columnar import types
+from coordinator_core.columnar.batches import Stop
 from coordinator_core.columnar.bytestrings import (
     INVALID,
     copy_bytes,
@@ -32,16 +33,6 @@ from coordinator_core.columnar.tables import (
     Interned,
 )
 from coordinator_core.log.layout import CODEC_BITS, CONTROL_BIT, HEADER_BYTES, LOG_APPEND_TIME_BIT
-
-
-class Stop(IntEnum):
-    """Why the kernel returned."""
-
-    END = 0
-    GROW = 1
-    """The tables have no room for the batch at the position."""
-    ODD = 2
-    """The batch at the position is compressed, of an old format, or has other bytes than a broker writes."""
 
 
 class Weighed(IntEnum):

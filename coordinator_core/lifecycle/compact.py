@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from coordinator_core import storage
-from coordinator_core.columnar.compaction import BatchRow
+from coordinator_core.columnar.compaction_survey import BatchRow
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.groups.model import PartitionState

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from coordinator_core.columnar.compaction import NOT_A_MARKER, Action, ActionRow, BatchRow, KeyRow
+from coordinator_core.columnar.compaction_filter import Action, ActionRow
+from coordinator_core.columnar.compaction_keys import KeyRow
+from coordinator_core.columnar.compaction_survey import NOT_A_MARKER, BatchRow
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords
 from coordinator_core.log.layout import CONTROL_BIT, TRANSACTIONAL_BIT
@@ -191,8 +193,7 @@ def _kept_by_siblings(newest: NewestRecords, is_due: npt.NDArray[np.bool_]) -> n
 def batch_actions(
     scan: LogScan, facts: TransactionFacts, stays: Survivors, rules: CompactionRules, end_offset: int
 ) -> Int64s:
-    """``columnar.compaction.ActionRow`` of every batch before ``end_offset`` that needs one, by base
-    offset."""
+    """:class:`ActionRow` of every batch before ``end_offset`` that needs one, by base offset."""
     rows = scan.rows
     cleanable = rows[:, BatchRow.BASE_OFFSET] < end_offset
     surviving = stays.within(rows[:, BatchRow.BASE_OFFSET], rows[:, BatchRow.LAST_OFFSET])

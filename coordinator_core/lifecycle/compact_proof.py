@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.compaction import KeyRow
+from coordinator_core.columnar.compaction_keys import KeyRow
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.groups.model import ClassicGroup, Group, Slot, TransactionOutcome

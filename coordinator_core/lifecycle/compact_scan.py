@@ -16,19 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from coordinator_core import storage
-from coordinator_core.columnar.compaction import (
-    ASK,
-    NOT_A_MARKER,
-    BatchRow,
-    KeyRow,
-    KeyState,
-    KeyTables,
-    Stop,
-    Survey,
-    merge_keys,
-    newest_keys,
-    survey_log,
-)
+from coordinator_core.columnar.batches import Stop
+from coordinator_core.columnar.compaction_keys import KeyRow, KeyState, KeyTables, merge_keys, newest_keys
+from coordinator_core.columnar.compaction_survey import ASK, NOT_A_MARKER, BatchRow, Survey, survey_log
 from coordinator_core.columnar.kernels import rebuild_index
 from coordinator_core.columnar.tables import Bytes, Int64s, Interned, Rules
 from coordinator_core.errors import Damage, DamagedInputError
@@ -77,7 +67,7 @@ class ScannedSegment:
 
 @dataclass(frozen=True)
 class LogScan:
-    """The batches of a partition. ``rows`` are those of ``columnar.compaction.BatchRow``, in log order.
+    """The batches of a partition. ``rows`` are those of :class:`BatchRow`, in log order.
 
     ``last_base_offset`` is that of the last batch, -1 for a log without any.
     """
@@ -101,7 +91,7 @@ class LogScan:
 
 @dataclass(frozen=True)
 class NewestRecords:
-    """The newest records of every raw key up to an offset, see ``columnar.compaction.KeyRow``.
+    """The newest records of every raw key up to an offset, see :class:`KeyRow`.
 
     ``unkeyed`` are the offsets of records without a key.
     """

@@ -12,12 +12,12 @@ from typing import Protocol
 
 import numpy as np
 
-from coordinator_core.columnar.compaction import (
+from coordinator_core.columnar.batches import Stop
+from coordinator_core.columnar.compaction_filter import (
     Action,
     ActionRow,
     Filter,
     Setting,
-    Stop,
     WrittenRow,
     filter_batches,
 )
@@ -54,7 +54,7 @@ class Sink(Protocol):
     """Takes whole batches in offset order."""
 
     def write(self, data: memoryview, rows: Int64s) -> None:
-        """``rows`` are those of ``columnar.compaction.WrittenRow``, positions being those in ``data``."""
+        """``rows`` are those of :class:`WrittenRow`, positions being those in ``data``."""
 
 
 class SegmentSink:

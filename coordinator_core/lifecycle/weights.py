@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from coordinator_core.columnar.batches import Stop
 from coordinator_core.columnar.kernels import rebuild_index
 from coordinator_core.columnar.tables import Bytes, Int64s, Interned
 from coordinator_core.columnar.weighing import (
-    Stop,
     Weighed,
     WeightRow,
     WeightTables,
