@@ -18,6 +18,7 @@ from coordinator_core.cli.options import (
     together,
     write_line,
 )
+from coordinator_core.cli.process import keep_freed_memory
 from coordinator_core.cli.source import run_spark_app
 from coordinator_core.errors import ExitCode
 from coordinator_core.reports.findings import finding_objects, findings_csv, reconciliation_text
@@ -121,6 +122,7 @@ def reconcile_command(
         directory = _publish_with_spark(run, master, **inputs)
         summary, found = read_reconciliation(directory)
     else:
+        keep_freed_memory()
         facts, found = reconciled(run, **inputs)
         summary = summary_of(facts, found)
         directory = publish_findings(facts, found) if publish else None

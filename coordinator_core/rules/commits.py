@@ -20,12 +20,6 @@ def first_of_each(key: Int64s, rows: Int64s) -> tuple[Int64s, pa.Array]:
     return rows[first], pa.array(count)
 
 
-def _at(facts: Facts) -> Int64s:
-    """Where each committed offset's partition stands in the topic snapshot; -1: nowhere."""
-    assert facts.topics is not None
-    return facts.topics.locate(facts.live_topic[facts.offset_topic], facts.offsets.numbers("partition"))
-
-
 def _same_topic(facts: Facts) -> Bools:
     """Committed offsets that name no topic id, or that of the live topic."""
     assert facts.topics is not None
@@ -39,7 +33,7 @@ def _same_topic(facts: Facts) -> Bools:
 
 def _beyond_end(facts: Facts, _: Limits) -> pa.Table:
     assert facts.topics is not None
-    at = _at(facts)
+    at = facts.offset_place
     end = np.where(at < 0, -1, facts.topics.end[at] if len(facts.topics.end) else -1)
     bad = (end >= 0) & (facts.offsets.numbers("committed_offset") > end) & _same_topic(facts)
     rows = facts.offsets.rows(bad, *_SLOT, "committed_offset", "commit_timestamp_ms")
@@ -48,7 +42,7 @@ def _beyond_end(facts: Facts, _: Limits) -> pa.Table:
 
 def _below_start(facts: Facts, _: Limits) -> pa.Table:
     assert facts.topics is not None
-    at = _at(facts)
+    at = facts.offset_place
     start = np.where(at < 0, -1, facts.topics.start[at] if len(facts.topics.start) else -1)
     committed = facts.offsets.numbers("committed_offset")
     bad = (start >= 0) & (committed >= 0) & (committed < start) & _same_topic(facts)
@@ -83,7 +77,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 def _no_topic(facts: Facts, _: Limits) -> pa.Table:
-    bad = np.flatnonzero(_at(facts) < 0)
+    bad = np.flatnonzero(facts.offset_place < 0)
     key = combined_pair((_group_of(facts), facts.offset_topic), (_NONE, _NONE))[0][bad]
     rows, count = first_of_each(key, bad)
     return facts.offsets.rows(rows, *_SLOT, "commit_timestamp_ms").append_column("rows", count)
@@ -123,9 +117,9 @@ def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
     known = facts.of_groups(judged, group) & (
         offsets.numbers("record_offset") > facts.of_groups(newest, group)
     )
-    known &= np.isin(facts.group_topic(group, facts.offset_topic), facts.subscribed_keys())
-    assigned = facts.assigned
     rows = np.flatnonzero(known)
+    rows = rows[np.isin(facts.group_topic(group[rows], facts.offset_topic[rows]), facts.subscribed_keys())]
+    assigned = facts.assigned
     slot, owned = combined_pair(
         (group[rows], facts.offset_topic[rows], offsets.numbers("partition")[rows]),
         (assigned.group, assigned.topic, assigned.partition),
@@ -168,9 +162,10 @@ def _storm(facts: Facts, limits: Limits) -> pa.Table:
 def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
     group = facts.group_row("offsets")
     judged = facts.is_active & facts.subscription_is_known
-    key = facts.group_topic(group, facts.offset_topic)
-    bad = np.flatnonzero(facts.of_groups(judged, group) & ~np.isin(key, facts.subscribed_keys()))
-    rows, count = first_of_each(key[bad], bad)
+    rows = np.flatnonzero(facts.of_groups(judged, group))
+    key = facts.group_topic(group[rows], facts.offset_topic[rows])
+    bad = ~np.isin(key, facts.subscribed_keys())
+    rows, count = first_of_each(key[bad], rows[bad])
     return facts.offsets.rows(rows, "group_id", "topic", "commit_timestamp_ms").append_column("rows", count)
 
 

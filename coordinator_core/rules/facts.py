@@ -150,6 +150,12 @@ class Facts:
         position[live] = np.arange(len(live))
         return position
 
+    @cached_property
+    def offset_place(self) -> Int64s:
+        """Where each committed offset's partition stands in :attr:`topics`; -1: nowhere."""
+        assert self.topics is not None
+        return self.topics.locate(self.live_topic[self.offset_topic], self.offsets.numbers("partition"))
+
     # Groups
 
     @cached_property

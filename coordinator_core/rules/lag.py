@@ -89,7 +89,7 @@ def lag_of(facts: Facts) -> Lag | None:
     if topics is None:
         return None
     offsets = facts.offsets
-    at = topics.locate(facts.live_topic[facts.offset_topic], offsets.numbers("partition"))
+    at = facts.offset_place
     known = np.flatnonzero((at >= 0) & (topics.end[at] >= 0)) if len(topics.end) else np.zeros(0, np.int64)
     start, end = topics.start[at[known]], topics.end[at[known]]
     committed = offsets.numbers("committed_offset")[known]
