@@ -45,7 +45,7 @@ class RunningFingerprint:
         """The bytes before it are intact v2 batches."""
         self.ended = False
         """No intact batch begins at ``position``."""
-        self._data = data
+        self.data = data
         self._array = np.frombuffer(data, np.uint8)
         self._digest = hashlib.sha256(_FORMAT)
         self._headers = np.empty(_CHUNK_HEADERS * HEADER_BYTES, np.uint8)
@@ -63,6 +63,6 @@ class RunningFingerprint:
         while not self.ended:
             self.advance()
         digest = self._digest.copy()
-        digest.update(self._data[self.position :])
-        digest.update(_SIZES.pack(self.position, len(self._data) - self.position))
-        return Fingerprint(digest.hexdigest(), self.position == len(self._data))
+        digest.update(self.data[self.position :])
+        digest.update(_SIZES.pack(self.position, len(self.data) - self.position))
+        return Fingerprint(digest.hexdigest(), self.position == len(self.data))

@@ -71,12 +71,11 @@ def fold_segment(
     start_offset: int = 0,
     end_offset: int | None = None,
     check_crc: bool = True,
-    data: memoryview | None = None,
     running: RunningFingerprint | None = None,
 ) -> SegmentFold:
-    """Fold one segment file, whose content is ``data`` when it was read already.
+    """Fold one segment file, of which ``running`` is the fingerprint in the making if there is one.
 
-    Batches that the ``running`` fingerprint of ``data`` finds intact are not checked again; it is taken as
+    Then its bytes are not read again, and batches that it finds intact are not checked again; it is taken as
     far as the fold goes.
 
     ``start_offset`` is the log start offset: batches wholly below it are left out. ``end_offset`` and
@@ -84,6 +83,7 @@ def fold_segment(
     is appended to ``damage``, and :class:`DamagedInputError` raised under ``FAIL``.
     """
     found = [] if damage is None else damage
+    data = None if running is None else running.data
     if on_damage is not OnDamage.RECOVER:
         for check_utf8 in (False, True):
             folder = _Folder(segment, rules, limits, check_utf8=check_utf8, check_crc=check_crc)

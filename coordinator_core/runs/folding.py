@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage
@@ -18,6 +19,9 @@ from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.runs.fold_cache import CorruptEntryError, FoldCache
 from coordinator_core.runs.pin import Pin, check_fingerprint, check_size
+
+if TYPE_CHECKING:
+    from coordinator_core.columnar.fingerprint import RunningFingerprint
 
 _MOST_RUN_BYTES = 1 << 30
 """Of a run that turns out to hold damage every segment is folded again."""
@@ -93,6 +97,7 @@ def in_runs(tasks: Iterable[FoldTask], workers: int) -> list[FoldTask]:
     left = sum(task.size for task in waiting)
     runs: list[FoldTask] = []
     room = 0.0
+    share = 1.5 * workers if workers > 1 else 1.0
     for task in waiting:
         run = runs[-1] if runs else None
         is_local = storage.is_local(task.segments[0].path)
@@ -101,7 +106,7 @@ def in_runs(tasks: Iterable[FoldTask], workers: int) -> list[FoldTask]:
             room -= task.size
         else:
             runs.append(task)
-            room = min(left / (1.5 * workers), _MOST_RUN_BYTES) - task.size
+            room = min(left / share, _MOST_RUN_BYTES) - task.size
         left -= task.size
     return runs
 
@@ -121,7 +126,10 @@ def run_fold_task(
         yield from together
         return
     for segment, end_offset in task.ranges:
-        yield _folded(task, segment, end_offset, rules, cache)
+        if cache is None:
+            yield _folded(task, segment, end_offset, rules)
+        else:
+            yield _cached(task, segment, end_offset, rules, cache)
 
 
 def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | None:
@@ -181,59 +189,73 @@ def _is_empty(end_offset: int | None, start_offset: int) -> bool:
     return end_offset is not None and end_offset <= start_offset
 
 
-def _folded(
-    task: FoldTask, segment: SegmentFile, end_offset: int | None, rules: FoldRules, cache: FoldCache | None
+def _cached(
+    task: FoldTask, segment: SegmentFile, end_offset: int | None, rules: FoldRules, cache: FoldCache
 ) -> SegmentResult:
+    """The result of a segment whose fold the ``cache`` has, or gets."""
+    from coordinator_core.columnar.fingerprint import RunningFingerprint
+
+    # Seen before it is read: who writes to it meanwhile changes what will be seen next.
+    sighting = cache.seen(segment)
+    known = None if sighting is None else cache.fingerprint(sighting)
+    running = RunningFingerprint(_read(task, segment)) if known is None else None
+    digest = known if running is None else running.finish().digest
+    assert digest is not None
+    check_fingerprint(segment, digest, task.pinned.get(segment.path))
+    start_offset = task.log.log_start_offset or 0
+    if _is_empty(end_offset, start_offset):
+        return SegmentResult(segment, digest, None)
+    is_whole = running is None or len(running.data) == segment.size
+    key = cache.key(segment, digest, rules, start_offset) if is_whole else None
+    if key is None:
+        return _folded(task, segment, end_offset, rules, running)
+    use = CacheUse.MISS
+    try:
+        kept = cache.get(key, segment, end_offset)
+        if kept is not None:
+            cache.note(sighting, digest)
+            return SegmentResult(segment, digest, kept, cache_use=CacheUse.HIT, cache_key=key)
+    except CorruptEntryError:
+        use = CacheUse.CORRUPT
+    result = _folded(task, segment, end_offset, rules, running)
+    if result.fold is None or result.damage or result.fingerprint != digest:
+        return result
+    cache.put(key, result.fold)
+    cache.note(sighting, digest)
+    return replace(result, cache_use=use, cache_key=key)
+
+
+def _folded(
+    task: FoldTask,
+    segment: SegmentFile,
+    end_offset: int | None,
+    rules: FoldRules,
+    running: RunningFingerprint | None = None,
+) -> SegmentResult:
+    """The result of a segment, of which ``running`` has the bytes when they were read already."""
     from coordinator_core.columnar.fingerprint import RunningFingerprint
     from coordinator_core.columnar.fold import fold_segment
 
-    # Seen before it is read: who writes to it meanwhile changes what will be seen next.
-    sighting = None if cache is None else cache.seen(segment)
-    digest = None if cache is None or sighting is None else cache.fingerprint(sighting)
-    pinned = task.pinned.get(segment.path)
+    running = running or RunningFingerprint(_read(task, segment))
     start_offset = task.log.log_start_offset or 0
+    pinned = task.pinned.get(segment.path)
     is_empty = _is_empty(end_offset, start_offset)
-    data = running = None
-    if digest is None:
-        data = _read(task, segment)
-        running = RunningFingerprint(data)
-        if cache is not None or pinned is not None or is_empty:
-            digest = running.finish().digest
-    if digest is not None:
-        check_fingerprint(segment, digest, pinned)
-        if is_empty:
-            return SegmentResult(segment, digest, None)
-    use, key = CacheUse.NONE, None
-    if cache is not None and digest is not None and (data is None or len(data) == segment.size):
-        key = cache.key(segment, digest, rules, start_offset)
-    if cache is not None and digest is not None and key is not None:
-        use = CacheUse.MISS
-        try:
-            kept = cache.get(key, segment, end_offset)
-            if kept is not None:
-                cache.note(sighting, digest)
-                return SegmentResult(segment, digest, kept, cache_use=CacheUse.HIT, cache_key=key)
-        except CorruptEntryError:
-            use = CacheUse.CORRUPT
+    if pinned is not None or is_empty:
+        # Said before any damage that the change may have done.
+        check_fingerprint(segment, running.finish().digest, pinned)
     damage: list[Damage] = []
-    fold = fold_segment(
-        segment,
-        rules=rules,
-        on_damage=task.on_damage,
-        damage=damage,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        data=_read(task, segment) if data is None else data,
-        running=running,
-    )
-    if digest is None:
-        assert running is not None
-        digest = running.finish().digest
-    if damage or cache is None or key is None:
-        return SegmentResult(segment, digest, fold, damage)
-    cache.put(key, fold)
-    cache.note(sighting, digest)
-    return SegmentResult(segment, digest, fold, cache_use=use, cache_key=key)
+    fold = None
+    if not is_empty:
+        fold = fold_segment(
+            segment,
+            rules=rules,
+            on_damage=task.on_damage,
+            damage=damage,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            running=running,
+        )
+    return SegmentResult(segment, running.finish().digest, fold, damage)
 
 
 def _read(task: FoldTask, segment: SegmentFile) -> memoryview:

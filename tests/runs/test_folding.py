@@ -49,8 +49,12 @@ def test_runs_get_shorter_and_stay_in_their_partition() -> None:
     assert lengths(runs) == [(0, 5), (0, 4), (0, 2), (0, 1), (1, 1), (1, 1), (1, 1), (1, 1)]
 
 
+def test_one_worker_takes_a_partition_at_once() -> None:
+    assert lengths(in_runs(tasks([100] * 12, [100] * 4), 1)) == [(0, 12), (1, 4)]
+
+
 def test_a_run_has_a_largest_size() -> None:
-    assert {size for _, size in lengths(in_runs(tasks([1 << 29] * 64), 1))} == {1, 2}
+    assert {size for _, size in lengths(in_runs(tasks([1 << 29] * 64), 1))} == {2}
 
 
 def test_what_is_not_mapped_stays_alone() -> None:
