@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
 DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS = 50
 """Kafka's default of ``offsets.topic.num.partitions``."""
 
 _INT_MIN = -0x80000000
+_LAST_OF_BMP = 0xFFFF
+_LONGEST_SIDE_BY_SIDE = 256
+_AT_A_TIME = 1 << 14
 
 
 def java_string_hash(text: str) -> int:
@@ -24,3 +32,22 @@ def partition_for(group_id: str, num_partitions: int = DEFAULT_OFFSETS_TOPIC_NUM
     """
     hashed = java_string_hash(group_id)
     return (0 if hashed == _INT_MIN else abs(hashed)) % num_partitions
+
+
+def partitions_for(group_ids: Sequence[str], num_partitions: int) -> npt.NDArray[np.int64]:
+    """:func:`partition_for` of each of many groups, character by character of all of them."""
+    found = np.empty(len(group_ids), np.int64)
+    for first in range(0, len(group_ids), _AT_A_TIME):
+        some = group_ids[first : first + _AT_A_TIME]
+        lengths = np.array([len(group_id) for group_id in some])
+        width = min(int(lengths.max()), _LONGEST_SIDE_BY_SIDE)
+        points = np.array(some, f"U{max(width, 1)}").view(np.uint32).reshape(len(some), -1)
+        hashed = np.zeros(len(some), np.uint32)
+        for at in range(width):
+            hashed = np.where(at < lengths, np.uint32(31) * hashed + points[:, at], hashed)
+        magnitude = np.abs(hashed.view(np.int32).astype(np.int64))
+        magnitude[magnitude == -_INT_MIN] = 0
+        found[first : first + len(some)] = magnitude % num_partitions
+        for row in np.flatnonzero((lengths > width) | (points > _LAST_OF_BMP).any(axis=1)).tolist():
+            found[first + row] = partition_for(some[row], num_partitions)
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.groups.hashing import partition_for
+from coordinator_core.groups.hashing import partitions_for
 from coordinator_core.rules.columns import Bools, Columns, Int64s, coded
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
@@ -80,7 +80,7 @@ def _places(facts: Facts) -> tuple[Bools, Bools, Int64s]:
     groups = facts.groups
     (code,), names = coded(groups.array("group_id"))
     num_partitions = int(facts.run.manifest["offsets_topic_num_partitions"])
-    home = np.array([partition_for(name, num_partitions) for name in names.to_pylist()], np.int64)[code]
+    home = partitions_for(names.to_pylist(), num_partitions)[code]
     wrong = home != groups.numbers("offsets_partition")
     at_home = np.zeros(len(names), np.bool_)
     at_home[code[~wrong]] = True

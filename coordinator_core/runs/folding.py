@@ -116,6 +116,7 @@ def run_fold_task(
 ) -> Iterator[SegmentResult]:
     """Fold the segments of a task, or take their folds from the ``cache``; one result each.
 
+    To be taken to its end, as the cache gets what it lacks last.
     Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that changed since the pin.
     """
     if task.on_damage is OnDamage.RECOVER:
@@ -129,7 +130,7 @@ def run_fold_task(
         if cache is None:
             yield _folded(task, segment, end_offset, rules)
         else:
-            yield _cached(task, segment, end_offset, rules, cache)
+            yield from _cached(task, segment, end_offset, rules, cache)
 
 
 def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | None:
@@ -191,8 +192,8 @@ def _is_empty(end_offset: int | None, start_offset: int) -> bool:
 
 def _cached(
     task: FoldTask, segment: SegmentFile, end_offset: int | None, rules: FoldRules, cache: FoldCache
-) -> SegmentResult:
-    """The result of a segment whose fold the ``cache`` has, or gets."""
+) -> Iterator[SegmentResult]:
+    """The result of a segment whose fold the ``cache`` has, or gets once the result is told."""
     from coordinator_core.columnar.fingerprint import RunningFingerprint
 
     # Seen before it is read: who writes to it meanwhile changes what will be seen next.
@@ -204,25 +205,29 @@ def _cached(
     check_fingerprint(segment, digest, task.pinned.get(segment.path))
     start_offset = task.log.log_start_offset or 0
     if _is_empty(end_offset, start_offset):
-        return SegmentResult(segment, digest, None)
+        yield SegmentResult(segment, digest, None)
+        return
     is_whole = running is None or len(running.data) == segment.size
     key = cache.key(segment, digest, rules, start_offset) if is_whole else None
     if key is None:
-        return _folded(task, segment, end_offset, rules, running)
+        yield _folded(task, segment, end_offset, rules, running)
+        return
     use = CacheUse.MISS
     try:
         kept = cache.get(key, segment, end_offset)
         if kept is not None:
+            yield SegmentResult(segment, digest, kept, cache_use=CacheUse.HIT, cache_key=key)
             cache.note(sighting, digest)
-            return SegmentResult(segment, digest, kept, cache_use=CacheUse.HIT, cache_key=key)
+            return
     except CorruptEntryError:
         use = CacheUse.CORRUPT
     result = _folded(task, segment, end_offset, rules, running)
     if result.fold is None or result.damage or result.fingerprint != digest:
-        return result
+        yield result
+        return
+    yield replace(result, cache_use=use, cache_key=key)
     cache.put(key, result.fold)
     cache.note(sighting, digest)
-    return replace(result, cache_use=use, cache_key=key)
 
 
 def _folded(

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from threading import Lock, Semaphore
 from time import perf_counter
 from typing import TypeVar
@@ -126,7 +127,7 @@ class _Folding:
     """Tasks folded side by side, in their order; some ahead of who takes the results, but not all."""
 
     def __init__(
-        self, tasks: Iterable[FoldTask], fold: Callable[[FoldTask], list[SegmentResult]], workers: int
+        self, tasks: Iterable[FoldTask], fold: Callable[[FoldTask], Iterator[SegmentResult]], workers: int
     ):
         self._fold = fold
         self._room = Semaphore(2 * workers + 1)
@@ -170,9 +171,14 @@ class _Folding:
                 return
             task, future = self._waiting.popleft()
         try:
-            future.set_result(self._fold(task))
+            results = self._fold(task)
+            future.set_result(list(islice(results, len(task.ranges))))
         except BaseException as error:
             future.set_exception(error)
+        else:
+            # What is left to do nobody waits for.
+            for _ in results:
+                pass
 
 
 class _Replay:
@@ -211,8 +217,8 @@ class _Replay:
                 folding.stop()
                 mergers.shutdown(cancel_futures=True)
 
-    def _fold(self, task: FoldTask) -> list[SegmentResult]:
-        return list(run_fold_task(task, self._rules, self._cache))
+    def _fold(self, task: FoldTask) -> Iterator[SegmentResult]:
+        return run_fold_task(task, self._rules, self._cache)
 
     def _stream(self, offsets_partition: int) -> Iterator[SegmentResult]:
         """The results of a partition that is one task: they are made as they are asked for."""

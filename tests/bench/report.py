@@ -81,7 +81,6 @@ CLAIMS = (
     Claim("all rules on a run alone; the replay that made it", "rules", Row.LOCAL, Row.RULES, 0.5),
     Claim("with topics and the run before; the replay", "rules", Row.LOCAL, Row.RULES_COMPARED, 0.5),
     Claim("the same in Spark; the replay", "rules", Row.LOCAL, Row.RULES_SPARK, 0.5),
-    Claim("the same, most offsets overdue; the replay", "rules", Row.LOCAL, Row.RULES_OVERDUE, 0.5),
 )
 
 BOUNDS = (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from coordinator_core.groups.hashing import java_string_hash, partition_for
+from coordinator_core.groups.hashing import java_string_hash, partition_for, partitions_for
 from tests.cases import CASES
 
 
@@ -24,6 +26,13 @@ from tests.cases import CASES
 def test_java_string_hash_and_partition(group_id: str, hashed: int, partition: int) -> None:
     assert java_string_hash(group_id) == hashed
     assert partition_for(group_id) == partition
+
+
+@given(st.lists(st.text(st.characters(codec=None, exclude_categories=()), max_size=12)), st.integers(1, 64))
+def test_many_groups_are_placed_as_each_of_them(group_ids: list[str], num_partitions: int) -> None:
+    found = partitions_for([*group_ids, "polygenelubricants", "ä" * 300], num_partitions).tolist()
+    alone = [partition_for(group_id, num_partitions) for group_id in group_ids]
+    assert found == [*alone, 0, partition_for("ä" * 300, num_partitions)]
 
 
 def test_testgroup_is_27_of_50() -> None:
