@@ -36,6 +36,8 @@ SETTINGS = {
     "offsets.retention.check.interval.ms": "500",
     "group.streams.session.timeout.ms": "600000",
     "group.streams.max.session.timeout.ms": "600000",
+    # The scenario's open transactions are to stay open, however long ago it was played.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
 }
 
 
