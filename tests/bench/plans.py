@@ -30,8 +30,8 @@ class Row(StrEnum):
     CAPTURE = "`regroup capture`, whole process"
     RULES = "`regroup reconcile`, whole process, the run alone"
     RULES_COMPARED = "`regroup reconcile`, with topics and the run before"
-    RULES_SPARK = "`regroup reconcile --engine spark --master local[2]`, the same"
-    RULES_OVERDUE = "`regroup reconcile`, the same, with nearly all offsets past their retention"
+    RULES_SPARK = "`regroup reconcile --engine spark --master local[2]`, with topics and the run before"
+    RULES_OVERDUE = "`regroup reconcile`, the same, and nearly all offsets past their retention"
     STRUCT = "plain Python, `struct`: newest value per key, nothing else"
     KAFKA_PYTHON = "kafka-python's record reader: newest value per key, nothing else"
 
@@ -56,7 +56,7 @@ class Plan:
 
 
 COMPACTIONS = (Row.CLEANER, Row.COMPACT, Row.COMPACT_SPARK)
-RULES = (Row.LOCAL, Row.RULES, Row.RULES_COMPARED, Row.RULES_SPARK, Row.RULES_OVERDUE)
+RULES = (Row.LOCAL, Row.RULES, Row.RULES_COMPARED, Row.SPARK, Row.RULES_SPARK, Row.RULES_OVERDUE)
 REPLAYS = (Row.BROKER, Row.LOCAL, Row.SPARK, Row.KERNEL)
 
 
