@@ -72,7 +72,7 @@ CLAIMS = (
     SPARK_1,
     SPARK_4,
     Claim("CPU seconds of decode, CRC and fold; loader thread", "replay", Row.BROKER, Row.KERNEL, 8, _cpu),
-    Claim("second run with 5 % new segments; first run", "cache", Row.FIRST, Row.SECOND, 5),
+    Claim("second run with 5 % new segments of 10 GB; first run", "cache-10", Row.FIRST, Row.SECOND, 5),
     DUMP,
     Claim("capture; Kafka's consumer", "capture", Row.CONSUMER, Row.CAPTURE, 0.5),
     Claim("compaction of one partition, local engine; cleaner", "cleaner", Row.CLEANER, Row.COMPACT, 2),
