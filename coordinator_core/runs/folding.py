@@ -44,6 +44,11 @@ class FoldTask:
         return tuple(segment for segment, _ in self.ranges)
 
     @property
+    def start_offset(self) -> int:
+        """The log start offset: what lies wholly below it is not part of the log."""
+        return self.log.log_start_offset or 0
+
+    @property
     def size(self) -> int:
         """Bytes to read."""
         return sum(segment.size for segment, _ in self.ranges)
@@ -139,8 +144,7 @@ def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | 
     from coordinator_core.columnar.fingerprint import RunningFingerprint
     from coordinator_core.columnar.fold import Piece, fold_run
 
-    start_offset = task.log.log_start_offset or 0
-    if any(_is_empty(end_offset, start_offset) for _, end_offset in task.ranges):
+    if any(_is_empty(task, end_offset) for _, end_offset in task.ranges):
         return None
     read = [_read(task, segment) for segment in task.segments]
     fingerprints = [RunningFingerprint(data) for data in read]
@@ -148,7 +152,7 @@ def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | 
         Piece(segment, data, end_offset, running)
         for (segment, end_offset), data, running in zip(task.ranges, read, fingerprints, strict=True)
     ]
-    folds = fold_run(pieces, rules=rules, start_offset=start_offset)
+    folds = fold_run(pieces, rules=rules, start_offset=task.start_offset)
     if folds is None:
         return None
     results = []
@@ -185,9 +189,9 @@ def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
         last = None
 
 
-def _is_empty(end_offset: int | None, start_offset: int) -> bool:
+def _is_empty(task: FoldTask, end_offset: int | None) -> bool:
     """Whether nothing of a segment belongs to the log."""
-    return end_offset is not None and end_offset <= start_offset
+    return end_offset is not None and end_offset <= task.start_offset
 
 
 def _cached(
@@ -203,12 +207,11 @@ def _cached(
     digest = known if running is None else running.finish().digest
     assert digest is not None
     check_fingerprint(segment, digest, task.pinned.get(segment.path))
-    start_offset = task.log.log_start_offset or 0
-    if _is_empty(end_offset, start_offset):
+    if _is_empty(task, end_offset):
         yield SegmentResult(segment, digest, None)
         return
     is_whole = running is None or len(running.data) == segment.size
-    key = cache.key(segment, digest, rules, start_offset) if is_whole else None
+    key = cache.key(segment, digest, rules, task.start_offset) if is_whole else None
     if key is None:
         yield _folded(task, segment, end_offset, rules, running)
         return
@@ -242,9 +245,8 @@ def _folded(
     from coordinator_core.columnar.fold import fold_segment
 
     running = running or RunningFingerprint(_read(task, segment))
-    start_offset = task.log.log_start_offset or 0
     pinned = task.pinned.get(segment.path)
-    is_empty = _is_empty(end_offset, start_offset)
+    is_empty = _is_empty(task, end_offset)
     if pinned is not None or is_empty:
         # Said before any damage that the change may have done.
         check_fingerprint(segment, running.finish().digest, pinned)
@@ -256,7 +258,7 @@ def _folded(
             rules=rules,
             on_damage=task.on_damage,
             damage=damage,
-            start_offset=start_offset,
+            start_offset=task.start_offset,
             end_offset=end_offset,
             running=running,
         )
