@@ -21,7 +21,8 @@ from coordinator_core.runs.folding import fold_tasks
 from coordinator_core.runs.local import check_source
 from coordinator_core.runs.manifest import ReplayFacts
 from coordinator_core.runs.pin import Pin
-from coordinator_core.runs.publish import Manifest, RunPlace, RunWriter, source_directories
+from coordinator_core.runs.place import RunPlace, source_directories
+from coordinator_core.runs.publish import Manifest, RunWriter
 from spark_apps import tasks
 from spark_apps.packing import MIB, Work, packed, share_out, task_bytes
 from spark_apps.session import Session

@@ -76,7 +76,8 @@ def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
     from coordinator_core.log.discovery import discover
     from coordinator_core.runs.pin import read_pin
-    from coordinator_core.runs.publish import RunPlace, default_window, new_run_id, promote
+    from coordinator_core.runs.place import RunPlace, default_window, new_run_id
+    from coordinator_core.runs.publish import promote
 
     now_ms = time.time_ns() // 1_000_000 if arguments.now_ms is None else arguments.now_ms
     place = RunPlace(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from coordinator_core import __version__
 from coordinator_core.cli.lazy import LazyGroup
 from coordinator_core.cli.output import ReaderGoneError, discard, flush
-from coordinator_core.cli.process import start_light
+from coordinator_core.cli.process import leave, start_light
 from coordinator_core.errors import ExitCode, RegroupError
 
 _COMMANDS = {
@@ -46,10 +46,10 @@ def cli() -> None:
     """Rebuild the state of Kafka consumer groups from copies of the __consumer_offsets log."""
 
 
-def main(args: list[str] | None = None) -> None:
+def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with the documented exit code."""
     start_light()
-    sys.exit(run(args))
+    leave(run(args))
 
 
 def run(args: list[str] | None = None) -> int:

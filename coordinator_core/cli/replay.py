@@ -17,12 +17,10 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.process import keep_freed_memory
-from coordinator_core.cli.source import publish_with_spark, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode
 from coordinator_core.log.discovery import discover
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.manifest import summary
-from coordinator_core.runs.publish import RunPlace, default_window, new_run_id, promote
+from coordinator_core.runs.place import RunPlace, default_window, new_run_id
 
 
 @click.command("replay")
@@ -46,6 +44,8 @@ def replay_command(
     options = replay_options_from(**replay)
     place = RunPlace(output, cluster, window or default_window(options.now_ms), run_id or new_run_id())
     if options.engine is Engine.SPARK:
+        from coordinator_core.cli.source import publish_with_spark
+
         result = publish_with_spark(paths, place, options)
     else:
         keep_freed_memory()
@@ -58,6 +58,11 @@ def replay_command(
             offsets_topic_num_partitions=options.offsets_topic_num_partitions,
             cache=options.fold_cache,
         )
+        # All of this is loaded by now, or may be: nothing waits for it any more.
+        from coordinator_core.cli.source import warn_about_damage
+        from coordinator_core.runs.manifest import summary
+        from coordinator_core.runs.publish import promote
+
         warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
         result = summary(manifest, path=place.path, latest=promote(place, manifest))
     if output_format is Format.JSON:

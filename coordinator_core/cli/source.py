@@ -23,7 +23,7 @@ from coordinator_core.log.types import Snapshot
 from coordinator_core.replay.profiles import Profile, profile_from_label
 from coordinator_core.runs.fold_cache import FOLD_CACHE_VARIABLE
 from coordinator_core.runs.local import replay_snapshot
-from coordinator_core.runs.publish import RunPlace, new_run_id
+from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.read import Run, is_run, open_run
 
 

@@ -14,6 +14,8 @@ from coordinator_core.log.layout import HEADER_BYTES
 _FORMAT = b"regroup segment fingerprint 1\n"
 _SIZES = struct.Struct(">qq")
 _CHUNK_HEADERS = 1 << 10
+"""The bytes of so few batches stay in the processor's cache."""
+_MANY_HEADERS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +50,20 @@ class RunningFingerprint:
         self.data = data
         self._array = np.frombuffer(data, np.uint8)
         self._digest = hashlib.sha256(_FORMAT)
-        self._headers = np.empty(_CHUNK_HEADERS * HEADER_BYTES, np.uint8)
 
-    def advance(self) -> None:
-        """Move ``position`` over some more batches, so few that their bytes stay in the processor's cache."""
+    def advance(self, batches: int = _CHUNK_HEADERS) -> None:
+        """Move ``position`` over so many more batches."""
+        headers = np.empty(batches * HEADER_BYTES, np.uint8)
         done = np.zeros(2, np.int64)
-        status = gather_headers(self._array, self.position, len(self._array), self._headers, done)
+        status = gather_headers(self._array, self.position, len(self._array), headers, done)
         self.position, count = map(int, done)
-        self._digest.update(self._headers[: count * HEADER_BYTES].data)
+        self._digest.update(headers[: count * HEADER_BYTES].data)
         self.ended = status != Status.GROW
 
     def finish(self) -> Fingerprint:
         """The fingerprint of all bytes."""
         while not self.ended:
-            self.advance()
+            self.advance(_MANY_HEADERS)
         digest = self._digest.copy()
         digest.update(self.data[self.position :])
         digest.update(_SIZES.pack(self.position, len(self.data) - self.position))

@@ -27,7 +27,7 @@ class GroupStats:
         key_types = stats["key_type"].to_numpy()
         groups = group_of[stats["group"].to_numpy()]
         found = {name: stats[name].to_numpy() for name in (*_SUMS, _FIRST, _LAST)}
-        for key_type in np.unique(key_types).tolist():
+        for key_type in sorted(set(key_types.tolist())):
             rows = np.flatnonzero(key_types == key_type)
             columns = self._of(key_type, int(groups.max()) + 1)
             target = groups[rows]

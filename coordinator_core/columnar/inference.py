@@ -102,19 +102,27 @@ def infer_profile(logs: Iterable[PartitionLog]) -> Profile:
     """Profile of the newest release that left a witness in the newest segments of ``logs``."""
     evidence = Evidence()
     for log in logs:
-        if not log.segments:
-            continue
-        segment = log.segments[-1]
-        whole = (log.log_start_offset or 0) <= segment.base_offset
-        if not whole or not _Sampler(segment, evidence).take():
-            sample(log, evidence)
+        left = SAMPLED_BATCHES
+        for segment in reversed(log.segments):
+            if left == 0:
+                break
+            left = _take_from(log, segment, evidence, left)
     return profile_for_release(*release_of(evidence))
+
+
+def _take_from(log: PartitionLog, segment: SegmentFile, evidence: Evidence, batches: int) -> int:
+    """What ``replay.inference.sample`` does."""
+    if (log.log_start_offset or 0) <= segment.base_offset:
+        left = _Sampler(segment, evidence, batches).take()
+        if left is not None:
+            return left
+    return sample(log, segment, evidence, batches)
 
 
 class _Sampler:
     """The first batches of one segment, as :func:`~coordinator_core.replay.inference.sample` takes them."""
 
-    def __init__(self, segment: SegmentFile, evidence: Evidence) -> None:
+    def __init__(self, segment: SegmentFile, evidence: Evidence, batches: int) -> None:
         self._segment = segment
         self._evidence = evidence
         self._limits = Limits()
@@ -126,10 +134,13 @@ class _Sampler:
         self._rules[Rules.LAST_OFFSET] = segment.base_offset + MAX_OFFSET_SPAN
         self._seen = np.zeros(Seen.WIDTH, np.int64)
         self._seen[Seen.NEXT_OFFSET] = segment.base_offset
-        self._seen[Seen.BATCHES_LEFT] = SAMPLED_BATCHES
+        self._seen[Seen.BATCHES_LEFT] = batches
 
-    def take(self) -> bool:
-        """False if anything is for the scalar reader to judge: it then looks at all of it."""
+    def take(self) -> int | None:
+        """``None`` if anything is for the scalar reader to judge: it then looks at all of it."""
+        return int(self._seen[Seen.BATCHES_LEFT]) if self._take() else None
+
+    def _take(self) -> bool:
         view = storage.read(self._segment.path)[: self._segment.size]
         data = np.frombuffer(view, np.uint8)
         position, stop = 0, len(view)

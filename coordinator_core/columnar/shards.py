@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -191,14 +192,14 @@ def _part(fold: SegmentFold, shard_of: Int64s, shard: int) -> SegmentFold:
 def combine_shards(shards: Sequence[MergedShard]) -> MergedPartition:
     """The state of the partition, of all its shards in their order."""
     main = shards[0]
-    with_offsets = {group for shard in shards for group in shard.groups_with_offsets}
+    with_offsets = sorted({group for shard in shards for group in shard.groups_with_offsets})
     return MergedPartition(
         offsets_partition=main.offsets_partition,
         offsets=main.offsets if len(shards) == 1 else CombinedRows([shard.offsets for shard in shards]),
         pending=main.pending if len(shards) == 1 else _in_order([shard.pending for shard in shards]),
         transactions=_combined_transactions([shard.transactions for shard in shards]),
         group_stats=main.group_stats,
-        groups=main.replay.finish(sorted(with_offsets)),
+        tell_groups=partial(main.replay.finish, with_offsets),
         load_failures=main.replay.load_failures,
         carried=main.replay.carried,
         record_counts=main.replay.record_counts,

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from coordinator_core.log.reader import OnDamage, read_records
-from coordinator_core.log.types import Batch, PartitionLog, Record
+from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
 from coordinator_core.replay.profiles import (
     CONSUMER_KEY_TYPES,
@@ -23,7 +23,7 @@ from coordinator_core.replay.profiles import (
 )
 
 SAMPLED_BATCHES = 2000
-"""Batches looked at in the newest segment of each offsets partition."""
+"""Batches looked at in the newest segments of each offsets partition: the very newest may just have begun."""
 
 
 @dataclass(slots=True)
@@ -118,12 +118,14 @@ def release_of(evidence: Evidence) -> tuple[str, str]:
     return "4.3.1", "new"
 
 
-def sample(log: PartitionLog, evidence: Evidence) -> None:
-    """Take in the first batches of the newest segment of ``log``.
+def sample(log: PartitionLog, segment: SegmentFile, evidence: Evidence, batches: int) -> int:
+    """Take in the first ``batches`` of a segment of ``log``; returns how many it did not have.
 
     Damage ends the look at it; reporting that is the reader's business.
     """
-    newest = replace(log, segments=log.segments[-1:])
-    records = read_records(newest, on_damage=OnDamage.SALVAGE, damage=[])
-    for _, batch, records_of_batch in islice(records, SAMPLED_BATCHES):
+    alone = replace(log, segments=(segment,))
+    records = read_records(alone, on_damage=OnDamage.SALVAGE, damage=[])
+    for _, batch, records_of_batch in islice(records, batches):
         evidence.add(batch, records_of_batch)
+        batches -= 1
+    return batches

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -86,8 +87,8 @@ class MergedPartition:
     """State of one offsets partition.
 
     ``offsets`` are the committed offsets, by record offset (then group, topic, partition), ``pending`` those
-    of open transactions. ``transactions`` is in the order of first record offsets. The rest is as in
-    :class:`PartitionState`.
+    of open transactions. ``transactions`` is in the order of first record offsets. ``tell_groups`` makes
+    ``groups``, when they are first asked for. The rest is as in :class:`PartitionState`.
     """
 
     offsets_partition: int
@@ -95,10 +96,14 @@ class MergedPartition:
     pending: pa.Table
     transactions: pa.Table
     group_stats: pa.Table
-    groups: dict[str, Group] = field(default_factory=dict)
+    tell_groups: Callable[[], dict[str, Group]]
     load_failures: list[LoadFailure] = field(default_factory=list)
     carried: list[CarriedRecord] = field(default_factory=list)
     record_counts: dict[tuple[int, int | None], int] = field(default_factory=dict)
+
+    @cached_property
+    def groups(self) -> dict[str, Group]:
+        return self.tell_groups()
 
     def to_state(self) -> PartitionState:
         """The same as Python objects, one for every offset."""

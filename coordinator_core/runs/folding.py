@@ -116,12 +116,31 @@ def in_runs(tasks: Iterable[FoldTask], workers: int) -> list[FoldTask]:
     return runs
 
 
+def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentResult | CacheUse:
+    """The result of a task of one segment, if the ``cache`` knows its file and has its fold.
+
+    That takes no reading of the file. Else what the cache did for it so far.
+    """
+    [(segment, end_offset)] = task.ranges
+    sighting = cache.seen(segment)
+    digest = None if sighting is None else cache.fingerprint(sighting)
+    if digest is None:
+        return CacheUse.MISS
+    check_fingerprint(segment, digest, task.pinned.get(segment.path))
+    if _is_empty(task, end_offset):
+        return SegmentResult(segment, digest, None)
+    try:
+        return _kept(task, segment, end_offset, digest, rules, cache) or CacheUse.MISS
+    except CorruptEntryError:
+        return CacheUse.CORRUPT
+
+
 def run_fold_task(
-    task: FoldTask, rules: FoldRules, cache: FoldCache | None = None
+    task: FoldTask, rules: FoldRules, cache: FoldCache | None = None, use: CacheUse = CacheUse.MISS
 ) -> Iterator[SegmentResult]:
     """Fold the segments of a task, or take their folds from the ``cache``; one result each.
 
-    To be taken to its end, as the cache gets what it lacks last.
+    To be taken to its end, as the cache gets what it lacks last. ``use`` is what :func:`kept_result` said.
     Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that changed since the pin.
     """
     if task.on_damage is OnDamage.RECOVER:
@@ -135,7 +154,7 @@ def run_fold_task(
         if cache is None:
             yield _folded(task, segment, end_offset, rules)
         else:
-            yield from _cached(task, segment, end_offset, rules, cache)
+            yield from _cached(task, segment, end_offset, rules, cache, use)
 
 
 def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | None:
@@ -195,7 +214,12 @@ def _is_empty(task: FoldTask, end_offset: int | None) -> bool:
 
 
 def _cached(
-    task: FoldTask, segment: SegmentFile, end_offset: int | None, rules: FoldRules, cache: FoldCache
+    task: FoldTask,
+    segment: SegmentFile,
+    end_offset: int | None,
+    rules: FoldRules,
+    cache: FoldCache,
+    use: CacheUse,
 ) -> Iterator[SegmentResult]:
     """The result of a segment whose fold the ``cache`` has, or gets once the result is told."""
     from coordinator_core.columnar.fingerprint import RunningFingerprint
@@ -209,28 +233,43 @@ def _cached(
     check_fingerprint(segment, digest, task.pinned.get(segment.path))
     if _is_empty(task, end_offset):
         yield SegmentResult(segment, digest, None)
+        cache.note(sighting, digest)
         return
-    is_whole = running is None or len(running.data) == segment.size
-    key = cache.key(segment, digest, rules, task.start_offset) if is_whole else None
-    if key is None:
+    if running is not None and len(running.data) != segment.size:
         yield _folded(task, segment, end_offset, rules, running)
         return
-    use = CacheUse.MISS
     try:
-        kept = cache.get(key, segment, end_offset)
-        if kept is not None:
-            yield SegmentResult(segment, digest, kept, cache_use=CacheUse.HIT, cache_key=key)
-            cache.note(sighting, digest)
-            return
+        kept = _kept(task, segment, end_offset, digest, rules, cache)
     except CorruptEntryError:
-        use = CacheUse.CORRUPT
+        kept, use = None, CacheUse.CORRUPT
+    if kept is not None:
+        yield kept
+        cache.note(sighting, digest)
+        return
     result = _folded(task, segment, end_offset, rules, running)
-    if result.fold is None or result.damage or result.fingerprint != digest:
+    key = cache.key(segment, digest, rules, task.start_offset)
+    if key is None or result.fold is None or result.damage or result.fingerprint != digest:
         yield result
         return
     yield replace(result, cache_use=use, cache_key=key)
     cache.put(key, result.fold)
     cache.note(sighting, digest)
+
+
+def _kept(
+    task: FoldTask,
+    segment: SegmentFile,
+    end_offset: int | None,
+    digest: str,
+    rules: FoldRules,
+    cache: FoldCache,
+) -> SegmentResult | None:
+    """The result of a segment with this fingerprint, if its fold is kept."""
+    key = cache.key(segment, digest, rules, task.start_offset)
+    fold = None if key is None else cache.get(key, segment, end_offset)
+    if fold is None:
+        return None
+    return SegmentResult(segment, digest, fold, cache_use=CacheUse.HIT, cache_key=key)
 
 
 def _folded(

@@ -6,30 +6,41 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from threading import Lock, Semaphore
 from time import perf_counter
-from typing import TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
-from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.folding import (
+    CacheUse,
     FoldTask,
     SegmentResult,
     fold_tasks,
     in_runs,
+    kept_result,
     run_fold_task,
 )
-from coordinator_core.runs.manifest import PartitionFacts, ReplayFacts
-from coordinator_core.runs.merging import merge_partition, merge_results
 from coordinator_core.runs.pin import Pin, check_size
-from coordinator_core.runs.publish import Manifest, RunPlace, RunWriter, source_directories
+from coordinator_core.runs.place import RunPlace, source_directories
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from coordinator_core.groups.model import PartitionState
+    from coordinator_core.replay.merged import RowBlocks
+    from coordinator_core.runs.manifest import PartitionFacts
+    from coordinator_core.runs.publish import Manifest
+    from coordinator_core.runs.tables import Tables
+
+    _Merged = tuple[RowBlocks, Future[Tables], pa.Table, PartitionFacts]
 
 T = TypeVar("T")
 
@@ -48,18 +59,21 @@ def replay_snapshot(
     segments; else appends what it found to ``damage``, in that order.
     """
 
-    def merge(
-        offsets_partition: int, results: Iterator[SegmentResult]
-    ) -> tuple[PartitionState, PartitionFacts]:
-        merged, _, facts = merge_results(offsets_partition, results, profile, cache=cache)
-        return merged.to_state(), facts
-
     damage += check_source(source, on_damage)
-    cache = None if on_damage is OnDamage.RECOVER else cache
     states = []
-    for state, facts in _Replay(source, profile, on_damage, cache).merged(merge):
-        states.append(state)
-        damage += facts.damage
+    with _Replay(source, profile, on_damage, cache) as replay:
+        # What merges is loaded while the first segments are folded.
+        from coordinator_core.runs.merging import merge_results
+
+        def merge(
+            number: int, results: Iterator[SegmentResult], kept: int
+        ) -> tuple[PartitionState, PartitionFacts]:
+            merged, _, facts = merge_results(number, results, profile, cache=replay.cache, kept=kept)
+            return merged.to_state(), facts
+
+        for state, facts in replay.merged(merge):
+            states.append(state)
+            damage += facts.damage
     return states
 
 
@@ -83,30 +97,42 @@ def replay_to_run(
     from coordinator_core.columnar.inference import infer_profile
 
     began = perf_counter()
-    cache = None if on_damage is OnDamage.RECOVER else cache
     snapshot = source.snapshot if isinstance(source, Pin) else source
     check_source(source, on_damage)
-    with RunWriter(place, sources=source_directories(snapshot)) as writer:
-        rules = profile or infer_profile(snapshot.partitions)
-        inferred = perf_counter()
-        partitions = []
-        for tables, facts in _Replay(source, rules, on_damage, cache).merged(
-            lambda number, results: merge_partition(number, results, rules, now_ms=now_ms, cache=cache)
-        ):
-            writer.write_tables(tables)
-            partitions.append(facts)
-        replayed = perf_counter()
-        replay_facts = ReplayFacts(
-            snapshot=snapshot,
-            partitions=partitions,
-            profile=rules,
-            profile_inferred=profile is None,
-            now_ms=now_ms,
-            engine="local",
-            offsets_topic_num_partitions=offsets_topic_num_partitions,
-        )
-        steps = {"profile": inferred - began, "replay": replayed - inferred}
-        return writer.commit(replay_facts.as_dict(), seconds=perf_counter() - began, steps=steps)
+    rules = profile or infer_profile(snapshot.partitions)
+    inferred = perf_counter()
+    with _Replay(source, rules, on_damage, cache) as replay, ThreadPoolExecutor(1) as teller:
+        # What merges and publishes is loaded while the first segments are folded.
+        from coordinator_core.runs.manifest import ReplayFacts
+        from coordinator_core.runs.merging import merge_results
+        from coordinator_core.runs.publish import RunWriter
+        from coordinator_core.runs.schemas import SEGMENTS
+        from coordinator_core.runs.tables import merged_tables, offset_rows
+
+        def merge(number: int, results: Iterator[SegmentResult], kept: int) -> _Merged:
+            merged, segments, facts = merge_results(number, results, rules, cache=replay.cache, kept=kept)
+            # Groups are told by the interpreter, offsets are encoded without it: side by side.
+            others = teller.submit(merged_tables, merged, now_ms=now_ms)
+            return offset_rows(merged), others, segments, facts
+
+        with RunWriter(place, sources=source_directories(snapshot)) as writer:
+            partitions = []
+            for offsets, others, segments, facts in replay.merged(merge):
+                writer.write_tables({"offsets": offsets})
+                writer.write_tables({**others.result(), SEGMENTS.name: segments})
+                partitions.append(facts)
+            replayed = perf_counter()
+            replay_facts = ReplayFacts(
+                snapshot=snapshot,
+                partitions=partitions,
+                profile=rules,
+                profile_inferred=profile is None,
+                now_ms=now_ms,
+                engine="local",
+                offsets_topic_num_partitions=offsets_topic_num_partitions,
+            )
+            steps = {"profile": inferred - began, "replay": replayed - inferred}
+            return writer.commit(replay_facts.as_dict(), seconds=perf_counter() - began, steps=steps)
 
 
 def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage]:
@@ -124,41 +150,68 @@ def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage
 
 
 class _Folding:
-    """Tasks folded side by side, in their order; some ahead of who takes the results, but not all."""
+    """Tasks folded side by side, in their order; some ahead of who takes the results, but not all.
+
+    What ``kept`` gives for a task is its result, and takes no room: it is read when it is merged.
+    """
 
     def __init__(
-        self, tasks: Iterable[FoldTask], fold: Callable[[FoldTask], Iterator[SegmentResult]], workers: int
+        self,
+        tasks: Iterable[FoldTask],
+        kept: Callable[[FoldTask], SegmentResult | CacheUse],
+        fold: Callable[[FoldTask, CacheUse], Iterator[SegmentResult]],
+        workers: int,
     ):
         self._fold = fold
         self._room = Semaphore(2 * workers + 1)
         self._turn = Lock()
         self._over = False
-        self._waiting: deque[tuple[FoldTask, Future[list[SegmentResult]]]] = deque()
-        self._results: dict[int, deque[Future[list[SegmentResult]]]] = {}
+        self._workers = workers
+        self._left: deque[Iterator[SegmentResult]] = deque()
+        self._waiting: deque[tuple[FoldTask, CacheUse, Future[list[SegmentResult]]]] = deque()
+        self._results: dict[int, deque[SegmentResult | Future[list[SegmentResult]]]] = {}
         for task in tasks:
-            future: Future[list[SegmentResult]] = Future()
-            self._waiting.append((task, future))
-            self._results.setdefault(task.log.offsets_partition, deque()).append(future)
+            found = kept(task)
+            results = self._results.setdefault(task.log.offsets_partition, deque())
+            if isinstance(found, SegmentResult):
+                results.append(found)
+            else:
+                future: Future[list[SegmentResult]] = Future()
+                self._waiting.append((task, found, future))
+                results.append(future)
         self._threads = ThreadPoolExecutor(workers)
         for _ in range(len(self._waiting)):
             self._threads.submit(self._fold_next)
         # Each thread ends with its last fold, and its working tables with it: publication wants their memory.
         self._threads.shutdown(wait=False)
 
+    def kept(self, offsets_partition: int) -> int:
+        """How many folds ``kept`` gave before the first that it did not."""
+        folds = 0
+        for result in self._results[offsets_partition]:
+            if isinstance(result, Future):
+                break
+            folds += result.fold is not None
+        return folds
+
     def results(self, offsets_partition: int) -> Iterator[SegmentResult]:
         """What was found in a partition; each result may be asked for once."""
-        futures = self._results[offsets_partition]
-        while futures:
-            # What was merged must not be held any longer, so the futures go one by one.
-            yield from futures.popleft().result()
-            self._room.release()
+        results = self._results[offsets_partition]
+        while results:
+            # What was merged must not be held any longer, so they go one by one.
+            result = results.popleft()
+            if isinstance(result, SegmentResult):
+                yield result
+            else:
+                yield from result.result()
+                self._room.release()
 
     def stop(self) -> None:
         """Begin nothing any more, and wait for what has begun; who waits for a result is told."""
         self._over = True
         self._room.release()
         self._threads.shutdown(cancel_futures=True)
-        for _, future in self._waiting:
+        for _, _, future in self._waiting:
             future.cancel()
 
     def _fold_next(self) -> None:
@@ -169,56 +222,76 @@ class _Folding:
             if self._over:
                 self._room.release()
                 return
-            task, future = self._waiting.popleft()
+            task, use, future = self._waiting.popleft()
         try:
-            results = self._fold(task)
+            results = self._fold(task, use)
             future.set_result(list(islice(results, len(task.ranges))))
         except BaseException as error:
             future.set_exception(error)
         else:
-            # What is left to do nobody waits for.
-            for _ in results:
-                pass
+            # What is left to do nobody waits for: when no thread is free for the last folds, it comes after.
+            self._left.append(results)
+            if not 0 < len(self._waiting) < self._workers:
+                self._finish()
+
+    def _finish(self) -> None:
+        with suppress(IndexError):
+            while True:
+                for _ in self._left.popleft():
+                    pass
 
 
 class _Replay:
-    """Segments folded side by side, and partitions merged as their folds come in."""
+    """Segments folded side by side, from the beginning on, and partitions merged as their folds come in.
+
+    A context manager: with its end, all of that ends. ``cache`` is the one that is used, if any.
+    """
 
     def __init__(
         self, source: Snapshot | Pin, profile: Profile, on_damage: OnDamage, cache: FoldCache | None
     ):
-        self._rules = FoldRules.of(profile)
-        self._cache = cache
-        self._workers = os.cpu_count() or 1
         self._is_streamed = on_damage is OnDamage.RECOVER
+        self.cache = None if self._is_streamed else cache
+        self._rules = FoldRules.of(profile)
+        self._workers = os.cpu_count() or 1
         self._tasks = fold_tasks(source, on_damage)
-        if cache is None and not self._is_streamed:
+        if self.cache is None and not self._is_streamed:
             self._tasks = in_runs(self._tasks, self._workers)
+        tasks = [] if self._is_streamed else self._tasks
+        self._folding = _Folding(tasks, self._kept, self._fold, self._workers)
+        # A merge waits for folds, so it must not take a thread that folds.
+        self._mergers = ThreadPoolExecutor(self._workers)
 
-    def merged(self, merge: Callable[[int, Iterator[SegmentResult]], T]) -> Iterator[T]:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folding.stop()
+        self._mergers.shutdown(cancel_futures=True)
+
+    def merged(self, merge: Callable[[int, Iterator[SegmentResult], int], T]) -> Iterator[T]:
         """What ``merge`` makes of each partition, in the order of the log.
 
-        So the first damage is the one that is raised.
+        So the first damage is the one that is raised. ``merge`` is given the partition's number, the results,
+        and how many of the first folds need not be waited for.
         """
-        workers = self._workers
         partitions = deque(dict.fromkeys(task.log.offsets_partition for task in self._tasks))
-        folding = _Folding([] if self._is_streamed else self._tasks, self._fold, workers)
-        # A merge waits for folds, so it must not take a thread that folds.
-        with ThreadPoolExecutor(workers) as mergers:
-            try:
-                merging: deque[Future[T]] = deque()
-                while partitions or merging:
-                    while partitions and len(merging) <= workers:
-                        number = partitions.popleft()
-                        results = self._stream(number) if self._is_streamed else folding.results(number)
-                        merging.append(mergers.submit(merge, number, results))
-                    yield merging.popleft().result()
-            finally:
-                folding.stop()
-                mergers.shutdown(cancel_futures=True)
+        merging: deque[Future[T]] = deque()
+        while partitions or merging:
+            while partitions and len(merging) <= self._workers:
+                number = partitions.popleft()
+                if self._is_streamed:
+                    merging.append(self._mergers.submit(merge, number, self._stream(number), 0))
+                    continue
+                kept, results = self._folding.kept(number), self._folding.results(number)
+                merging.append(self._mergers.submit(merge, number, results, kept))
+            yield merging.popleft().result()
 
-    def _fold(self, task: FoldTask) -> Iterator[SegmentResult]:
-        return run_fold_task(task, self._rules, self._cache)
+    def _kept(self, task: FoldTask) -> SegmentResult | CacheUse:
+        return CacheUse.NONE if self.cache is None else kept_result(task, self._rules, self.cache)
+
+    def _fold(self, task: FoldTask, use: CacheUse) -> Iterator[SegmentResult]:
+        return run_fold_task(task, self._rules, self.cache, use)
 
     def _stream(self, offsets_partition: int) -> Iterator[SegmentResult]:
         """The results of a partition that is one task: they are made as they are asked for."""

@@ -1,14 +1,16 @@
 """States of partitions in the middle of their merge, kept beside the folds.
 
 A log grows at its end: most of what a run merges, the run before it has merged. The state is kept that all
-folds but the last gave (the last segment is the one that grows), and one every :data:`_EVERY` folds. Its name
-is a digest of the names of these folds, in order, so it stands for exactly them.
+folds but the last gave (the last segment is the one that grows), unless one is kept that lacks few of them,
+and one every :data:`_EVERY` folds. Its name is a digest of the names of these folds, in order, so it stands
+for exactly them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import pickle
+from collections import deque
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -23,34 +25,40 @@ from coordinator_core.runs.folding import CacheUse, SegmentResult
 
 _EVERY = 64
 _LEAST_FOLDS = 4
-"""A state is not read faster than so many folds are merged."""
+"""A state is not written and read faster than so many folds are merged."""
 _MOST_SLOTS = 1 << 20
 """Writing a state takes a copy of it."""
 
 
 class _State(PartitionMerge):
-    """The merge of ``folds`` folds."""
+    """The merge of ``folds`` folds, of which ``unsaved`` are in no state that is kept."""
 
-    folds = 0
+    folds = unsaved = 0
 
     def take(self, fold: SegmentFold) -> None:
         self.add(fold)
         self.folds += 1
+        self.unsaved += 1
 
     @property
     def is_worth_keeping(self) -> bool:
-        return self.folds >= _LEAST_FOLDS and len(self._slots) <= _MOST_SLOTS
+        return self.unsaved >= _LEAST_FOLDS and len(self._slots) <= _MOST_SLOTS
 
     def write(self, sink: pa.NativeFile) -> None:
         self._compact()
+        self.unsaved = 0
         pickle.dump(self, sink, protocol=5)
 
 
 def merge_with_cache(
-    results: Iterable[SegmentResult], profile: Profile, offsets_partition: int, cache: FoldCache
+    results: Iterable[SegmentResult], profile: Profile, offsets_partition: int, cache: FoldCache, kept: int
 ) -> MergedPartition:
-    """Like ``columnar.merge.merge_columns`` of the folds, without what a kept state makes unnecessary."""
-    return _CachedMerge(profile, offsets_partition, cache).merged(results)
+    """Like ``columnar.merge.merge_columns`` of the folds, without what a kept state makes unnecessary.
+
+    All results have a fold. The first ``kept`` of them are there already: before the wait for the others the
+    state is read that stands for most of these.
+    """
+    return _CachedMerge(profile, offsets_partition, cache).merged(results, kept)
 
 
 class _CachedMerge:
@@ -59,46 +67,53 @@ class _CachedMerge:
         self._offsets_partition = offsets_partition
         self._cache = cache
         self._state: _State | None = None
-        self._kept: pa.Buffer | None = None
-        self._waiting: list[tuple[SegmentFold, str | None]] = []
+        self._found: pa.Buffer | None = None
+        self._waiting: deque[tuple[SegmentFold, str | None]] = deque()
         self._unsaved: str | None = None
 
-    def merged(self, results: Iterable[SegmentResult]) -> MergedPartition:
+    def merged(self, results: Iterable[SegmentResult], kept: int) -> MergedPartition:
         name: str | None = _digest(source_digest(), repr(self._profile), str(self._offsets_partition))
-        for result in results:
-            if result.fold is None:
-                continue
+        for number, result in enumerate(results, 1):
+            assert result.fold is not None
             name = None if name is None or result.cache_key is None else _digest(name, result.cache_key)
             self._waiting.append((result.fold, name))
             is_cached = result.cache_use is CacheUse.HIT
-            if self._state is None and is_cached and len(self._waiting) <= 2 * _EVERY:
-                self._look_for(name)
-            else:
-                self._take_all_but(1)
+            if number < kept:
+                continue
+            if number == kept:
+                any(self._look_for(folds) for folds in range(kept, 0, -1))
+            elif self._state is None and is_cached and len(self._waiting) <= 2 * _EVERY:
+                self._look_for(len(self._waiting))
+                continue
+            self._take_all_but(1)
         self._take_all_but(1)
         self._save()
         return combine_shards([self._take_all_but(0).finish()])
 
-    def _look_for(self, name: str | None) -> None:
-        """Let the state of this name, if there is one, stand for all folds so far."""
+    def _look_for(self, folds: int) -> bool:
+        """Let the state that is kept of so many folds that wait, if there is one, stand for them."""
+        name = self._waiting[folds - 1][1]
         try:
             found = None if name is None else self._cache.read(name)
         except CorruptEntryError:
             found = None
-        if found is not None:
-            self._kept = found
-            self._waiting.clear()
+        if found is None:
+            return False
+        self._found = found
+        for _ in range(folds):
+            self._waiting.popleft()
+        return True
 
     def _take_all_but(self, rest: int) -> _State:
         if self._state is None:
-            if self._kept is None:
+            if self._found is None:
                 self._state = _State(self._profile, self._offsets_partition)
             else:
                 # What is in the user's own cache directory is trusted as the compiled kernels there are.
-                self._state = pickle.loads(self._kept)
-            self._kept = None
+                self._state = pickle.loads(self._found)
+            self._found = None
         while len(self._waiting) > rest:
-            fold, self._unsaved = self._waiting.pop(0)
+            fold, self._unsaved = self._waiting.popleft()
             self._state.take(fold)
             if self._state.folds % _EVERY == 0:
                 self._save()

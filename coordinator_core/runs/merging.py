@@ -15,7 +15,7 @@ from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.folding import CacheUse, SegmentResult
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.schemas import SEGMENTS
-from coordinator_core.runs.tables import Row, merged_tables
+from coordinator_core.runs.tables import Row, merged_tables, offset_rows
 
 Merge = Callable[[Iterable[SegmentFold]], MergedPartition]
 
@@ -26,11 +26,12 @@ def merge_results(
     profile: Profile,
     merged: Merge | None = None,
     cache: FoldCache | None = None,
+    kept: int = 0,
 ) -> tuple[MergedPartition, pa.Table, PartitionFacts]:
     """State of a partition, its rows of ``segments``, and facts; ``results`` must come in log order.
 
     ``merged`` makes the state of the folds, where that is not all to be done here; else a ``cache`` may know
-    the state that most of them make.
+    the state that most of them make, of which the first ``kept`` are there already.
     """
     rows: list[Row] = []
     fingerprints: dict[str, str] = {}
@@ -60,7 +61,7 @@ def merge_results(
     if merged is not None:
         state = merged(folds)
     elif cache is not None:
-        state = merge_with_cache(remaining, profile, offsets_partition, cache)
+        state = merge_with_cache(remaining, profile, offsets_partition, cache, kept)
     else:
         state = merge_columns(folds, profile, offsets_partition)
     for _ in remaining:
@@ -83,11 +84,11 @@ def merge_partition(
     *,
     now_ms: int,
     merged: Merge | None = None,
-    cache: FoldCache | None = None,
 ) -> tuple[dict[str, pa.Table | RowBlocks], PartitionFacts]:
     """All tables of a partition, and its facts; arguments as for :func:`merge_results`."""
-    state, segments, facts = merge_results(offsets_partition, results, profile, merged, cache)
-    return merged_tables(state, now_ms=now_ms) | {SEGMENTS.name: segments}, facts
+    state, segments, facts = merge_results(offsets_partition, results, profile, merged)
+    others = merged_tables(state, now_ms=now_ms)
+    return {"offsets": offset_rows(state), **others, SEGMENTS.name: segments}, facts
 
 
 def _segment_row(result: SegmentResult) -> Row:

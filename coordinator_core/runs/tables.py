@@ -41,6 +41,7 @@ from coordinator_core.replay.merged import BLOCK_ROWS, MergedPartition, RowBlock
 from coordinator_core.runs import schemas
 
 Row = dict[str, Any]
+Tables = dict[str, pa.Table]
 T = TypeVar("T")
 
 
@@ -59,9 +60,9 @@ class ReplayedPartition(Protocol):
     def record_counts(self) -> dict[tuple[int, int | None], int]: ...
 
 
-def merged_tables(merged: MergedPartition, *, now_ms: int) -> dict[str, pa.Table | RowBlocks]:
-    """The tables of one merged partition, all but ``segments``."""
-    tables: dict[str, pa.Table | RowBlocks] = {**_common_tables([merged])}
+def merged_tables(merged: MergedPartition, *, now_ms: int) -> Tables:
+    """The tables of one merged partition, all but ``offsets`` (:func:`offset_rows`) and ``segments``."""
+    tables = _common_tables([merged])
     pending, transactions = merged.pending, merged.transactions
     age = pc.subtract(pa.scalar(now_ms, pa.int64()), pending["commit_timestamp_ms"])
     is_open = pc.equal(transactions["outcome"], TransactionOutcome.OPEN.value)
@@ -79,7 +80,13 @@ def merged_tables(merged: MergedPartition, *, now_ms: int) -> dict[str, pa.Table
     tables["group_stats"] = _of_partition(
         schemas.GROUP_STATS, merged.offsets_partition, _with_nulls(merged.group_stats)
     )
-    return tables | {"offsets": _Offsets(merged)}
+    del tables["offsets"]
+    return tables
+
+
+def offset_rows(merged: MergedPartition) -> RowBlocks:
+    """The rows of ``offsets`` of one merged partition."""
+    return _Offsets(merged)
 
 
 class _Offsets:
@@ -117,7 +124,7 @@ def _of_partition(table: schemas.TableSchema, offsets_partition: int, rows: pa.T
     return pa.Table.from_arrays(columns, schema=table.arrow)
 
 
-def state_tables(states: Iterable[PartitionState], *, now_ms: int) -> dict[str, pa.Table]:
+def state_tables(states: Iterable[PartitionState], *, now_ms: int) -> Tables:
     """The tables that ``states`` fill, rows in their order; ``segments`` and ``group_stats`` stay empty."""
     states = list(states)
     tables = _common_tables(states)
@@ -133,7 +140,7 @@ def state_tables(states: Iterable[PartitionState], *, now_ms: int) -> dict[str, 
     return tables
 
 
-def _common_tables(partitions: Sequence[ReplayedPartition]) -> dict[str, pa.Table]:
+def _common_tables(partitions: Sequence[ReplayedPartition]) -> Tables:
     tables = {name: schemas.empty_table(table) for name, table in schemas.TABLES.items()}
     for name, make_rows in _ROWS.items():
         rows = [row for partition in partitions for row in make_rows(partition)]

@@ -119,7 +119,7 @@ def _forecast(
     from coordinator_core.runs.fold_cache import cache_of_environment
     from coordinator_core.runs.local import replay_snapshot
     from coordinator_core.runs.pin import read_pin
-    from coordinator_core.runs.publish import check_output_outside, source_directories
+    from coordinator_core.runs.place import check_output_outside, source_directories
 
     pin = read_pin(pin_path)
     check_output_outside(str(place), source_directories(pin.snapshot))

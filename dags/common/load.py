@@ -52,7 +52,7 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
         from coordinator_core.errors import DamagedInputError
         from coordinator_core.log.discovery import discover
         from coordinator_core.runs.pin import write_pin
-        from coordinator_core.runs.publish import check_output_outside
+        from coordinator_core.runs.place import check_output_outside
 
         captures = storage.join(cluster.output, cluster.name, "_captures")
         sources = [captured(source, captures) for source in sources]

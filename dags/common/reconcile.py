@@ -225,7 +225,8 @@ def gate(
 def _promoted(path: str) -> bool:
     with final_errors():
         from coordinator_core import storage
-        from coordinator_core.runs.publish import RunPlace, promote
+        from coordinator_core.runs.place import RunPlace
+        from coordinator_core.runs.publish import promote
         from coordinator_core.runs.read import open_run
 
         manifest = open_run(path).manifest

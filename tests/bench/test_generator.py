@@ -19,7 +19,7 @@ from coordinator_core.records.codec import decode_key
 from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from tests.bench.generator import Truth, Workload, generate
 from tests.bench.truth import WrongAnswerError, check_truth
 

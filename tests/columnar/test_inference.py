@@ -23,9 +23,10 @@ SNAPSHOTS = sorted({path.parent.parent for path in CORPUS.rglob("__consumer_offs
 
 def _told(log: PartitionLog) -> tuple[Evidence, Evidence, bool]:
     slow, fast = Evidence(), Evidence()
-    sample(log, slow)
-    took = inference._Sampler(log.segments[-1], fast).take()
-    return slow, fast, took
+    left = sample(log, log.segments[-1], slow, SAMPLED_BATCHES)
+    took = inference._Sampler(log.segments[-1], fast, SAMPLED_BATCHES).take()
+    assert took in (None, left)
+    return slow, fast, took is not None
 
 
 @pytest.mark.parametrize("directory", SNAPSHOTS, ids=lambda path: str(path.relative_to(CORPUS)))
@@ -88,3 +89,26 @@ def test_damage_is_for_the_scalar_reader(tmp_path: Path) -> None:
     assert not took
     assert slow.offset_version == 4
     assert infer_profile([log]).release == "4.3.1"
+
+
+@pytest.mark.parametrize("is_sound", [True, False])
+def test_a_segment_that_has_just_begun_leaves_the_rest_to_the_one_before(
+    tmp_path: Path, is_sound: bool
+) -> None:
+    old = SAMPLED_BATCHES - 2
+    second = bytearray(build_batch(old + 1, [_commit(1)]))
+    second[-1] ^= not is_sound
+    segments = {
+        0: b"".join(build_batch(i, [_commit(4 if i == 0 else 1)]) for i in range(old)),
+        old: build_batch(old, [_commit(1)]) + bytes(second),
+    }
+    write_partition(tmp_path, segments)
+    [log] = discover([str(tmp_path)]).partitions
+    assert infer_profile([log]).release == "4.3.1"
+
+
+def test_no_more_batches_are_looked_at_for_being_in_many_segments(tmp_path: Path) -> None:
+    segments = {i: build_batch(i, [_commit(4 if i == 0 else 1)]) for i in range(SAMPLED_BATCHES + 1)}
+    write_partition(tmp_path, segments)
+    [log] = discover([str(tmp_path)]).partitions
+    assert infer_profile([log]).release == "2.0.1"

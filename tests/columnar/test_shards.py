@@ -31,7 +31,7 @@ from coordinator_core.replay.merged import OFFSETS, MergedPartition
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import all_digests
-from coordinator_core.runs.tables import merged_tables
+from coordinator_core.runs.tables import merged_tables, offset_rows
 from tests.columnar.parity import PROFILES, differences, fold_all, write_log
 from tests.columnar.random_logs import Log, contended_logs, logs
 from tests.replay.histories import History, offset_key, offset_value
@@ -69,7 +69,7 @@ class InMemory:
 
 def digests(merged: MergedPartition) -> dict[tuple[str, int], str]:
     tables = merged_tables(merged, now_ms=0)
-    offsets = pa.concat_tables([TABLES["offsets"].arrow.empty_table(), *tables["offsets"].blocks()])
+    offsets = pa.concat_tables([TABLES["offsets"].arrow.empty_table(), *offset_rows(merged).blocks()])
     return all_digests(tables | {"offsets": offsets})
 
 

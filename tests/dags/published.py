@@ -8,7 +8,7 @@ from typing import Any
 from coordinator_core.log.discovery import discover
 from coordinator_core.replay.profiles import profile_from_label
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from tests.cases import Case
 

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from dags.common.attempts import attempt_id, now_ms, window_key
 from dags.common.clusters import Cluster
 from dags.common.load import replay_rules, summary_lines

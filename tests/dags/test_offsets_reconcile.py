@@ -12,7 +12,7 @@ import pytest
 from coordinator_core.log.discovery import discover
 from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from tests.dags.airflow_home import AirflowHome
 from tests.log.builders import NOW_MS, write_partition
 from tests.rules.logs import classic, commit, log_of

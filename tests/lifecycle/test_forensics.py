@@ -17,7 +17,7 @@ from coordinator_core.log.reader import read_records
 from coordinator_core.records.codec import decode_key
 from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run
 from tests.cases import CASES, TORN, Case, case
 from tests.cli.test_damaged_input import write_segment

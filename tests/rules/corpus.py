@@ -15,7 +15,7 @@ from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.topics import read_topics
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run
 from tests.cases import CASES, Case
 

@@ -23,7 +23,7 @@ from coordinator_core.rules.settings import settings_from
 from coordinator_core.rules.topics import read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from tests.log.builders import NOW_MS, build_batch, build_control_batch, write_partition
 

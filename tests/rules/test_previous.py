@@ -7,7 +7,8 @@ from pathlib import Path
 
 from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.rules.previous import previous_run
-from coordinator_core.runs.publish import RunPlace, RunWriter
+from coordinator_core.runs.place import RunPlace
+from coordinator_core.runs.publish import RunWriter
 from coordinator_core.runs.read import Run, open_run
 
 

@@ -25,7 +25,8 @@ from coordinator_core.runs import fold_cache, folding
 from coordinator_core.runs.fold_cache import FoldCache, FoldCacheWarning, cache_of_environment
 from coordinator_core.runs.folding import CacheUse, SegmentResult, fold_tasks, run_fold_task
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
-from coordinator_core.runs.publish import Manifest, RunPlace, new_run_id
+from coordinator_core.runs.place import RunPlace, new_run_id
+from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.read import open_run
 from tests.columnar.random_logs import offset_key, offset_value
 from tests.log.builders import build_batch

@@ -12,7 +12,7 @@ from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.folding import FoldTask, fold_tasks, in_runs
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run
 
 from ..cases import Case

@@ -22,7 +22,7 @@ from coordinator_core.replay.sequential import replay_partition
 from coordinator_core.reports.describe import Selection, describe
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.manifest import summary
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.state_hash import all_digests, state_hash
 from coordinator_core.runs.tables import state_tables

@@ -11,7 +11,8 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import Snapshot
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.pin import Pin, pin_snapshot, read_pin, write_pin
-from coordinator_core.runs.publish import Manifest, RunPlace, new_run_id
+from coordinator_core.runs.place import RunPlace, new_run_id
+from coordinator_core.runs.publish import Manifest
 
 from ..cases import CASES, Case, case
 from .logs import copy_log, name, snapshot

@@ -18,16 +18,8 @@ from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import PartitionState, Slot
 from coordinator_core.runs import publish as publish_module
 from coordinator_core.runs import state_hash as state_hash_module
-from coordinator_core.runs.publish import (
-    Manifest,
-    RunPlace,
-    RunWriter,
-    StagedTables,
-    check_output_outside,
-    default_window,
-    new_run_id,
-    promote,
-)
+from coordinator_core.runs.place import RunPlace, check_output_outside, default_window, new_run_id
+from coordinator_core.runs.publish import Manifest, RunWriter, StagedTables, promote
 from coordinator_core.runs.read import RunError, is_run, open_run, resolve_latest
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.tables import state_tables

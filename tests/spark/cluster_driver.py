@@ -10,7 +10,7 @@ import os
 import sys
 
 from coordinator_core.log.discovery import discover
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from spark_apps.engine import in_tasks, replay
 from spark_apps.session import Session
 

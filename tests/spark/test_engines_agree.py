@@ -18,7 +18,7 @@ from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs.folding import fold_tasks, run_fold_task
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.pin import read_pin, write_pin
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.state_hash import canonical_rows
 from spark_apps.engine import MAX_MERGE_BYTES, replay

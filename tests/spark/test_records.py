@@ -12,7 +12,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.publish import RunPlace
+from coordinator_core.runs.place import RunPlace
 from spark_apps.engine import replay
 from spark_apps.session import Session
 

@@ -1,0 +1,85 @@
+"""Where a run goes, and how it is named."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from coordinator_core import storage
+from coordinator_core.errors import UsageError
+from coordinator_core.log.types import Snapshot
+
+_COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]*")
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """Where a run goes. Raises :class:`UsageError` for names that are no plain path components."""
+
+    output: str
+    cluster: str
+    window: str
+    run_id: str
+
+    def __post_init__(self) -> None:
+        for what in ("cluster", "window", "run_id"):
+            check_component(what, getattr(self, what))
+
+    @property
+    def cluster_path(self) -> str:
+        return storage.join(self.output, self.cluster)
+
+    @property
+    def path(self) -> str:
+        return storage.join(self.cluster_path, self.window, self.run_id)
+
+    @property
+    def relative_path(self) -> str:
+        """Path from the directory of ``latest.json``."""
+        return f"{self.window}/{self.run_id}"
+
+
+def check_component(what: str, name: str) -> None:
+    """:class:`UsageError` unless ``name`` is usable as one component of a path, on any file system."""
+    if not _COMPONENT.fullmatch(name) or len(name) > 255:
+        what = what.replace("_", " ")
+        raise UsageError(
+            f"{what} {name!r}: use letters, digits and . _ : + = @ - , beginning with a letter or digit"
+        )
+
+
+def new_run_id() -> str:
+    """A name no other run has: time of day, for people, and random digits."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def default_window(now_ms: int) -> str:
+    """The window of a run that was given none: the UTC day of ``now_ms``."""
+    try:
+        return f"{datetime.fromtimestamp(now_ms / 1000, UTC):%Y-%m-%d}"
+    except (OverflowError, ValueError):
+        raise UsageError(f"--now-ms {now_ms} is no time of this calendar; give --window") from None
+
+
+def check_output_outside(output: str, sources: Iterable[str]) -> None:
+    """:class:`UsageError` when ``output`` lies in one of ``sources``: a snapshot is never written to."""
+    target = _canonical(output)
+    for source in sources:
+        directory = _canonical(source)
+        if target == directory or target.startswith(directory.rstrip("/") + "/"):
+            raise UsageError(
+                f"the output {output} lies inside the snapshot {source}; choose another directory"
+            )
+
+
+def source_directories(snapshot: Snapshot) -> list[str]:
+    """Everything that a run of ``snapshot`` must not be published into."""
+    return [*snapshot.sources, *(log.directory for log in snapshot.partitions)]
+
+
+def _canonical(path: str) -> str:
+    return os.path.realpath(storage.local_path(path)) if storage.is_local(path) else path.rstrip("/")
