@@ -51,3 +51,21 @@ def test_a_reader_that_wants_no_more_is_no_error(command: str) -> None:
     assert process.stderr is not None
     process.stdout.close()
     assert (process.wait(), process.stderr.read()) == (0, b"")
+
+
+LEAVING = """
+import sys, threading, time
+from coordinator_core.cli.process import leave
+def late():
+    time.sleep(0.2)
+    print("late", file=sys.stderr)
+threading.Thread(target=late).start()
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+sys.stdout.write("result")
+leave(7)
+"""
+
+
+def test_a_process_that_leaves_has_written_everything_and_ended_its_threads() -> None:
+    done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "result", "late\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,14 +32,16 @@ def copy_log(name: str, target: Path) -> Path:
     return Path(shutil.copytree(source, target))
 
 
-def cut_into_batches(item: Case, target: Path) -> Snapshot:
-    """The log of a case with every batch in a segment of its own."""
+def cut_into_batches(item: Case, target: Path, most_segments: int | None = None) -> Snapshot:
+    """The log of a case with every batch in a segment of its own, or with at most so many a partition."""
     for log in snapshot(item).partitions:
         directory = target / f"__consumer_offsets-{log.offsets_partition}"
         directory.mkdir(parents=True)
-        for segment in log.segments:
-            for base_offset, data in _pieces(segment):
-                (directory / f"{base_offset:020d}.log").write_bytes(data)
+        pieces = [piece for segment in log.segments for piece in _pieces(segment)]
+        together = math.ceil(len(pieces) / (most_segments or len(pieces) or 1)) or 1
+        for start in range(0, len(pieces), together):
+            data = b"".join(data for _, data in pieces[start : start + together])
+            (directory / f"{pieces[start][0]:020d}.log").write_bytes(data)
     return discover([str(target)])
 
 

@@ -10,7 +10,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import SegmentFile, Snapshot
 from coordinator_core.replay.fold import SegmentFold
 from coordinator_core.replay.profiles import profile_for_release
-from coordinator_core.runs import merge_cache
+from coordinator_core.runs import fold_cache, merge_cache
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.state_hash import all_digests, state_hash
@@ -54,12 +54,20 @@ def first_segments(log: Snapshot, part: float) -> Snapshot:
     return discover(paths)
 
 
+@pytest.mark.parametrize("files", ["known", "copied"])
 @pytest.mark.parametrize("item", WHOLE, ids=name)
 def test_a_log_that_grows(
-    item: Case, tmp_path: Path, cache: FoldCache, merged: list[str], monkeypatch: pytest.MonkeyPatch
+    item: Case,
+    files: str,
+    tmp_path: Path,
+    cache: FoldCache,
+    merged: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Its files are known by the look of them, or have to be read, as in a new copy of the log."""
     monkeypatch.setattr(merge_cache, "_EVERY", 2)
-    log = cut_into_batches(item, tmp_path / "log")
+    monkeypatch.setattr(fold_cache, "_SETTLED_NS", -(10**18) if files == "known" else 10**18)
+    log = cut_into_batches(item, tmp_path / "log", most_segments=20)
     grown = first_segments(log, 0.6)
     assert hash_of(grown, item, cache) == hash_of(grown, item, None)
     merged.clear()
@@ -122,3 +130,21 @@ def test_other_rules_are_another_state(log: Snapshot, cache: FoldCache, merged: 
     older = profile_for_release("4.2.0")
     replay_snapshot(log, older, damage=[], cache=cache)
     assert len(merged) == len(log.segments)
+
+
+def test_a_state_that_lacks_few_folds_is_not_written_anew(
+    log: Snapshot, cache: FoldCache, merged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge_cache, "_LEAST_FOLDS", 3)
+    item = case("k431-txn")
+
+    def with_segments(count: int) -> Snapshot:
+        return discover([segment.path for segment in log.segments[:count]])
+
+    merges = []
+    for count in (8, 9, 10, 11, 12):
+        merged.clear()
+        hash_of(with_segments(count), item, cache)
+        merges.append(len(merged))
+    # The states of 7 and of 10 folds were kept, and none of those between.
+    assert merges == [8, 2, 3, 4, 2]
