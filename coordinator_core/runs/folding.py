@@ -27,17 +27,31 @@ _MOST_RUN_BYTES = 1 << 30
 """Of a run that turns out to hold damage every segment is folded again."""
 
 
+class CacheUse(StrEnum):
+    """What a fold cache did for a segment."""
+
+    NONE = "none"
+    """It was not asked: there is none, or the segment is small, damaged, or read as a broker recovers it."""
+    HIT = "hits"
+    MISS = "misses"
+    CORRUPT = "corrupt"
+    """Its entry was damaged, and was made anew."""
+
+
 @dataclass(frozen=True)
 class FoldTask:
     """Segments that are folded together, all of one partition, each with the offset that it must not reach.
 
-    ``pinned`` are the pinned fingerprints by path, or none.
+    ``pinned`` are the pinned fingerprints by path, or none. ``cache_use`` is what a fold cache did so far;
+    ``is_new`` says that the cache knows files of the partition, but not this one.
     """
 
     log: PartitionLog
     ranges: tuple[tuple[SegmentFile, int | None], ...]
     pinned: Mapping[str, str]
     on_damage: OnDamage
+    cache_use: CacheUse = CacheUse.MISS
+    is_new: bool = False
 
     @property
     def segments(self) -> tuple[SegmentFile, ...]:
@@ -52,17 +66,6 @@ class FoldTask:
     def size(self) -> int:
         """Bytes to read."""
         return sum(segment.size for segment, _ in self.ranges)
-
-
-class CacheUse(StrEnum):
-    """What a fold cache did for a segment."""
-
-    NONE = "none"
-    """It was not asked: there is none, or the segment is small, damaged, or read as a broker recovers it."""
-    HIT = "hits"
-    MISS = "misses"
-    CORRUPT = "corrupt"
-    """Its entry was damaged, and was made anew."""
 
 
 @dataclass(frozen=True)
@@ -116,31 +119,31 @@ def in_runs(tasks: Iterable[FoldTask], workers: int) -> list[FoldTask]:
     return runs
 
 
-def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentResult | CacheUse:
-    """The result of a task of one segment, if the ``cache`` knows its file and has its fold.
+def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentResult | FoldTask:
+    """The result of a task of one segment, if the ``cache`` knows its file and has its fold; else the task.
 
-    That takes no reading of the file. Else what the cache did for it so far.
+    That takes no reading of the file.
     """
     [(segment, end_offset)] = task.ranges
     sighting = cache.seen(segment)
     digest = None if sighting is None else cache.fingerprint(sighting)
-    if digest is None:
-        return CacheUse.MISS
-    check_fingerprint(segment, digest, task.pinned.get(segment.path))
+    if digest is None or digest != task.pinned.get(segment.path, digest):
+        # A segment that changed since the pin is told of in its turn.
+        return task
     if _is_empty(task, end_offset):
         return SegmentResult(segment, digest, None)
     try:
-        return _kept(task, segment, end_offset, digest, rules, cache) or CacheUse.MISS
+        return _kept(task, segment, end_offset, digest, rules, cache) or task
     except CorruptEntryError:
-        return CacheUse.CORRUPT
+        return replace(task, cache_use=CacheUse.CORRUPT)
 
 
 def run_fold_task(
-    task: FoldTask, rules: FoldRules, cache: FoldCache | None = None, use: CacheUse = CacheUse.MISS
+    task: FoldTask, rules: FoldRules, cache: FoldCache | None = None
 ) -> Iterator[SegmentResult]:
     """Fold the segments of a task, or take their folds from the ``cache``; one result each.
 
-    To be taken to its end, as the cache gets what it lacks last. ``use`` is what :func:`kept_result` said.
+    To be taken to its end, as the cache gets what it lacks last.
     Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that changed since the pin.
     """
     if task.on_damage is OnDamage.RECOVER:
@@ -154,7 +157,7 @@ def run_fold_task(
         if cache is None:
             yield _folded(task, segment, end_offset, rules)
         else:
-            yield from _cached(task, segment, end_offset, rules, cache, use)
+            yield from _cached(task, segment, end_offset, rules, cache)
 
 
 def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | None:
@@ -214,46 +217,50 @@ def _is_empty(task: FoldTask, end_offset: int | None) -> bool:
 
 
 def _cached(
-    task: FoldTask,
-    segment: SegmentFile,
-    end_offset: int | None,
-    rules: FoldRules,
-    cache: FoldCache,
-    use: CacheUse,
+    task: FoldTask, segment: SegmentFile, end_offset: int | None, rules: FoldRules, cache: FoldCache
 ) -> Iterator[SegmentResult]:
     """The result of a segment whose fold the ``cache`` has, or gets once the result is told."""
     from coordinator_core.columnar.fingerprint import RunningFingerprint
 
     # Seen before it is read: who writes to it meanwhile changes what will be seen next.
     sighting = cache.seen(segment)
-    known = None if sighting is None else cache.fingerprint(sighting)
-    running = RunningFingerprint(_read(task, segment)) if known is None else None
-    digest = known if running is None else running.finish().digest
-    assert digest is not None
-    check_fingerprint(segment, digest, task.pinned.get(segment.path))
-    if _is_empty(task, end_offset):
-        yield SegmentResult(segment, digest, None)
-        cache.note(sighting, digest)
-        return
+    digest = None if sighting is None else cache.fingerprint(sighting)
+    running = RunningFingerprint(_read(task, segment)) if digest is None else None
     if running is not None and len(running.data) != segment.size:
         yield _folded(task, segment, end_offset, rules, running)
         return
-    try:
-        kept = _kept(task, segment, end_offset, digest, rules, cache)
-    except CorruptEntryError:
-        kept, use = None, CacheUse.CORRUPT
-    if kept is not None:
-        yield kept
-        cache.note(sighting, digest)
-        return
+    use = task.cache_use
+    # What nobody has folded before is read once: its fingerprint is taken in the pass that folds.
+    if running is None or not task.is_new:
+        if running is not None:
+            digest = running.finish().digest
+        assert digest is not None
+        check_fingerprint(segment, digest, task.pinned.get(segment.path))
+        if _is_empty(task, end_offset):
+            yield SegmentResult(segment, digest, None)
+            cache.note(sighting, digest)
+            return
+        try:
+            kept = _kept(task, segment, end_offset, digest, rules, cache)
+        except CorruptEntryError:
+            kept, use = None, CacheUse.CORRUPT
+        if kept is not None:
+            yield kept
+            cache.note(sighting, digest)
+            return
     result = _folded(task, segment, end_offset, rules, running)
-    key = cache.key(segment, digest, rules, task.start_offset)
-    if key is None or result.fold is None or result.damage or result.fingerprint != digest:
+    key = cache.key(segment, result.fingerprint, rules, task.start_offset)
+    if (
+        key is None
+        or result.fold is None
+        or result.damage
+        or result.fingerprint != (digest or result.fingerprint)
+    ):
         yield result
         return
     yield replace(result, cache_use=use, cache_key=key)
     cache.put(key, result.fold)
-    cache.note(sighting, digest)
+    cache.note(sighting, result.fingerprint)
 
 
 def _kept(

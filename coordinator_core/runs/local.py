@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from threading import Lock, Semaphore
 from time import perf_counter
@@ -20,7 +21,6 @@ from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.folding import (
-    CacheUse,
     FoldTask,
     SegmentResult,
     fold_tasks,
@@ -58,7 +58,6 @@ def replay_snapshot(
     Under ``FAIL`` raises :class:`DamagedInputError` for the first damage in the order of partitions and
     segments; else appends what it found to ``damage``, in that order.
     """
-
     damage += check_source(source, on_damage)
     states = []
     with _Replay(source, profile, on_damage, cache) as replay:
@@ -158,8 +157,8 @@ class _Folding:
     def __init__(
         self,
         tasks: Iterable[FoldTask],
-        kept: Callable[[FoldTask], SegmentResult | CacheUse],
-        fold: Callable[[FoldTask, CacheUse], Iterator[SegmentResult]],
+        kept: Callable[[FoldTask], SegmentResult | FoldTask],
+        fold: Callable[[FoldTask], Iterator[SegmentResult]],
         workers: int,
     ):
         self._fold = fold
@@ -168,7 +167,7 @@ class _Folding:
         self._over = False
         self._workers = workers
         self._left: deque[Iterator[SegmentResult]] = deque()
-        self._waiting: deque[tuple[FoldTask, CacheUse, Future[list[SegmentResult]]]] = deque()
+        self._waiting: deque[tuple[FoldTask, Future[list[SegmentResult]]]] = deque()
         self._results: dict[int, deque[SegmentResult | Future[list[SegmentResult]]]] = {}
         for task in tasks:
             found = kept(task)
@@ -177,7 +176,7 @@ class _Folding:
                 results.append(found)
             else:
                 future: Future[list[SegmentResult]] = Future()
-                self._waiting.append((task, found, future))
+                self._waiting.append((found, future))
                 results.append(future)
         self._threads = ThreadPoolExecutor(workers)
         for _ in range(len(self._waiting)):
@@ -211,7 +210,7 @@ class _Folding:
         self._over = True
         self._room.release()
         self._threads.shutdown(cancel_futures=True)
-        for _, _, future in self._waiting:
+        for _, future in self._waiting:
             future.cancel()
 
     def _fold_next(self) -> None:
@@ -222,9 +221,9 @@ class _Folding:
             if self._over:
                 self._room.release()
                 return
-            task, use, future = self._waiting.popleft()
+            task, future = self._waiting.popleft()
         try:
-            results = self._fold(task, use)
+            results = self._fold(task)
             future.set_result(list(islice(results, len(task.ranges))))
         except BaseException as error:
             future.set_exception(error)
@@ -253,6 +252,7 @@ class _Replay:
         self._is_streamed = on_damage is OnDamage.RECOVER
         self.cache = None if self._is_streamed else cache
         self._rules = FoldRules.of(profile)
+        self._known: set[int] = set()
         self._workers = os.cpu_count() or 1
         self._tasks = fold_tasks(source, on_damage)
         if self.cache is None and not self._is_streamed:
@@ -287,11 +287,17 @@ class _Replay:
                 merging.append(self._mergers.submit(merge, number, results, kept))
             yield merging.popleft().result()
 
-    def _kept(self, task: FoldTask) -> SegmentResult | CacheUse:
-        return CacheUse.NONE if self.cache is None else kept_result(task, self._rules, self.cache)
+    def _kept(self, task: FoldTask) -> SegmentResult | FoldTask:
+        if self.cache is None:
+            return task
+        found = kept_result(task, self._rules, self.cache)
+        if isinstance(found, SegmentResult):
+            self._known.add(task.log.offsets_partition)
+            return found
+        return replace(found, is_new=task.log.offsets_partition in self._known)
 
-    def _fold(self, task: FoldTask, use: CacheUse) -> Iterator[SegmentResult]:
-        return run_fold_task(task, self._rules, self.cache, use)
+    def _fold(self, task: FoldTask) -> Iterator[SegmentResult]:
+        return run_fold_task(task, self._rules, self.cache)
 
     def _stream(self, offsets_partition: int) -> Iterator[SegmentResult]:
         """The results of a partition that is one task: they are made as they are asked for."""

@@ -24,7 +24,7 @@ from coordinator_core.runs.fold_cache import CorruptEntryError, FoldCache, sourc
 from coordinator_core.runs.folding import CacheUse, SegmentResult
 
 _EVERY = 64
-_LEAST_FOLDS = 4
+_LEAST_FOLDS = 8
 """A state is not written and read faster than so many folds are merged."""
 _MOST_SLOTS = 1 << 20
 """Writing a state takes a copy of it."""

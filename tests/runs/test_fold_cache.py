@@ -25,6 +25,7 @@ from coordinator_core.runs import fold_cache, folding
 from coordinator_core.runs.fold_cache import FoldCache, FoldCacheWarning, cache_of_environment
 from coordinator_core.runs.folding import CacheUse, SegmentResult, fold_tasks, run_fold_task
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
+from coordinator_core.runs.pin import Pin, pin_snapshot
 from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.read import open_run
@@ -51,7 +52,7 @@ def log(tmp_path: Path) -> Snapshot:
     return discover([largest.directory])
 
 
-def replay(source: Snapshot, output: Path, cache: FoldCache | None, release: str = "4.3.1") -> Manifest:
+def replay(source: Snapshot | Pin, output: Path, cache: FoldCache | None, release: str = "4.3.1") -> Manifest:
     place = RunPlace(str(output), "c", "w", new_run_id())
     return replay_to_run(source, place, profile=profile_for_release(release), now_ms=0, cache=cache)
 
@@ -115,6 +116,20 @@ def test_a_file_that_was_written_to_is_read_again(tmp_path: Path, cache: FoldCac
     os.utime(changed, ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises(DamagedInputError):
         replay(log, tmp_path / "out", cache)
+
+
+def test_the_first_change_since_the_pin_is_told_also_when_a_later_one_is_known_without_reading(
+    tmp_path: Path, cache: FoldCache, log: Snapshot
+) -> None:
+    settle(log)
+    replay(log, tmp_path / "out", cache)
+    first, last = log.segments[0].path, log.segments[-1].path
+    os.utime(first)
+    pin = pin_snapshot(log)
+    changed = replace(pin, fingerprints={**pin.fingerprints, first: "00" * 32, last: "00" * 32})
+    with pytest.raises(DamagedInputError) as caught:
+        replay(changed, tmp_path / "out", cache)
+    assert (caught.value.damage.kind, caught.value.damage.path) == ("changed_since_pin", first)
 
 
 def test_a_file_that_was_written_to_just_now_is_not_taken_for_settled(
