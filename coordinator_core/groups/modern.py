@@ -33,6 +33,8 @@ from coordinator_core.groups.model import (
 
 ModernGroup = ConsumerGroup | ShareGroup | StreamsGroup
 Record = dict[str, Any]
+Fields = dict[str, Any]
+"""Of a member, with their new values."""
 Handler = Callable[[int, Record, Record | None], None]
 """Takes the record offset, the key and the value (``None`` for a tombstone)."""
 
@@ -88,20 +90,20 @@ class ModernRecords(ABC):
         """Take over what this kind has in its metadata record besides the epoch."""
 
     @abstractmethod
-    def described(self, member: Any, value: Record) -> Any:
-        """``member`` with what its member record says."""
+    def described(self, value: Record) -> Fields:
+        """What a member record says of its member."""
 
     @abstractmethod
     def target(self, value: Record) -> Any:
         """The target assignment in a record."""
 
     @abstractmethod
-    def assigned(self, member: Any, value: Record) -> Any:
-        """``member`` with what its current assignment record says, epochs aside."""
+    def assigned(self, value: Record) -> Fields:
+        """What a current assignment record says of its member, epochs aside."""
 
     @abstractmethod
-    def unassigned(self, member: Any) -> Any:
-        """``member`` without any assignment."""
+    def unassigned(self) -> Fields:
+        """A member's lack of any assignment."""
 
     @abstractmethod
     def owner_changes(self, group: Any, old: Any, new: Any) -> None:
@@ -159,7 +161,7 @@ class ModernRecords(ABC):
         member_id = key["memberId"]
         if value is not None:
             member = group.members.get(member_id) or self.member_class(member_id)
-            group.members[member_id] = replace(self.described(member, value), record_offset=record_offset)
+            group.members[member_id] = replace(member, **self.described(value), record_offset=record_offset)
             return
         member = self._known_member(group, member_id)
         if member is None:
@@ -208,13 +210,14 @@ class ModernRecords(ABC):
             if old is None:
                 return
             epochs = (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH)
-            new = self.unassigned(old)
+            assignment = self.unassigned()
         else:
             old = group.members.get(member_id)
             epochs = (value["memberEpoch"], value["previousMemberEpoch"])
-            new = self.assigned(old or self.member_class(member_id), value)
+            assignment = self.assigned(value)
         new = replace(
-            new,
+            old or self.member_class(member_id),
+            **assignment,
             member_epoch=epochs[0],
             previous_member_epoch=epochs[1],
             assignment_record_offset=record_offset,
@@ -258,59 +261,59 @@ class ConsumerRecords(ModernRecords):
     def set_metadata(self, group: ConsumerGroup, value: Record) -> None:
         """The epoch and the hash are all there is."""
 
-    def described(self, member: ConsumerMember, value: Record) -> ConsumerMember:
+    def described(self, value: Record) -> Fields:
         classic = value.get("classicMemberMetadata")
-        return replace(
-            member,
-            instance_id=value["instanceId"],
-            rack_id=value["rackId"],
-            client_id=value["clientId"],
-            client_host=value["clientHost"],
-            subscribed_topics=tuple(value["subscribedTopicNames"]),
-            subscribed_regex=value["subscribedTopicRegex"] or None,
-            rebalance_timeout_ms=value["rebalanceTimeoutMs"],
-            server_assignor=value["serverAssignor"],
-            classic_session_timeout_ms=classic["sessionTimeoutMs"] if classic else None,
-            classic_protocols=(
+        return {
+            "instance_id": value["instanceId"],
+            "rack_id": value["rackId"],
+            "client_id": value["clientId"],
+            "client_host": value["clientHost"],
+            "subscribed_topics": tuple(value["subscribedTopicNames"]),
+            "subscribed_regex": value["subscribedTopicRegex"] or None,
+            "rebalance_timeout_ms": value["rebalanceTimeoutMs"],
+            "server_assignor": value["serverAssignor"],
+            "classic_session_timeout_ms": classic["sessionTimeoutMs"] if classic else None,
+            "classic_protocols": (
                 tuple((entry["name"], entry["metadata"]) for entry in classic["supportedProtocols"])
                 if classic
                 else None
             ),
-        )
+        }
 
     def target(self, value: Record) -> Assignment:
         return _assignment(value["topicPartitions"])
 
-    def assigned(self, member: ConsumerMember, value: Record) -> ConsumerMember:
-        return replace(
-            member,
-            state=_MEMBER_STATES.get(value.get("state", 0), MemberState.UNKNOWN),
-            assigned=_assignment(value["assignedPartitions"]),
-            pending_revocation=_assignment(value["partitionsPendingRevocation"]),
-        )
+    def assigned(self, value: Record) -> Fields:
+        return {
+            "state": _MEMBER_STATES.get(value.get("state", 0), MemberState.UNKNOWN),
+            "assigned": _assignment(value["assignedPartitions"]),
+            "pending_revocation": _assignment(value["partitionsPendingRevocation"]),
+        }
 
-    def unassigned(self, member: ConsumerMember) -> ConsumerMember:
-        return replace(member, assigned={}, pending_revocation={})
+    def unassigned(self) -> Fields:
+        return {"assigned": {}, "pending_revocation": {}}
 
     def owner_changes(
         self, group: ConsumerGroup, old: ConsumerMember | None, new: ConsumerMember | None
     ) -> None:
         """Keep who owns which partition at which epoch (``ConsumerGroup.maybeUpdatePartitionEpoch``)."""
-        epochs = dict(group.partition_epochs)
-        for member in (old,) if old else ():
-            for partition in _owned(member):
-                if epochs.get(partition) == member.member_epoch:
-                    del epochs[partition]
-        for member in (new,) if new else ():
-            for partition in _owned(member):
-                epoch = epochs.get(partition)
-                if epoch is not None and epoch >= member.member_epoch:
+        # Not a copy: a group of many members has as many of these records as members.
+        epochs = group.partition_epochs
+        released = {part for part in _owned(old) if epochs.get(part) == old.member_epoch} if old else set()
+        taken: dict[tuple[str, int], int] = {}
+        if new is not None:
+            for partition in _owned(new):
+                held = None if partition in released else epochs.get(partition)
+                epoch = taken.get(partition, held)
+                if epoch is not None and epoch >= new.member_epoch:
                     raise LoadError(
                         f"partition {partition[0]}-{partition[1]} of group {group.group_id!r} goes to member "
-                        f"{member.member_id!r} at epoch {member.member_epoch} while owned at epoch {epoch}"
+                        f"{new.member_id!r} at epoch {new.member_epoch} while owned at epoch {epoch}"
                     )
-                epochs[partition] = member.member_epoch
-        group.partition_epochs = epochs
+                taken[partition] = new.member_epoch
+        for partition in released:
+            del epochs[partition]
+        epochs.update(taken)
 
     def _partition_metadata(self, record_offset: int, key: Record, value: Record | None) -> None:
         group = self.group(key["groupId"], create=value is not None)
@@ -365,27 +368,25 @@ class ShareRecords(ModernRecords):
     def set_metadata(self, group: ShareGroup, value: Record) -> None:
         """The epoch and the hash are all there is."""
 
-    def described(self, member: ShareMember, value: Record) -> ShareMember:
-        return replace(
-            member,
-            rack_id=value["rackId"],
-            client_id=value["clientId"],
-            client_host=value["clientHost"],
-            subscribed_topics=tuple(value["subscribedTopicNames"]),
-        )
+    def described(self, value: Record) -> Fields:
+        return {
+            "rack_id": value["rackId"],
+            "client_id": value["clientId"],
+            "client_host": value["clientHost"],
+            "subscribed_topics": tuple(value["subscribedTopicNames"]),
+        }
 
     def target(self, value: Record) -> Assignment:
         return _assignment(value["topicPartitions"])
 
-    def assigned(self, member: ShareMember, value: Record) -> ShareMember:
-        return replace(
-            member,
-            state=_MEMBER_STATES.get(value["state"], MemberState.UNKNOWN),
-            assigned=_assignment(value["assignedPartitions"]),
-        )
+    def assigned(self, value: Record) -> Fields:
+        return {
+            "state": _MEMBER_STATES.get(value["state"], MemberState.UNKNOWN),
+            "assigned": _assignment(value["assignedPartitions"]),
+        }
 
-    def unassigned(self, member: ShareMember) -> ShareMember:
-        return replace(member, assigned={})
+    def unassigned(self) -> Fields:
+        return {"assigned": {}}
 
     def owner_changes(self, group: ShareGroup, old: ShareMember | None, new: ShareMember | None) -> None:
         """Members share partitions."""
@@ -432,34 +433,32 @@ class StreamsRecords(ModernRecords):
             entry["key"]: entry["value"] for entry in value.get("lastAssignmentConfigs") or ()
         }
 
-    def described(self, member: StreamsMember, value: Record) -> StreamsMember:
+    def described(self, value: Record) -> Fields:
         endpoint = value["userEndpoint"]
-        return replace(
-            member,
-            instance_id=value["instanceId"],
-            rack_id=value["rackId"],
-            client_id=value["clientId"],
-            client_host=value["clientHost"],
-            rebalance_timeout_ms=value["rebalanceTimeoutMs"],
-            topology_epoch=value["topologyEpoch"],
-            process_id=value["processId"],
-            user_endpoint=(endpoint["host"], endpoint["port"]) if endpoint else None,
-            client_tags=tuple((tag["key"], tag["value"]) for tag in value["clientTags"]),
-        )
+        return {
+            "instance_id": value["instanceId"],
+            "rack_id": value["rackId"],
+            "client_id": value["clientId"],
+            "client_host": value["clientHost"],
+            "rebalance_timeout_ms": value["rebalanceTimeoutMs"],
+            "topology_epoch": value["topologyEpoch"],
+            "process_id": value["processId"],
+            "user_endpoint": (endpoint["host"], endpoint["port"]) if endpoint else None,
+            "client_tags": tuple((tag["key"], tag["value"]) for tag in value["clientTags"]),
+        }
 
     def target(self, value: Record) -> TaskAssignment:
         return _task_assignment(value)
 
-    def assigned(self, member: StreamsMember, value: Record) -> StreamsMember:
-        return replace(
-            member,
-            state=_STREAMS_MEMBER_STATES.get(value["state"], MemberState.UNKNOWN),
-            assigned=_task_assignment(value),
-            pending_revocation=_task_assignment(value, "PendingRevocation"),
-        )
+    def assigned(self, value: Record) -> Fields:
+        return {
+            "state": _STREAMS_MEMBER_STATES.get(value["state"], MemberState.UNKNOWN),
+            "assigned": _task_assignment(value),
+            "pending_revocation": _task_assignment(value, "PendingRevocation"),
+        }
 
-    def unassigned(self, member: StreamsMember) -> StreamsMember:
-        return replace(member, assigned=TaskAssignment(), pending_revocation=TaskAssignment())
+    def unassigned(self) -> Fields:
+        return {"assigned": TaskAssignment(), "pending_revocation": TaskAssignment()}
 
     def owner_changes(
         self, group: StreamsGroup, old: StreamsMember | None, new: StreamsMember | None

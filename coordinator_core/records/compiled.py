@@ -61,15 +61,13 @@ def struct_decoder(struct: Struct, version: int, flexible: bool) -> StructDecode
     tag_decoders = {field.tag: (field.name, _tag_decoder(field, version)) for field in tagged}
     immutable = (int, str, bytes, type(None))
     tag_defaults = {field.name: field.default_value(version) for field in tagged}
-    fresh_defaults = not all(isinstance(default, immutable) for default in tag_defaults.values())
+    fresh = tuple(field for field in tagged if not isinstance(tag_defaults[field.name], immutable))
 
     def decode_flexible(reader: Reader) -> dict[str, Any]:
         data = {name: decode(reader) for name, decode in untagged}
-        if fresh_defaults:
-            for field in tagged:
-                data[field.name] = field.default_value(version)
-        else:
-            data.update(tag_defaults)
+        data.update(tag_defaults)
+        for field in fresh:
+            data[field.name] = field.default_value(version)
         count = reader.uvarint()
         unknown: list[tuple[int, bytes]] = []
         for _ in range(count):

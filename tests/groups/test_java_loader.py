@@ -133,6 +133,20 @@ def test_a_partition_owned_at_a_newer_epoch_cannot_be_given_away() -> None:
     assert moved.replay(KAFKA_4_3).load_failures == []
 
 
+def test_an_assignment_that_fails_the_load_moves_no_partition() -> None:
+    history = with_member(with_member(History(), "m", 0, epoch=5), "n", 1, 2, epoch=5)
+    before = consumer_group(history).partition_epochs
+    assert before == {(TOPIC_ID, partition): 5 for partition in (0, 1, 2)}
+    history.modern(8, member_key("n"), assignment(5, 1, 0))
+    assert "while owned at epoch 5" in failure(history)
+    assert consumer_group(history).partition_epochs == before
+
+
+def test_a_partition_cannot_be_assigned_and_pending_revocation() -> None:
+    history = with_member(History(), "m", 0).modern(8, member_key("m"), assignment(3, 0, 1, revoking=(1,)))
+    assert "goes to member 'm' at epoch 3 while owned at epoch 3" in failure(history)
+
+
 @pytest.mark.parametrize("key_type", [3, 4, 5, 6, 7, 8, 16])
 def test_tombstones_of_unknown_groups_are_ignored_since_4_0_and_fatal_before(key_type: int) -> None:
     key: dict[str, Any] = dict(GROUP_KEY)
