@@ -281,9 +281,9 @@ class _Replay:
             while partitions and len(merging) <= self._workers:
                 number = partitions.popleft()
                 if self._is_streamed:
-                    merging.append(self._mergers.submit(merge, number, self._stream(number), 0))
-                    continue
-                kept, results = self._folding.kept(number), self._folding.results(number)
+                    kept, results = 0, self._stream(number)
+                else:
+                    kept, results = self._folding.kept(number), self._folding.results(number)
                 merging.append(self._mergers.submit(merge, number, results, kept))
             yield merging.popleft().result()
 

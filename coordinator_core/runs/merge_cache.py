@@ -81,7 +81,9 @@ class _CachedMerge:
             if number < kept:
                 continue
             if number == kept:
-                any(self._look_for(folds) for folds in range(kept, 0, -1))
+                for folds in range(kept, 0, -1):
+                    if self._look_for(folds):
+                        break
             elif self._state is None and is_cached and len(self._waiting) <= 2 * _EVERY:
                 self._look_for(len(self._waiting))
                 continue
