@@ -120,7 +120,7 @@ Assignment = dict[str, tuple[int, ...]]
 """Topic id (22-character text) to partitions."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConsumerMember:
     """A KIP-848 member: its metadata record (type 5) and its current assignment (type 8).
 
@@ -193,7 +193,7 @@ class ConsumerGroup:
         return GroupState.STABLE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ShareMember:
     """A share group member: records of type 10 and 14."""
 
@@ -258,7 +258,7 @@ class TaskAssignment:
     warmup: Tasks = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StreamsMember:
     """A streams group member: records of type 19 and 22."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 from coordinator_core.groups.model import (
@@ -33,8 +32,6 @@ from coordinator_core.groups.model import (
 
 ModernGroup = ConsumerGroup | ShareGroup | StreamsGroup
 Record = dict[str, Any]
-Fields = dict[str, Any]
-"""Of a member, with their new values."""
 Handler = Callable[[int, Record, Record | None], None]
 """Takes the record offset, the key and the value (``None`` for a tombstone)."""
 
@@ -90,24 +87,19 @@ class ModernRecords(ABC):
         """Take over what this kind has in its metadata record besides the epoch."""
 
     @abstractmethod
-    def described(self, value: Record) -> Fields:
-        """What a member record says of its member."""
+    def describe(self, member: Any, value: Record) -> None:
+        """Set what a member record says of its member."""
 
     @abstractmethod
     def target(self, value: Record) -> Any:
         """The target assignment in a record."""
 
     @abstractmethod
-    def assigned(self, value: Record) -> Fields:
-        """What a current assignment record says of its member, epochs aside."""
+    def assign(self, group: Any, member: Any, member_epoch: int, value: Record | None) -> None:
+        """Set what a current assignment record says of its member, who is about to be at ``member_epoch``.
 
-    @abstractmethod
-    def unassigned(self) -> Fields:
-        """A member's lack of any assignment."""
-
-    @abstractmethod
-    def owner_changes(self, group: Any, old: Any, new: Any) -> None:
-        """``old`` is about to become ``new`` (either may be ``None``). Raises :class:`LoadError`."""
+        ``None`` takes all assignments away. Raises :class:`LoadError` before anything is set.
+        """
 
     def group(self, group_id: str, *, create: bool) -> Any:
         """The group of this kind; ``None`` when it does not exist and a tombstone may be ignored."""
@@ -160,8 +152,11 @@ class ModernRecords(ABC):
             return
         member_id = key["memberId"]
         if value is not None:
-            member = group.members.get(member_id) or self.member_class(member_id)
-            group.members[member_id] = replace(member, **self.described(value), record_offset=record_offset)
+            member = group.members.get(member_id)
+            if member is None:
+                member = group.members[member_id] = self.member_class(member_id)
+            self.describe(member, value)
+            member.record_offset = record_offset
             return
         member = self._known_member(group, member_id)
         if member is None:
@@ -171,7 +166,7 @@ class ModernRecords(ABC):
             raise LoadError(f"{what} without the tombstone of its current assignment")
         if member_id in group.target_assignment:
             raise LoadError(f"{what} without the tombstone of its target assignment")
-        self.owner_changes(group, member, None)
+        self.assign(group, member, LEAVE_GROUP_MEMBER_EPOCH, None)
         del group.members[member_id]
 
     def _target_metadata(self, record_offset: int, key: Record, value: Record | None) -> None:
@@ -206,24 +201,17 @@ class ModernRecords(ABC):
             return
         member_id = key["memberId"]
         if value is None:
-            old = self._known_member(group, member_id)
-            if old is None:
+            member = self._known_member(group, member_id)
+            if member is None:
                 return
             epochs = (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH)
-            assignment = self.unassigned()
         else:
-            old = group.members.get(member_id)
+            member = group.members.get(member_id) or self.member_class(member_id)
             epochs = (value["memberEpoch"], value["previousMemberEpoch"])
-            assignment = self.assigned(value)
-        new = replace(
-            old or self.member_class(member_id),
-            **assignment,
-            member_epoch=epochs[0],
-            previous_member_epoch=epochs[1],
-            assignment_record_offset=record_offset,
-        )
-        self.owner_changes(group, old, new)
-        group.members[member_id] = new
+        self.assign(group, member, epochs[0], value)
+        member.member_epoch, member.previous_member_epoch = epochs
+        member.assignment_record_offset = record_offset
+        group.members[member_id] = member
 
 
 def _assignment(topic_partitions: list[Record]) -> Assignment:
@@ -261,59 +249,55 @@ class ConsumerRecords(ModernRecords):
     def set_metadata(self, group: ConsumerGroup, value: Record) -> None:
         """The epoch and the hash are all there is."""
 
-    def described(self, value: Record) -> Fields:
+    def describe(self, member: ConsumerMember, value: Record) -> None:
         classic = value.get("classicMemberMetadata")
-        return {
-            "instance_id": value["instanceId"],
-            "rack_id": value["rackId"],
-            "client_id": value["clientId"],
-            "client_host": value["clientHost"],
-            "subscribed_topics": tuple(value["subscribedTopicNames"]),
-            "subscribed_regex": value["subscribedTopicRegex"] or None,
-            "rebalance_timeout_ms": value["rebalanceTimeoutMs"],
-            "server_assignor": value["serverAssignor"],
-            "classic_session_timeout_ms": classic["sessionTimeoutMs"] if classic else None,
-            "classic_protocols": (
-                tuple((entry["name"], entry["metadata"]) for entry in classic["supportedProtocols"])
-                if classic
-                else None
-            ),
-        }
+        member.instance_id = value["instanceId"]
+        member.rack_id = value["rackId"]
+        member.client_id = value["clientId"]
+        member.client_host = value["clientHost"]
+        member.subscribed_topics = tuple(value["subscribedTopicNames"])
+        member.subscribed_regex = value["subscribedTopicRegex"] or None
+        member.rebalance_timeout_ms = value["rebalanceTimeoutMs"]
+        member.server_assignor = value["serverAssignor"]
+        member.classic_session_timeout_ms = classic["sessionTimeoutMs"] if classic else None
+        member.classic_protocols = (
+            tuple((entry["name"], entry["metadata"]) for entry in classic["supportedProtocols"])
+            if classic
+            else None
+        )
 
     def target(self, value: Record) -> Assignment:
         return _assignment(value["topicPartitions"])
 
-    def assigned(self, value: Record) -> Fields:
-        return {
-            "state": _MEMBER_STATES.get(value.get("state", 0), MemberState.UNKNOWN),
-            "assigned": _assignment(value["assignedPartitions"]),
-            "pending_revocation": _assignment(value["partitionsPendingRevocation"]),
-        }
-
-    def unassigned(self) -> Fields:
-        return {"assigned": {}, "pending_revocation": {}}
-
-    def owner_changes(
-        self, group: ConsumerGroup, old: ConsumerMember | None, new: ConsumerMember | None
+    def assign(
+        self, group: ConsumerGroup, member: ConsumerMember, member_epoch: int, value: Record | None
     ) -> None:
-        """Keep who owns which partition at which epoch (``ConsumerGroup.maybeUpdatePartitionEpoch``)."""
+        """Keeps who owns which partition since which epoch (``ConsumerGroup.maybeUpdatePartitionEpoch``)."""
+        assigned = _assignment(value["assignedPartitions"]) if value else {}
+        pending_revocation = _assignment(value["partitionsPendingRevocation"]) if value else {}
         # Not a copy: a group of many members has as many of these records as members.
         epochs = group.partition_epochs
-        released = {part for part in _owned(old) if epochs.get(part) == old.member_epoch} if old else set()
+        released = {
+            partition
+            for partition in _owned(member.assigned, member.pending_revocation)
+            if epochs.get(partition) == member.member_epoch
+        }
         taken: dict[tuple[str, int], int] = {}
-        if new is not None:
-            for partition in _owned(new):
-                held = None if partition in released else epochs.get(partition)
-                epoch = taken.get(partition, held)
-                if epoch is not None and epoch >= new.member_epoch:
-                    raise LoadError(
-                        f"partition {partition[0]}-{partition[1]} of group {group.group_id!r} goes to member "
-                        f"{new.member_id!r} at epoch {new.member_epoch} while owned at epoch {epoch}"
-                    )
-                taken[partition] = new.member_epoch
+        for partition in _owned(assigned, pending_revocation):
+            held = None if partition in released else epochs.get(partition)
+            epoch = taken.get(partition, held)
+            if epoch is not None and epoch >= member_epoch:
+                raise LoadError(
+                    f"partition {partition[0]}-{partition[1]} of group {group.group_id!r} goes to member "
+                    f"{member.member_id!r} at epoch {member_epoch} while owned at epoch {epoch}"
+                )
+            taken[partition] = member_epoch
         for partition in released:
             del epochs[partition]
         epochs.update(taken)
+        if value is not None:
+            member.state = _MEMBER_STATES.get(value.get("state", 0), MemberState.UNKNOWN)
+        member.assigned, member.pending_revocation = assigned, pending_revocation
 
     def _partition_metadata(self, record_offset: int, key: Record, value: Record | None) -> None:
         group = self.group(key["groupId"], create=value is not None)
@@ -333,10 +317,10 @@ class ConsumerRecords(ModernRecords):
             )
 
 
-def _owned(member: ConsumerMember) -> list[tuple[str, int]]:
+def _owned(*assignments: Assignment) -> list[tuple[str, int]]:
     return [
         (topic_id, partition)
-        for assignment in (member.assigned, member.pending_revocation)
+        for assignment in assignments
         for topic_id, partitions in assignment.items()
         for partition in partitions
     ]
@@ -368,28 +352,19 @@ class ShareRecords(ModernRecords):
     def set_metadata(self, group: ShareGroup, value: Record) -> None:
         """The epoch and the hash are all there is."""
 
-    def described(self, value: Record) -> Fields:
-        return {
-            "rack_id": value["rackId"],
-            "client_id": value["clientId"],
-            "client_host": value["clientHost"],
-            "subscribed_topics": tuple(value["subscribedTopicNames"]),
-        }
+    def describe(self, member: ShareMember, value: Record) -> None:
+        member.rack_id = value["rackId"]
+        member.client_id = value["clientId"]
+        member.client_host = value["clientHost"]
+        member.subscribed_topics = tuple(value["subscribedTopicNames"])
 
     def target(self, value: Record) -> Assignment:
         return _assignment(value["topicPartitions"])
 
-    def assigned(self, value: Record) -> Fields:
-        return {
-            "state": _MEMBER_STATES.get(value["state"], MemberState.UNKNOWN),
-            "assigned": _assignment(value["assignedPartitions"]),
-        }
-
-    def unassigned(self) -> Fields:
-        return {"assigned": {}}
-
-    def owner_changes(self, group: ShareGroup, old: ShareMember | None, new: ShareMember | None) -> None:
-        """Members share partitions."""
+    def assign(self, group: ShareGroup, member: ShareMember, member_epoch: int, value: Record | None) -> None:
+        if value is not None:
+            member.state = _MEMBER_STATES.get(value["state"], MemberState.UNKNOWN)
+        member.assigned = _assignment(value["assignedPartitions"]) if value else {}
 
     def _state(self, record_offset: int, key: Record, value: Record | None) -> None:
         group_id = key["groupId"]
@@ -433,37 +408,30 @@ class StreamsRecords(ModernRecords):
             entry["key"]: entry["value"] for entry in value.get("lastAssignmentConfigs") or ()
         }
 
-    def described(self, value: Record) -> Fields:
+    def describe(self, member: StreamsMember, value: Record) -> None:
         endpoint = value["userEndpoint"]
-        return {
-            "instance_id": value["instanceId"],
-            "rack_id": value["rackId"],
-            "client_id": value["clientId"],
-            "client_host": value["clientHost"],
-            "rebalance_timeout_ms": value["rebalanceTimeoutMs"],
-            "topology_epoch": value["topologyEpoch"],
-            "process_id": value["processId"],
-            "user_endpoint": (endpoint["host"], endpoint["port"]) if endpoint else None,
-            "client_tags": tuple((tag["key"], tag["value"]) for tag in value["clientTags"]),
-        }
+        member.instance_id = value["instanceId"]
+        member.rack_id = value["rackId"]
+        member.client_id = value["clientId"]
+        member.client_host = value["clientHost"]
+        member.rebalance_timeout_ms = value["rebalanceTimeoutMs"]
+        member.topology_epoch = value["topologyEpoch"]
+        member.process_id = value["processId"]
+        member.user_endpoint = (endpoint["host"], endpoint["port"]) if endpoint else None
+        member.client_tags = tuple((tag["key"], tag["value"]) for tag in value["clientTags"])
 
     def target(self, value: Record) -> TaskAssignment:
         return _task_assignment(value)
 
-    def assigned(self, value: Record) -> Fields:
-        return {
-            "state": _STREAMS_MEMBER_STATES.get(value["state"], MemberState.UNKNOWN),
-            "assigned": _task_assignment(value),
-            "pending_revocation": _task_assignment(value, "PendingRevocation"),
-        }
-
-    def unassigned(self) -> Fields:
-        return {"assigned": TaskAssignment(), "pending_revocation": TaskAssignment()}
-
-    def owner_changes(
-        self, group: StreamsGroup, old: StreamsMember | None, new: StreamsMember | None
+    def assign(
+        self, group: StreamsGroup, member: StreamsMember, member_epoch: int, value: Record | None
     ) -> None:
-        """The coordinator notes tasks' processes, and objects to nothing."""
+        if value is None:
+            member.assigned = member.pending_revocation = TaskAssignment()
+            return
+        member.state = _STREAMS_MEMBER_STATES.get(value["state"], MemberState.UNKNOWN)
+        member.assigned = _task_assignment(value)
+        member.pending_revocation = _task_assignment(value, "PendingRevocation")
 
     def _topology(self, record_offset: int, key: Record, value: Record | None) -> None:
         group = self.group(key["groupId"], create=value is not None)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from coordinator_core.records.compiled import StructDecode, StructEncode, struct_decoder, struct_encoder
+from coordinator_core.records.generated import OrdinaryDecode, ordinary_decoder
 from coordinator_core.records.schemas import (
     CURRENT_LAYOUT,
     PREVIEW_3_7_LAYOUT,
@@ -69,8 +70,7 @@ AUTO: Final = Layouts(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """A decoded key. ``name`` and ``data`` are ``None`` for an unknown record type.
 
     ``trailing`` holds bytes after the last field, which Kafka ignores; for an unknown type, the whole body.
@@ -82,8 +82,7 @@ class Key:
     trailing: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A decoded value. ``data`` is ``None`` when the type or the version is unknown.
 
     ``layout`` names the layout that was read; ``trailing`` as in :class:`Key`.
@@ -106,8 +105,12 @@ def decode_key(data: bytes) -> Key:
     record_type = RECORD_TYPES.get(number)
     if record_type is None:
         return Key(number, None, None, data[2:])
+    ordinary, decode = _key_decoders(number)
+    found = ordinary(data, 2)
+    if found is not None:
+        return Key(number, record_type.name, found[0], data[found[1] :])
     reader = Reader(data, 2)
-    fields = _key_decoder(number)(reader)
+    fields = decode(reader)
     return Key(number, record_type.name, fields, data[reader.position :])
 
 
@@ -125,7 +128,10 @@ def decode_value(key_type: int, data: bytes, layouts: Layouts = AUTO) -> Value:
         return Value(version, None, CURRENT_LAYOUT, data[2:])
     first_error: RecordDecodeError | None = None
     readable: Value | None = None
-    for layout, decode in candidates:
+    for layout, ordinary, decode in candidates:
+        found = ordinary(data, 2)
+        if found is not None and found[1] == len(data):
+            return Value(version, found[0], layout)
         reader = Reader(data, 2)
         try:
             fields = decode(reader)
@@ -200,8 +206,9 @@ def _no_version(what: str) -> RecordDecodeError:
 
 
 @cache
-def _key_decoder(key_type: int) -> StructDecode:
-    return struct_decoder(RECORD_TYPES[key_type].key.struct, 0, False)
+def _key_decoders(key_type: int) -> tuple[OrdinaryDecode, StructDecode]:
+    struct_ = RECORD_TYPES[key_type].key.struct
+    return ordinary_decoder(struct_, 0, False), struct_decoder(struct_, 0, False)
 
 
 def _value_schema(key_type: int, layout: str) -> Schema | None:
@@ -212,13 +219,17 @@ def _value_schema(key_type: int, layout: str) -> Schema | None:
 
 
 @cache
-def _value_decoders(key_type: int, version: int, layouts: Layouts) -> tuple[tuple[str, StructDecode], ...]:
-    found: list[tuple[str, StructDecode]] = []
+def _value_decoders(
+    key_type: int, version: int, layouts: Layouts
+) -> tuple[tuple[str, OrdinaryDecode, StructDecode], ...]:
+    """Of each layout to try: its name, the decoder of ordinary bytes and that of any."""
+    found: list[tuple[str, OrdinaryDecode, StructDecode]] = []
     names = layouts.names if layouts.trial else (*layouts.names, CURRENT_LAYOUT)
     for name in names:
         schema = _value_schema(key_type, name)
         if schema is not None and version in schema.versions:
-            found.append((name, struct_decoder(schema.struct, version, schema.is_flexible(version))))
+            parts = schema.struct, version, schema.is_flexible(version)
+            found.append((name, ordinary_decoder(*parts), struct_decoder(*parts)))
     return tuple(found if layouts.trial else found[:1])
 
 

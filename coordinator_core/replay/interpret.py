@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator_core.groups.model import CarriedRecord, CommittedOffset, Slot
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
@@ -11,8 +11,7 @@ from coordinator_core.records.types import ZERO_UUID
 from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, Profile
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRecord:
+class OffsetRecord(NamedTuple):
     """A commit (``value`` set) or the tombstone of a committed offset."""
 
     key_type: int
@@ -21,8 +20,7 @@ class OffsetRecord:
     value: dict[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupRecord(NamedTuple):
     """A record of key type 2 or above; ``value`` is None for a tombstone."""
 
     key_type: int

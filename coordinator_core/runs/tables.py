@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -10,21 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.columnar.arrow import column
-from coordinator_core.groups.classic import (
-    CONSUMER_PROTOCOL_TYPE,
-    consumer_assignment,
-    consumer_subscription,
-)
 from coordinator_core.groups.model import (
     Assignment,
     CarriedRecord,
-    ClassicGroup,
-    ClassicMember,
     CommittedOffset,
     ConsumerGroup,
-    ConsumerMember,
     Group,
-    GroupType,
     LoadFailure,
     PartitionState,
     ShareGroup,
@@ -39,6 +30,7 @@ from coordinator_core.groups.model import (
 from coordinator_core.records.codec import encode_value
 from coordinator_core.replay.merged import BLOCK_ROWS, MergedPartition, RowBlocks
 from coordinator_core.runs import schemas
+from coordinator_core.runs.group_columns import group_columns, seen
 
 Row = dict[str, Any]
 Tables = dict[str, pa.Table]
@@ -146,95 +138,14 @@ def _common_tables(partitions: Sequence[ReplayedPartition]) -> Tables:
         rows = [row for partition in partitions for row in make_rows(partition)]
         if rows:
             tables[name] = pa.Table.from_pylist(rows, schema=schemas.TABLES[name].arrow)
-    classic = [_classic_tables(partition) for partition in partitions]
-    for name in ("groups", "members"):
-        tables[name] = pa.concat_tables([*(of_partition[name] for of_partition in classic), tables[name]])
-    return tables
-
-
-def _classic_tables(state: ReplayedPartition) -> dict[str, pa.Table]:
-    """Rows of ``groups`` and ``members`` of classic groups, which may be very many: column by column."""
-    groups = [group for group in state.groups.values() if isinstance(group, ClassicGroup)]
-    members = [(group, member) for group in groups for member in group.members]
-    consumers = [
-        member if group.protocol_type == CONSUMER_PROTOCOL_TYPE else None for group, member in members
+    many = [
+        made
+        for partition in partitions
+        for made in group_columns(partition.offsets_partition, partition.groups.values())
     ]
-    # Members of a group subscribe alike, so few blobs are worth decoding.
-    subscription = _once_per_blob(lambda member: member.subscription, consumer_subscription)
-    assignment = _once_per_blob(lambda member: member.assignment, _consumer_assignment_value)
-    subscriptions = [(None, None) if member is None else subscription(member) for member in consumers]
-    common = {"offsets_partition": state.offsets_partition}
-    return {
-        "groups": _columns(
-            schemas.GROUPS,
-            len(groups),
-            common
-            | {
-                "record_offset": [group.record_offset for group in groups],
-                "group_id": [group.group_id for group in groups],
-                "type": GroupType.CLASSIC.value,
-                "simple": [group.is_simple for group in groups],
-                "state": [group.state for group in groups],
-                "member_count": [len(group.members) for group in groups],
-                "protocol_type": [group.protocol_type for group in groups],
-                "protocol": [group.protocol for group in groups],
-                "generation": [group.generation for group in groups],
-                "leader": [group.leader for group in groups],
-                "state_timestamp_ms": [group.state_timestamp_ms for group in groups],
-            },
-        ),
-        "members": _columns(
-            schemas.MEMBERS,
-            len(members),
-            common
-            | {
-                "record_offset": [group.record_offset for group, _ in members],
-                "group_id": [group.group_id for group, _ in members],
-                "group_type": GroupType.CLASSIC.value,
-                "position": [position for group in groups for position in range(len(group.members))],
-                "member_id": [member.member_id for _, member in members],
-                "instance_id": [member.instance_id for _, member in members],
-                "client_id": [member.client_id for _, member in members],
-                "client_host": [member.client_host for _, member in members],
-                "session_timeout_ms": [member.session_timeout_ms for _, member in members],
-                "rebalance_timeout_ms": [member.rebalance_timeout_ms for _, member in members],
-                "subscription": [member.subscription for _, member in members],
-                "assignment_data": [member.assignment for _, member in members],
-                "subscribed_topics": [topics for topics, _ in subscriptions],
-                "rack_id": [rack_id for _, rack_id in subscriptions],
-                "assignment": [None if member is None else assignment(member) for member in consumers],
-            },
-        ),
-    }
-
-
-def _once_per_blob(
-    blob: Callable[[ClassicMember], bytes], decode: Callable[[ClassicMember], T]
-) -> Callable[[ClassicMember], T]:
-    known: dict[bytes, T] = {}
-
-    def decoded(member: ClassicMember) -> T:
-        data = blob(member)
-        if data not in known:
-            known[data] = decode(member)
-        return known[data]
-
-    return decoded
-
-
-def _consumer_assignment_value(member: ClassicMember) -> list[Row] | None:
-    assignment = consumer_assignment(member)
-    if assignment is None:
-        return None
-    return [{"topic_id": None, "topic": topic, "partitions": partitions} for topic, partitions in assignment]
-
-
-def _columns(table: schemas.TableSchema, rows: int, columns: Mapping[str, Any]) -> pa.Table:
-    """A table of so many rows: lists, and values that are the same in all rows; other columns are null."""
-    lists = {name: value if isinstance(value, list) else [value] * rows for name, value in columns.items()}
-    nothing = [None] * rows
-    arrays = [pa.array(lists.get(field.name, nothing), field.type) for field in table.arrow]
-    return pa.Table.from_arrays(arrays, schema=table.arrow)
+    for name in ("groups", "members", "target_assignments"):
+        tables[name] = pa.concat_tables([*(made[name] for made in many if name in made), tables[name]])
+    return tables
 
 
 def _offsets_table(state: PartitionState) -> pa.Table:
@@ -292,14 +203,15 @@ def _transaction_rows(state: PartitionState, now_ms: int) -> list[Row]:
 
 
 def _group_rows(state: ReplayedPartition) -> list[Row]:
-    return [
-        _group_row(state.offsets_partition, group)
-        for group in state.groups.values()
-        if not isinstance(group, ClassicGroup)
-    ]
+    return [_group_row(state.offsets_partition, group) for group in _fewer_groups(state)]
 
 
-def _group_row(offsets_partition: int, group: ConsumerGroup | ShareGroup | StreamsGroup) -> Row:
+def _fewer_groups(state: ReplayedPartition) -> list[ShareGroup | StreamsGroup]:
+    """Those that are told row by row."""
+    return [group for group in state.groups.values() if isinstance(group, ShareGroup | StreamsGroup)]
+
+
+def _group_row(offsets_partition: int, group: ShareGroup | StreamsGroup) -> Row:
     row: Row = {
         "offsets_partition": offsets_partition,
         "record_offset": group.record_offset,
@@ -313,8 +225,6 @@ def _group_row(offsets_partition: int, group: ConsumerGroup | ShareGroup | Strea
         "assignment_timestamp_ms": group.assignment_timestamp_ms,
         "metadata_hash": group.metadata_hash,
     }
-    if isinstance(group, ConsumerGroup):
-        row["has_partition_metadata_record"] = group.has_partition_metadata_record
     if isinstance(group, StreamsGroup):
         row["validated_topology_epoch"] = group.validated_topology_epoch
         row["last_assignment_configs"] = [
@@ -325,15 +235,13 @@ def _group_row(offsets_partition: int, group: ConsumerGroup | ShareGroup | Strea
 
 def _member_rows(state: ReplayedPartition) -> list[Row]:
     rows = []
-    for group in state.groups.values():
+    for group in _fewer_groups(state):
         common = {
             "offsets_partition": state.offsets_partition,
             "group_id": group.group_id,
             "group_type": group.type.value,
         }
         match group:
-            case ConsumerGroup():
-                rows += [common | _consumer_member_row(member) for member in group.members.values()]
             case ShareGroup():
                 rows += [common | _share_member_row(member) for member in group.members.values()]
             case StreamsGroup():
@@ -341,10 +249,10 @@ def _member_rows(state: ReplayedPartition) -> list[Row]:
     return rows
 
 
-def _modern_member_row(member: ConsumerMember | ShareMember | StreamsMember) -> Row:
+def _member_row(member: ShareMember | StreamsMember) -> Row:
     return {
-        "record_offset": _seen(member.record_offset),
-        "assignment_record_offset": _seen(member.assignment_record_offset),
+        "record_offset": seen(member.record_offset),
+        "assignment_record_offset": seen(member.assignment_record_offset),
         "member_id": member.member_id,
         "rack_id": member.rack_id,
         "client_id": member.client_id,
@@ -355,30 +263,8 @@ def _modern_member_row(member: ConsumerMember | ShareMember | StreamsMember) -> 
     }
 
 
-def _seen(record_offset: int) -> int | None:
-    """A member's record offset; the model has -1 where no such record was seen."""
-    return None if record_offset < 0 else record_offset
-
-
-def _consumer_member_row(member: ConsumerMember) -> Row:
-    protocols = member.classic_protocols
-    return _modern_member_row(member) | {
-        "instance_id": member.instance_id,
-        "session_timeout_ms": member.classic_session_timeout_ms,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "subscribed_topics": member.subscribed_topics,
-        "subscribed_regex": member.subscribed_regex,
-        "server_assignor": member.server_assignor,
-        "classic_protocols": None
-        if protocols is None
-        else [{"name": name, "metadata": metadata} for name, metadata in protocols],
-        "assignment": _assignment_value(member.assigned),
-        "pending_revocation": _assignment_value(member.pending_revocation),
-    }
-
-
 def _share_member_row(member: ShareMember) -> Row:
-    return _modern_member_row(member) | {
+    return _member_row(member) | {
         "subscribed_topics": member.subscribed_topics,
         "assignment": _assignment_value(member.assigned),
     }
@@ -386,7 +272,7 @@ def _share_member_row(member: ShareMember) -> Row:
 
 def _streams_member_row(member: StreamsMember) -> Row:
     endpoint = member.user_endpoint
-    return _modern_member_row(member) | {
+    return _member_row(member) | {
         "instance_id": member.instance_id,
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "tasks": _task_assignment_value(member.assigned),
@@ -419,9 +305,7 @@ def _task_assignment_value(assignment: TaskAssignment) -> Row:
 
 def _target_rows(state: ReplayedPartition) -> list[Row]:
     rows: list[Row] = []
-    for group in state.groups.values():
-        if isinstance(group, ClassicGroup):
-            continue
+    for group in _fewer_groups(state):
         for member_id, target in group.target_assignment.items():
             rows.append(
                 {

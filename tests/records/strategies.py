@@ -26,6 +26,21 @@ def data_for(schema: Schema, version: int) -> st.SearchStrategy[dict[str, Any]]:
     return _struct(schema.struct, version, schema.is_flexible(version))
 
 
+def ordinary_data_for(schema: Schema, version: int) -> st.SearchStrategy[dict[str, Any]]:
+    """The same without unknown tags."""
+    return data_for(schema, version).map(_without_unknown_tags)
+
+
+def _without_unknown_tags(data: Any) -> Any:
+    if isinstance(data, list):
+        return [_without_unknown_tags(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    return {
+        name: _without_unknown_tags(value) for name, value in data.items() if name != UNKNOWN_TAGGED_FIELDS
+    }
+
+
 def _struct(struct: Struct, version: int, flexible: bool) -> st.SearchStrategy[dict[str, Any]]:
     fields = {field.name: _field(field, version, flexible) for field in struct.fields_in_version(version)}
     if not flexible:
