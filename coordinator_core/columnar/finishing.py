@@ -184,8 +184,7 @@ def gather(data: Any, tag: Int, positions: Any, lengths: Any, starts: Any, out: 
 @inlined
 def _moved(position: Int, length: Int, old: Any, new: Any, used: Int) -> Int:
     """``used`` after copying a run of the old arena behind it."""
-    for at in range(length):
-        new[used + at] = old[position - ARENA + at]
+    copy_bytes(old, position - ARENA, new, used, length)
     return used + max(length, 0)
 
 
@@ -204,6 +203,11 @@ def compact_arena(old: Any, new: Any, events: Any, pending: Any, others: Any) ->
     """Copy what the tables still name from the ``old`` arena to the ``new``; returns the bytes used there."""
     used = 0
     for row in range(len(events)):
+        if row + _AHEAD < len(events):
+            ahead = events[row + _AHEAD, EventRow.VALUE] - ARENA
+            if ahead >= 0:
+                prefetch(old, ahead)
+                prefetch(old, ahead + 64)
         flags = events[row, EventRow.FLAGS]
         if event_kind(flags) == SlotKind.VALUE:
             length = flags >> Flags.VALUE_BYTES_SHIFT
