@@ -3,13 +3,23 @@
 A canary has no member. Its heartbeat is therefore answered ``UNKNOWN_MEMBER_ID`` by a coordinator that serves
 the group, and ``NONE`` by one that loads it: heartbeats are let pass meanwhile
 (``GroupCoordinatorService.heartbeat``).
+
+A coordinator of Kafka 4 answers OffsetFetch as of the high watermark that it has heard of
+(``CoordinatorRuntime.scheduleReadOperation``: ``lastCommittedOffset``), although it has loaded its partition
+to the end of the log (``CoordinatorLoaderImpl``). After an election a leader learns its high watermark from
+the next fetches of all followers in sync; until then it answers with offsets older than those acknowledged.
+It may even go on with that until the next write: a coordinator listens for high watermarks once it has loaded
+(``CoordinatorContext.transitionTo``), and one that came just before, when the loader looked no more, is not
+told again. So a lower answer is a loss only when it is given again by a coordinator that has heard of a high
+watermark since (:class:`Known`).
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -17,7 +27,7 @@ from kafka.protocol.admin import DeleteGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest, OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from coordinator_core.cluster.client import Client
+from coordinator_core.cluster.client import UNKNOWN_TOPIC_OR_PARTITION, Client
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.canaries import Canary
@@ -37,6 +47,9 @@ _SERVED_HEARTBEATS = {Errors.UNKNOWN_MEMBER_ID.name}
 Note = Callable[..., None]
 """``note(event, **values)``: where events go (:meth:`Journal.write`)."""
 
+Slot = tuple[str, int]
+"""Topic and partition."""
+
 
 def error_text(code: int) -> str:
     """Kafka's name of an error code."""
@@ -45,6 +58,72 @@ def error_text(code: int) -> str:
     except ValueError:
         found = kafka_errors.for_code(code)
         return str(getattr(found, "message", None) or found.__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """The first lower answer, and when it came (monotonic)."""
+
+    after: int
+    coordinator: int
+    since: float
+
+
+class Known:
+    """The newest committed offsets of a group that were acknowledged or answered: none may go back or vanish.
+
+    A lower answer leaves a doubt. It is noted as ``backwards`` when it is given again by a coordinator that
+    has heard of a high watermark since the doubt began, as ``behind`` when it is not given any more.
+    """
+
+    def __init__(self, group_id: str, offsets: Mapping[Slot, int], note: Note) -> None:
+        self.offsets = dict(offsets)
+        self._group_id = group_id
+        self._note = note
+        self._doubts: dict[Slot, _Doubt] = {}
+
+    @property
+    def in_doubt(self) -> bool:
+        return bool(self._doubts)
+
+    def compare(
+        self, coordinator: int, answered: Mapping[Slot, int], *, heard: bool, failed: Collection[Slot] = ()
+    ) -> None:
+        """One answer, without the slots that ``failed``.
+
+        ``heard``: before it was asked the coordinator had heard of a high watermark since the doubts began.
+        """
+        for slot, before in list(self.offsets.items()):
+            if slot in failed:
+                continue
+            found, doubt = answered.get(slot, -1), self._doubts.get(slot)
+            if found >= before:
+                if doubt is not None:
+                    behind_ms = round((time.monotonic() - doubt.since) * 1000, 1)
+                    self._say("behind", slot, doubt.after, doubt.coordinator, behind_ms=behind_ms)
+            elif doubt is None:
+                self._doubts[slot] = _Doubt(found, coordinator, time.monotonic())
+            elif heard:
+                self._say("backwards", slot, found, coordinator)
+                # Said once; later answers are compared with what was found.
+                del self.offsets[slot]
+        self.offsets |= {
+            slot: offset for slot, offset in answered.items() if offset >= 0 and slot not in self._doubts
+        }
+
+    def _say(self, event: str, slot: Slot, after: int, coordinator: int, **more: Any) -> None:
+        """The end of a doubt."""
+        del self._doubts[slot]
+        self._note(
+            event,
+            group_id=self._group_id,
+            topic=slot[0],
+            partition=slot[1],
+            before=self.offsets[slot],
+            after=after if after >= 0 else None,
+            coordinator=coordinator,
+            **more,
+        )
 
 
 class Canaries:
@@ -93,7 +172,11 @@ class Canaries:
 
 
 class _State:
-    """One canary: its coordinator as it believes, the latest offset that was acknowledged."""
+    """One canary: its coordinator as it believes, the latest offset that was acknowledged.
+
+    In doubt about that it commits beside it: a commit that is acknowledged tells that the coordinator has
+    heard of the high watermark, and one to the same place would hide a loss.
+    """
 
     def __init__(self, client: Client, canary: Canary, note: Note) -> None:
         self.canary = canary
@@ -102,7 +185,11 @@ class _State:
         self._note = note
         self._coordinator: int | None = None
         self._offset = 0
-        self._acknowledged = -1
+        self._known = Known(canary.group_id, {}, note)
+        # Another partition that exists.
+        self._beside = canary.offsets_partition - 1 if canary.offsets_partition else 1
+        self._heard: int | None = None
+        """The coordinator that acknowledged a commit since the doubt began."""
 
     def round(self) -> None:
         if self._coordinator is None:
@@ -119,8 +206,8 @@ class _State:
             answer = self._probe(api, self._coordinator, ask)
             well = well and answer in (_SERVED_HEARTBEATS if api == "Heartbeat" else {Errors.NONE.name})
             if answer in _LOST:
-                self._coordinator = None
-        self.served_rounds = self.served_rounds + 1 if well else 0
+                self._coordinator = self._heard = None
+        self.served_rounds = self.served_rounds + 1 if well and not self._known.in_doubt else 0
 
     def _probe(self, api: str, broker: int | None, ask: Callable[[int | None], tuple[str, Any]]) -> str:
         began = time.monotonic()
@@ -161,9 +248,11 @@ class _State:
 
     def _commit(self, broker: int | None) -> tuple[str, Any]:
         self._offset += 1
+        in_doubt = self._known.in_doubt
+        place = self._beside if in_doubt else self.canary.offsets_partition
         kind = OffsetCommitRequest.OffsetCommitRequestTopic
         partition = kind.OffsetCommitRequestPartition(
-            partition_index=self.canary.offsets_partition,
+            partition_index=place,
             committed_offset=self._offset,
             committed_leader_epoch=-1,
             committed_metadata="",
@@ -180,8 +269,13 @@ class _State:
             broker,
         )
         code = answer.topics[0].partitions[0].error_code
-        if not code:
-            self._acknowledged = self._offset
+        if not code and in_doubt:
+            self._heard = broker
+        if not code and place == self.canary.offsets_partition:
+            self._known.offsets[OFFSETS_TOPIC, place] = self._offset
+        if code == UNKNOWN_TOPIC_OR_PARTITION and place == self._beside:
+            # There is but one. A loss of its own is hidden then, not one that the watch is told of.
+            self._beside = self.canary.offsets_partition
         return error_text(code), self._offset
 
     def _fetch(self, broker: int | None) -> tuple[str, Any]:
@@ -198,18 +292,11 @@ class _State:
         if answer.error_code:
             return error_text(answer.error_code), None
         found = answer.topics[0].partitions[0]
-        if not found.error_code and found.committed_offset < self._acknowledged:
-            self._note(
-                "backwards",
-                group_id=self.canary.group_id,
-                topic=OFFSETS_TOPIC,
-                partition=partition,
-                before=self._acknowledged,
-                after=found.committed_offset if found.committed_offset >= 0 else None,
-                coordinator=broker,
-            )
-            # Said once; later rounds are compared with what was found.
-            self._acknowledged = found.committed_offset
+        if not found.error_code and broker is not None:
+            answered = {(OFFSETS_TOPIC, partition): found.committed_offset}
+            self._known.compare(broker, answered, heard=self._heard == broker)
+            if not self._known.in_doubt:
+                self._heard = None
         return error_text(found.error_code), found.committed_offset
 
     def _heartbeat(self, broker: int | None) -> tuple[str, Any]:

@@ -1,6 +1,10 @@
 """Leaders of the offsets partitions, and the committed offsets of all groups, looked at again and again.
 
-The oracle of a drill: a committed offset never moves backwards, and never vanishes.
+The oracle of a drill: a committed offset never moves backwards, and never vanishes. An answer may, for a
+while (:mod:`~coordinator_core.cluster.drill_probes`). That a coordinator has heard of a high watermark is
+told here by its log: the high watermark has moved since the coordinator answered. While it lags after an
+election ListOffsets refuses to tell it (``OFFSET_NOT_AVAILABLE``, ``Partition.fetchOffsetForTimestamp``).
+That it is told is not enough, for the coordinator may have missed it; commits of the canary move it on.
 """
 
 from __future__ import annotations
@@ -10,23 +14,26 @@ from collections.abc import Iterable, Mapping
 
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from coordinator_core.cluster.client import Client, by_broker
-from coordinator_core.cluster.drill_probes import Note
+from coordinator_core.cluster.client import LATEST, Client, by_broker
+from coordinator_core.cluster.drill_probes import Known, Note, Slot
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.groups import GROUPS_PER_REQUEST, OFFSET_FETCH_VERSION, fetched_offsets
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import PartitionInfo, TopicInfo
 
-Committed = Mapping[str, Mapping[tuple[str, int], int]]
+Committed = Mapping[str, Mapping[Slot, int]]
 """Committed offset by group, and by topic and partition."""
+
+_Term = tuple[int, int, int]
+"""Offsets partition, its leader, and the leader epoch."""
 
 
 class Watch:
     """Looks every ``interval_seconds`` from :meth:`start` to :meth:`stop`; begins with what was ``before``.
 
     Notes ``leader`` when a partition has another leader, leader epoch or ISR, ``backwards`` when a committed
-    offset is lower than it was (``after`` is ``None``: gone).
+    offset is lower than it was (``after`` is ``None``: gone), ``behind`` when only answers were for a while.
     """
 
     def __init__(
@@ -35,9 +42,12 @@ class Watch:
         self._client = client
         self._note = note
         self._interval = interval_seconds
-        self._offsets = {group_id: dict(slots) for group_id, slots in before.items()}
+        self._groups = {group_id: Known(group_id, slots, note) for group_id, slots in before.items()}
+        self._marks: dict[_Term, int | None] = {}
+        """First high watermark after an answer that left a doubt; -1: it lagged, ``None``: to be asked."""
         self._version = client.max_version(OffsetFetchRequest(max_version=OFFSET_FETCH_VERSION))
         self._stop = threading.Event()
+        self._looking = threading.Lock()
         self._thread = threading.Thread(target=self._go_on, daemon=True)
         self.partitions = {each.partition: each for each in info.partitions}
 
@@ -54,41 +64,62 @@ class Watch:
             self.look()
 
     def look(self) -> set[str]:
-        """One look at everything; the groups whose coordinator did not answer."""
-        try:
-            self._see_leaders(self._client.topic(OFFSETS_TOPIC).partitions)
-        except ClusterError:
-            return set(self._offsets)
-        leaders = {each.partition: each.leader for each in self.partitions.values()}
-        brokers = {
-            group_id: leaders.get(partition_for(group_id, len(leaders)), -1) for group_id in self._offsets
-        }
-        left = {group_id for group_id, broker in brokers.items() if broker < 0}
+        """One look at everything; the groups whose coordinator did not answer, or leaves a doubt."""
+        with self._looking:
+            try:
+                self._see_leaders(self._client.topic(OFFSETS_TOPIC).partitions)
+                heard = self._heard()
+            except ClusterError:
+                return set(self._groups)
+            brokers = {group_id: self._term(group_id)[1] for group_id in self._groups}
+            left = {group_id for group_id, broker in brokers.items() if broker < 0}
 
-        def one(broker: int, group_ids: list[str]) -> None:
-            for first in range(0, len(group_ids), GROUPS_PER_REQUEST):
-                part = group_ids[first : first + GROUPS_PER_REQUEST]
-                try:
-                    left.update(self._ask(broker, part))
-                except ClusterError:
-                    left.update(part)
+            def one(broker: int, group_ids: list[str]) -> None:
+                for first in range(0, len(group_ids), GROUPS_PER_REQUEST):
+                    part = group_ids[first : first + GROUPS_PER_REQUEST]
+                    try:
+                        left.update(self._ask(broker, part, heard))
+                    except ClusterError:
+                        left.update(part)
 
-        by_broker(brokers, one)
-        return left
+            by_broker(brokers, one)
+            return left | {group_id for group_id, known in self._groups.items() if known.in_doubt}
 
     def look_until_all_answer(self) -> None:
         """The last look, which leaves out no group. ``ClusterError`` when the client's patience is over."""
         self._client.until_settled(lambda: None if self.look() else True, "committed offsets of all groups")
 
+    def _term(self, group_id: str) -> _Term:
+        info = self.partitions[partition_for(group_id, len(self.partitions))]
+        return info.partition, info.leader, info.leader_epoch
+
+    def _heard(self) -> set[_Term]:
+        """Where there are doubts, and the high watermark has moved since the coordinator answered."""
+        doubted = {self._term(group_id) for group_id, known in self._groups.items() if known.in_doubt}
+        doubted &= self._marks.keys()
+        leaders = {(OFFSETS_TOPIC, number): leader for number, leader, _ in doubted}
+        found = self._client.offsets(leaders, LATEST)
+        heard = set()
+        for term in doubted:
+            mark, first = found.get((OFFSETS_TOPIC, term[0]), -1), self._marks[term]
+            if first is None:
+                self._marks[term] = mark
+            elif mark > first:
+                heard.add(term)
+        return heard
+
     def _see_leaders(self, found: Iterable[PartitionInfo]) -> None:
         for each in found:
-            if self.partitions.get(each.partition) != each:
+            known = self.partitions.get(each.partition)
+            # A broker that has not heard of an election would lead us back to the old leader, which may still
+            # answer and end a doubt about the new one.
+            if known != each and (known is None or known.leader_epoch <= each.leader_epoch):
                 self.partitions[each.partition] = each
                 note_partition(self._note, "leader", each)
 
-    def _ask(self, broker: int, group_ids: list[str]) -> set[str]:
+    def _ask(self, broker: int, group_ids: list[str], heard: set[_Term]) -> set[str]:
         left = set()
-        asked: dict[str, list[tuple[str, int]]] = {group_id: [] for group_id in group_ids}
+        asked: dict[str, list[Slot]] = {group_id: [] for group_id in group_ids}
         for group_id, code, topics in fetched_offsets(self._client, broker, asked, True, self._version):
             if code:
                 left.add(group_id)
@@ -100,29 +131,11 @@ class Watch:
             ]
             now = {slot: answer.committed_offset for slot, answer in answers if not answer.error_code}
             failed = {slot for slot, answer in answers if answer.error_code}
-            self._compare(broker, group_id, now, failed)
+            known, term = self._groups[group_id], self._term(group_id)
+            known.compare(broker, now, heard=term in heard, failed=failed)
+            if known.in_doubt:
+                self._marks.setdefault(term, None)
         return left
-
-    def _compare(
-        self, broker: int, group_id: str, now: Mapping[tuple[str, int], int], failed: set[tuple[str, int]]
-    ) -> None:
-        before = self._offsets[group_id]
-        for slot, offset in list(before.items()):
-            found = now.get(slot, -1)
-            if slot in failed or found >= offset:
-                continue
-            self._note(
-                "backwards",
-                group_id=group_id,
-                topic=slot[0],
-                partition=slot[1],
-                before=offset,
-                after=found if found >= 0 else None,
-                coordinator=broker,
-            )
-            # Said once; later looks are compared with what was found.
-            del before[slot]
-        before.update({slot: offset for slot, offset in now.items() if offset >= 0})
 
 
 def note_partition(note: Note, event: str, info: PartitionInfo, **more: object) -> None:

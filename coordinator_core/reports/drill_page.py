@@ -54,6 +54,7 @@ def drill_page(document: Document) -> str:
             )
             for one in document["backwards"][:ROWS]
         ],
+        behind_ms=max((round(one["behind_ms"]) for one in document["behind"]), default=None),
         chart=_timeline(document),
         span=_span,
     )

@@ -78,6 +78,7 @@ def drill_report(
         "partitions": _partitions(prediction, seen),
         "groups_not_predicted": list(comparison.groups_not_predicted),
         "backwards": of_kind(events, "backwards"),
+        "behind": of_kind(events, "behind"),
         "trouble": [event["text"] for event in of_kind(events, "trouble")],
         "tool": {"name": "regroup", "version": __version__},
     }
