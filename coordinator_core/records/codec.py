@@ -14,7 +14,12 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.records.compiled import StructDecode, StructEncode, struct_decoder, struct_encoder
-from coordinator_core.records.generated import OrdinaryDecode, ordinary_decoder
+from coordinator_core.records.generated import (
+    OrdinaryDecode,
+    OrdinaryRecordDecode,
+    ordinary_decoder,
+    ordinary_record_decoder,
+)
 from coordinator_core.records.schemas import (
     CURRENT_LAYOUT,
     PREVIEW_3_7_LAYOUT,
@@ -36,6 +41,7 @@ __all__ = [
     "RecordDecodeError",
     "Value",
     "decode_key",
+    "decode_modern",
     "decode_value",
     "encode_key",
     "encode_value",
@@ -147,6 +153,19 @@ def decode_value(key_type: int, data: bytes, layouts: Layouts = AUTO) -> Value:
     raise first_error
 
 
+def decode_modern(key: bytes, value: bytes) -> tuple[int, dict[str, Any], dict[str, Any]] | None:
+    """Type, key and value of a record whose type has one version of values only, when both are ordinary.
+
+    The same as :func:`decode_key` and :func:`decode_value` say, in half the time; ``None`` leaves it to them.
+    """
+    key_type = int.from_bytes(key[:2], "big")
+    decode = _modern_decoder(key_type)
+    if decode is None or value[:2] != b"\0\0":
+        return None
+    found = decode(key, value)
+    return None if found is None else (key_type, *found)
+
+
 def encode_key(key_type: int, data: dict[str, Any], trailing: bytes = b"") -> bytes:
     """Bytes of a key; ``ValueError`` for an unknown type or values it cannot hold."""
     record_type = RECORD_TYPES.get(key_type)
@@ -209,6 +228,14 @@ def _no_version(what: str) -> RecordDecodeError:
 def _key_decoders(key_type: int) -> tuple[OrdinaryDecode, StructDecode]:
     struct_ = RECORD_TYPES[key_type].key.struct
     return ordinary_decoder(struct_, 0, False), struct_decoder(struct_, 0, False)
+
+
+@cache
+def _modern_decoder(key_type: int) -> OrdinaryRecordDecode | None:
+    record_type = RECORD_TYPES.get(key_type)
+    if record_type is None or record_type.value.last_version:
+        return None
+    return ordinary_record_decoder(record_type.key, record_type.value, 0)
 
 
 def _value_schema(key_type: int, layout: str) -> Schema | None:

@@ -13,10 +13,13 @@ from functools import cache, lru_cache
 from typing import Any, Final
 
 from coordinator_core.records import wire
-from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Struct
+from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Schema, Struct
 
 OrdinaryDecode = Callable[[bytes, int], tuple[dict[str, Any], int] | None]
 """Fields of the struct at a position of the bytes, and the position behind it; ``None``: not ordinary."""
+
+OrdinaryRecordDecode = Callable[[bytes, bytes], tuple[dict[str, Any], dict[str, Any]] | None]
+"""Fields of a key and of a value; ``None``: one of them is not ordinary."""
 
 _FORMATS: Final = {
     Primitive.INT8: "b",
@@ -30,7 +33,11 @@ _ONE_BYTE: Final = 0x80
 
 
 class _UnusualError(ValueError):
-    """What generated code raises; beside it ``IndexError``, ``struct.error`` and ``UnicodeDecodeError``."""
+    """What generated code raises of its own."""
+
+
+_UNUSUAL: Final = (ValueError, IndexError, struct.error)
+"""Malformed text is a ``ValueError``, too."""
 
 
 @cache
@@ -41,8 +48,27 @@ def ordinary_decoder(struct_: Struct, version: int, flexible: bool) -> OrdinaryD
     def decode_ordinary(data: bytes, position: int) -> tuple[dict[str, Any], int] | None:
         try:
             return decode(data, position, len(data))
-        except (ValueError, IndexError, struct.error):
+        except _UNUSUAL:
             return None
+
+    return decode_ordinary
+
+
+def ordinary_record_decoder(key: Schema, value: Schema, version: int) -> OrdinaryRecordDecode:
+    """Decoder of a record's key and value, whose int16 prefixes it passes over.
+
+    They are not ordinary with bytes behind the last field.
+    """
+    decode_key = _struct_function(key.struct, 0, key.is_flexible(0))
+    decode_value = _struct_function(value.struct, version, value.is_flexible(version))
+
+    def decode_ordinary(key: bytes, value: bytes) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        try:
+            key_fields, key_end = decode_key(key, 2, len(key))
+            fields, end = decode_value(value, 2, len(value))
+        except _UNUSUAL:
+            return None
+        return (key_fields, fields) if key_end == len(key) and end == len(value) else None
 
     return decode_ordinary
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coordinator_core.groups.model import CarriedRecord, CommittedOffset, Slot
-from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
+from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_modern, decode_value
 from coordinator_core.records.types import ZERO_UUID
 from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, Profile
 
@@ -44,6 +44,9 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
     """What the record at ``record_offset`` means; never raises for its content."""
     if key is None:
         return _carry(record_offset, None, None, "null key", failure=True)
+    modern = None if value is None else decode_modern(key, value)
+    if modern is not None and modern[0] in profile.known_key_types:
+        return GroupRecord(modern[0], 0, modern[1], modern[2])
     try:
         decoded_key = decode_key(key)
     except RecordDecodeError as error:
