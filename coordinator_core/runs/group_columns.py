@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,54 +44,42 @@ def seen(record_offset: int) -> int | None:
 
 
 def _classic_tables(common: Mapping[str, Any], groups: Sequence[ClassicGroup]) -> dict[str, pa.Table]:
-    members = [(group, member) for group in groups for member in group.members]
+    owners = [group for group in groups for _ in group.members]
+    members = [member for group in groups for member in group.members]
     consumers = [
-        member if group.protocol_type == CONSUMER_PROTOCOL_TYPE else None for group, member in members
+        member if group.protocol_type == CONSUMER_PROTOCOL_TYPE else None
+        for group, member in zip(owners, members, strict=True)
     ]
     # Members of a group subscribe alike, so few blobs are worth decoding.
     subscription = _once_per_blob(lambda member: member.subscription, consumer_subscription)
     assignment = _once_per_blob(lambda member: member.assignment, _consumer_assignment_value)
     subscriptions = [(None, None) if member is None else subscription(member) for member in consumers]
     return {
-        "groups": _columns(
+        "groups": _table(
             schemas.GROUPS,
             len(groups),
-            {
-                **common,
-                "record_offset": [group.record_offset for group in groups],
-                "group_id": [group.group_id for group in groups],
-                "type": GroupType.CLASSIC.value,
-                "simple": [group.is_simple for group in groups],
-                "state": [group.state for group in groups],
-                "member_count": [len(group.members) for group in groups],
-                "protocol_type": [group.protocol_type for group in groups],
-                "protocol": [group.protocol for group in groups],
-                "generation": [group.generation for group in groups],
-                "leader": [group.leader for group in groups],
-                "state_timestamp_ms": [group.state_timestamp_ms for group in groups],
-            },
+            common,
+            _attributes(
+                groups, "record_offset", "group_id", "state", "protocol_type", "protocol", "generation"
+            ),
+            _attributes(groups, "leader", "state_timestamp_ms"),
+            type=GroupType.CLASSIC.value,
+            simple=[group.is_simple for group in groups],
+            member_count=[len(group.members) for group in groups],
         ),
-        "members": _columns(
+        "members": _table(
             schemas.MEMBERS,
             len(members),
-            {
-                **common,
-                "record_offset": [group.record_offset for group, _ in members],
-                "group_id": [group.group_id for group, _ in members],
-                "group_type": GroupType.CLASSIC.value,
-                "position": [position for group in groups for position in range(len(group.members))],
-                "member_id": [member.member_id for _, member in members],
-                "instance_id": [member.instance_id for _, member in members],
-                "client_id": [member.client_id for _, member in members],
-                "client_host": [member.client_host for _, member in members],
-                "session_timeout_ms": [member.session_timeout_ms for _, member in members],
-                "rebalance_timeout_ms": [member.rebalance_timeout_ms for _, member in members],
-                "subscription": [member.subscription for _, member in members],
-                "assignment_data": [member.assignment for _, member in members],
-                "subscribed_topics": [topics for topics, _ in subscriptions],
-                "rack_id": [rack_id for _, rack_id in subscriptions],
-                "assignment": [None if member is None else assignment(member) for member in consumers],
-            },
+            common,
+            _attributes(owners, "record_offset", "group_id"),
+            _attributes(members, "member_id", "instance_id", "client_id", "client_host"),
+            _attributes(members, "session_timeout_ms", "rebalance_timeout_ms", "subscription"),
+            group_type=GroupType.CLASSIC.value,
+            position=[position for group in groups for position in range(len(group.members))],
+            assignment_data=[member.assignment for member in members],
+            subscribed_topics=[topics for topics, _ in subscriptions],
+            rack_id=[rack_id for _, rack_id in subscriptions],
+            assignment=[None if member is None else assignment(member) for member in consumers],
         ),
     }
 
@@ -117,69 +106,48 @@ def _consumer_assignment_value(member: ClassicMember) -> list[dict[str, Any]] | 
 
 
 def _consumer_tables(common: Mapping[str, Any], groups: Sequence[ConsumerGroup]) -> dict[str, pa.Table]:
-    members = [(group, member) for group in groups for member in group.members.values()]
+    members = [member for group in groups for member in group.members.values()]
     targets = [
         (group, member_id, target)
         for group in groups
         for member_id, target in group.target_assignment.items()
     ]
     return {
-        "groups": _columns(
+        "groups": _table(
             schemas.GROUPS,
             len(groups),
-            {
-                **common,
-                "record_offset": [group.record_offset for group in groups],
-                "group_id": [group.group_id for group in groups],
-                "type": GroupType.CONSUMER.value,
-                "simple": False,
-                "state": [group.state.value for group in groups],
-                "member_count": [len(group.members) for group in groups],
-                "group_epoch": [group.group_epoch for group in groups],
-                "assignment_epoch": [group.assignment_epoch for group in groups],
-                "assignment_timestamp_ms": [group.assignment_timestamp_ms for group in groups],
-                "metadata_hash": [group.metadata_hash for group in groups],
-                "has_partition_metadata_record": [group.has_partition_metadata_record for group in groups],
-            },
+            common,
+            _attributes(groups, "record_offset", "group_id", "state", "group_epoch", "assignment_epoch"),
+            _attributes(groups, "assignment_timestamp_ms", "metadata_hash", "has_partition_metadata_record"),
+            type=GroupType.CONSUMER.value,
+            simple=False,
+            member_count=[len(group.members) for group in groups],
         ),
-        "members": _columns(
+        "members": _table(
             schemas.MEMBERS,
             len(members),
-            {
-                **common,
-                "record_offset": [seen(member.record_offset) for _, member in members],
-                "assignment_record_offset": [seen(member.assignment_record_offset) for _, member in members],
-                "group_id": [group.group_id for group, _ in members],
-                "group_type": GroupType.CONSUMER.value,
-                "member_id": [member.member_id for _, member in members],
-                "instance_id": [member.instance_id for _, member in members],
-                "rack_id": [member.rack_id for _, member in members],
-                "client_id": [member.client_id for _, member in members],
-                "client_host": [member.client_host for _, member in members],
-                "session_timeout_ms": [member.classic_session_timeout_ms for _, member in members],
-                "rebalance_timeout_ms": [member.rebalance_timeout_ms for _, member in members],
-                "subscribed_topics": [member.subscribed_topics for _, member in members],
-                "subscribed_regex": [member.subscribed_regex for _, member in members],
-                "server_assignor": [member.server_assignor for _, member in members],
-                "classic_protocols": [_protocols(member.classic_protocols) for _, member in members],
-                "member_epoch": [member.member_epoch for _, member in members],
-                "previous_member_epoch": [member.previous_member_epoch for _, member in members],
-                "state": [member.state.value for _, member in members],
-                "assignment": _assignments([member.assigned for _, member in members]),
-                "pending_revocation": _assignments([member.pending_revocation for _, member in members]),
-            },
+            common,
+            _attributes(members, "member_id", "instance_id", "rack_id", "client_id", "client_host"),
+            _attributes(members, "rebalance_timeout_ms", "subscribed_topics", "subscribed_regex"),
+            _attributes(members, "server_assignor", "member_epoch", "previous_member_epoch", "state"),
+            record_offset=[seen(member.record_offset) for member in members],
+            assignment_record_offset=[seen(member.assignment_record_offset) for member in members],
+            group_id=[group.group_id for group in groups for _ in group.members],
+            group_type=GroupType.CONSUMER.value,
+            session_timeout_ms=[member.classic_session_timeout_ms for member in members],
+            classic_protocols=[_protocols(member.classic_protocols) for member in members],
+            assignment=_assignments([member.assigned for member in members]),
+            pending_revocation=_assignments([member.pending_revocation for member in members]),
         ),
-        "target_assignments": _columns(
+        "target_assignments": _table(
             schemas.TARGET_ASSIGNMENTS,
             len(targets),
-            {
-                **common,
-                "record_offset": [group.target_record_offsets[member_id] for group, member_id, _ in targets],
-                "group_id": [group.group_id for group, _, _ in targets],
-                "group_type": GroupType.CONSUMER.value,
-                "member_id": [member_id for _, member_id, _ in targets],
-                "assignment": _assignments([target for _, _, target in targets]),
-            },
+            common,
+            record_offset=[group.target_record_offsets[member_id] for group, member_id, _ in targets],
+            group_id=[group.group_id for group, _, _ in targets],
+            group_type=GroupType.CONSUMER.value,
+            member_id=[member_id for _, member_id, _ in targets],
+            assignment=_assignments([target for _, _, target in targets]),
         ),
     }
 
@@ -214,8 +182,15 @@ def _lists(type_: pa.DataType, ends: list[int], values: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(column(np.array(ends, np.int32)), values, type=type_)
 
 
-def _columns(table: schemas.TableSchema, rows: int, columns: Mapping[str, Any]) -> pa.Table:
+def _attributes(objects: Sequence[Any], *names: str) -> dict[str, list[Any]]:
+    """Columns that are named as the attributes in them."""
+    return {name: [*map(attrgetter(name), objects)] for name in names}
+
+
+def _table(table: schemas.TableSchema, rows: int, *parts: Mapping[str, Any], **columns: Any) -> pa.Table:
     """A table of so many rows: arrays, lists, and values that are the same in all rows; others are null."""
+    for part in parts:
+        columns |= part
     arrays = []
     for field in table.arrow:
         values = columns.get(field.name)

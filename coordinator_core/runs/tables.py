@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,6 @@ from coordinator_core.runs.group_columns import group_columns, seen
 
 Row = dict[str, Any]
 Tables = dict[str, pa.Table]
-T = TypeVar("T")
 
 
 class ReplayedPartition(Protocol):
