@@ -20,6 +20,7 @@ from kafka.errors import KafkaError
 from tests.cluster.kit import TOPIC
 from tests.cluster.three import ThreeBrokers
 from tests.live import group_protocol
+from tests.live.client import Subscription
 from tests.live.scenario import ROOT
 
 PARTITIONS = 10
@@ -56,7 +57,6 @@ class ClassicMember:
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self._consumer = KafkaConsumer(
-            TOPIC,
             bootstrap_servers=bootstrap.split(","),
             group_id=group,
             session_timeout_ms=LONG_SESSION_MS,
@@ -66,24 +66,19 @@ class ClassicMember:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         )
+        self._subscription = Subscription(self._consumer, [TOPIC])
         self._stop = threading.Event()
         self._joined = threading.Event()
         self._thread = threading.Thread(target=self._go_on, daemon=True)
         self._thread.start()
 
     def _go_on(self) -> None:
-        polls = 0
         while not self._stop.is_set():
-            polls += 1
             # With no broker to ask it raises, where Java's client would go on.
             with suppress(KafkaError):
                 self._consumer.poll(timeout_ms=200)
-            if self._consumer.assignment():
+            if self._subscription.look():
                 self._joined.set()
-            elif polls % 25 == 0 and not self._joined.is_set():
-                # It joins before it knows the topic at times, and then stays without partitions.
-                self._consumer.unsubscribe()
-                self._consumer.subscribe([TOPIC])
         self._consumer.close(autocommit=False)
 
     def joined(self) -> bool:

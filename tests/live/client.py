@@ -12,6 +12,7 @@ import json
 import queue
 import sys
 import threading
+import time
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -33,6 +34,34 @@ REBALANCE_TIMEOUT_MS = 20_000
 """A rebalance goes on without a member that misses it, well within what the tests wait."""
 
 
+ANEW_SECONDS = 5.0
+
+
+class Subscription:
+    """Of a consumer that at times joins before it knows the topic, and then stays without partitions.
+
+    So it begins anew, until it has had some. To be looked at after every poll.
+    """
+
+    def __init__(self, consumer: KafkaConsumer, topics: list[str]) -> None:
+        self._consumer = consumer
+        self._topics = topics
+        self._joined = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._began = time.monotonic()
+        self._consumer.subscribe(self._topics)
+
+    def look(self) -> bool:
+        """Whether the consumer has had partitions."""
+        self._joined = self._joined or bool(self._consumer.assignment())
+        if not self._joined and time.monotonic() - self._began > ANEW_SECONDS:
+            self._consumer.unsubscribe()
+            self._begin()
+        return self._joined
+
+
 def answer(**values: Any) -> None:
     print(json.dumps(values), flush=True)
 
@@ -45,7 +74,6 @@ def member(
     Any other command is a question: the answer says what the member knows of its membership.
     """
     consumer = KafkaConsumer(
-        *topics.split(","),
         bootstrap_servers=bootstrap,
         group_id=group,
         client_id=client_id,
@@ -58,10 +86,12 @@ def member(
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )
+    subscription = Subscription(consumer, topics.split(","))
     commands: queue.Queue[str] = queue.Queue()
     threading.Thread(target=lambda: [commands.put(line.strip()) for line in sys.stdin], daemon=True).start()
     while True:
         consumer.poll(timeout_ms=100)
+        subscription.look()
         try:
             command = json.loads(commands.get_nowait())
         except queue.Empty:
