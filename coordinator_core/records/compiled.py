@@ -59,14 +59,10 @@ def struct_decoder(struct: Struct, version: int, flexible: bool) -> StructDecode
 
     tagged = tuple(field for field in fields if field.tag is not None)
     tag_decoders = {field.tag: (field.name, _tag_decoder(field, version)) for field in tagged}
-    immutable = (int, str, bytes, type(None))
-    tag_defaults = {field.name: field.default_value(version) for field in tagged}
-    fresh = tuple(field for field in tagged if not isinstance(tag_defaults[field.name], immutable))
 
     def decode_flexible(reader: Reader) -> dict[str, Any]:
         data = {name: decode(reader) for name, decode in untagged}
-        data.update(tag_defaults)
-        for field in fresh:
+        for field in tagged:
             data[field.name] = field.default_value(version)
         count = reader.uvarint()
         unknown: list[tuple[int, bytes]] = []

@@ -58,11 +58,9 @@ def _classic_tables(common: Mapping[str, Any], groups: Sequence[ClassicGroup]) -
         "groups": _table(
             schemas.GROUPS,
             len(groups),
-            common,
-            _attributes(
-                groups, "record_offset", "group_id", "state", "protocol_type", "protocol", "generation"
-            ),
-            _attributes(groups, "leader", "state_timestamp_ms"),
+            **common,
+            **_attributes(groups, "record_offset", "group_id", "state", "state_timestamp_ms"),
+            **_attributes(groups, "protocol_type", "protocol", "generation", "leader"),
             type=GroupType.CLASSIC.value,
             simple=[group.is_simple for group in groups],
             member_count=[len(group.members) for group in groups],
@@ -70,10 +68,10 @@ def _classic_tables(common: Mapping[str, Any], groups: Sequence[ClassicGroup]) -
         "members": _table(
             schemas.MEMBERS,
             len(members),
-            common,
-            _attributes(owners, "record_offset", "group_id"),
-            _attributes(members, "member_id", "instance_id", "client_id", "client_host"),
-            _attributes(members, "session_timeout_ms", "rebalance_timeout_ms", "subscription"),
+            **common,
+            **_attributes(owners, "record_offset", "group_id"),
+            **_attributes(members, "member_id", "instance_id", "client_id", "client_host"),
+            **_attributes(members, "session_timeout_ms", "rebalance_timeout_ms", "subscription"),
             group_type=GroupType.CLASSIC.value,
             position=[position for group in groups for position in range(len(group.members))],
             assignment_data=[member.assignment for member in members],
@@ -116,9 +114,10 @@ def _consumer_tables(common: Mapping[str, Any], groups: Sequence[ConsumerGroup])
         "groups": _table(
             schemas.GROUPS,
             len(groups),
-            common,
-            _attributes(groups, "record_offset", "group_id", "state", "group_epoch", "assignment_epoch"),
-            _attributes(groups, "assignment_timestamp_ms", "metadata_hash", "has_partition_metadata_record"),
+            **common,
+            **_attributes(groups, "record_offset", "group_id", "state", "has_partition_metadata_record"),
+            **_attributes(groups, "group_epoch", "metadata_hash"),
+            **_attributes(groups, "assignment_epoch", "assignment_timestamp_ms"),
             type=GroupType.CONSUMER.value,
             simple=False,
             member_count=[len(group.members) for group in groups],
@@ -126,10 +125,10 @@ def _consumer_tables(common: Mapping[str, Any], groups: Sequence[ConsumerGroup])
         "members": _table(
             schemas.MEMBERS,
             len(members),
-            common,
-            _attributes(members, "member_id", "instance_id", "rack_id", "client_id", "client_host"),
-            _attributes(members, "rebalance_timeout_ms", "subscribed_topics", "subscribed_regex"),
-            _attributes(members, "server_assignor", "member_epoch", "previous_member_epoch", "state"),
+            **common,
+            **_attributes(members, "member_id", "instance_id", "rack_id", "client_id", "client_host"),
+            **_attributes(members, "rebalance_timeout_ms", "subscribed_topics", "subscribed_regex"),
+            **_attributes(members, "server_assignor", "member_epoch", "previous_member_epoch", "state"),
             record_offset=[seen(member.record_offset) for member in members],
             assignment_record_offset=[seen(member.assignment_record_offset) for member in members],
             group_id=[group.group_id for group in groups for _ in group.members],
@@ -142,7 +141,7 @@ def _consumer_tables(common: Mapping[str, Any], groups: Sequence[ConsumerGroup])
         "target_assignments": _table(
             schemas.TARGET_ASSIGNMENTS,
             len(targets),
-            common,
+            **common,
             record_offset=[group.target_record_offsets[member_id] for group, member_id, _ in targets],
             group_id=[group.group_id for group, _, _ in targets],
             group_type=GroupType.CONSUMER.value,
@@ -187,10 +186,8 @@ def _attributes(objects: Sequence[Any], *names: str) -> dict[str, list[Any]]:
     return {name: [*map(attrgetter(name), objects)] for name in names}
 
 
-def _table(table: schemas.TableSchema, rows: int, *parts: Mapping[str, Any], **columns: Any) -> pa.Table:
+def _table(table: schemas.TableSchema, rows: int, **columns: Any) -> pa.Table:
     """A table of so many rows: arrays, lists, and values that are the same in all rows; others are null."""
-    for part in parts:
-        columns |= part
     arrays = []
     for field in table.arrow:
         values = columns.get(field.name)
