@@ -78,7 +78,8 @@ DECLARED = {
 def test_declared_sizes_allocate_nothing(name: str) -> None:
     key_type, text = DECLARED[name]
     data = bytes.fromhex(text)
-    decode_value(1, bytes.fromhex("0000000000000000002a00016d0000018bcfe56800"))
+    with pytest.raises(RecordDecodeError):  # the first time compiles the decoders of the version
+        decode_value(key_type, data, CURRENT)
     tracemalloc.start()
     try:
         with pytest.raises(RecordDecodeError):
