@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 from abc import abstractmethod
-from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from coordinator_core.groups.hashing import java_string_hash
@@ -124,25 +124,37 @@ class JavaHashMap(_Ordered[K, V]):
     """``java.util.HashMap``: buckets by spread hash code, in insertion order within a bucket."""
 
     @classmethod
+    def with_room(cls, entries: float) -> JavaHashMap[K, V]:
+        """``new HashMap<>(entries)``."""
+        capacity = 1
+        while capacity < int(entries):
+            capacity *= 2
+        return cls(capacity=capacity)
+
+    @classmethod
     def copy_of(cls, items: Mapping[K, V]) -> JavaHashMap[K, V]:
         """``new HashMap<>(map)``, which makes room for just as many entries."""
-        capacity = 1
-        while capacity < int(len(items) / 0.75 + 1):
-            capacity *= 2
-        return cls(items, capacity if items else 16)
+        copy: JavaHashMap[K, V] = cls.with_room(len(items) / 0.75 + 1) if items else cls()
+        copy.update(items)
+        return copy
+
+    def compute_if_absent(self, key: K, make: Callable[[], V]) -> V:
+        """``computeIfAbsent``: unlike those that are put, a new entry goes to the head of its bucket."""
+        if key not in self:
+            self._grow(len(self))
+            rest = self._pairs()
+            self.clear()
+            for name, value in [(key, make()), *rest]:
+                dict.__setitem__(self, name, value)
+        return self[key]
 
     def add(self: JavaHashMap[K, int], key: K, count: int) -> None:
-        """``compute`` with a sum: 0 removes an entry, and a new one goes to the head of its bucket."""
-        total = self.get(key, 0) + count
-        if key in self and total:
+        """``compute`` with a sum: 0 removes an entry, and a new one is added as by ``computeIfAbsent``."""
+        total = self.compute_if_absent(key, int) + count
+        if total:
             self[key] = total
-        elif key in self:
-            del self[key]
         else:
-            rest = dict(self._pairs())
-            self.clear()
-            for name, value in [(key, total), *rest.items()]:
-                self[name] = value
+            del self[key]
 
     def _grow(self, size: int) -> None:
         while size > self._capacity * 3 // 4:
@@ -196,6 +208,13 @@ class TimelineHashMap(_Ordered[K, V]):
         keys = self._plain()
         keys.reverse()
         return sorted(keys, key=lambda key: (hash_code(key) * _FIBONACCI & _MASK64) >> shift)
+
+
+def hash_set_order(keys: Collection[int]) -> list[int]:
+    """Order of ``new HashSet<>(keys)``, whose keys came in ascending order."""
+    entries: JavaHashMap[int, None] = JavaHashMap.with_room(max(len(keys) / 0.75 + 1, 16))
+    entries.update(dict.fromkeys(sorted(keys)))
+    return list(entries)
 
 
 def scala_map_order(keys: Iterable[K], hashed: Callable[[K], int] = hash_code) -> list[K]:

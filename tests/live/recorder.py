@@ -86,7 +86,13 @@ class Recorder:
             assert answer is not None, f"{api} was not answered"
         if answer is not None:
             self._answered(client, answer)
+        elif api == "JoinGroup" and not body["memberId"]:
+            self._show_members(body["groupId"])
         return answer
+
+    def _show_members(self, group_id: str) -> None:
+        """Who just joined: of two whose joins are never answered, nobody could say later which is which."""
+        self.send("witness", "DescribeGroups", 0, {"groups": [group_id]})
 
     def settled(self, client: str, api: str, version: int, body: Json) -> Json:
         """The first answer that does not ask to try again; only it is recorded."""

@@ -16,7 +16,7 @@ from coordinator_core.coordinator.java.consumer_group import (
 )
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import TopicId
+from coordinator_core.coordinator.maps import JavaHashMap, TopicId
 from coordinator_core.groups.loaders import LoadError
 from coordinator_core.groups.model import MemberState
 
@@ -98,9 +98,9 @@ def _target(group: ConsumerGroup, member_id: str, value: dict[str, Any] | None) 
     if value is None:
         group.target.pop(member_id, None)
         return
-    group.target[member_id] = {
-        TopicId(entry["topicId"]): frozenset(entry["partitions"]) for entry in value["topicPartitions"]
-    }
+    group.target[member_id] = JavaHashMap(
+        (TopicId(entry["topicId"]), frozenset(entry["partitions"])) for entry in value["topicPartitions"]
+    )
 
 
 def _current(group: ConsumerGroup, member_id: str, value: dict[str, Any] | None) -> None:

@@ -1,6 +1,8 @@
-"""The ``uniform`` assignor for members with different subscriptions.
+"""The ``uniform`` assignor, for members with the same and with different subscriptions.
 
-Source: ``UniformHeterogeneousAssignmentBuilder``.
+Sources: ``UniformAssignor``, ``UniformHomogeneousAssignmentBuilder``,
+``UniformHeterogeneousAssignmentBuilder``. In which order a member's topics are visited, and so which of them
+it gives up, depends on the hash maps that Kafka copies and changes: they are copied and changed alike here.
 """
 
 from __future__ import annotations
@@ -8,15 +10,67 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from coordinator_core.coordinator.maps import JavaHashMap, TopicId
+from coordinator_core.coordinator.maps import JavaHashMap, TopicId, hash_set_order
 
 if TYPE_CHECKING:
     from coordinator_core.coordinator.java.assignors import Assignment, GroupSpec
+    from coordinator_core.coordinator.java.consumer_group import Partitions
 
 _MAX_ITERATIONS = 16
 
 
-def assign_heterogeneous(group: GroupSpec) -> Assignment:
+Target = JavaHashMap[TopicId, set[int]]
+"""Partitions of topics that a member will have, while that is being decided."""
+
+
+def assign_uniform(group: GroupSpec) -> Assignment:
+    return _assign_homogeneous(group) if group.homogeneous else _assign_heterogeneous(group)
+
+
+def _assign_homogeneous(group: GroupSpec) -> Assignment:
+    """Equally many partitions for all; who has too many gives up the last ones, in the order of the map."""
+    first = next(iter(group.members.values()))
+    topic_ids = list(JavaHashMap((topic_id, None) for topic_id in first.topic_ids))
+    if not topic_ids:
+        return {}
+    unassigned = [
+        (topic_id, partition)
+        for topic_id in topic_ids
+        for partition in range(group.partitions[topic_id])
+        if not group.is_assigned(topic_id, partition)
+    ]
+    total = sum(group.partitions[topic_id] for topic_id in topic_ids)
+    minimum, extra = divmod(total, len(group.members))
+    assignment: dict[str, Target] = {}
+    unfilled: list[tuple[str, int]] = []
+    for index, (member_id, spec) in enumerate(group.members.items()):
+        quota, has_extra = minimum + (extra > 0), extra > 0
+        kept = assignment[member_id] = _copied(spec.assignment)
+        for topic_id, partitions in spec.assignment.items():
+            if topic_id not in topic_ids:
+                del kept[topic_id]
+                continue
+            ordered = hash_set_order(partitions)
+            given_up = ordered[quota:]
+            unassigned += [(topic_id, partition) for partition in given_up]
+            kept[topic_id].difference_update(given_up)
+            quota -= len(kept[topic_id])
+            if not kept[topic_id]:
+                del kept[topic_id]
+        if quota > 0 and has_extra and len(group.members) - index > extra:
+            quota, has_extra = quota - 1, False
+        if quota > 0:
+            unfilled.append((member_id, quota))
+        if has_extra:
+            extra -= 1
+    free = iter(unassigned)
+    for member_id, quota in unfilled:
+        for _, (topic_id, partition) in zip(range(quota), free, strict=False):
+            assignment[member_id].compute_if_absent(topic_id, set).add(partition)
+    return _frozen(assignment)
+
+
+def _assign_heterogeneous(group: GroupSpec) -> Assignment:
     """Keep what members have, give the rest to the least loaded, then even out topic by topic."""
     builder = _Builder(group)
     if not builder.subscribers:
@@ -30,8 +84,8 @@ def assign_heterogeneous(group: GroupSpec) -> Assignment:
 class _Builder:
     def __init__(self, group: GroupSpec) -> None:
         self.group = group
-        self.member_ids = list(group.members)
-        self.sizes = [0] * len(self.member_ids)
+        self.targets = [_copied(spec.assignment) for spec in group.members.values()]
+        self.sizes = [0] * len(self.targets)
         self.subscribers: dict[TopicId, list[int]] = JavaHashMap()
         for index, spec in enumerate(group.members.values()):
             for topic_id in spec.topic_ids:
@@ -50,17 +104,24 @@ class _Builder:
     def keep(self) -> None:
         for index, spec in enumerate(self.group.members.values()):
             for topic_id, partitions in spec.assignment.items():
-                if topic_id in spec.topic_ids:
-                    for partition in partitions:
-                        self.sizes[index] += 1
-                        self.owners[topic_id][partition] = index
+                if topic_id not in spec.topic_ids:
+                    del self.targets[index][topic_id]
+                    continue
+                self.sizes[index] += len(partitions)
+                for partition in partitions:
+                    self.owners[topic_id][partition] = index
 
     def _give(self, topic_id: TopicId, partition: int, index: int) -> None:
         owner = self.owners[topic_id][partition]
         if owner != -1:
             self.sizes[owner] -= 1
+            left = self.targets[owner][topic_id]
+            left.discard(partition)
+            if not left:
+                del self.targets[owner][topic_id]
         self.owners[topic_id][partition] = index
         self.sizes[index] += 1
+        self.targets[index].compute_if_absent(topic_id, set).add(partition)
 
     def assign_rest(self) -> None:
         rest = {
@@ -106,15 +167,7 @@ class _Builder:
         return moved
 
     def result(self) -> Assignment:
-        found: dict[str, dict[TopicId, set[int]]] = {member_id: {} for member_id in self.member_ids}
-        for topic_id, owners in self.owners.items():
-            for partition, owner in enumerate(owners):
-                if owner != -1:
-                    found[self.member_ids[owner]].setdefault(topic_id, set()).add(partition)
-        return {
-            member_id: {topic_id: frozenset(partitions) for topic_id, partitions in topics.items()}
-            for member_id, topics in found.items()
-        }
+        return _frozen(dict(zip(self.group.members, self.targets, strict=True)))
 
 
 class _Balancer:
@@ -173,3 +226,17 @@ def _uuid_order(topic_id: TopicId) -> tuple[int, int]:
     """``Uuid.compareTo``: two signed halves."""
     raw = base64.urlsafe_b64decode(topic_id + "==")
     return int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
+
+
+def _copied(assignment: Partitions) -> Target:
+    """``AssignorHelpers.deepCopyAssignment``."""
+    copy: Target = JavaHashMap.with_room(len(assignment))
+    copy.update({topic_id: set(partitions) for topic_id, partitions in assignment.items()})
+    return copy
+
+
+def _frozen(targets: dict[str, Target]) -> Assignment:
+    return {
+        member_id: {topic_id: frozenset(partitions) for topic_id, partitions in target.items()}
+        for member_id, target in targets.items()
+    }
