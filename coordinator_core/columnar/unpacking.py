@@ -178,7 +178,7 @@ def _lz4(data: Any, start: Int, stop: Int, out: Any, at: Int, room: Int, functio
 
 @inlined
 def _lz4_header_checksum(data: Any, start: Int, stop: Int) -> Int:
-    """``log.compression.lz4_header_checksum`` of ``data[start:stop]``."""
+    """``log.compression.lz4.header_checksum`` of ``data[start:stop]``."""
     mask = 0xFFFFFFFF
     value = 374761393 + stop - start
     at = start

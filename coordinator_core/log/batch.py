@@ -4,9 +4,8 @@ records of a batch of any format."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-
-from crc32c import crc32c
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.compression import CompressionError, DecompressedTooLargeError, decompress
@@ -45,7 +44,7 @@ def parse_batch(data: memoryview, position: int) -> Batch:
         magic=magic,
         attributes=attributes & 0xFF,
         crc=crc,
-        crc_valid=crc32c(data[_CRC_START:]) == crc,
+        crc_valid=_crc32c()(data[_CRC_START:]) == crc,
         partition_leader_epoch=leader_epoch,
         base_timestamp_ms=base_timestamp,
         max_timestamp_ms=max_timestamp,
@@ -54,6 +53,14 @@ def parse_batch(data: memoryview, position: int) -> Batch:
         base_sequence=base_sequence,
         record_count=count,
     )
+
+
+@cache
+def _crc32c() -> Callable[[memoryview], int]:
+    """Loaded when it is needed: kernels check what they walk, and the package takes long to load."""
+    from crc32c import crc32c
+
+    return crc32c
 
 
 def batch_records(batch: Batch, *, path: str, limits: Limits | None = None) -> list[Record]:

@@ -8,7 +8,7 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from coordinator_core.log.compression import SNAPPY_MAGIC
+from coordinator_core.log.compression.snappy import MAGIC as SNAPPY_MAGIC
 from coordinator_core.log.types import Codec
 
 _SNAPPY_BLOCK = 32 * 1024

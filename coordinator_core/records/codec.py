@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.records.compiled import StructDecode, StructEncode, struct_decoder, struct_encoder
@@ -41,7 +41,7 @@ __all__ = [
     "RecordDecodeError",
     "Value",
     "decode_key",
-    "decode_modern",
+    "decode_record",
     "decode_value",
     "encode_key",
     "encode_value",
@@ -153,17 +153,17 @@ def decode_value(key_type: int, data: bytes, layouts: Layouts = AUTO) -> Value:
     raise first_error
 
 
-def decode_modern(key: bytes, value: bytes) -> tuple[int, dict[str, Any], dict[str, Any]] | None:
-    """Type, key and value of a record whose type has one version of values only, when both are ordinary.
+def decode_record(key: bytes, value: bytes) -> tuple[int, int, dict[str, Any], dict[str, Any]] | None:
+    """Record type, value version, fields of the key and of the value, when both are ordinary.
 
     The same as :func:`decode_key` and :func:`decode_value` say, in half the time; ``None`` leaves it to them.
     """
-    key_type = int.from_bytes(key[:2], "big")
-    decode = _modern_decoder(key_type)
-    if decode is None or value[:2] != b"\0\0":
+    known = _record_decoder(key[:2], value[:2])
+    if known is None:
         return None
+    key_type, version, decode = known
     found = decode(key, value)
-    return None if found is None else (key_type, *found)
+    return None if found is None else (key_type, version, *found)
 
 
 def encode_key(key_type: int, data: dict[str, Any], trailing: bytes = b"") -> bytes:
@@ -230,12 +230,13 @@ def _key_decoders(key_type: int) -> tuple[OrdinaryDecode, StructDecode]:
     return ordinary_decoder(struct_, 0, False), struct_decoder(struct_, 0, False)
 
 
-@cache
-def _modern_decoder(key_type: int) -> OrdinaryRecordDecode | None:
-    record_type = RECORD_TYPES.get(key_type)
-    if record_type is None or record_type.value.last_version:
+@lru_cache(maxsize=256)
+def _record_decoder(key_prefix: bytes, value_prefix: bytes) -> tuple[int, int, OrdinaryRecordDecode] | None:
+    key_type, version = (int.from_bytes(prefix, "big", signed=True) for prefix in (key_prefix, value_prefix))
+    schema = _value_schema(key_type, CURRENT_LAYOUT)
+    if len(key_prefix + value_prefix) < 2 * _INT16.size or schema is None or version not in schema.versions:
         return None
-    return ordinary_record_decoder(record_type.key, record_type.value, 0)
+    return key_type, version, ordinary_record_decoder(RECORD_TYPES[key_type].key, schema, version)
 
 
 def _value_schema(key_type: int, layout: str) -> Schema | None:

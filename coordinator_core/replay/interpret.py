@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coordinator_core.groups.model import CarriedRecord, CommittedOffset, Slot
-from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_modern, decode_value
+from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_record, decode_value
 from coordinator_core.records.types import ZERO_UUID
 from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, Profile
 
@@ -44,9 +44,11 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
     """What the record at ``record_offset`` means; never raises for its content."""
     if key is None:
         return _carry(record_offset, None, None, "null key", failure=True)
-    modern = None if value is None else decode_modern(key, value)
-    if modern is not None and modern[0] in profile.known_key_types:
-        return GroupRecord(modern[0], 0, modern[1], modern[2])
+    ordinary = None if value is None else decode_record(key, value)
+    if ordinary is not None:
+        key_type, version, names, data = ordinary
+        if key_type in profile.known_key_types and version <= max_value_version(key_type, profile):
+            return _interpreted(key_type, version, names, data)
     try:
         decoded_key = decode_key(key)
     except RecordDecodeError as error:
@@ -55,24 +57,27 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
     if decoded_key.data is None or key_type not in profile.known_key_types:
         detail = f"key type {key_type} is unknown to Kafka {profile.release}"
         return _carry(record_offset, key_type, None, detail, failure=profile.unknown_key_aborts)
-    version: int | None = None
-    data: dict[str, Any] | None = None
-    if value is not None:
-        if len(value) < 2:
-            return _carry(record_offset, key_type, None, f"value of {len(value)} bytes", failure=True)
-        version = int.from_bytes(value[:2], "big", signed=True)
-        if not 0 <= version <= max_value_version(key_type, profile):
-            detail = f"value version {version} of key type {key_type} is unknown to Kafka {profile.release}"
-            return _carry(record_offset, key_type, version, detail, failure=True)
-        try:
-            data = decode_value(key_type, value).data
-        except RecordDecodeError as error:
-            return _carry(record_offset, key_type, version, f"value: {error}", failure=True)
+    if value is None:
+        return _interpreted(key_type, None, decoded_key.data, None)
+    if len(value) < 2:
+        return _carry(record_offset, key_type, None, f"value of {len(value)} bytes", failure=True)
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if not 0 <= version <= max_value_version(key_type, profile):
+        detail = f"value version {version} of key type {key_type} is unknown to Kafka {profile.release}"
+        return _carry(record_offset, key_type, version, detail, failure=True)
+    try:
+        fields = decode_value(key_type, value).data
+    except RecordDecodeError as error:
+        return _carry(record_offset, key_type, version, f"value: {error}", failure=True)
+    return _interpreted(key_type, version, decoded_key.data, fields)
+
+
+def _interpreted(
+    key_type: int, version: int | None, key: dict[str, Any], value: dict[str, Any] | None
+) -> OffsetRecord | GroupRecord:
     if key_type in OFFSET_KEY_TYPES:
-        names = decoded_key.data
-        slot = Slot(names["group"], names["topic"], names["partition"])
-        return OffsetRecord(key_type, version, slot, data)
-    return GroupRecord(key_type, version, decoded_key.data, data)
+        return OffsetRecord(key_type, version, Slot(key["group"], key["topic"], key["partition"]), value)
+    return GroupRecord(key_type, version, key, value)
 
 
 def unreadable_marker(record_offset: int, key: bytes | None) -> UninterpretedRecord:

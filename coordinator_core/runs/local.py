@@ -92,13 +92,10 @@ def replay_to_run(
     cannot be used, :class:`DamagedInputError` for damage under ``FAIL`` and for a pinned segment that
     changed; neither leaves anything behind.
     """
-    # Loading the kernels takes time that reading a run need not.
-    from coordinator_core.columnar.inference import infer_profile
-
     began = perf_counter()
     snapshot = source.snapshot if isinstance(source, Pin) else source
     check_source(source, on_damage)
-    rules = profile or infer_profile(snapshot.partitions)
+    rules = profile or _inferred(snapshot)
     inferred = perf_counter()
     with _Replay(source, rules, on_damage, cache) as replay, ThreadPoolExecutor(1) as teller:
         # What merges and publishes is loaded while the first segments are folded.
@@ -132,6 +129,13 @@ def replay_to_run(
             )
             steps = {"profile": inferred - began, "replay": replayed - inferred}
             return writer.commit(replay_facts.as_dict(), seconds=perf_counter() - began, steps=steps)
+
+
+def _inferred(snapshot: Snapshot) -> Profile:
+    # Loading what looks at records takes time that a run with a given profile need not.
+    from coordinator_core.columnar.inference import infer_profile
+
+    return infer_profile(snapshot.partitions)
 
 
 def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage]:

@@ -17,7 +17,8 @@ from coordinator_core.columnar import unpacking
 from coordinator_core.columnar.fold import fold_segment
 from coordinator_core.columnar.unpacking import Row
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.log.compression import CompressionError, decompress, lz4_header_checksum
+from coordinator_core.log.compression import CompressionError, decompress
+from coordinator_core.log.compression.lz4 import header_checksum
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, SegmentFile
 from coordinator_core.replay.fold import FoldRules
@@ -153,7 +154,7 @@ def test_windows_that_nobody_reads() -> None:
 def test_checksums_of_headers_with_a_content_size(size: int, right: bool) -> None:
     frame = bytearray(compress(Codec.LZ4, TEXT[:50]))
     descriptor = b"\x68\x40" + size.to_bytes(8, "little")
-    checksum = lz4_header_checksum(descriptor)
+    checksum = header_checksum(descriptor)
     frame[4:7] = descriptor + bytes((checksum if right else checksum ^ 1,))
     assert unpacked(Codec.LZ4, bytes(frame)) == (TEXT[:50] if right else None)
     assert by_package(Codec.LZ4, bytes(frame)) == (TEXT[:50] if right else None)

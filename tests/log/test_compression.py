@@ -18,8 +18,8 @@ from coordinator_core.log.compression import (
     CompressionError,
     DecompressedTooLargeError,
     decompress,
-    lz4_header_checksum,
 )
+from coordinator_core.log.compression.lz4 import header_checksum
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Codec
 from tests.log.builders import compress, lz4_frame, uvarint, xerial
@@ -130,7 +130,7 @@ class TestLz4:
 
     def test_header_checksum_covers_the_content_size(self) -> None:
         data = lz4.frame.compress(TEXT, block_linked=False, store_size=True)
-        assert data[14] == lz4_header_checksum(data[4:14])
+        assert data[14] == header_checksum(data[4:14])
         assert plain(Codec.LZ4, data) == TEXT
 
     @pytest.mark.parametrize("block_size", [4, 5, 6, 7])
@@ -224,7 +224,7 @@ class TestLimits:
                 Codec.LZ4,
                 b"\x04\x22\x4d\x18\x68\x70"
                 + struct.pack("<Q", 1 << 31)
-                + bytes((lz4_header_checksum(b"\x68\x70" + struct.pack("<Q", 1 << 31)),))
+                + bytes((header_checksum(b"\x68\x70" + struct.pack("<Q", 1 << 31)),))
                 + struct.pack("<I", 0x7FFFFFFF),
                 id="lz4 content and block size",
             ),

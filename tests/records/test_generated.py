@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.records.codec import RecordDecodeError
+from coordinator_core.records.codec import (
+    RecordDecodeError,
+    decode_key,
+    decode_record,
+    encode_key,
+    encode_value,
+)
 from coordinator_core.records.compiled import struct_decoder, struct_encoder
 from coordinator_core.records.generated import ordinary_decoder
 from coordinator_core.records.schemas import RECORD_TYPES
@@ -76,3 +82,23 @@ def test_what_is_left_is_decoded_by_the_other() -> None:
     assert ordinary(b"\x00\x02a", 0) is None
     with pytest.raises(RecordDecodeError):
         struct_decoder(schema.struct, 0, False)(Reader(b"\x00\x02a"))
+
+
+@EXAMPLES
+@given(draw=st.data(), trailing=st.binary(max_size=2))
+def test_a_record_is_decoded_as_its_key_and_value_are(draw: st.DataObject, trailing: bytes) -> None:
+    key_type = draw.draw(st.sampled_from(sorted(RECORD_TYPES)))
+    record_type = RECORD_TYPES[key_type]
+    version = draw.draw(st.sampled_from(record_type.value.versions))
+    key = encode_key(key_type, draw.draw(ordinary_data_for(record_type.key, 0)))
+    fields = draw.draw(ordinary_data_for(record_type.value, version))
+    value = encode_value(key_type, version, fields) + trailing
+    found = decode_record(key, value)
+    assert found == (None if trailing else (key_type, version, decode_key(key).data, fields))
+
+
+@pytest.mark.parametrize("part", [b"", b"\x00", b"\x7f\xff", b"\xff\xff"])
+def test_what_is_no_record_of_a_known_version_is_left(part: bytes) -> None:
+    key, value = encode_key(2, {"group": "g"}), encode_value(3, 0, {"epoch": 1, "metadataHash": 0})
+    assert decode_record(part, value) is None
+    assert decode_record(key, part) is None

@@ -1,0 +1,18 @@
+"""What is wrong with compressed bytes."""
+
+from __future__ import annotations
+
+from coordinator_core.log.types import Codec
+
+
+class CompressionError(Exception):
+    """The compressed bytes are not what the codec's framing allows."""
+
+
+class DecompressedTooLargeError(CompressionError):
+    """The output would exceed the limit."""
+
+    def __init__(self, codec: Codec, max_bytes: int) -> None:
+        super().__init__(
+            f"{codec.name.lower()} data decompresses to more than the limit of {max_bytes} bytes"
+        )
