@@ -53,8 +53,7 @@ class Slot(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """One committed offset (``OffsetAndMetadata``).
 
     ``producer_id`` and ``producer_epoch`` are set when the commit came in a transaction.
@@ -75,8 +74,7 @@ class CommittedOffset:
     merge_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicMember:
+class ClassicMember(NamedTuple):
     """A member of a classic group. ``subscription`` and ``assignment`` are the client's own blobs."""
 
     member_id: str
@@ -89,8 +87,7 @@ class ClassicMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicGroup:
+class ClassicGroup(NamedTuple):
     """A classic group, also a *simple* one: offsets only, no metadata record (``record_offset`` None).
 
     ``state`` is ``None`` for releases whose coordinator kept no group object for such offsets.
@@ -149,8 +146,7 @@ class ConsumerMember:
     assignment_record_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedRegex:
+class ResolvedRegex(NamedTuple):
     """A resolved subscription regex (type 16): topics, metadata image version, time of resolution."""
 
     topics: tuple[str, ...]
@@ -210,8 +206,7 @@ class ShareMember:
     assignment_record_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ShareTopic:
+class ShareTopic(NamedTuple):
     """A topic in a share group's state metadata (type 15). ``partitions`` is None for a deleting topic."""
 
     topic_id: str
@@ -327,8 +322,7 @@ class TransactionOutcome(StrEnum):
     ABORTED = "aborted"
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(NamedTuple):
     """A run of one producer's transactional records, up to its end marker.
 
     ``first_record_offset`` and ``last_record_offset`` are those of its data records; ``keys`` counts its
@@ -346,16 +340,14 @@ class Transaction:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoadFailure:
+class LoadFailure(NamedTuple):
     """A record at which the coordinator of this profile stops loading the partition."""
 
     record_offset: int
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedRecord:
+class CarriedRecord(NamedTuple):
     """A record this replay keeps but does not interpret: unknown type or version, undecodable body."""
 
     record_offset: int

@@ -192,22 +192,26 @@ def with_record_offsets(value: Any, moved: OffsetMap) -> Any:
     """A group, or part of one, with the record offsets of the output."""
     if isinstance(value, dict):
         return {key: with_record_offsets(item, moved) for key, item in value.items()}
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: getattr(value, field.name) for field in fields(value)}
+        return replace(value, **_with_record_offsets(named, moved))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(**_with_record_offsets(dict(zip(value._fields, value, strict=True)), moved))
+    if isinstance(value, tuple):
         return tuple(with_record_offsets(item, moved) for item in value)
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    changes: dict[str, Any] = {}
-    for field in fields(value):
-        item = getattr(value, field.name)
-        if field.name.endswith("record_offset") and item is not None and item >= 0:
-            changes[field.name] = int(moved(np.array([item], np.int64))[0])
-        elif field.name.endswith("record_offsets"):
-            changes[field.name] = {
-                key: int(moved(np.array([offset], np.int64))[0]) for key, offset in item.items()
-            }
-        elif isinstance(item, (dict, tuple)):
-            changes[field.name] = with_record_offsets(item, moved)
-    return replace(value, **changes)
+    return value
+
+
+def _with_record_offsets(named: dict[str, Any], moved: OffsetMap) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, item in named.items():
+        if name.endswith("record_offset"):
+            found[name] = item if item is None or item < 0 else int(moved(np.array([item], np.int64))[0])
+        elif name.endswith("record_offsets"):
+            found[name] = {key: int(moved(np.array([offset], np.int64))[0]) for key, offset in item.items()}
+        else:
+            found[name] = with_record_offsets(item, moved)
+    return found
 
 
 def records_behind(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +207,7 @@ def _answers(logs: Sequence[PartitionLog], profile: Profile, workers: int) -> It
                     f"offsets partition {log.offsets_partition}: an open transaction is left"
                 )
             offsets = {
-                ("offset", slot): replace(offset, record_offset=0, merge_offset=0)
+                ("offset", slot): offset._replace(record_offset=0, merge_offset=0)
                 for slot, offset in state.offsets.items()
             }
             for release in commits.releases:

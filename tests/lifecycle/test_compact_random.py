@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.groups.model import PartitionState, TransactionOutcome
+from coordinator_core.groups.model import CommittedOffset, PartitionState, TransactionOutcome
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
 from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.compact_write import OutputFormat
@@ -38,9 +37,9 @@ def compacted(
 def answers(state: PartitionState, *, with_record_offsets: bool) -> object:
     """What a broker could be asked, and, where asked for, where it stands in the log."""
 
-    def plain(offset: object) -> object:
-        changed = replace(offset, merge_offset=0)  # type: ignore[type-var]
-        return changed if with_record_offsets else replace(changed, record_offset=0)
+    def plain(offset: CommittedOffset) -> CommittedOffset:
+        changed = offset._replace(merge_offset=0)
+        return changed if with_record_offsets else changed._replace(record_offset=0)
 
     open_transactions = [
         (item.producer_id, item.producer_epoch, item.keys, item.groups)

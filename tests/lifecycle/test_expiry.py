@@ -64,7 +64,7 @@ def classic(*members: ClassicMember, **changes: Any) -> ClassicGroup:
         members=members,
         record_offset=3,
     )
-    return replace(group, **changes)
+    return group._replace(**changes)
 
 
 SIMPLE = ClassicGroup("g", GroupState.EMPTY)
@@ -174,13 +174,13 @@ VERDICTS: list[tuple[str, Group | None, CommittedOffset, str, object]] = [
     ("streams, repartition", streams(repartition="t"), PLAIN, "4.3.1", SUBSCRIBED),
     ("streams, no topology", replace(streams(), topology=None), PLAIN, "4.3.1", UNSUBSCRIBED),
     ("empty streams", replace(streams("t"), members={}), PLAIN, "4.3.1", SINCE_COMMIT_IF_EMPTY),
-    ("never", SIMPLE, replace(PLAIN, commit_timestamp_ms=2**63 - 2), "2.4.1 4.3.1", Kept.NEVER),
-    ("age overflows", SIMPLE, replace(PLAIN, commit_timestamp_ms=-(2**63)), "4.3.1", Kept.NEVER),
-    ("never", SIMPLE, replace(PLAIN, expire_timestamp_ms=2**63 - 1), "2.0.1", Kept.NEVER),
+    ("never", SIMPLE, PLAIN._replace(commit_timestamp_ms=2**63 - 2), "2.4.1 4.3.1", Kept.NEVER),
+    ("age overflows", SIMPLE, PLAIN._replace(commit_timestamp_ms=-(2**63)), "4.3.1", Kept.NEVER),
+    ("never", SIMPLE, PLAIN._replace(expire_timestamp_ms=2**63 - 1), "2.0.1", Kept.NEVER),
     (
         "sum overflows",
         SIMPLE,
-        replace(PLAIN, commit_timestamp_ms=2**63 - 1),
+        PLAIN._replace(commit_timestamp_ms=2**63 - 1),
         "2.0.1",
         (Reason.COMMIT_AGE, -(2**63) + RETENTION_MS),
     ),
@@ -275,7 +275,7 @@ def test_an_open_transaction_and_its_group(
 @pytest.mark.parametrize("release", ["0.10.1.1", "2.0.1", "2.4.1", "3.9.2", "3.9.2 new", "4.3.1"])
 def test_a_group_goes_with_its_last_offset(release: str) -> None:
     state = state_of(classic(), PLAIN)
-    state.offsets[Slot("g", "t", 1)] = replace(PLAIN, commit_timestamp_ms=9_000, expire_timestamp_ms=30_000)
+    state.offsets[Slot("g", "t", 1)] = PLAIN._replace(commit_timestamp_ms=9_000, expire_timestamp_ms=30_000)
     first, last = plan_of(state, release, 20_000), plan_of(state, release, 30_001)
     assert [(item.kind, item.partition) for item in first.tombstones] == [(TombstoneKind.OFFSET, 0)]
     assert [item.kind for item in first.forecast] == [TombstoneKind.OFFSET, TombstoneKind.GROUP]
@@ -342,7 +342,7 @@ def test_the_tombstones_of_a_group(group: Group, release: str, types: list[int])
 )
 def test_share_groups(release: str, with_offsets: bool, fails: bool) -> None:
     state = state_of(ShareGroup("g"), PLAIN if with_offsets else None)
-    state.groups["other"] = replace(SIMPLE, group_id="other")
+    state.groups["other"] = SIMPLE._replace(group_id="other")
     plan = plan_of(state, release, 20_000)
     if fails:
         assert "'g'" in str(plan.failure)

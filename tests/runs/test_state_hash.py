@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -83,13 +82,13 @@ def test_bytes_of_neighbouring_values_do_not_run_together() -> None:
 
 def change_offset(states: list[PartitionState]) -> None:
     slot = next(iter(states[0].offsets))
-    states[0].offsets[slot] = replace(states[0].offsets[slot], committed_offset=11)
+    states[0].offsets[slot] = states[0].offsets[slot]._replace(committed_offset=11)
 
 
 def change_member_order(states: list[PartitionState]) -> None:
     group = states[0].groups["g-live"]
     assert isinstance(group, ClassicGroup)
-    states[0].groups["g-live"] = replace(group, members=group.members[::-1])
+    states[0].groups["g-live"] = group._replace(members=group.members[::-1])
 
 
 def drop_pending(states: list[PartitionState]) -> None:
@@ -132,7 +131,7 @@ def other_counts(states: list[PartitionState]) -> None:
 
 def other_merge_offset(states: list[PartitionState]) -> None:
     slot = next(iter(states[0].offsets))
-    states[0].offsets[slot] = replace(states[0].offsets[slot], merge_offset=-5)
+    states[0].offsets[slot] = states[0].offsets[slot]._replace(merge_offset=-5)
 
 
 @pytest.mark.parametrize("change", [no_transactions, no_carried_records, other_counts, other_merge_offset])
