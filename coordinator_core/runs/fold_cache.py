@@ -273,12 +273,14 @@ def source_digest() -> str:
     """Digest of the code that folds are made by, so that no release reads the folds of another."""
     digest = hashlib.sha256()
     for package in _ENTRY_PACKAGES:
-        for name, source in sorted(_sources(files(f"coordinator_core.{package}"))):
-            digest.update(f"{package}.{name}\0".encode() + source + b"\0")
+        for name, source in sorted(_sources(files(f"coordinator_core.{package}"), package)):
+            digest.update(f"{name}\0".encode() + source + b"\0")
     return digest.hexdigest()
 
 
-def _sources(package: Traversable) -> Iterator[tuple[str, bytes]]:
+def _sources(package: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
     for item in package.iterdir():
         if item.name.endswith(".py"):
-            yield item.name, item.read_bytes()
+            yield f"{name}.{item.name}", item.read_bytes()
+        elif item.is_dir():
+            yield from _sources(item, f"{name}.{item.name}")

@@ -216,6 +216,19 @@ def test_what_a_fold_depends_on(cache: FoldCache, log: Snapshot, monkeypatch: py
     assert uses(results(log, cache)) == {CacheUse.MISS}
 
 
+def test_the_code_counts_wherever_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(Path(fold_cache.__file__).parent.parent, tmp_path / "code")
+    monkeypatch.setattr(fold_cache, "files", lambda name: tmp_path / "code" / name.rpartition(".")[2])
+    digest = fold_cache.source_digest.__wrapped__
+    found = [digest(), digest()]
+    for module in ("log/batch.py", "log/compression/lz4.py"):
+        with (tmp_path / "code" / module).open("a") as source:
+            source.write("#")
+        found.append(digest())
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+
+
 def test_where_the_log_starts_in_a_segment_counts(tmp_path: Path, cache: FoldCache) -> None:
     items = [(offset_key(b"g", b"t", 0), offset_value(3, 1, b""))]
     directory = tmp_path / "log" / "__consumer_offsets-0"
