@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -182,6 +183,9 @@ class _Folding:
                 future: Future[list[SegmentResult]] = Future()
                 self._waiting.append((found, future))
                 results.append(future)
+        if self._waiting:
+            # Not in the threads: which load modules side by side may wait for each other, forever.
+            importlib.import_module("coordinator_core.columnar.fold")
         self._threads = ThreadPoolExecutor(workers)
         for _ in range(len(self._waiting)):
             self._threads.submit(self._fold_next)

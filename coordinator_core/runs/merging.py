@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
+from coordinator_core.columnar.merge import merge_columns
 from coordinator_core.errors import Damage
 from coordinator_core.replay.fold import SegmentFold
 from coordinator_core.replay.merged import MergedPartition, RowBlocks
@@ -14,6 +15,7 @@ from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.folding import CacheUse, SegmentResult
 from coordinator_core.runs.manifest import PartitionFacts
+from coordinator_core.runs.merge_cache import merge_with_cache
 from coordinator_core.runs.schemas import SEGMENTS
 from coordinator_core.runs.tables import Row, merged_tables, offset_rows
 
@@ -50,10 +52,6 @@ def merge_results(
                 if fold.next_offset is not None:
                     next_offsets[segment.path] = fold.next_offset
                 yield result
-
-    # Loading the kernels takes a second that reading a run need not.
-    from coordinator_core.columnar.merge import merge_columns
-    from coordinator_core.runs.merge_cache import merge_with_cache
 
     # The merge may stop at a fold that a loader would not get past; what follows is told of all the same.
     remaining = with_folds()

@@ -1,0 +1,63 @@
+"""What modules a replay loads, and in which thread: those that load side by side may wait for each other."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from ..cases import case
+
+_WATCHED = """
+import json, sys, threading
+from importlib.abc import MetaPathFinder
+from coordinator_core.cli.process import leave, start_light
+
+class Watch(MetaPathFinder):
+    threads = {}
+
+    def find_spec(self, name, path, target=None):
+        self.threads[name] = threading.current_thread() is threading.main_thread()
+
+start_light()
+sys.meta_path.insert(0, Watch())
+from coordinator_core.cli.app import run
+code = run(sys.argv[2:])
+with open(sys.argv[1], "w") as file:
+    json.dump({name: in_main for name, in_main in Watch.threads.items() if name in sys.modules}, file)
+leave(code)
+"""
+_CODECS = {f"coordinator_core.log.compression.{name}" for name in ("gzip", "snappy", "lz4", "zstd")}
+_COMPILER = "coordinator_core.columnar.lowering"
+"""Loaded where a kernel is called that no process before has compiled."""
+
+
+def loaded(directory: Path, name: str, *options: str) -> dict[str, bool]:
+    """The modules that a replay of the case ``name`` loads, each with whether the main thread did it."""
+    found = directory / "loaded.json"
+    command = ["replay", *case(name).command_line(), "--output", str(directory / "runs"), "--cluster", "c"]
+    done = subprocess.run(
+        [sys.executable, "-c", _WATCHED, str(found), *command, *options], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    modules: dict[str, bool] = json.loads(found.read_text())
+    return modules
+
+
+def in_threads(modules: dict[str, bool]) -> set[str]:
+    """Those of ours that other threads than the main one load."""
+    return {name for name, in_main in modules.items() if name.startswith("coordinator_core.") and not in_main}
+
+
+def test_threads_load_nothing_but_codecs(tmp_path: Path) -> None:
+    allowed = _CODECS | {_COMPILER}
+    assert in_threads(loaded(tmp_path, "k431-mixed", "--no-fold-cache")) <= allowed
+    for _ in range(2):
+        assert in_threads(loaded(tmp_path, "k431-mixed", "--fold-cache", str(tmp_path / "folds"))) <= allowed
+
+
+def test_a_plain_log_of_a_known_release_needs_neither_codecs_nor_a_look_at_it(tmp_path: Path) -> None:
+    modules = loaded(tmp_path, "k431-mixed", "--no-fold-cache")
+    assert "coordinator_core.columnar.fold" in modules
+    assert not (_CODECS | {"coordinator_core.columnar.inference", "zstandard"}) & modules.keys()
