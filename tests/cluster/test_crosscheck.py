@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,6 +95,6 @@ def test_groups_that_only_one_side_has_or_that_differ() -> None:
     )
     assert [each.reason for each in joining.differences] == [Reason.NEWER]
     populated = state(None)
-    populated.groups["g"] = replace(ClassicGroup("g", GroupState.STABLE), generation=2)
+    populated.groups["g"] = ClassicGroup("g", GroupState.STABLE, generation=2)
     later = cross_check([state(None)], [populated], {}, answer(None, state="Stable"), {7: END})
     assert [each.reason for each in later.differences] == [Reason.NEWER]

@@ -22,7 +22,7 @@ from tests.cluster.kit import (
     partitions,
     state_hash,
 )
-from tests.cluster.three import IDS, ThreeBrokers
+from tests.cluster.three import IDS, ThreeBrokers, three_brokers
 from tests.live.broker import Kafka, wait_for
 from tests.live.scenario import ROOT
 from tests.live.wire import OFFSETS_TOPIC
@@ -43,19 +43,9 @@ def place(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
         "unclean.leader.election.enable": "true",
         "min.insync.replicas": "1",
     }
-    cluster = ThreeBrokers(kafka, tmp_path_factory.mktemp("three-brokers"), settings)
-    commits = None
-    try:
-        cluster.start()
-        cluster.create_offsets_topic()
-        commits = Commits(cluster.bootstrap)
-        commits.create_topic(replication_factor=3)
+    with three_brokers(kafka, tmp_path_factory.mktemp("three-brokers"), settings) as (cluster, commits):
         commits.commit(60, groups=20, metadata="m" * 60)
         yield Place(cluster, commits)
-    finally:
-        if commits is not None:
-            commits.close()
-        cluster.kill()
 
 
 def settled(cluster: ThreeBrokers, output: Path, ask: int = 1) -> None:

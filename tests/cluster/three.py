@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from kafka.protocol.metadata import MetadataRequest
 
+from tests.cluster.kit import Commits
 from tests.live.broker import Broker, Kafka, free_ports, wait_for
 from tests.live.wire import OFFSETS_TOPIC
 
@@ -116,3 +118,19 @@ class ThreeBrokers:
             )
             for partition, leader in leaders.items()
         }
+
+
+@contextmanager
+def three_brokers(
+    kafka: Kafka, directory: Path, settings: dict[str, str]
+) -> Iterator[tuple[ThreeBrokers, Commits]]:
+    """The brokers, running, with the offsets topic and one to commit for on all of them."""
+    cluster = ThreeBrokers(kafka, directory, settings)
+    try:
+        cluster.start()
+        cluster.create_offsets_topic()
+        with closing(Commits(cluster.bootstrap)) as commits:
+            commits.create_topic(replication_factor=3)
+            yield cluster, commits
+    finally:
+        cluster.kill()

@@ -36,7 +36,7 @@ from coordinator_core.drill.canaries import Canary, canaries
 from coordinator_core.errors import ExitCode
 from coordinator_core.groups.hashing import partition_for
 from tests.cluster.kit import TOPIC, Commits
-from tests.cluster.three import IDS, ThreeBrokers
+from tests.cluster.three import IDS, ThreeBrokers, three_brokers
 from tests.drill.kit import PARTITIONS, SETTINGS, Json, regroup
 from tests.drill.test_compare import FAULT, journal, prediction
 from tests.live.broker import Kafka, wait_for
@@ -66,21 +66,11 @@ def place(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
         "broker.session.timeout.ms": "120000",
         "replica.lag.time.max.ms": "120000",
     }
-    cluster = ThreeBrokers(kafka, tmp_path_factory.mktemp("behind"), settings)
-    commits = None
-    try:
-        cluster.start()
-        cluster.create_offsets_topic()
-        commits = Commits(cluster.bootstrap)
-        commits.create_topic(replication_factor=3)
+    with three_brokers(kafka, tmp_path_factory.mktemp("behind"), settings) as (cluster, commits):
         commits.commit(1, groups=1)
         short = {"request.timeout.ms": "2000", "default.api.timeout.ms": "60000"}
         with Client(client_settings(cluster.bootstrap, short)) as client:
             yield Place(cluster, commits, client)
-    finally:
-        if commits is not None:
-            commits.close()
-        cluster.kill()
 
 
 class Noted(list[Json]):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from kafka import TopicPartition
 
 from coordinator_core.errors import ExitCode
 from tests.cluster.kit import Commits
-from tests.cluster.three import IDS, ThreeBrokers
+from tests.cluster.three import IDS, ThreeBrokers, three_brokers
 from tests.drill.kit import (
     PARTITIONS,
     SETTINGS,
@@ -49,34 +50,22 @@ class Place:
 def place(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """200 groups without members, three with a live member of each protocol, and their offsets."""
     directory = tmp_path_factory.mktemp("drill")
-    cluster = ThreeBrokers(kafka, directory / "cluster", SETTINGS)
-    commits = None
-    members: list[ClassicMember | ConsumerMember] = []
+    with three_brokers(kafka, directory / "cluster", SETTINGS) as (cluster, commits), ExitStack() as stack:
 
-    def fail_over() -> None:
-        cluster.nodes[1].kill()
-        cluster.start(2)
+        def fail_over() -> None:
+            cluster.nodes[1].kill()
+            cluster.start(2)
 
-    starts = {f"start-{node}": lambda node=node: cluster.start(node) for node in IDS}
-    operator = Operator(directory / "operator", {**starts, "fail-over": fail_over})
-    try:
-        cluster.start()
-        cluster.create_offsets_topic()
-        commits = Commits(cluster.bootstrap)
-        commits.create_topic(replication_factor=3)
+        starts = {f"start-{node}": lambda node=node: cluster.start(node) for node in IDS}
+        operator = Operator(directory / "operator", {**starts, "fail-over": fail_over})
+        stack.callback(operator.stop)
         commits.commit(GROUPS, groups=GROUPS)
         classic = [ClassicMember(cluster.bootstrap, f"classic-{number}") for number in range(MEMBERS)]
         consumer = [ConsumerMember(cluster, f"consumer-{number}") for number in range(MEMBERS)]
-        members = [*classic, *consumer]
-        wait_for("members", lambda: all(member.joined() for member in members))
+        for member in (*classic, *consumer):
+            stack.callback(member.stop)
+        wait_for("members", lambda: all(member.joined() for member in (*classic, *consumer)))
         yield Place(cluster, commits, classic, consumer, operator, directory)
-    finally:
-        for member in members:
-            member.stop()
-        if commits is not None:
-            commits.close()
-        operator.stop()
-        cluster.kill()
 
 
 def predicted(place: Place, scenario: str, output: Path, alive: tuple[int, ...] = ()) -> Json:

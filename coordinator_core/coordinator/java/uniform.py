@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _MAX_ITERATIONS = 16
 
-
 Target = JavaHashMap[TopicId, set[int]]
 """Partitions of topics that a member will have, while that is being decided."""
 
