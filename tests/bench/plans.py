@@ -144,7 +144,7 @@ FULL = (
         3,
     ),
     Plan("cache", "Fold cache: 4 GB in 40 segments", _cache(4 * GB, 40), (Row.FIRST, Row.SECOND)),
-    Plan("cache-10", "Fold cache: 10 GB in 100 segments", _cache(10 * GB, 100), (Row.FIRST, Row.SECOND), 3),
+    Plan("cache-10", "Fold cache: 10 GB in 100 segments", _cache(10 * GB, 100), (Row.FIRST, Row.SECOND)),
     Plan("cache-1", "Fold cache: 1 GB in 20 segments", _cache(GB, 20), (Row.FIRST, Row.SECOND), 3),
     Plan("dump", "Dump: 100 MB", _base(100 * MB), (Row.KAFKA_DUMP, Row.DUMP)),
     *_LINEAR,

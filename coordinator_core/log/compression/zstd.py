@@ -13,7 +13,6 @@ _BLOCK_MAX = 1 << 17
 _MIN_BLOCK = 4
 """An RLE block of four bytes yields 128 KiB: the most that input of a given size can become."""
 
-
 _of_thread = threading.local()
 
 
