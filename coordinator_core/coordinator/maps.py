@@ -120,21 +120,26 @@ class _Ordered(dict[K, V]):
             self[key] = value
 
 
+def capacity_for(entries: int) -> int:
+    """What Java code asks of a ``HashMap`` for so many entries not to outgrow it."""
+    return int(entries / 0.75 + 1)
+
+
 class JavaHashMap(_Ordered[K, V]):
     """``java.util.HashMap``: buckets by spread hash code, in insertion order within a bucket."""
 
     @classmethod
-    def with_room(cls, entries: float) -> JavaHashMap[K, V]:
-        """``new HashMap<>(entries)``."""
+    def with_capacity(cls, wanted: int) -> JavaHashMap[K, V]:
+        """``new HashMap<>(wanted)``."""
         capacity = 1
-        while capacity < int(entries):
+        while capacity < wanted:
             capacity *= 2
         return cls(capacity=capacity)
 
     @classmethod
     def copy_of(cls, items: Mapping[K, V]) -> JavaHashMap[K, V]:
         """``new HashMap<>(map)``, which makes room for just as many entries."""
-        copy: JavaHashMap[K, V] = cls.with_room(len(items) / 0.75 + 1) if items else cls()
+        copy: JavaHashMap[K, V] = cls.with_capacity(capacity_for(len(items))) if items else cls()
         copy.update(items)
         return copy
 
@@ -212,7 +217,7 @@ class TimelineHashMap(_Ordered[K, V]):
 
 def hash_set_order(keys: Collection[int]) -> list[int]:
     """Order of ``new HashSet<>(keys)``, whose keys came in ascending order."""
-    entries: JavaHashMap[int, None] = JavaHashMap.with_room(max(len(keys) / 0.75 + 1, 16))
+    entries: JavaHashMap[int, None] = JavaHashMap.with_capacity(max(capacity_for(len(keys)), 16))
     entries.update(dict.fromkeys(sorted(keys)))
     return list(entries)
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ..cases import case
 
 _WATCHED = """
@@ -50,14 +52,20 @@ def in_threads(modules: dict[str, bool]) -> set[str]:
     return {name for name, in_main in modules.items() if name.startswith("coordinator_core.") and not in_main}
 
 
-def test_threads_load_nothing_but_codecs(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def uncached(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bool]:
+    return loaded(tmp_path_factory.mktemp("uncached"), "k431-mixed", "--no-fold-cache")
+
+
+def test_threads_load_nothing_but_codecs(uncached: dict[str, bool], tmp_path: Path) -> None:
     allowed = _CODECS | {_COMPILER}
-    assert in_threads(loaded(tmp_path, "k431-mixed", "--no-fold-cache")) <= allowed
+    assert in_threads(uncached) <= allowed
     for _ in range(2):
         assert in_threads(loaded(tmp_path, "k431-mixed", "--fold-cache", str(tmp_path / "folds"))) <= allowed
 
 
-def test_a_plain_log_of_a_known_release_needs_neither_codecs_nor_a_look_at_it(tmp_path: Path) -> None:
-    modules = loaded(tmp_path, "k431-mixed", "--no-fold-cache")
-    assert "coordinator_core.columnar.fold" in modules
-    assert not (_CODECS | {"coordinator_core.columnar.inference", "zstandard"}) & modules.keys()
+def test_a_plain_log_of_a_known_release_needs_neither_codecs_nor_a_look_at_it(
+    uncached: dict[str, bool],
+) -> None:
+    assert "coordinator_core.columnar.fold" in uncached
+    assert not (_CODECS | {"coordinator_core.columnar.inference", "zstandard"}) & uncached.keys()

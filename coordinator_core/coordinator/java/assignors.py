@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from coordinator_core.coordinator.java.consumer_group import Partitions
 from coordinator_core.coordinator.java.uniform import assign_uniform
-from coordinator_core.coordinator.maps import JavaHashMap, TopicId
+from coordinator_core.coordinator.maps import JavaHashMap, TopicId, capacity_for
 
 DEFAULT_ASSIGNOR = "uniform"
 
@@ -50,7 +50,7 @@ def assign_range(group: GroupSpec) -> Assignment:
     subscribers: dict[TopicId, list[str]] = {}
     for member_id in ordered:
         topic_ids = group.members[member_id].topic_ids
-        assignment[member_id] = JavaHashMap.with_room(len(topic_ids) / 0.75 + 1)
+        assignment[member_id] = JavaHashMap.with_capacity(capacity_for(len(topic_ids)))
         for topic_id in topic_ids:
             subscribers.setdefault(topic_id, []).append(member_id)
     for topic_id, member_ids in subscribers.items():

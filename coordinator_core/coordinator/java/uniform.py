@@ -229,7 +229,7 @@ def _uuid_order(topic_id: TopicId) -> tuple[int, int]:
 
 def _copied(assignment: Partitions) -> Target:
     """``AssignorHelpers.deepCopyAssignment``."""
-    copy: Target = JavaHashMap.with_room(len(assignment))
+    copy: Target = JavaHashMap.with_capacity(len(assignment))
     copy.update({topic_id: set(partitions) for topic_id, partitions in assignment.items()})
     return copy
 
