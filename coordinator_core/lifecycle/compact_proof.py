@@ -203,12 +203,15 @@ def with_record_offsets(value: Any, moved: OffsetMap) -> Any:
 
 
 def _with_record_offsets(named: dict[str, Any], moved: OffsetMap) -> dict[str, Any]:
+    def place(offset: int) -> int:
+        return int(moved(np.array([offset], np.int64))[0])
+
     found: dict[str, Any] = {}
     for name, item in named.items():
         if name.endswith("record_offset"):
-            found[name] = item if item is None or item < 0 else int(moved(np.array([item], np.int64))[0])
+            found[name] = item if item is None or item < 0 else place(item)
         elif name.endswith("record_offsets"):
-            found[name] = {key: int(moved(np.array([offset], np.int64))[0]) for key, offset in item.items()}
+            found[name] = {key: place(offset) for key, offset in item.items()}
         else:
             found[name] = with_record_offsets(item, moved)
     return found
