@@ -1,12 +1,17 @@
-"""Sizes and attribute bits of record batches (``org.apache.kafka.common.record.DefaultRecordBatch``).
+"""Layout of record batches (``org.apache.kafka.common.record.DefaultRecordBatch``).
 
-Compiled code takes them in as numbers; ``columnar.compiling`` compiles it anew when this text changes.
+The compiled kernels take these numbers in when they are built (``setup.py``), so each stands here alone.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 HEADER_BYTES = 61
 """Size of a v2 batch without records: from the int64 base offset to the record count."""
+
+LENGTH_END = 12
+"""Size of base offset and batch length: the length counts the bytes behind them."""
 
 MIN_RECORD_BYTES = 7
 """Size of a v2 record without key and value: each of its seven fields takes a byte."""
@@ -19,3 +24,24 @@ TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 """The base timestamp is the delete horizon (KIP-534)."""
+
+NO_PRODUCER_ID = -1
+
+
+class BatchField(IntEnum):
+    """Byte positions of the fields of a v2 batch, counted from its first byte."""
+
+    BASE_OFFSET = 0
+    LENGTH = 8
+    LEADER_EPOCH = 12
+    MAGIC = 16
+    CRC = 17
+    ATTRIBUTES = 21
+    """int16: the bits above are in its lower byte."""
+    LAST_OFFSET_DELTA = 23
+    BASE_TIMESTAMP = 27
+    MAX_TIMESTAMP = 35
+    PRODUCER_ID = 43
+    PRODUCER_EPOCH = 51
+    BASE_SEQUENCE = 53
+    RECORD_COUNT = 57

@@ -1,0 +1,40 @@
+# cython: language_level=3, infer_types=True, cdivision=True, wraparound=False, initializedcheck=False
+# cython: legacy_implicit_noexcept=True, boundscheck=False, embedsignature=False
+"""All kernels as one extension module, so that the C compiler sees and inlines across them.
+
+Each included file is Python that also runs as it is (``kernels.mode``). ``layout.pxi`` is made of the modules
+``layout`` by ``setup.py``, which also sets ``boundscheck`` for a checked build.
+"""
+
+cimport cython
+import cython
+
+from coordinator_core.kernels.arrays import grown, new_bytes, new_rows, zeros
+
+ctypedef long long Int
+ctypedef unsigned long long Word
+ctypedef const unsigned char[::1] Bytes
+ctypedef unsigned char[::1] MutableBytes
+ctypedef long long[::1] Int64s
+
+include "layout.pxi"
+
+cdef extern from "native.h" nogil:
+    void crc32c_initialize()
+    Int crc32c_of(const unsigned char *first, const unsigned char *last)
+    Int load_be64(const unsigned char *first, const unsigned char *last)
+    Int load_be32(const unsigned char *first, const unsigned char *last)
+    Int load_be16(const unsigned char *first, const unsigned char *last)
+    Word load_le64(const unsigned char *first, const unsigned char *last)
+    void store_le64(unsigned char *first, unsigned char *last, Word word)
+    void copy_run(unsigned char *first, unsigned char *last, const unsigned char *source, const unsigned char *end)
+    void fetch_ahead(const void *address)
+    Int call_lz4(Int function, const unsigned char *source, Int size, unsigned char *target, Int room)
+    Int call_zstd_frame_size(Int function, const unsigned char *source, Int size)
+    Int call_zstd(Int function, Int context, const unsigned char *source, Int size, unsigned char *target, Int room)
+
+crc32c_initialize()
+
+include "primitives.py"
+include "framing.py"
+include "key_table.py"

@@ -1,0 +1,154 @@
+"""Byte strings numbered in the order of their first appearance: the one key table of compiled code."""
+
+import cython
+
+from coordinator_core.kernels.arrays import grown, new_bytes, new_rows, zeros
+
+if not cython.compiled:
+    from coordinator_core.kernels.declare import Bytes, Int, Int64s, KeyRows, MutableBytes
+    from coordinator_core.kernels.layout import KEY_ROW_BITS, KEY_TAG_BITS
+    from coordinator_core.kernels.primitives import copy_bytes, hash_bytes, same_bytes
+
+_FIRST_KEYS = 64
+_FIRST_BYTES = 4096
+
+
+@cython.final
+@cython.cclass
+class KeyTable:
+    """Interned byte strings: ``used`` rows of ``keys``, whose bytes are in ``data``.
+
+    ``index`` is a hash table with linear probing, at most half full. Whoever adds a key has made room by
+    :meth:`reserve`.
+    """
+
+    used = cython.declare(Int, visibility="public")
+    data_used = cython.declare(Int, visibility="public")
+    index = cython.declare(Int64s, visibility="public")
+    keys = cython.declare(KeyRows, visibility="public")
+    data = cython.declare(MutableBytes, visibility="public")
+
+    def __init__(self, keys: Int = 0, data_bytes: Int = 0) -> None:
+        """Room for so many ``keys`` in so many bytes at first."""
+        self.used = 0
+        self.data_used = 0
+        self.index = zeros(2 * _FIRST_KEYS)
+        self.keys = new_rows("Key", max(keys, _FIRST_KEYS))
+        self.data = new_bytes(max(data_bytes, _FIRST_BYTES))
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def find(self, data: Bytes, at: Int, length: Int, hashed: Int) -> Int:
+        """Row of the ``length`` bytes at ``at``, whose :func:`hash_bytes` is ``hashed``; -1 for none."""
+        mask: Int = len(self.index) - 1
+        place: Int = hashed & mask
+        tag: Int = hashed & KEY_TAG_BITS
+        entry: Int
+        row: Int
+        while True:
+            entry = self.index[place]
+            if entry == 0:
+                return -1
+            if entry & KEY_TAG_BITS == tag:
+                row = (entry & KEY_ROW_BITS) - 1
+                if (
+                    self.keys[row].hash == hashed
+                    and self.keys[row].length == length
+                    and same_bytes(self.data, self.keys[row].start, data, at, length)
+                ):
+                    return row
+            place = (place + 1) & mask
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def add(self, data: Bytes, at: Int, length: Int, hashed: Int) -> Int:
+        """Row of a key that the table does not hold yet."""
+        row: Int = self.used
+        self.used = row + 1
+        self.keys[row].hash = hashed
+        self.keys[row].start = self.data_used
+        self.keys[row].length = length
+        copy_bytes(data, at, self.data, self.data_used, length)
+        self.data_used += length
+        self._enter(hashed, row)
+        return row
+
+    @cython.cfunc
+    @cython.nogil
+    def number(self, data: Bytes, at: Int, length: Int) -> Int:
+        """Row of a key, made when it is new."""
+        hashed: Int = hash_bytes(data, at, length)
+        row: Int = self.find(data, at, length, hashed)
+        return row if row >= 0 else self.add(data, at, length, hashed)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def likely_row(self, hashed: Int) -> Int:
+        """The row that :meth:`find` looks at first, -1 for none."""
+        return (self.index[hashed & (len(self.index) - 1)] & KEY_ROW_BITS) - 1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def fetch_index(self, hashed: Int) -> cython.void:
+        """Have the processor fetch what :meth:`likely_row` reads."""
+        if cython.compiled:
+            fetch_ahead(cython.address(self.index[hashed & (len(self.index) - 1)]))
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def fetch_key(self, row: Int) -> cython.void:
+        """Have the processor fetch the row, which exists."""
+        if cython.compiled:
+            fetch_ahead(cython.address(self.keys[row]))
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def fetch_data(self, row: Int) -> cython.void:
+        """Have the processor fetch the bytes of the row."""
+        if cython.compiled:
+            fetch_ahead(cython.address(self.data[self.keys[row].start]))
+            fetch_ahead(cython.address(self.data[min(self.keys[row].start + 64, len(self.data) - 1)]))
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def reserve(self, keys: Int, data_bytes: Int) -> cython.void:
+        """Make room for so many more ``keys`` in so many bytes."""
+        if (
+            self.used + keys > len(self.keys)
+            or 2 * (self.used + keys) > len(self.index)
+            or self.data_used + data_bytes > len(self.data)
+        ):
+            with cython.gil:
+                self._grow(self.used + keys, self.data_used + data_bytes)
+
+    def _grow(self, keys: Int, data_bytes: Int) -> None:
+        if keys > len(self.keys):
+            self.keys = grown(self.keys, self.used, keys)
+        if data_bytes > len(self.data):
+            self.data = grown(self.data, self.data_used, data_bytes)
+        if 2 * keys > len(self.index):
+            places = 2
+            while places < 4 * keys:
+                places *= 2
+            self.index = zeros(places)
+            row: Int
+            for row in range(self.used):
+                self._enter(self.keys[row].hash, row)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def _enter(self, hashed: Int, row: Int) -> cython.void:
+        """Put an entry into the first free place."""
+        mask: Int = len(self.index) - 1
+        place: Int = hashed & mask
+        while self.index[place] != 0:
+            place = (place + 1) & mask
+        self.index[place] = (hashed & KEY_TAG_BITS) | (row + 1)

@@ -1,0 +1,339 @@
+"""Rows and numbers that compiled code and its callers share, declared once.
+
+``setup.py`` makes C structs of the :class:`Struct` classes and C constants of the enumerations and integers
+when the kernels are built; :func:`coordinator_core.kernels.arrays.dtype` makes numpy dtypes of the same
+classes. This module imports the standard library only, so that a build needs nothing of the package.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+i64 = i32 = i16 = i8 = u8 = int
+"""Fields of C structs, by sign and bits."""
+
+INVALID = -1
+"""A position where there is none."""
+
+SEGMENT = 1 << 40
+"""Added to positions in a segment for each that was folded before it."""
+
+ARENA = 1 << 56
+"""Added to positions in the arena, to tell them from positions in segments."""
+
+NO_KEY_TYPE = -(1 << 15) - 1
+"""``GroupRecord.key_type`` of a key without a type."""
+
+CONTROL_KEY = -(1 << 15) - 2
+"""``GroupRecord.key_type`` of a record of a control batch whose key is no control key."""
+
+KEY_TYPES = 2
+"""Key types of committed offsets: 0 and 1."""
+
+COMMIT_VERSIONS = 6
+"""Counters of commits of a key type: tombstones, value versions 0 to 4."""
+
+CODECS = 8
+
+
+LOW_32_BITS = 0xFFFFFFFF
+ALL_64_BITS = 0xFFFFFFFFFFFFFFFF
+TOP_BITS_OF_BYTES = 0x8080808080808080
+
+HASH_SEED = 0xD6E8FEB86659FD93
+HASH_MULTIPLIER = 0x9E3779B97F4A7C15
+HASH_FINISHER = 0xBF58476D1CE4E5B9
+"""Odd numbers without a pattern in their bits."""
+
+KEY_ROW_BITS = (1 << 40) - 1
+KEY_TAG_BITS = (1 << 63) - (1 << 40)
+"""An index entry of a key table is the row plus one, below the top bits of the hash; 0 is a free entry."""
+
+
+class Struct:
+    """A C struct; the annotations of a subclass are its fields."""
+
+    def __init__(self, **fields: int) -> None:
+        self.__dict__.update(fields)
+
+
+class Header(Struct):
+    """Header of a v2 batch (``log.layout.BatchField``); ``size`` is that of the whole batch."""
+
+    size: i64
+    base_offset: i64
+    last_offset: i64
+    attributes: i64
+    base_timestamp: i64
+    max_timestamp: i64
+    producer_id: i64
+    producer_epoch: i64
+    count: i64
+
+
+class Record(Struct):
+    """A v2 record, as positions in its batch. ``end`` is ``INVALID`` where the framing is broken."""
+
+    end: i64
+    unusual: i64
+    """Bits of :class:`Unusual`."""
+    timestamp_delta: i64
+    offset_delta: i64
+    tail: i64
+    """Where key length, key, value and headers begin."""
+    key: i64
+    key_bytes: i64
+    """-1 for a null key."""
+    value: i64
+    value_bytes: i64
+    """-1 for a null value."""
+
+
+class Unusual(IntEnum):
+    """What about a v2 record is not as clients and brokers write it."""
+
+    NONE = 0
+    FRAMING = 1
+    """A length or varint is invalid, or the record exceeds its batch."""
+    OFFSET = 2
+    """The offset delta does not ascend, or exceeds the last one of the batch."""
+    NO_KEY = 4
+    KEY = 8
+    """The key exceeds the record."""
+    VALUE = 16
+    """The value exceeds the record."""
+    HEADERS = 32
+    """Anything but an empty header list follows the value."""
+
+
+class Stop(IntEnum):
+    """Why a kernel returned before the end of its bytes."""
+
+    END = 0
+    FULL = 1
+    """No room is left in the output."""
+    COMPRESSED = 2
+    """Records of the batch are compressed."""
+    UNUSUAL_RECORDS = 3
+    """The batch itself is sound, a record in it is unusual or invalid."""
+    UNUSUAL_BATCH = 4
+    """Not a sound v2 batch, or not in order: legacy, damaged, torn."""
+
+
+class Key(Struct):
+    """A byte string of a key table."""
+
+    hash: i64
+    start: i64
+    length: i64
+
+
+class OrderingOffset(IntEnum):
+    """``MergeOffsetRule`` as a number: which offset decides whether a transactional commit is newer."""
+
+    RECORD = 0
+    BATCH_FIRST_RECORD = 1
+    BATCH_HEADER = 2
+    NONE = 3
+
+
+class Kind(IntEnum):
+    """What a record is to the fold."""
+
+    VALUE = 0
+    TOMBSTONE = 1
+    GROUP = 2
+    """A record of a group, or one that is kept whole for other reasons."""
+    CONTROL = 3
+
+
+class SplitRecord(Struct):
+    """A record of the batches at hand."""
+
+    offset: i64
+    timestamp: i64
+    kind: i64
+    detail: i64
+    """Value version of a commit, type of a control record."""
+    key_type: i64
+    key: i64
+    key_bytes: i64
+    """-1 for a null key."""
+    body: i64
+    """Of a commit: group, topic and partition as in the key. Otherwise the group id with its int16 length."""
+    body_bytes: i64
+    value: i64
+    value_bytes: i64
+    """-1 for a null value."""
+    size_bytes: i64
+    """Bytes of the record in its batch, its own length field included."""
+    index: i64
+    """Number of records before it in its batch."""
+    hash: i64
+    """Hash of the body of a commit, -1 where it is not needed so far."""
+    row: i64
+    """Row of the offset key of a commit, of the group of another record."""
+    batch_records: i64
+    """Of the first record of a batch: number of its records."""
+
+
+class EventKind(IntEnum):
+    """The last event of an offset key."""
+
+    NONE = 0
+    VALUE = 1
+    TOMBSTONE = 2
+
+
+class Event(Struct):
+    """The last event of an offset key, in one cache line."""
+
+    group: i32
+    topic: i32
+    partition: i32
+    next: i32
+    """One more than the row of the key that followed in the batch this one was last seen in; 0 for none."""
+    pending: i32
+    """First pending row of the key, -1 for none."""
+    value_bytes: i32
+    sequence: i64
+    value: i64
+    """Position of the value."""
+    record_offset: i64
+    ordering_offset: i64
+    producer_epoch: i16
+    kind: i8
+    key_type: u8
+    is_committed: u8
+    """1 when a transaction committed the event."""
+    unused: u8
+    unused_16: i16
+
+
+class OffsetKey(Struct):
+    """The seldom used part of an offset key."""
+
+    last_tombstone: i64
+    """Sequence, -1 for none."""
+    producer_id: i64
+    """Of an event that a transaction committed."""
+
+
+class Statistics(Struct):
+    """Weight of a group's commits of one key type."""
+
+    records: i64
+    tombstones: i64
+    size_bytes: i64
+    first_timestamp: i64
+    last_timestamp: i64
+
+
+class Group(Struct):
+    """A group of the fold."""
+
+    touched: i64
+    """1 when a commit came since its last group record."""
+    stamp: i64
+
+
+class Producer(Struct):
+    """A producer id. The fields from ``producer_epoch`` on describe the open transaction, if ``is_open``."""
+
+    producer_id: i64
+    first_marker: i64
+    """Sequence of its first end marker, -1 for none."""
+    first_marker_offset: i64
+    first_marker_commits: i64
+    pending: i64
+    """First of its pending rows, -1 for none."""
+    is_open: i64
+    producer_epoch: i64
+    first_offset: i64
+    last_offset: i64
+    timestamp: i64
+    keys: i64
+
+
+class PendingKind(IntEnum):
+    """What a transaction holds for an offset key."""
+
+    NOTED = 0
+    """A tombstone that changed nothing pending: it only counts as one of the transaction's keys."""
+    VALUE = 1
+    CLEARED = 2
+    """A tombstone removed what was pending, of this segment and of earlier ones."""
+
+
+class Phase(IntEnum):
+    """Life of a pending row."""
+
+    FREE = 0
+    OPEN = 1
+    CLOSED = 2
+    """Closed by the producer's first end marker, which may close rows of earlier segments too."""
+
+
+class Pending(Struct):
+    """An offset key in a producer's transaction."""
+
+    key: i64
+    producer: i64
+    kind: i64
+    phase: i64
+    sequence: i64
+    value: i64
+    value_bytes: i64
+    key_type: i64
+    record_offset: i64
+    ordering_offset: i64
+    producer_epoch: i64
+    next_of_key: i64
+    previous_of_key: i64
+    next_of_producer: i64
+
+
+class GroupRecord(Struct):
+    """A record that is kept whole; also a record of a control batch without a control key."""
+
+    sequence: i64
+    record_offset: i64
+    key: i64
+    key_bytes: i64
+    value: i64
+    value_bytes: i64
+    timestamp: i64
+    size_bytes: i64
+    group: i64
+    key_type: i64
+    """``NO_KEY_TYPE`` when the key has none, ``CONTROL_KEY`` in a control batch."""
+
+
+class Creation(Struct):
+    """A commit that creates its group where that does not exist."""
+
+    sequence: i64
+    record_offset: i64
+    group: i64
+
+
+class Fragment(Struct):
+    """A transaction that an end marker of this segment closed."""
+
+    producer_id: i64
+    producer_epoch: i64
+    first_offset: i64
+    last_offset: i64
+    timestamp: i64
+    marker_offset: i64
+    committed: i64
+    keys: i64
+    first: i64
+    """1 when the producer's first end marker closed it: it may have begun in an earlier segment."""
+
+
+class FragmentGroup(Struct):
+    """A group in a transaction."""
+
+    fragment: i64
+    group: i64

@@ -1,0 +1,304 @@
+"""Numbers and text in bytes: big-endian integers, varints, UTF-8, copies, hashes, CRC-32C.
+
+Whoever reads or writes here has checked that the bytes are there.
+"""
+
+import cython
+
+if not cython.compiled:
+    from crc32c import crc32c as _crc32c
+
+    from coordinator_core.kernels.declare import Bytes, Int, MutableBytes, Word
+    from coordinator_core.kernels.layout import (
+        ALL_64_BITS,
+        HASH_FINISHER,
+        HASH_MULTIPLIER,
+        HASH_SEED,
+        INVALID,
+        LOW_32_BITS,
+        TOP_BITS_OF_BYTES,
+    )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def be64(data: Bytes, at: Int) -> Int:
+    """Big-endian int64 at ``at``."""
+    if cython.compiled:
+        return load_be64(cython.address(data[at]), cython.address(data[at + 7]))
+    return int.from_bytes(bytes(data[at : at + 8]), "big", signed=True)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def be32(data: Bytes, at: Int) -> Int:
+    """Big-endian int32 at ``at``."""
+    if cython.compiled:
+        return load_be32(cython.address(data[at]), cython.address(data[at + 3]))
+    return int.from_bytes(bytes(data[at : at + 4]), "big", signed=True)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def be16(data: Bytes, at: Int) -> Int:
+    """Big-endian int16 at ``at``."""
+    if cython.compiled:
+        return load_be16(cython.address(data[at]), cython.address(data[at + 1]))
+    return int.from_bytes(bytes(data[at : at + 2]), "big", signed=True)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def le64(data: Bytes, at: Int) -> Word:
+    """Little-endian uint64 at ``at``."""
+    if cython.compiled:
+        return load_le64(cython.address(data[at]), cython.address(data[at + 7]))
+    return int.from_bytes(bytes(data[at : at + 8]), "little")
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def put_be(out: MutableBytes, at: Int, value: Int, size: Int) -> cython.void:
+    """Store the lower ``size`` bytes of ``value``, the highest first."""
+    for byte in range(size):
+        out[at + byte] = (value >> (8 * (size - 1 - byte))) & 0xFF
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def crc32c(data: Bytes, start: Int, stop: Int) -> Int:
+    """CRC-32C of ``data[start:stop]``, which is not empty."""
+    if cython.compiled:
+        return crc32c_of(cython.address(data[start]), cython.address(data[stop - 1]))
+    return _crc32c(bytes(data[start:stop]))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def varint(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
+    """Zigzag int32 of at most five bytes and the position behind it, ``INVALID`` if there is none."""
+    value: Int = 0
+    if at < stop and data[at] < 0x80:
+        value = data[at]
+        return (value >> 1) ^ -(value & 1), at + 1
+    byte: Int
+    for shift in range(0, 35, 7):
+        if at >= stop:
+            return 0, INVALID
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= LOW_32_BITS
+            return (value >> 1) ^ -(value & 1), at
+    return 0, INVALID
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def varlong(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
+    """Zigzag int64 of at most ten bytes and the position behind it, or ``INVALID``."""
+    value: Word = 0
+    byte: Word
+    shift: Int
+    for shift in range(0, 70, 7):
+        if at >= stop:
+            return 0, INVALID
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= ALL_64_BITS
+            return signed(value >> 1) ^ -signed(value & 1), at
+    return 0, INVALID
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def signed(word: Word) -> Int:
+    """The int64 with the bits of ``word``."""
+    if cython.compiled:
+        return word
+    return word - (1 << 64) if word >> 63 else word
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def uvarint(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
+    """Unsigned varint below 2^28 and the position behind it, or ``INVALID``, also for larger ones."""
+    value: Int = 0
+    byte: Int
+    for shift in range(0, 28, 7):
+        if at >= stop:
+            return 0, INVALID
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    return 0, INVALID
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _zigzag(value: Int) -> Word:
+    return ((cython.cast(Word, value) << 1) ^ cython.cast(Word, value >> 63)) & ALL_64_BITS
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def put_varint(out: MutableBytes, at: Int, value: Int) -> Int:
+    """Store a zigzag varint; returns the position behind it."""
+    word: Word = _zigzag(value)
+    while word > 0x7F:
+        out[at] = (word & 0x7F) | 0x80
+        word >>= 7
+        at += 1
+    out[at] = word
+    return at + 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def varint_bytes(value: Int) -> Int:
+    """Size of the zigzag varint of ``value``."""
+    word: Word = _zigzag(value)
+    size: Int = 1
+    while word > 0x7F:
+        word >>= 7
+        size += 1
+    return size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def copy_bytes(source: Bytes, at: Int, target: MutableBytes, target_at: Int, length: Int) -> cython.void:
+    """Copy ``length`` bytes; none when that is not positive."""
+    if cython.compiled:
+        if length > 0:
+            copy_run(
+                cython.address(target[target_at]),
+                cython.address(target[target_at + length - 1]),
+                cython.address(source[at]),
+                cython.address(source[at + length - 1]),
+            )
+    else:
+        for index in range(length):
+            target[target_at + index] = source[at + index]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def same_bytes(left: Bytes, left_at: Int, right: Bytes, right_at: Int, length: Int) -> cython.bint:
+    """Whether the two runs of ``length`` bytes are equal."""
+    # The last word may overlap the one before it.
+    last: Int = length - 8
+    at: Int = 0
+    while at < last:
+        if le64(left, left_at + at) != le64(right, right_at + at):
+            return False
+        at += 8
+    if last >= 0:
+        return le64(left, left_at + last) == le64(right, right_at + last)
+    while at < length and left[left_at + at] == right[right_at + at]:
+        at += 1
+    return at >= length
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _mixed(state: Word, word: Word) -> Word:
+    state = ((state ^ word) * HASH_MULTIPLIER) & ALL_64_BITS
+    return state ^ (state >> 29)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def hash_bytes(data: Bytes, at: Int, length: Int) -> Int:
+    """A 63-bit hash of ``length`` bytes; decides speed only, never a result."""
+    # Two words side by side: each waits for the one before it.
+    first: Word = length
+    second: Word = HASH_SEED
+    tail: Word = 0
+    stop: Int = at + length
+    while at + 16 <= stop:
+        first = _mixed(first, le64(data, at))
+        second = _mixed(second, le64(data, at + 8))
+        at += 16
+    if at + 8 <= stop:
+        first = _mixed(first, le64(data, at))
+        at += 8
+    if at < stop:
+        if length >= 8:
+            tail = le64(data, stop - 8)
+        else:
+            while at < stop:
+                tail = (tail << 8) | data[at]
+                at += 1
+        second = _mixed(second, tail)
+    first = (_mixed(first, second) * HASH_FINISHER) & ALL_64_BITS
+    return (first ^ (first >> 32)) >> 1
+
+
+@cython.cfunc
+@cython.nogil
+def is_plain_utf8(data: Bytes, at: Int, length: Int) -> cython.bint:
+    """Whether the bytes are well-formed UTF-8 without U+FFFD, which is what malformed bytes become.
+
+    Well-formed: no overlong forms, no surrogates, at most U+10FFFF.
+    """
+    stop: Int = at + length
+    first: Int
+    low: Int
+    high: Int
+    more: Int
+    while at + 8 <= stop and le64(data, at) & TOP_BITS_OF_BYTES == 0:
+        at += 8
+    while at < stop:
+        first = data[at]
+        at += 1
+        if first < 0x80:
+            continue
+        low, high = 0x80, 0xBF
+        if 0xC2 <= first <= 0xDF:
+            more = 1
+        elif 0xE0 <= first <= 0xEF:
+            more = 2
+            if first == 0xE0:
+                low = 0xA0
+            elif first == 0xED:
+                high = 0x9F
+        elif 0xF0 <= first <= 0xF4:
+            more = 3
+            if first == 0xF0:
+                low = 0x90
+            elif first == 0xF4:
+                high = 0x8F
+        else:
+            return False
+        if at + more > stop or data[at] < low or data[at] > high:
+            return False
+        for following in range(at + 1, at + more):
+            if data[following] & 0xC0 != 0x80:
+                return False
+        if first == 0xEF and data[at] == 0xBF and data[at + 1] == 0xBD:
+            return False
+        at += more
+    return True

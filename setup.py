@@ -1,0 +1,92 @@
+"""Builds the kernels: one extension module of the sources in ``coordinator_core/kernels``.
+
+``REGROUP_CHECKED_KERNELS=1`` builds them with bounds checks and the sanitizers of the C compiler. Where no C
+compiler is found the package is installed all the same, and runs the same sources uncompiled.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, setup
+
+ROOT = Path(__file__).parent
+KERNELS = ROOT / "coordinator_core" / "kernels"
+LAYOUTS = (ROOT / "coordinator_core" / "log" / "layout.py", KERNELS / "layout.py")
+
+C_TYPES = {"i64": "long long", "i32": "int", "i16": "short", "i8": "signed char", "u8": "unsigned char"}
+
+CHECKED = bool(os.environ.get("REGROUP_CHECKED_KERNELS"))
+OPTIMIZED = ["-O3", "-fwrapv"]
+SANITIZED = ["-O1", "-g", "-fwrapv", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
+
+
+def write_layout() -> None:
+    """Write ``layout.h`` and ``layout.pxi``: what the layout modules declare, for C and for Cython.
+
+    An enumeration becomes a constant struct, so that equal names of two enumerations stay apart.
+    """
+    c = ["/* Made by setup.py. */", "#ifndef REGROUP_LAYOUT_H", "#define REGROUP_LAYOUT_H"]
+    declared = ["# Made by setup.py.", 'cdef extern from "layout.h" nogil:']
+    vectors = []
+    for path in LAYOUTS:
+        for name, value in runpy.run_path(str(path)).items():
+            if isinstance(value, int) and name.isupper():
+                kind, suffix, word = ("Int", "LL", "long long") if value < 1 << 63 else ("Word", "ULL", "unsigned long long")
+                c.append(f"static const {word} {name} = {value}{suffix};")
+                declared.append(f"    const {kind} {name}")
+            elif isinstance(value, type) and issubclass(value, IntEnum) and value is not IntEnum:
+                names = ", ".join(member.name for member in value)
+                values = ", ".join(str(int(member)) for member in value)
+                c.append(f"static const struct {name}_values {{ long long {names}; }} {name} = {{ {values} }};")
+                declared.append(f"    struct {name}_values:")
+                declared.append(f"        Int {names}")
+                declared.append(f"    const {name}_values {name}")
+            elif isinstance(value, type) and value.__mro__[1].__name__ == "Struct":
+                fields = value.__annotations__
+                c.append("typedef struct {")
+                declared.append(f"    ctypedef struct {name}:")
+                for field, kind in fields.items():
+                    c.append(f"    {C_TYPES[kind]} {field};")
+                    declared.append(f"        {C_TYPES[kind]} {field}")
+                c.append(f"}} {name};")
+                vectors.append(f"ctypedef {name}[::1] {name}Rows")
+    c.append("#endif")
+    _write(KERNELS / "layout.h", "\n".join(c) + "\n")
+    _write(KERNELS / "layout.pxi", "\n".join([*declared, *vectors]) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """Leave a file with this text alone, so that nothing is compiled again for it."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def extensions() -> list[Extension]:
+    """The kernels; none where Cython is missing."""
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        print("regroup: Cython is missing; kernels will run uncompiled", file=sys.stderr)
+        return []
+    write_layout()
+    sources = [str(path) for path in sorted(KERNELS.glob("*.py"))]
+    made = [KERNELS / "layout.pxi", KERNELS / "layout.h", KERNELS / "native.h"]
+    kernels = Extension(
+        "coordinator_core.kernels.compiled",
+        ["coordinator_core/kernels/compiled.pyx"],
+        depends=[*sources, *map(str, made)],
+        extra_compile_args=SANITIZED if CHECKED else OPTIMIZED,
+        extra_link_args=["-fsanitize=address,undefined"] if CHECKED else [],
+        optional=True,
+    )
+    directives: dict[str, Any] = {"boundscheck": True, "legacy_implicit_noexcept": False} if CHECKED else {}
+    return list(cythonize([kernels], compiler_directives=directives, show_all_warnings=False))
+
+
+setup(ext_modules=extensions())
