@@ -1,7 +1,8 @@
 """Builds the kernels: one extension module of the sources in ``coordinator_core/kernels``.
 
-``REGROUP_CHECKED_KERNELS=1`` builds them with bounds checks and the sanitizers of the C compiler. Where no C
-compiler is found the package is installed all the same, and runs the same sources uncompiled.
+``REGROUP_CHECKED_KERNELS=1`` builds them with bounds checks and the sanitizers of the C compiler, into
+``build/checked``, beside the ordinary ones (``make check-kernels``). Where no C compiler is found the package is
+installed all the same, and runs the same sources uncompiled.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ LAYOUTS = (ROOT / "coordinator_core" / "log" / "layout.py", KERNELS / "layout.py
 C_TYPES = {"i64": "long long", "i32": "int", "i16": "short", "i8": "signed char", "u8": "unsigned char"}
 
 CHECKED = bool(os.environ.get("REGROUP_CHECKED_KERNELS"))
+CHECKED_BUILD = "build/checked"
 OPTIMIZED = ["-O3", "-fwrapv"]
-SANITIZED = ["-O1", "-g", "-fwrapv", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZED = ["-O1", "-g", "-fwrapv", "-fno-omit-frame-pointer", *SANITIZERS]
 
 
 def write_layout() -> None:
@@ -82,11 +85,22 @@ def extensions() -> list[Extension]:
         ["coordinator_core/kernels/compiled.pyx"],
         depends=[*sources, *map(str, made)],
         extra_compile_args=SANITIZED if CHECKED else OPTIMIZED,
-        extra_link_args=["-fsanitize=address,undefined"] if CHECKED else [],
-        optional=True,
+        extra_link_args=SANITIZERS if CHECKED else [],
+        include_dirs=[str(KERNELS)],
+        optional=not CHECKED,
     )
-    directives: dict[str, Any] = {"boundscheck": True, "legacy_implicit_noexcept": False} if CHECKED else {}
-    return list(cythonize([kernels], compiler_directives=directives, show_all_warnings=False))
+    # Here and not in compiled.pyx, which would win. What a bounds check raises must pass through every function.
+    directives = {
+        "boundscheck": CHECKED,
+        "legacy_implicit_noexcept": not CHECKED,
+        "show_performance_hints": not CHECKED,
+    }
+    place = CHECKED_BUILD if CHECKED else None
+    return list(
+        cythonize([kernels], compiler_directives=directives, build_dir=place, show_all_warnings=False)
+    )
 
 
-setup(ext_modules=extensions())
+OPTIONS: dict[str, Any] = {"build_ext": {"build_lib": CHECKED_BUILD, "build_temp": CHECKED_BUILD}}
+
+setup(ext_modules=extensions(), options=OPTIONS if CHECKED else {})
