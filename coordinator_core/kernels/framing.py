@@ -134,7 +134,7 @@ def may_hold_records(batch: Header, max_records: Int) -> cython.bint:
     return batch.count * MIN_RECORD_BYTES <= batch.size - HEADER_BYTES and batch.count <= max_records
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 @cython.inline
 def next_record(data: Bytes, at: Int, stop: Int) -> Record:
