@@ -40,7 +40,7 @@ def parse_batch(data: memoryview, position: int) -> Batch:
         position=position,
         data=data,
         base_offset=base_offset,
-        last_offset=base_offset + last_offset_delta,
+        last_offset=_long(base_offset + last_offset_delta),
         magic=magic,
         attributes=attributes & 0xFF,
         crc=crc,
@@ -119,7 +119,7 @@ def _default_records(batch: Batch, limits: Limits) -> Iterator[Record]:
         raise TooManyRecordsError(limits.max_records)
     append_time = batch.max_timestamp_ms if batch.timestamp_type == "LogAppendTime" else None
     base_sequence = batch.base_sequence
-    last_offset_delta = batch.last_offset - batch.base_offset
+    last_offset_delta = _int(batch.last_offset - batch.base_offset)
     previous_delta = -1
     position = 0
     for index in range(count):
@@ -152,7 +152,10 @@ def _default_records(batch: Batch, limits: Limits) -> Iterator[Record]:
         else:
             sequence = base_sequence + offset_delta
         timestamp = _long(batch.base_timestamp_ms + timestamp_delta) if append_time is None else append_time
-        yield Record(batch.base_offset + offset_delta, timestamp, key, value, headers, sequence)
+        offset = batch.base_offset + offset_delta
+        if offset > batch.last_offset:
+            offset = _long(offset)
+        yield Record(offset, timestamp, key, value, headers, sequence)
     if position != len(section):
         raise InvalidRecordError(f"{len(section) - position} bytes remain after {count} records")
 
@@ -220,8 +223,13 @@ def _headers(
     return tuple(headers), position
 
 
+def _int(value: int) -> int:
+    """The ``int`` of the lower 32 bits."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
 def _long(value: int) -> int:
-    """Java's ``long`` arithmetic, for timestamps that overflow it."""
+    """Java's ``long`` arithmetic, for timestamps and offsets that overflow it."""
     return value if -(1 << 63) <= value < 1 << 63 else (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from coordinator_core.log.compression import CompressionError, decompress
 from coordinator_core.log.layout import (
+    CODEC_BITS,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
@@ -21,7 +23,7 @@ from coordinator_core.log.layout import (
 )
 from coordinator_core.log.types import Codec
 from tests.fuzz import payloads
-from tests.fuzz.hostile import Hostile
+from tests.fuzz.hostile import Hostile, changed
 from tests.fuzz.packing import packed
 from tests.log.builders import NOW_MS
 
@@ -29,6 +31,7 @@ _LOGS = (Path(__file__).parents[1] / "corpus", Path(__file__).parents[1] / "repo
 _PIECE_BYTES = 1200
 _PIECES_OF_A_LOG = 3
 _MAX_OFFSET = (1 << 63) - 1
+_RECODED = (Codec.LZ4, Codec.ZSTD)
 
 
 def segment(hostile: Hostile) -> bytes:
@@ -193,6 +196,45 @@ _BATCHES: tuple[Callable[[Hostile, int], tuple[bytes, int]], ...] = (
 )
 
 
+# Made from others
+
+
+def variant(hostile: Hostile, data: bytes) -> bytes:
+    """A segment like ``data``, with something in it changed; cheaper to make than a new one."""
+    entries = list(entries_of(data))
+    if not entries:
+        return changed(data, hostile.random)
+    hostile.rate = max(hostile.rate, 0.15)
+    at = hostile.random.randrange(len(entries))
+    match hostile.random.randrange(12):
+        case 0:
+            entries.insert(at, entries[hostile.random.randrange(len(entries))])
+        case 1:
+            del entries[at]
+        case 2:
+            entries[at] = changed(entries[at], hostile.random)
+        case 3:
+            whole = b"".join(entries)
+            return whole[: hostile.random.randrange(len(whole) + 1)]
+        case _:
+            entries[at] = _inside(hostile, entries[at])
+    return b"".join(entries)
+
+
+def _inside(hostile: Hostile, entry: bytes) -> bytes:
+    """The entry with its body changed; compressed records mostly before they are compressed."""
+    attributes = entry[BatchField.ATTRIBUTES + 1] if len(entry) > HEADER_BYTES else 0
+    codec = attributes & CODEC_BITS
+    if entry[BatchField.MAGIC] != 2 or codec not in _RECODED or hostile.chance(0.3):
+        return _mutated(hostile, entry)
+    try:
+        plain = decompress(codec, memoryview(entry)[HEADER_BYTES:], magic=2, max_bytes=1 << 16)
+    except CompressionError:
+        return _mutated(hostile, entry)
+    whole = _mutated(hostile, entry[:HEADER_BYTES] + bytes(plain))
+    return resealed(whole[:HEADER_BYTES] + packed(hostile, codec, whole[HEADER_BYTES:]))
+
+
 # Made from what brokers wrote
 
 
@@ -243,7 +285,7 @@ def _moved(entry: bytes, first: int) -> bytes:
 def _mutated(hostile: Hostile, entry: bytes) -> bytes:
     """The entry with bytes of its body changed, put in or left out; size and checksum are right again."""
     body = bytearray(entry)
-    while hostile.strikes():
+    while hostile.strikes() and len(body) > BatchField.ATTRIBUTES:
         at = hostile.random.randrange(BatchField.ATTRIBUTES, len(body) + 1)
         if hostile.chance(0.7):
             at = hostile.random.randrange(min(HEADER_BYTES, len(body)), len(body) + 1)
@@ -268,7 +310,9 @@ def _mutated(hostile: Hostile, entry: bytes) -> bytes:
 
 def resealed(entry: bytes) -> bytes:
     """The entry with the size and the checksum that it has."""
-    magic = entry[BatchField.MAGIC]
+    magic = entry[BatchField.MAGIC] if len(entry) > BatchField.ATTRIBUTES else 3
+    if magic > 2:
+        return entry
     sized = entry[:8] + struct.pack(">i", len(entry) - LENGTH_END) + entry[12:]
     if magic < 2:
         return sized[:12] + struct.pack(">I", zlib.crc32(sized[16:])) + sized[16:]
