@@ -6,20 +6,28 @@ Source: ``DefaultRecordBatch`` and ``DefaultRecord`` of Kafka's clients.
 import cython
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, MutableBytes
-    from coordinator_core.kernels.layout import INVALID, LOW_32_BITS, Header, Record, Stop, Unusual
+    from coordinator_core.kernels.declare import Bytes, Int, MutableBytes, Word
+    from coordinator_core.kernels.layout import (
+        ALL_64_BITS,
+        INVALID,
+        LOW_32_BITS,
+        Header,
+        Record,
+        Stop,
+        Unusual,
+    )
     from coordinator_core.kernels.primitives import (
         be16,
         be32,
         be64,
         copy_bytes,
         crc32c,
+        signed,
         varint,
         varlong,
     )
     from coordinator_core.log.layout import (
         CODEC_BITS,
-        CONTROL_BIT,
         HEADER_BYTES,
         LENGTH_END,
         LOG_APPEND_TIME_BIT,
@@ -93,7 +101,9 @@ def header(data: Bytes, at: Int) -> Header:
 @cython.cfunc
 @cython.nogil
 @cython.inline
-def sound_size(data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, bounds: Bounds) -> Int:
+def sound_size(
+    data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, bounds: Bounds
+) -> Int:
     """Size of the v2 batch at ``at``, or 0 if anything about it but its records is unusual.
 
     ``expected`` is the lowest offset that it may have. ``is_unpacked`` says that the batch was sound before
@@ -227,10 +237,13 @@ def follows(record: Record, previous_delta: Int, batch: Header) -> cython.bint:
 @cython.nogil
 @cython.inline
 def record_timestamp(batch: Header, record: Record) -> Int:
-    """Timestamp of a record, epoch milliseconds: the append time where the batch has one."""
+    """Timestamp of a record, epoch milliseconds: the append time where the batch has one.
+
+    A sum beyond int64 wraps, as in Java.
+    """
     if batch.attributes & LOG_APPEND_TIME_BIT:
         return batch.max_timestamp
-    return batch.base_timestamp + record.timestamp_delta
+    return signed(cython.cast(Word, batch.base_timestamp + record.timestamp_delta) & ALL_64_BITS)
 
 
 def gather_headers(data: Bytes, start: Int, stop: Int, out: MutableBytes) -> tuple[Int, Int, Int]:

@@ -83,6 +83,11 @@ class KeyTable:
         row: Int = self.find(data, at, length, hashed)
         return row if row >= 0 else self.add(data, at, length, hashed)
 
+    def key(self, row: Int) -> bytes:
+        """The bytes of a row."""
+        start: Int = self.keys[row].start
+        return bytes(self.data[start : start + self.keys[row].length])
+
     @cython.cfunc
     @cython.nogil
     @cython.inline

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coordinator_core.columnar.tables import Int64s
-from coordinator_core.columnar.weighing import WeightRow
 from coordinator_core.groups.classic import consumer_assignment
 from coordinator_core.groups.model import (
     ClassicGroup,
@@ -20,6 +18,7 @@ from coordinator_core.groups.model import (
     ShareGroup,
     StreamsGroup,
 )
+from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO, Cleanable, cleanable
 from coordinator_core.lifecycle.compact_plan import (
     CompactionRules,
@@ -32,7 +31,7 @@ from coordinator_core.lifecycle.compact_plan import (
 )
 from coordinator_core.lifecycle.compact_scan import LogScan, newest_records, scan_log
 from coordinator_core.lifecycle.compact_write import write_survivors
-from coordinator_core.lifecycle.weights import KeyWeights, key_weights
+from coordinator_core.lifecycle.record_sizes import KeySizes, key_sizes
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.records.codec import RecordDecodeError, decode_key
 
@@ -131,7 +130,7 @@ class PartitionForensics:
 class _Nowhere:
     """A sink that only lets what comes be counted."""
 
-    def write(self, data: memoryview, rows: Int64s) -> None:
+    def write(self, data: memoryview, batches: Array) -> None:
         pass
 
 
@@ -170,7 +169,7 @@ def forensics(
         compacted=compacted,
         cleaned=cleaned,
         cleaner=cleaner,
-        weights=_weights(key_weights(scan, kept=stays.offsets, end_offset=end_offset), state, topic_names),
+        weights=_weights(key_sizes(scan, kept=stays.offsets, end_offset=end_offset), state, topic_names),
     )
 
 
@@ -185,11 +184,10 @@ def _compacted(
     return stays, Size(written.bytes, written.batches, written.records)
 
 
-def _weights(keys: KeyWeights, state: PartitionState, topic_names: Mapping[str, str]) -> Weights:
+def _weights(keys: KeySizes, state: PartitionState, topic_names: Mapping[str, str]) -> Weights:
     weights = Weights()
     owners: dict[str, dict[tuple[str, int], str]] = {}
-    columns = slice(WeightRow.RECORDS, WeightRow.WIDTH)
-    for number, row in enumerate(keys.rows[:, columns].tolist()):
+    for number, row in enumerate(keys.rows.tolist()):
         try:
             key = decode_key(keys.key(number))
         except RecordDecodeError:
