@@ -64,9 +64,12 @@ class ScannedSegment:
         return data
 
     def batch_at(self, data: memoryview, position: int) -> Batch:
-        """The v2 batch at ``position`` of what :meth:`read` gave, for a batch that kernels leave to others."""
+        """The v2 batch at ``position`` of what :meth:`read` gave, which a kernel leaves to others."""
         batch = parse_entry_batch(data, position, _LIMITS)
+        first = self.segment.base_offset
         if batch is None or batch.magic < 2:
+            raise self.changed(position)
+        if not first <= batch.base_offset <= batch.last_offset <= first + MAX_OFFSET_SPAN:
             raise self.changed(position)
         return batch
 
@@ -137,7 +140,8 @@ class NewestRecords:
         self.unkeyed: Int64s = np.asarray(table.unkeyed)[: table.unkeyed_used]
 
     def key(self, row: int) -> bytes:
-        return self._keys.key(row)
+        found: bytes = self._keys.key(row)
+        return found
 
     def key_types(self) -> Int64s:
         """Record type of every key by its first two bytes; -1 for shorter ones."""
@@ -299,7 +303,8 @@ def _newest_of(
     table = NewestTable(_LIMITS.max_records, sum(scanned.size for scanned in chunk))
 
     def enter(data: memoryview | bytes, position: int) -> tuple[int, int]:
-        return enter_newest(data, position, len(data), start_offset, end_offset, aborted, table)
+        stopped, position = enter_newest(data, position, len(data), start_offset, end_offset, aborted, table)
+        return stopped, position
 
     def enter_batch(scanned: ScannedSegment, batch: Batch) -> None:
         path = scanned.segment.path

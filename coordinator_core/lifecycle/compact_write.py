@@ -48,7 +48,7 @@ class Sink(Protocol):
     """Takes whole batches in offset order."""
 
     def write(self, data: memoryview, batches: Array) -> None:
-        """Take ``data``, whose ``batches`` are rows of :class:`~coordinator_core.kernels.layout.WrittenBatch`."""
+        """Take ``data``; ``batches`` are rows of :class:`~coordinator_core.kernels.layout.WrittenBatch`."""
 
 
 class SegmentSink:
@@ -295,7 +295,7 @@ class _Writing:
             dies and batch.delete_horizon_ms is None and (converted or not is_legacy)
         )
         dense = not self._output.renumber or len(records) == batch.last_offset - batch.base_offset + 1
-        first_offset = self.next_offset if self._output.renumber else None
+        first_offset = self.filter.next_offset if self._output.renumber else None
         whole = len(stays) == len(records) and not sets_horizon and not converted and dense
         if action != Action.SET_HORIZON and first_offset is not None:
             shift = kept[first:last] - batch.base_offset if whole else np.arange(last - first)

@@ -30,7 +30,8 @@ class KeySizes:
         self.rows: Array = np.asarray(table.rows)[: table.keys.used]
 
     def key(self, row: int) -> bytes:
-        return self._keys.key(row)
+        found: bytes = self._keys.key(row)
+        return found
 
 
 def key_sizes(scan: LogScan, *, kept: Int64s, end_offset: int) -> KeySizes:
@@ -42,7 +43,8 @@ def key_sizes(scan: LogScan, *, kept: Int64s, end_offset: int) -> KeySizes:
     table = SizeTable(kept, scan.start_offset, end_offset)
 
     def add(data: memoryview, position: int) -> tuple[int, int]:
-        return add_record_sizes(data, position, len(data), _NO_SIZES, table)
+        stopped, position = add_record_sizes(data, position, len(data), _NO_SIZES, table)
+        return stopped, position
 
     def add_batch(scanned: ScannedSegment, batch: Batch) -> None:
         if batch.is_control or batch.last_offset < scan.start_offset:
