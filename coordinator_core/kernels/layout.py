@@ -404,3 +404,103 @@ class CodecFunction(IntEnum):
     ZSTD_FRAME_SIZE = 5
     ZSTD_CONTEXT = 6
     """A decompression context, for one thread at a time."""
+
+
+NO_CONTROL_TYPE = -(1 << 15) - 1
+"""``IndexedBatch.control_type`` of a batch that is no control batch, or is empty."""
+
+UNREAD_CONTROL_TYPE = -(1 << 15) - 2
+"""``IndexedBatch.control_type`` of a control batch that only the readers of ``log`` understand."""
+
+
+class IndexedBatch(Struct):
+    """A batch that decides about others."""
+
+    base_offset: i64
+    last_offset: i64
+    attributes: i64
+    records: i64
+    producer_id: i64
+    producer_epoch: i64
+    max_timestamp: i64
+    delete_horizon: i64
+    """Epoch milliseconds, -1 for none."""
+    control_type: i64
+    leader_epoch: i64
+    position: i64
+    """In its segment."""
+    segment: i64
+    """Number of the segment; the caller fills it in."""
+
+
+class SplitKey(Struct):
+    """A record of the batches at hand, to compaction."""
+
+    offset: i64
+    key: i64
+    key_bytes: i64
+    """-1 for a null key."""
+    hash: i64
+    delete_horizon: i64
+    is_tombstone: i64
+    is_aborted: i64
+
+
+class Newest(Struct):
+    """The newest records of a raw key, by record offset: -1 where there is none."""
+
+    offset: i64
+    """The newest record that no abort undid; the two fields below are about it."""
+    is_tombstone: i64
+    delete_horizon: i64
+    """Delete horizon of its batch, epoch milliseconds; -1 for none."""
+    value_offset: i64
+    """The newest record with a value that no abort undid."""
+    aborted_offset: i64
+    """The newest record with a value that an abort undid."""
+
+
+class Action(IntEnum):
+    """What becomes of a batch, where that does not follow from its records."""
+
+    NONE = 0
+    COPY = 1
+    DROP = 2
+    KEEP_EMPTY = 3
+    """Keep it without records if none of them stays."""
+    SET_HORIZON = 4
+    """Keep all records and set the delete horizon."""
+
+
+class BatchAction(Struct):
+    """What becomes of the batch at ``base_offset``: an :class:`Action`."""
+
+    base_offset: i64
+    action: i64
+
+
+class WrittenBatch(Struct):
+    """A batch of the output; ``position`` is that in the bytes at hand."""
+
+    position: i64
+    base_offset: i64
+    last_offset: i64
+    records: i64
+    source_base_offset: i64
+    """Base offset of the batch that it was made of."""
+
+
+MOST_BYTES_A_RECORD_GROWS = 16
+"""A record that is written again with other deltas: both at their longest, and the length with them."""
+
+
+class RecordSizes(Struct):
+    """Records of a raw key, and their bytes in decompressed batches. Timestamps in epoch milliseconds."""
+
+    records: i64
+    tombstones: i64
+    size_bytes: i64
+    live_records: i64
+    live_bytes: i64
+    first_timestamp: i64
+    last_timestamp: i64
