@@ -38,3 +38,4 @@ crc32c_initialize()
 include "primitives.py"
 include "framing.py"
 include "key_table.py"
+include "text.py"

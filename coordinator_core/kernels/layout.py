@@ -337,3 +337,140 @@ class FragmentGroup(Struct):
 
     fragment: i64
     group: i64
+
+
+class Number(IntEnum):
+    """What a line of the dump can say of a batch or a record.
+
+    Names are those of the attributes of ``log.types.Batch`` and ``Record``, in capitals.
+    """
+
+    NONE = 0
+    """Ends a line."""
+    POSITION = 1
+    SIZE = 2
+    BASE_OFFSET = 3
+    LAST_OFFSET = 4
+    RECORD_COUNT = 5
+    BASE_SEQUENCE = 6
+    LAST_SEQUENCE = 7
+    PRODUCER_ID = 8
+    PRODUCER_EPOCH = 9
+    PARTITION_LEADER_EPOCH = 10
+    CRC = 11
+    CODEC_ID = 12
+    TIMESTAMP_TYPE = 13
+    IS_TRANSACTIONAL = 14
+    IS_CONTROL = 15
+    BASE_TIMESTAMP_MS = 16
+    MAX_TIMESTAMP_MS = 17
+    OFFSET = 18
+    TIMESTAMP_MS = 19
+    KEY_SIZE = 20
+    VALUE_SIZE = 21
+    SEQUENCE = 22
+    COORDINATOR_EPOCH = 23
+    """Of an end marker."""
+    LENGTH = 24
+
+
+class LinePart(Struct):
+    """A piece of a line: text, then a number."""
+
+    text: i64
+    text_bytes: i64
+    number: i64
+    """A :class:`Number`; with ``NONE`` the line ends."""
+    choices: i64
+    """The part whose text is printed for number 0, behind it those for 1 and on; or ``INVALID``."""
+
+
+class FieldKind(IntEnum):
+    """How a field lies in a key or value, and how it is printed."""
+
+    END = 0
+    """No field: behind the fields of a struct."""
+    INT = 1
+    UINT16 = 2
+    UUID = 3
+    STRING = 4
+    """A JSON string."""
+    PLAIN_STRING = 5
+    """Text without quotes."""
+    BYTES = 6
+    """In base64."""
+    BLOB = 7
+    """Bytes in base64; an object where the protocol type is that of consumers."""
+    PROTOCOL_TYPE = 8
+    """A JSON string, which says whether blobs are objects."""
+    STRUCT = 9
+    ARRAY = 10
+
+
+class FieldFlag(IntEnum):
+    """Bits of ``TextField.flags``."""
+
+    COMPACT = 1
+    """The length is an unsigned varint, one more than it is. With ``END``: a tag section follows."""
+    NULLABLE = 2
+    UNPRINTED = 4
+    """Read over."""
+    OMIT_EMPTY = 8
+    """An empty ``PLAIN_STRING`` is left out with its label."""
+
+
+class TextField(Struct):
+    """A field of a record schema, as the dump prints it.
+
+    The fields of a struct are rows in wire order up to ``END``; if that is ``COMPACT``, its tagged fields are
+    behind it in the order of their tags, up to another ``END``.
+    """
+
+    label: i64
+    """Text before the value, its separator included; of ``END``, text behind the last value."""
+    label_bytes: i64
+    kind: i64
+    flags: i64
+    inner: i64
+    """``INT``: bytes. ``STRUCT``: its first row. ``ARRAY``: the row of its element, whose label is empty.
+    ``BLOB``: the first of the rows, one a version, of the structs that it can hold."""
+    last_version: i64
+    """Of a ``BLOB``."""
+    tag: i64
+    text: i64
+    """Tagged: the text of the default, with which it is left out. ``PROTOCOL_TYPE``: that of consumers."""
+    text_bytes: i64
+
+
+MAX_INT = 0x7FFFFFFF
+MAX_STRING_BYTES = 0x7FFF
+"""Of Java's ``int``, and of a string in Kafka's protocol."""
+
+SHORT_TEXT_BYTES = 32
+"""At most what a field takes besides its label and its own bytes: a number, a UUID, ``null``, quotes."""
+
+TEXT_KEY_TYPES = 32
+TEXT_VERSIONS = 8
+"""Record types and value versions that can have fields to print."""
+
+BASE64_DIGITS = 0
+URL_DIGITS = 64
+"""Where the texts of a dump hold the digits of base64, and of UUIDs."""
+
+
+class Text(IntEnum):
+    """First row of each line, key and value of the dump, ``INVALID`` where there is none."""
+
+    BATCH = 0
+    BATCH_WITH_HORIZON = 1
+    RECORD = 2
+    ABORT = 3
+    COMMIT = 4
+    """Lines up to here, fields from here on."""
+    TOMBSTONE = 5
+    """Payload of a tombstone; without it nothing is printed of its key either."""
+    KEYS = 6
+    """By record type."""
+    VALUES = 38
+    """By record type and value version."""
+    LENGTH = 294
