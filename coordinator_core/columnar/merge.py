@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from coordinator_core.columnar.group_replay import GroupReplay
 from coordinator_core.columnar.group_stats import GroupStats
-from coordinator_core.columnar.numbering import NameNumbers, SlotNumbers
+from coordinator_core.columnar.numbering import NameNumbers, OffsetKeyNumbers
 from coordinator_core.columnar.offset_rows import GatheredRows
 from coordinator_core.columnar.open_commits import OpenCommits
 from coordinator_core.columnar.shards import MergedShard, combine_shards
-from coordinator_core.columnar.tables import Int64s
+from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.columnar.transactions import Transactions
 from coordinator_core.columnar.values import NOWHERE, ValueStore
 from coordinator_core.groups.model import PartitionState
@@ -66,7 +66,7 @@ class PartitionMerge:
         self._offsets_partition = offsets_partition
         self._groups = NameNumbers()
         self._topics = NameNumbers()
-        self._slots = SlotNumbers()
+        self._slots = OffsetKeyNumbers()
         self._values = ValueStore()
         self._committed = np.empty(0, np.int64)
         self._open = OpenCommits(profile, self._values)

@@ -15,6 +15,9 @@ i64 = i32 = i16 = i8 = u8 = int
 INVALID = -1
 """A position where there is none."""
 
+RECORDS_AT_A_TIME = 128
+"""Records that a fold looks up together: waits for memory overlap."""
+
 SEGMENT = 1 << 40
 """Added to positions in a segment for each that was folded before it."""
 
@@ -339,6 +342,66 @@ class FragmentGroup(Struct):
     group: i64
 
 
+class Commit(Struct):
+    """An OffsetCommitValue. ``version`` is -1 where it is none that kernels read."""
+
+    version: i64
+    committed_offset: i64
+    leader_epoch: i64
+    """-1 for none, as before version 3."""
+    metadata: i64
+    """Position."""
+    metadata_bytes: i64
+    commit_timestamp: i64
+    expire_timestamp: i64
+    """-1 for none: only version 1 has one."""
+    topic_id: i64
+    """Position of the 16 bytes, -1 for none."""
+
+
+MERGED_KEY_BYTES = 12
+"""An offset key in a merge: numbers of group and topic, partition."""
+
+
+class PackedBatch(Struct):
+    """A batch to be decompressed."""
+
+    position: i64
+    size: i64
+    codec: i64
+    """0 also of a batch without records: nothing of it is compressed then."""
+    next_offset: i64
+    plain_size: i64
+    """Size with plain records."""
+
+
+class Witness(Struct):
+    """What the records of a log have shown so far, for :func:`pass_known`."""
+
+    has_legacy_keys: i64
+    """1 when a commit with key type 0 was seen; ``has_keys`` likewise for 1."""
+    has_keys: i64
+    offset_version: i64
+    """Newest version of an OffsetCommitValue under key type 1, -1 for none."""
+
+
+LZ4_MAGIC = 0x184D2204
+ZSTD_MAGIC = 0xFD2FB528
+XXH32_PRIME_1 = 2654435761
+XXH32_PRIME_2 = 2246822519
+XXH32_PRIME_3 = 3266489917
+
+
+class CodecFunction(IntEnum):
+    """Positions in the addresses of C functions: those that decompress at the number of their codec."""
+
+    LZ4 = 3
+    ZSTD = 4
+    ZSTD_FRAME_SIZE = 5
+    ZSTD_CONTEXT = 6
+    """A decompression context, for one thread at a time."""
+
+
 class Number(IntEnum):
     """What a line of the dump can say of a batch or a record.
 
@@ -391,20 +454,19 @@ class FieldKind(IntEnum):
     END = 0
     """No field: behind the fields of a struct."""
     INT = 1
-    UINT16 = 2
-    UUID = 3
-    STRING = 4
+    UUID = 2
+    STRING = 3
     """A JSON string."""
-    PLAIN_STRING = 5
+    PLAIN_STRING = 4
     """Text without quotes."""
+    PROTOCOL_TYPE = 5
+    """A JSON string, which says whether blobs are objects."""
     BYTES = 6
     """In base64."""
     BLOB = 7
     """Bytes in base64; an object where the protocol type is that of consumers."""
-    PROTOCOL_TYPE = 8
-    """A JSON string, which says whether blobs are objects."""
+    ARRAY = 8
     STRUCT = 9
-    ARRAY = 10
 
 
 class FieldFlag(IntEnum):
@@ -413,9 +475,11 @@ class FieldFlag(IntEnum):
     COMPACT = 1
     """The length is an unsigned varint, one more than it is. With ``END``: a tag section follows."""
     NULLABLE = 2
-    UNPRINTED = 4
+    TAGGED = 4
+    UNSIGNED = 8
+    UNPRINTED = 16
     """Read over."""
-    OMIT_EMPTY = 8
+    OMIT_EMPTY = 32
     """An empty ``PLAIN_STRING`` is left out with its label."""
 
 
@@ -432,8 +496,8 @@ class TextField(Struct):
     kind: i64
     flags: i64
     inner: i64
-    """``INT``: bytes. ``STRUCT``: its first row. ``ARRAY``: the row of its element, whose label is empty.
-    ``BLOB``: the first of the rows, one a version, of the structs that it can hold."""
+    """``INT``, ``UUID``: bytes. ``STRUCT``: its first row. ``ARRAY``: the row of its element, whose label is
+    empty. ``BLOB``: the first of the rows, one a version, of the structs that it can hold."""
     last_version: i64
     """Of a ``BLOB``."""
     tag: i64
@@ -447,7 +511,7 @@ MAX_STRING_BYTES = 0x7FFF
 """Of Java's ``int``, and of a string in Kafka's protocol."""
 
 SHORT_TEXT_BYTES = 32
-"""At most what a field takes besides its label and its own bytes: a number, a UUID, ``null``, quotes."""
+"""At most what a field takes besides its label and its own bytes: a number, a UUID, quotes."""
 
 TEXT_KEY_TYPES = 32
 TEXT_VERSIONS = 8
@@ -455,7 +519,12 @@ TEXT_VERSIONS = 8
 
 BASE64_DIGITS = 0
 URL_DIGITS = 64
-"""Where the texts of a dump hold the digits of base64, and of UUIDs."""
+NULL_TEXT = 128
+NULL_TEXT_BYTES = 4
+ESCAPES = 132
+ESCAPE_BYTES = 8
+"""What the texts of a dump begin with: digits of base64 and of UUIDs, ``null``, and, for each byte, so many
+bytes for what it is in a JSON string: the length of that, and it."""
 
 
 class Text(IntEnum):

@@ -16,13 +16,21 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_bytes, zeros
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, Int64s, LinePartRows, MutableBytes, TextFieldRows, Word
+    from coordinator_core.kernels.declare import (
+        Bytes,
+        Int,
+        Int64s,
+        LinePartRows,
+        MutableBytes,
+        MutableInt64s,
+        TextFieldRows,
+        Word,
+    )
     from coordinator_core.kernels.framing import (
         Bounds,
         follows,
         header,
         is_compressed,
-        may_hold_records,
         next_record,
         record_timestamp,
         sound_size,
@@ -30,10 +38,14 @@ if not cython.compiled:
     from coordinator_core.kernels.layout import (
         ALL_64_BITS,
         BASE64_DIGITS,
+        ESCAPE_BYTES,
+        ESCAPES,
         INVALID,
         LOW_32_BITS,
         MAX_INT,
         MAX_STRING_BYTES,
+        NULL_TEXT,
+        NULL_TEXT_BYTES,
         SHORT_TEXT_BYTES,
         TEXT_KEY_TYPES,
         TEXT_VERSIONS,
@@ -50,7 +62,6 @@ if not cython.compiled:
     from coordinator_core.kernels.primitives import (
         be16,
         be32,
-        be64,
         copy_bytes,
         is_plain_utf8,
         same_bytes,
@@ -63,6 +74,7 @@ if not cython.compiled:
         DELETE_HORIZON_BIT,
         HEADER_BYTES,
         LOG_APPEND_TIME_BIT,
+        MIN_RECORD_BYTES,
         TRANSACTIONAL_BIT,
         BatchField,
     )
@@ -94,13 +106,12 @@ def put_number(out: MutableBytes, at: Int, value: Int) -> Int:
 @cython.cfunc
 @cython.nogil
 def put_base64(
-    data: Bytes, at: Int, length: Int, texts: Bytes, digits: Int, padding: cython.bint, out: MutableBytes, out_at: Int
+    data: Bytes, at: Int, length: Int, texts: Bytes, digits: Int, out: MutableBytes, out_at: Int
 ) -> Int:
     """Write bytes by the 64 ``digits`` of ``texts``; returns the position behind them."""
     stop: Int = at + length
     bits: Int
     left: Int
-    place: Int
     while at < stop:
         left = min(stop - at, 3)
         bits = data[at] << 16
@@ -112,7 +123,7 @@ def put_base64(
             if place <= left:
                 out[out_at] = texts[digits + ((bits >> (18 - 6 * place)) & 63)]
                 out_at += 1
-            elif padding:
+            elif digits == BASE64_DIGITS:
                 out[out_at] = 0x3D
                 out_at += 1
         at += 3
@@ -122,35 +133,14 @@ def put_base64(
 @cython.cfunc
 @cython.nogil
 @cython.inline
-def put_escaped(data: Bytes, at: Int, length: Int, out: MutableBytes, out_at: Int) -> Int:
-    """Write text as the inside of a JSON string (``records.jsontext.quote``); returns the position behind it."""
-    byte: Int
-    digit: Int
+def put_escaped(data: Bytes, at: Int, length: Int, texts: Bytes, out: MutableBytes, out_at: Int) -> Int:
+    """Write text as the inside of a JSON string; returns the position behind it."""
+    cell: Int
     for position in range(at, at + length):
-        byte = data[position]
-        if byte < 0x20 or byte == 0x22 or byte == 0x5C:
-            out[out_at] = 0x5C
+        cell = ESCAPES + ESCAPE_BYTES * data[position]
+        for index in range(1, texts[cell] + 1):
+            out[out_at] = texts[cell + index]
             out_at += 1
-            if byte == 0x08:
-                byte = 0x62
-            elif byte == 0x09:
-                byte = 0x74
-            elif byte == 0x0A:
-                byte = 0x6E
-            elif byte == 0x0C:
-                byte = 0x66
-            elif byte == 0x0D:
-                byte = 0x72
-            elif byte < 0x20:
-                digit = byte & 15
-                out[out_at] = 0x75
-                out[out_at + 1] = 0x30
-                out[out_at + 2] = 0x30
-                out[out_at + 3] = 0x30 + (byte >> 4)
-                byte = 0x30 + digit if digit < 10 else 0x37 + digit
-                out_at += 4
-        out[out_at] = byte
-        out_at += 1
     return out_at
 
 
@@ -158,10 +148,8 @@ def put_escaped(data: Bytes, at: Int, length: Int, out: MutableBytes, out_at: In
 @cython.nogil
 @cython.inline
 def sequence_of(base_sequence: Int, delta: Int) -> Int:
-    """Sequence number ``delta`` behind the first of a batch; -1 without one. It wraps around to 0."""
-    if base_sequence < 0:
-        return -1
-    return (base_sequence + delta) & MAX_INT
+    """Sequence number ``delta`` behind the first one of a batch, which wraps around to 0; -1 without one."""
+    return -1 if base_sequence < 0 else (base_sequence + delta) & MAX_INT
 
 
 @cython.final
@@ -169,9 +157,9 @@ def sequence_of(base_sequence: Int, delta: Int) -> Int:
 class TextWriter:
     """Writes lines in the words of one release: ``used`` bytes of UTF-8 in ``out``.
 
-    ``starts`` are positions in ``parts`` and ``fields`` by :class:`Text`; ``texts`` is what their rows refer
-    to. ``other`` gives the text of a key and value that the fields do not cover, from record offset, key and
-    value (``None`` for null).
+    ``starts`` are rows of ``parts`` and ``fields`` by :class:`Text`; ``texts`` is what the rows refer to.
+    ``other`` gives the text of a key and value that the fields do not cover, from record offset, key and value
+    (``None`` for null).
     """
 
     used = cython.declare(Int, visibility="public")
@@ -184,7 +172,7 @@ class TextWriter:
     parts = cython.declare(LinePartRows)
     fields = cython.declare(TextFieldRows)
     starts = cython.declare(Int64s)
-    numbers = cython.declare(Int64s)
+    numbers = cython.declare(MutableInt64s)
     records = cython.declare(Bytes)
     max_records = cython.declare(Int)
     is_consumer = cython.declare(cython.bint)
@@ -193,19 +181,9 @@ class TextWriter:
     def __init__(
         self, texts: Bytes, parts: LinePartRows, fields: TextFieldRows, starts: Int64s, other: object
     ) -> None:
-        self.texts = texts
-        self.parts = parts
-        self.fields = fields
-        self.starts = starts
-        self.other = other
-        self.numbers = zeros(Number.LENGTH)
-        self.out = new_bytes(1 << 16)
-        self.records = texts
-        self.used = 0
-        self.position = 0
-        self.expected = 0
-        self.max_records = 0
-        self.is_consumer = False
+        self.texts, self.parts, self.fields, self.starts, self.other = texts, parts, fields, starts, other
+        self.out, self.numbers, self.records = new_bytes(1 << 16), zeros(Number.LENGTH), texts
+        self.used = self.position = self.expected = self.max_records = self.is_consumer = 0
 
     def text(self) -> object:
         """What was written, and is valid until more is."""
@@ -220,10 +198,8 @@ class TextWriter:
         reason: Int = Stop.END
         size: Int
         batch: Header
-        self.records = data
-        self.max_records = bounds.max_records
-        self.position = start
-        self.expected = expected
+        self.position, self.expected = start, expected
+        self.records, self.max_records = data, bounds.max_records
         with cython.nogil:
             while self.position < stop:
                 if self.used >= enough:
@@ -247,10 +223,9 @@ class TextWriter:
 
         False when they are for Python.
         """
-        if self.position + HEADER_BYTES > len(data):
-            return False
         self.records = records
-        return bool(self._batch(data, header(data, self.position), 0, len(records)))
+        fits: cython.bint = len(data) - self.position >= HEADER_BYTES
+        return bool(fits and self._batch(data, header(data, self.position), 0, len(records)))
 
     @cython.cfunc
     @cython.nogil
@@ -262,10 +237,8 @@ class TextWriter:
         """
         before: Int = self.used
         self._note_batch(data, batch)
-        if batch.attributes & DELETE_HORIZON_BIT:
-            self._line(self.starts[Text.BATCH_WITH_HORIZON])
-        else:
-            self._line(self.starts[Text.BATCH])
+        has_horizon: cython.bint = batch.attributes & DELETE_HORIZON_BIT != 0
+        self._line(self.starts[Text.BATCH_WITH_HORIZON if has_horizon else Text.BATCH])
         if batch.count > 0 and not self._records(batch, start, stop):
             self.used = before
             return 0
@@ -290,9 +263,9 @@ class TextWriter:
         self.numbers[Number.PARTITION_LEADER_EPOCH] = be32(data, at + BatchField.LEADER_EPOCH)
         self.numbers[Number.CRC] = be32(data, at + BatchField.CRC) & LOW_32_BITS
         self.numbers[Number.CODEC_ID] = batch.attributes & CODEC_BITS
-        self.numbers[Number.TIMESTAMP_TYPE] = 1 if batch.attributes & LOG_APPEND_TIME_BIT else 0
-        self.numbers[Number.IS_TRANSACTIONAL] = 1 if batch.attributes & TRANSACTIONAL_BIT else 0
-        self.numbers[Number.IS_CONTROL] = 1 if batch.attributes & CONTROL_BIT else 0
+        self.numbers[Number.TIMESTAMP_TYPE] = batch.attributes & LOG_APPEND_TIME_BIT != 0
+        self.numbers[Number.IS_TRANSACTIONAL] = batch.attributes & TRANSACTIONAL_BIT != 0
+        self.numbers[Number.IS_CONTROL] = batch.attributes & CONTROL_BIT != 0
         self.numbers[Number.BASE_TIMESTAMP_MS] = batch.base_timestamp
         self.numbers[Number.MAX_TIMESTAMP_MS] = batch.max_timestamp
 
@@ -300,50 +273,45 @@ class TextWriter:
     @cython.nogil
     @cython.exceptval(-1)
     def _records(self, batch: Header, start: Int, stop: Int) -> Int:
-        """Write the lines of records; returns 0 when there is something unusual about them."""
+        """Write the lines of the records; returns 0 when there is something unusual about them."""
         records: Bytes = self.records
         record: Record
+        timestamp: Int
         line_end: Int
         delta: Int = -1
-        at: Int = start
-        unpacked: Header = batch
-        unpacked.size = HEADER_BYTES + stop - start
-        if not may_hold_records(unpacked, self.max_records):
+        if batch.count > self.max_records or batch.count * MIN_RECORD_BYTES > stop - start:
             return 0
         for _ in range(batch.count):
-            record = next_record(records, at, stop)
+            record = next_record(records, start, stop)
             if record.unusual & ~Unusual.NO_KEY or not follows(record, delta, batch):
                 return 0
-            at, delta = record.end, record.offset_delta
+            start, delta = record.end, record.offset_delta
+            timestamp = record_timestamp(batch, record)
             self.numbers[Number.OFFSET] = batch.base_offset + delta
-            self.numbers[Number.TIMESTAMP_MS] = signed(cython.cast(Word, record_timestamp(batch, record)) & ALL_64_BITS)
+            self.numbers[Number.TIMESTAMP_MS] = signed(cython.cast(Word, timestamp) & ALL_64_BITS)
             self.numbers[Number.KEY_SIZE] = record.key_bytes
             self.numbers[Number.VALUE_SIZE] = record.value_bytes
             self.numbers[Number.SEQUENCE] = sequence_of(self.numbers[Number.BASE_SEQUENCE], delta)
             self._line(self.starts[Text.RECORD])
+            line_end = self.used
             if batch.attributes & CONTROL_BIT:
                 if not self._end_marker(record):
                     return 0
-            else:
-                line_end = self.used
-                if not self._key_and_value(record):
-                    self.used = line_end
-                    with cython.gil:
-                        self._put_other(record)
-            self._room(1)
-            self.out[self.used] = 0x0A
-            self.used += 1
-        return at == stop
+            elif not self._key_and_value(record):
+                self.used = line_end
+                with cython.gil:
+                    self._put_other(record)
+            self._put(0x0A)
+        return start == stop
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(-1)
     def _end_marker(self, record: Record) -> Int:
         """Write what a control record is; returns 0 unless it ends a transaction."""
-        kind: Int
         if record.key_bytes < 4 or record.value_bytes < 6 or be16(self.records, record.key) < 0:
             return 0
-        kind = be16(self.records, record.key + 2)
+        kind: Int = be16(self.records, record.key + 2)
         if kind < 0 or Text.ABORT + kind > Text.COMMIT:
             return 0
         self.numbers[Number.COORDINATOR_EPOCH] = be32(self.records, record.value + 2)
@@ -354,44 +322,38 @@ class TextWriter:
     @cython.nogil
     @cython.exceptval(-1)
     def _key_and_value(self, record: Record) -> Int:
-        """Write a key and its value; returns 0, some of them written, when the fields do not cover them."""
-        if record.value_bytes < 0 and self.starts[Text.TOMBSTONE] == INVALID:
-            return 1
-        if record.key_bytes < 2:
-            return 0
-        key_type: Int = be16(self.records, record.key)
-        version: Int = 0
-        if key_type < 0 or key_type >= TEXT_KEY_TYPES:
-            return 0
-        if not self._payload(self.starts[Text.KEYS + key_type], record.key, record.key_bytes):
-            return 0
-        if record.value_bytes < 0:
-            self._label(self.starts[Text.TOMBSTONE])
-            return 1
-        if record.value_bytes < 2:
-            return 0
-        version = be16(self.records, record.value)
-        if version < 0 or version >= TEXT_VERSIONS:
-            return 0
-        key_type = Text.VALUES + key_type * TEXT_VERSIONS + version
-        return self._payload(self.starts[key_type], record.value, record.value_bytes)
+        """Write a key and its value; returns 0, some of them written, when the fields do not cover them.
 
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(-1)
-    def _payload(self, first: Int, at: Int, length: Int) -> Int:
-        """Write the fields behind the int16 at ``at``; bytes behind the last field are ignored, as by Kafka."""
-        return first != INVALID and self._struct(first, at + 2, at + length) != INVALID
+        Bytes behind the last field are ignored, as by Kafka.
+        """
+        field: Int = self.starts[Text.TOMBSTONE]
+        if record.value_bytes < 0 and field == INVALID:
+            return 1
+        key_type: Int = be16(self.records, record.key) if record.key_bytes >= 2 else INVALID
+        if key_type < 0 or key_type >= TEXT_KEY_TYPES or self.starts[Text.KEYS + key_type] == INVALID:
+            return 0
+        at: Int = record.key + 2
+        if self._struct(self.starts[Text.KEYS + key_type], at, record.key + record.key_bytes) == INVALID:
+            return 0
+        at = record.value + 2
+        if record.value_bytes >= 0:
+            version: Int = be16(self.records, record.value) if record.value_bytes >= 2 else INVALID
+            if version < 0 or version >= TEXT_VERSIONS:
+                return 0
+            field = self.starts[Text.VALUES + key_type * TEXT_VERSIONS + version]
+        return field != INVALID and self._struct(field, at, record.value + record.value_bytes) != INVALID
 
     @cython.cfunc
     @cython.exceptval(-1)
     def _put_other(self, record: Record) -> Int:
         """Write a key and value that the fields do not cover."""
-        text: Bytes = self.other(
-            self.numbers[Number.OFFSET],
-            None if record.key_bytes < 0 else bytes(self.records[record.key : record.key + record.key_bytes]),
-            None if record.value_bytes < 0 else bytes(self.records[record.value : record.value + record.value_bytes]),
-        )
+        key: object = None
+        value: object = None
+        if record.key_bytes >= 0:
+            key = bytes(self.records[record.key : record.key + record.key_bytes])
+        if record.value_bytes >= 0:
+            value = bytes(self.records[record.value : record.value + record.value_bytes])
+        text: Bytes = self.other(self.numbers[Number.OFFSET], key, value)
         self._room(len(text))
         copy_bytes(text, 0, self.out, self.used, len(text))
         self.used += len(text)
@@ -402,10 +364,22 @@ class TextWriter:
     @cython.inline
     @cython.exceptval(-1)
     def _room(self, count: Int) -> Int:
-        """Make room for ``count`` bytes more."""
-        if self.used + count > len(self.out):
+        """Make room for ``count`` bytes, and for ``SHORT_TEXT_BYTES`` more."""
+        count += self.used + SHORT_TEXT_BYTES
+        if count > len(self.out):
             with cython.gil:
-                self.out = grown(self.out, self.used, self.used + count)
+                self.out = grown(self.out, self.used, count)
+        return 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    @cython.exceptval(-1)
+    def _put(self, character: Int) -> Int:
+        """Write a character."""
+        self._room(1)
+        self.out[self.used] = character
+        self.used += 1
         return 0
 
     @cython.cfunc
@@ -413,31 +387,26 @@ class TextWriter:
     @cython.inline
     @cython.exceptval(-1)
     def _copy(self, text: Int, length: Int) -> Int:
-        """Write ``length`` bytes of ``texts``; there is room for ``SHORT_TEXT_BYTES`` more."""
-        self._room(length + SHORT_TEXT_BYTES)
+        """Write ``length`` bytes of ``texts``."""
+        self._room(length)
         copy_bytes(self.texts, text, self.out, self.used, length)
         self.used += length
         return 0
 
     @cython.cfunc
     @cython.nogil
-    @cython.inline
-    @cython.exceptval(-1)
-    def _label(self, field: Int) -> Int:
-        return self._copy(self.fields[field].label, self.fields[field].label_bytes)
-
-    @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _line(self, part: Int) -> Int:
-        """Write a line, if there is one, by its parts."""
-        number: Int = part
+        """Write the line that begins with ``part``, if there is one."""
+        if part == INVALID:
+            return 0
+        number: Int
         choice: Int
-        while number != INVALID:
+        while True:
             self._copy(self.parts[part].text, self.parts[part].text_bytes)
             number = self.parts[part].number
             if number == Number.NONE:
-                break
+                return 0
             choice = self.parts[part].choices
             if choice == INVALID:
                 self.used = put_number(self.out, self.used, self.numbers[number])
@@ -445,7 +414,6 @@ class TextWriter:
                 choice += self.numbers[number]
                 self._copy(self.parts[choice].text, self.parts[choice].text_bytes)
             part += 1
-        return 0
 
     @cython.cfunc
     @cython.nogil
@@ -459,9 +427,7 @@ class TextWriter:
             field += 1
         if self.fields[field].flags & FieldFlag.COMPACT:
             at = self._tags(field + 1, at, stop)
-            if at == INVALID:
-                return INVALID
-        self._label(field)
+        self._copy(self.fields[field].label, self.fields[field].label_bytes)
         return at
 
     @cython.cfunc
@@ -474,9 +440,8 @@ class TextWriter:
         size: Int
         before: Int
         count, at = uvarint(self.records, at, stop)
-        if at == INVALID:
-            return INVALID
-        for _ in range(count):
+        while at != INVALID and count > 0:
+            count -= 1
             tag, at = uvarint(self.records, at, stop)
             if at == INVALID:
                 return INVALID
@@ -485,10 +450,8 @@ class TextWriter:
                 return INVALID
             while self.fields[field].kind != FieldKind.END and self.fields[field].tag != tag:
                 field += 1
-            if self.fields[field].kind == FieldKind.END:
-                return INVALID
             before = self.used
-            if self._field(field, at, at + size) != at + size:
+            if self.fields[field].kind == FieldKind.END or self._field(field, at, at + size) != at + size:
                 return INVALID
             if self._has_text(field, before):
                 self.used = before
@@ -500,10 +463,11 @@ class TextWriter:
     @cython.nogil
     @cython.inline
     def _has_text(self, field: Int, before: Int) -> cython.bint:
-        """Whether the value of a field, written from ``before`` on, is ``TextField.text``."""
+        """Whether the value of a field, written with its label from ``before`` on, is ``TextField.text``."""
         start: Int = before + self.fields[field].label_bytes
         length: Int = self.fields[field].text_bytes
-        return self.used - start == length and same_bytes(self.out, start, self.texts, self.fields[field].text, length)
+        text: Int = self.fields[field].text
+        return self.used - start == length and same_bytes(self.out, start, self.texts, text, length)
 
     @cython.cfunc
     @cython.nogil
@@ -511,133 +475,82 @@ class TextWriter:
     def _field(self, field: Int, at: Int, stop: Int) -> Int:
         """Write a field with its label; returns the position behind it, or ``INVALID``."""
         kind: Int = self.fields[field].kind
+        flags: Int = self.fields[field].flags
+        inner: Int = self.fields[field].inner
         before: Int = self.used
-        self._label(field)
-        if kind == FieldKind.INT:
-            at = self._int(self.fields[field].inner, at, stop)
-        elif kind == FieldKind.UINT16:
-            if stop - at < 2:
+        self._copy(self.fields[field].label, self.fields[field].label_bytes)
+        if kind == FieldKind.INT or kind == FieldKind.UUID:
+            if inner > stop - at:
                 return INVALID
-            self.used = put_number(self.out, self.used, be16(self.records, at) & 0xFFFF)
-            at += 2
-        elif kind == FieldKind.UUID:
-            if stop - at < 16:
-                return INVALID
-            self._base64(at, 16, URL_DIGITS)
-            at += 16
+            if kind == FieldKind.INT:
+                self.used = put_number(self.out, self.used, self._int(at, inner, flags & FieldFlag.UNSIGNED))
+            else:
+                self._base64(at, inner, URL_DIGITS)
+            at += inner
         elif kind == FieldKind.STRUCT:
-            at = self._optional_struct(field, at, stop)
+            if flags & FieldFlag.NULLABLE:
+                # An int8 below 0 stands for null; in a tag, an unsigned varint that is 0.
+                if at >= stop or (flags & FieldFlag.TAGGED and self.records[at] >= 0x80):
+                    return INVALID
+                at += 1
+                if self.records[at - 1] >= 0x80 or (flags & FieldFlag.TAGGED and self.records[at - 1] == 0):
+                    self._copy(NULL_TEXT, NULL_TEXT_BYTES)
+                    return at
+            at = self._struct(inner, at, stop)
         else:
             at = self._sized(field, before, at, stop)
-        if self.fields[field].flags & FieldFlag.UNPRINTED:
+        if flags & FieldFlag.UNPRINTED:
             self.used = before
         return at
 
     @cython.cfunc
     @cython.nogil
     @cython.inline
-    def _int(self, size: Int, at: Int, stop: Int) -> Int:
-        value: Int
-        if stop - at < size:
-            return INVALID
-        if size == 4:
-            value = be32(self.records, at)
-        elif size == 8:
-            value = be64(self.records, at)
-        elif size == 2:
-            value = be16(self.records, at)
-        else:
-            value = self.records[at]
-            value = (value ^ 0x80) - 0x80
-        self.used = put_number(self.out, self.used, value)
-        return at + size
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(-1)
-    def _optional_struct(self, field: Int, at: Int, stop: Int) -> Int:
-        """Write a struct. One that can be null begins with an int8 below 0 for that, tagged: with a varint 0."""
-        is_null: cython.bint
-        if self.fields[field].flags & FieldFlag.NULLABLE:
-            if at >= stop:
-                return INVALID
-            is_null = self.records[at] >= 0x80
-            if self.fields[field].tag >= 0:
-                if is_null:
-                    return INVALID
-                is_null = self.records[at] == 0
-            at += 1
-            if is_null:
-                return self._null(at)
-        return self._struct(self.fields[field].inner, at, stop)
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.inline
-    def _null(self, at: Int) -> Int:
-        """Write ``null``; returns ``at``."""
-        self._put(0x6E)
-        self._put(0x75)
-        self._put(0x6C)
-        self._put(0x6C)
-        return at
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.inline
-    def _put(self, character: Int) -> cython.void:
-        """Write a character, for which there is room."""
-        self.out[self.used] = character
-        self.used += 1
+    def _int(self, at: Int, size: Int, is_unsigned: cython.bint) -> Int:
+        """The big-endian number of ``size`` bytes."""
+        value: Int = 0
+        if self.records[at] >= 0x80 and not is_unsigned:
+            value = -1
+        for index in range(size):
+            value = (value << 8) | self.records[at + index]
+        return value
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(-1)
     def _sized(self, field: Int, before: Int, at: Int, stop: Int) -> Int:
-        """Write a field that begins with its length."""
+        """Write a field that begins with its length, its label written from ``before`` on."""
         kind: Int = self.fields[field].kind
         flags: Int = self.fields[field].flags
+        inner: Int = self.fields[field].inner
         length: Int
-        is_text: cython.bint = (
-            kind == FieldKind.STRING or kind == FieldKind.PLAIN_STRING or kind == FieldKind.PROTOCOL_TYPE
-        )
+        version: Int
+        is_text: cython.bint = FieldKind.STRING <= kind <= FieldKind.PROTOCOL_TYPE
         if flags & FieldFlag.COMPACT:
             length, at = uvarint(self.records, at, stop)
             length -= 1
-            if at == INVALID:
-                return INVALID
         elif stop - at < (2 if is_text else 4):
             return INVALID
-        elif is_text:
-            length = be16(self.records, at)
-            at += 2
         else:
-            length = be32(self.records, at)
-            at += 4
-        # Bytes, and elements of an array, which take one or more each.
-        if length > stop - at or (length < 0 and not flags & FieldFlag.NULLABLE):
+            length = self._int(at, 2 if is_text else 4, False)
+            at += 2 if is_text else 4
+        # Each byte and each element of an array must be there.
+        if at == INVALID or length > stop - at or (length < 0 and not flags & FieldFlag.NULLABLE):
             return INVALID
         if length < 0:
-            return self._null(at)
+            self._copy(NULL_TEXT, NULL_TEXT_BYTES)
+            return at
         if kind == FieldKind.ARRAY:
-            return self._array(self.fields[field].inner, length, at, stop)
+            return self._array(inner, length, at, stop)
         if is_text:
             if length > MAX_STRING_BYTES or not is_plain_utf8(self.records, at, length):
                 return INVALID
-            self._room(6 * length + 2)
-            if kind == FieldKind.PLAIN_STRING:
-                copy_bytes(self.records, at, self.out, self.used, length)
-                self.used += length
-                if length == 0 and flags & FieldFlag.OMIT_EMPTY:
-                    self.used = before
-            else:
-                self._put(0x22)
-                self.used = put_escaped(self.records, at, length, self.out, self.used)
-                self._put(0x22)
-                if kind == FieldKind.PROTOCOL_TYPE:
-                    self.is_consumer = self._has_text(field, before)
+            self._text(field, before, at, length)
         elif kind == FieldKind.BLOB and self.is_consumer and length > 0:
-            if not self._blob(field, at, at + length):
+            version = self._int(at, 2, False) if length >= 2 else INVALID
+            if version < 0 or version > self.fields[field].last_version:
+                return INVALID
+            if self._field(inner + version, at + 2, at + length) == INVALID:
                 return INVALID
         else:
             self._base64(at, length, BASE64_DIGITS)
@@ -646,41 +559,46 @@ class TextWriter:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(-1)
+    def _text(self, field: Int, before: Int, at: Int, length: Int) -> Int:
+        """Write the text of a field, its label written from ``before`` on."""
+        kind: Int = self.fields[field].kind
+        if kind == FieldKind.PLAIN_STRING:
+            self._room(length)
+            copy_bytes(self.records, at, self.out, self.used, length)
+            self.used += length
+            if length == 0 and self.fields[field].flags & FieldFlag.OMIT_EMPTY:
+                self.used = before
+            return 0
+        self._room(ESCAPE_BYTES * length)
+        self._put(0x22)
+        self.used = put_escaped(self.records, at, length, self.texts, self.out, self.used)
+        self._put(0x22)
+        if kind == FieldKind.PROTOCOL_TYPE:
+            self.is_consumer = self._has_text(field, before)
+        return 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
     def _array(self, element: Int, length: Int, at: Int, stop: Int) -> Int:
+        """Write the elements of an array; returns the position behind them, or ``INVALID``."""
         self._put(0x5B)
         for index in range(length):
             if index > 0:
-                self._room(1)
                 self._put(0x2C)
             at = self._field(element, at, stop)
             if at == INVALID:
                 return INVALID
-        self._room(1)
         self._put(0x5D)
         return at
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(-1)
-    def _blob(self, field: Int, at: Int, stop: Int) -> Int:
-        """Write what a member's bytes hold, an int16 version and a struct; returns 0 if they hold none."""
-        version: Int
-        if stop - at < 2:
-            return 0
-        version = be16(self.records, at)
-        if version < 0 or version > self.fields[field].last_version:
-            return 0
-        return self._field(self.fields[field].inner + version, at + 2, stop) != INVALID
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(-1)
     def _base64(self, at: Int, length: Int, digits: Int) -> Int:
-        """Write bytes as a JSON string, those of a UUID without padding."""
-        self._room(2 * length + SHORT_TEXT_BYTES)
+        """Write bytes as a JSON string."""
+        self._room(2 * length)
         self._put(0x22)
-        self.used = put_base64(
-            self.records, at, length, self.texts, digits, digits == BASE64_DIGITS, self.out, self.used
-        )
+        self.used = put_base64(self.records, at, length, self.texts, digits, self.out, self.used)
         self._put(0x22)
         return 0

@@ -26,7 +26,7 @@ class CompiledDump:
         self._style = style
         tables = tables_of(style)
         assert tables is not None
-        self._writer = TextWriter(tables.texts, tables.parts, tables.fields, tables.starts, self._other)
+        self._writer = TextWriter(*tables, self._other)
 
     def segment(self, walk: SegmentWalk) -> Callable[[], Iterator[memoryview]]:
         """Text of the sound batches from where ``walk`` stands, whenever it is asked for; moves the walk behind them.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from coordinator_core.kernels.arrays import dtype, viewed
 from coordinator_core.kernels.layout import (
+    ESCAPE_BYTES,
     INVALID,
     TEXT_VERSIONS,
     FieldFlag,
@@ -51,20 +52,21 @@ _Row = TypeVar("_Row", LinePart, TextField)
 
 _KEY, _PAYLOAD = " key: ", " payload: "
 _DIGITS = string.ascii_uppercase + string.ascii_lowercase + string.digits
-_INT_BYTES = {Primitive.INT8: 1, Primitive.INT16: 2, Primitive.INT32: 4, Primitive.INT64: 8}
-_KINDS = {
-    Primitive.UINT16: FieldKind.UINT16,
-    Primitive.UUID: FieldKind.UUID,
-    Primitive.STRING: FieldKind.STRING,
-    Primitive.BYTES: FieldKind.BYTES,
+_FIXED = {
+    Primitive.INT8: (FieldKind.INT, 1),
+    Primitive.INT16: (FieldKind.INT, 2),
+    Primitive.UINT16: (FieldKind.INT, 2),
+    Primitive.INT32: (FieldKind.INT, 4),
+    Primitive.INT64: (FieldKind.INT, 8),
+    Primitive.UUID: (FieldKind.UUID, 16),
 }
+"""Kinds and bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(NamedTuple):
     """Arguments of ``kernels.TextWriter``."""
 
-    texts: Any
+    texts: bytes
     parts: Any
     fields: Any
     starts: Any
@@ -90,7 +92,11 @@ class TableWriter:
     """Tables in the making."""
 
     def __init__(self) -> None:
-        self._texts = bytearray(f"{_DIGITS}+/{_DIGITS}-_".encode())
+        self._texts = bytearray(f"{_DIGITS}+/{_DIGITS}-_null".encode())
+        for code in range(256):
+            # Only ASCII is escaped; the bytes of other characters stay.
+            escaped = quote(chr(code))[1:-1].encode() if code < 0x80 else bytes((code,))
+            self._texts += bytes((len(escaped), *escaped)).ljust(ESCAPE_BYTES, b"\0")
         self._places: dict[str, tuple[int, int]] = {}
         self._parts: list[LinePart] = []
         self._fields: list[TextField] = []
@@ -99,7 +105,7 @@ class TableWriter:
     def tables(self) -> Tables:
         """All that was written."""
         starts = viewed(np.array(self._starts, np.int64))
-        return Tables(memoryview(bytes(self._texts)), _rows(self._parts), _rows(self._fields), starts)
+        return Tables(bytes(self._texts), _rows(self._parts), _rows(self._fields), starts)
 
     def line(self, start: Text, template: str, words: Mapping[str, Word]) -> None:
         """A line with words in braces."""
@@ -188,6 +194,7 @@ class TableWriter:
             row.flags |= FieldFlag.UNPRINTED
         if field.tag is not None:
             default = json_text(field.type, form.version, form.release)(field.default_value(form.version))
+            row.flags |= FieldFlag.TAGGED
             row.tag = field.tag
             row.text, row.text_bytes = self._text(default)
         if form.has_blobs and field.name == "protocolType":
@@ -208,11 +215,14 @@ class TableWriter:
         if isinstance(type_, ArrayOf):
             element = _add(self._fields, [self._value("", type_.element, form)])
             return self._row(label, FieldKind.ARRAY, flags, element)
-        if type_ in _INT_BYTES:
-            return self._row(label, FieldKind.INT, flags, _INT_BYTES[type_])
-        if type_ is Primitive.STRING and form.labels is not None:
-            return self._row(label, FieldKind.PLAIN_STRING, flags)
-        return self._row(label, _KINDS[type_], flags)
+        if type_ is Primitive.STRING:
+            kind = FieldKind.STRING if form.labels is None else FieldKind.PLAIN_STRING
+            return self._row(label, kind, flags)
+        if type_ is Primitive.BYTES:
+            return self._row(label, FieldKind.BYTES, flags)
+        flags |= FieldFlag.UNSIGNED if type_ is Primitive.UINT16 else 0
+        kind, size = _FIXED[type_]
+        return self._row(label, kind, flags, size)
 
     def _versions(self, blob: Schema) -> int:
         """Add the structs that a blob can hold, one row a version; returns the first row."""
@@ -224,17 +234,7 @@ class TableWriter:
 
     def _row(self, label: str, kind: FieldKind, flags: int = 0, inner: int = INVALID) -> TextField:
         at, length = self._text(label)
-        return TextField(
-            label=at,
-            label_bytes=length,
-            kind=kind,
-            flags=flags,
-            inner=inner,
-            last_version=INVALID,
-            tag=INVALID,
-            text=0,
-            text_bytes=0,
-        )
+        return TextField(label=at, label_bytes=length, kind=kind, flags=flags, inner=inner)
 
     def _part(self, text: str, number: Number = Number.NONE, choices: int = INVALID) -> LinePart:
         at, length = self._text(text)
@@ -254,9 +254,11 @@ def _add(rows: list[_Row], more: list[_Row]) -> int:
     return len(rows) - len(more)
 
 
-def _rows(rows: list[Any]) -> Any:
+def _rows(rows: list[_Row]) -> Any:
+    """The rows as an array; fields that a row does not have are ``INVALID``."""
     kind = dtype(type(rows[0]).__name__)
-    return viewed(np.array([tuple(getattr(row, name) for name in kind.names or ()) for row in rows], kind))
+    names = kind.names or ()
+    return viewed(np.array([tuple(getattr(row, name, INVALID) for name in names) for row in rows], kind))
 
 
 def _labels(template: str) -> dict[str, str]:
