@@ -408,48 +408,35 @@ class Number(IntEnum):
     Names are those of the attributes of ``log.types.Batch`` and ``Record``, in capitals.
     """
 
-    NONE = 0
-    """Ends a line."""
-    POSITION = 1
-    SIZE = 2
-    BASE_OFFSET = 3
-    LAST_OFFSET = 4
-    RECORD_COUNT = 5
-    BASE_SEQUENCE = 6
-    LAST_SEQUENCE = 7
-    PRODUCER_ID = 8
-    PRODUCER_EPOCH = 9
-    PARTITION_LEADER_EPOCH = 10
-    CRC = 11
-    CODEC_ID = 12
-    TIMESTAMP_TYPE = 13
-    IS_TRANSACTIONAL = 14
-    IS_CONTROL = 15
-    BASE_TIMESTAMP_MS = 16
-    MAX_TIMESTAMP_MS = 17
-    OFFSET = 18
-    TIMESTAMP_MS = 19
-    KEY_SIZE = 20
-    VALUE_SIZE = 21
-    SEQUENCE = 22
-    COORDINATOR_EPOCH = 23
+    POSITION = 0
+    SIZE = 1
+    BASE_OFFSET = 2
+    LAST_OFFSET = 3
+    RECORD_COUNT = 4
+    BASE_SEQUENCE = 5
+    LAST_SEQUENCE = 6
+    PRODUCER_ID = 7
+    PRODUCER_EPOCH = 8
+    PARTITION_LEADER_EPOCH = 9
+    CRC = 10
+    CODEC_ID = 11
+    TIMESTAMP_TYPE = 12
+    IS_TRANSACTIONAL = 13
+    IS_CONTROL = 14
+    BASE_TIMESTAMP_MS = 15
+    MAX_TIMESTAMP_MS = 16
+    OFFSET = 17
+    TIMESTAMP_MS = 18
+    KEY_SIZE = 19
+    VALUE_SIZE = 20
+    SEQUENCE = 21
+    COORDINATOR_EPOCH = 22
     """Of an end marker."""
-    LENGTH = 24
-
-
-class LinePart(Struct):
-    """A piece of a line: text, then a number."""
-
-    text: i64
-    text_bytes: i64
-    number: i64
-    """A :class:`Number`; with ``NONE`` the line ends."""
-    choices: i64
-    """The part whose text is printed for number 0, behind it those for 1 and on; or ``INVALID``."""
+    LENGTH = 23
 
 
 class FieldKind(IntEnum):
-    """How a field lies in a key or value, and how it is printed."""
+    """How a field lies in a key or value, and how it is printed; or what of a batch or record it prints."""
 
     END = 0
     """No field: behind the fields of a struct."""
@@ -467,6 +454,10 @@ class FieldKind(IntEnum):
     """Bytes in base64; an object where the protocol type is that of consumers."""
     ARRAY = 8
     STRUCT = 9
+    NUMBER = 10
+    """Of a line: a :class:`Number`."""
+    CHOICE = 11
+    """Of a line: one of several texts by a :class:`Number`."""
 
 
 class FieldFlag(IntEnum):
@@ -484,7 +475,7 @@ class FieldFlag(IntEnum):
 
 
 class TextField(Struct):
-    """A field of a record schema, as the dump prints it.
+    """A field of a record schema as the dump prints it, or a piece of a line.
 
     The fields of a struct are rows in wire order up to ``END``; if that is ``COMPACT``, its tagged fields are
     behind it in the order of their tags, up to another ``END``.
@@ -497,12 +488,14 @@ class TextField(Struct):
     flags: i64
     inner: i64
     """``INT``, ``UUID``: bytes. ``STRUCT``: its first row. ``ARRAY``: the row of its element, whose label is
-    empty. ``BLOB``: the first of the rows, one a version, of the structs that it can hold."""
+    empty. ``BLOB``: the first of the rows, one a version, of the structs that it can hold. ``NUMBER``, ``CHOICE``:
+    the :class:`Number`."""
     last_version: i64
     """Of a ``BLOB``."""
     tag: i64
     text: i64
-    """Tagged: the text of the default, with which it is left out. ``PROTOCOL_TYPE``: that of consumers."""
+    """Tagged: the text of the default, with which it is left out. ``PROTOCOL_TYPE``: that of consumers.
+    ``CHOICE``: the texts, each a byte for its length and itself, filled up to ``text_bytes``."""
     text_bytes: i64
 
 
@@ -523,8 +516,8 @@ NULL_TEXT = 128
 NULL_TEXT_BYTES = 4
 ESCAPES = 132
 ESCAPE_BYTES = 8
-"""What the texts of a dump begin with: digits of base64 and of UUIDs, ``null``, and, for each byte, so many
-bytes for what it is in a JSON string: the length of that, and it."""
+"""What the texts of a dump begin with: digits of base64 and of UUIDs, ``null``, and what each byte is in a JSON
+string, as the texts of a ``CHOICE``."""
 
 
 class Text(IntEnum):

@@ -1,13 +1,11 @@
 """The text of a dump: lines of batches and records, and their keys and values, as a Kafka release prints them.
 
-The release is in two tables, which :mod:`coordinator_core.reports.dump_tables` makes of the templates of its
-lines and of Kafka's record schemas:
+What a release prints is a table of ``TextField``, which :mod:`coordinator_core.reports.dump_tables` makes of the
+templates of its lines and of Kafka's record schemas. A key or value is some rows, one a field in the order of
+the bytes: the text before it, how it is read, how it is printed; structs and arrays refer to rows of their own.
+A line is some rows, too: each is a piece of text, then a number of the batch or the record.
 
-- A line is some rows of ``LinePart``: a piece of text, then a number of the batch or the record.
-- A key or value is some rows of ``TextField``, one a field in the order of the bytes: its name, how it is
-  read, how it is printed. Structs and arrays refer to rows of their own.
-
-:class:`TextWriter` goes over the batches and prints them by these tables. Whatever the tables do not cover is
+:class:`TextWriter` goes over the batches and prints them by this table. Whatever the table does not cover is
 for Python: a key or value is given to a function, a batch is where :meth:`TextWriter.write` stops.
 """
 
@@ -20,7 +18,6 @@ if not cython.compiled:
         Bytes,
         Int,
         Int64s,
-        LinePartRows,
         MutableBytes,
         MutableInt64s,
         TextFieldRows,
@@ -138,9 +135,10 @@ def put_escaped(data: Bytes, at: Int, length: Int, texts: Bytes, out: MutableByt
     cell: Int
     for position in range(at, at + length):
         cell = ESCAPES + ESCAPE_BYTES * data[position]
-        for index in range(1, texts[cell] + 1):
-            out[out_at] = texts[cell + index]
-            out_at += 1
+        out[out_at] = texts[cell + 1]
+        if texts[cell] > 1:
+            copy_bytes(texts, cell + 1, out, out_at, texts[cell])
+        out_at += texts[cell]
     return out_at
 
 
@@ -157,8 +155,7 @@ def sequence_of(base_sequence: Int, delta: Int) -> Int:
 class TextWriter:
     """Writes lines in the words of one release: ``used`` bytes of UTF-8 in ``out``.
 
-    ``starts`` are rows of ``parts`` and ``fields`` by :class:`Text`; ``texts`` is what the rows refer to.
-    ``other`` gives the text of a key and value that the fields do not cover, from record offset, key and value
+    ``starts`` are rows of ``fields`` by :class:`Text`; ``texts`` is what the rows refer to. ``other`` gives the text of a key and value that the fields do not cover, from record offset, key and value
     (``None`` for null).
     """
 
@@ -169,7 +166,6 @@ class TextWriter:
     """The lowest offset that it may have."""
     out = cython.declare(MutableBytes)
     texts = cython.declare(Bytes)
-    parts = cython.declare(LinePartRows)
     fields = cython.declare(TextFieldRows)
     starts = cython.declare(Int64s)
     numbers = cython.declare(MutableInt64s)
@@ -178,10 +174,8 @@ class TextWriter:
     is_consumer = cython.declare(cython.bint)
     other = cython.declare(object)
 
-    def __init__(
-        self, texts: Bytes, parts: LinePartRows, fields: TextFieldRows, starts: Int64s, other: object
-    ) -> None:
-        self.texts, self.parts, self.fields, self.starts, self.other = texts, parts, fields, starts, other
+    def __init__(self, texts: Bytes, fields: TextFieldRows, starts: Int64s, other: object) -> None:
+        self.texts, self.fields, self.starts, self.other = texts, fields, starts, other
         self.out, self.numbers, self.records = new_bytes(1 << 16), zeros(Number.LENGTH), texts
         self.used = self.position = self.expected = self.max_records = self.is_consumer = 0
 
@@ -238,7 +232,9 @@ class TextWriter:
         before: Int = self.used
         self._note_batch(data, batch)
         has_horizon: cython.bint = batch.attributes & DELETE_HORIZON_BIT != 0
-        self._line(self.starts[Text.BATCH_WITH_HORIZON if has_horizon else Text.BATCH])
+        line: Int = self.starts[Text.BATCH_WITH_HORIZON if has_horizon else Text.BATCH]
+        if line != INVALID:
+            self._struct(line, 0, 0)
         if batch.count > 0 and not self._records(batch, start, stop):
             self.used = before
             return 0
@@ -292,7 +288,7 @@ class TextWriter:
             self.numbers[Number.KEY_SIZE] = record.key_bytes
             self.numbers[Number.VALUE_SIZE] = record.value_bytes
             self.numbers[Number.SEQUENCE] = sequence_of(self.numbers[Number.BASE_SEQUENCE], delta)
-            self._line(self.starts[Text.RECORD])
+            self._struct(self.starts[Text.RECORD], 0, 0)
             line_end = self.used
             if batch.attributes & CONTROL_BIT:
                 if not self._end_marker(record):
@@ -315,7 +311,7 @@ class TextWriter:
         if kind < 0 or Text.ABORT + kind > Text.COMMIT:
             return 0
         self.numbers[Number.COORDINATOR_EPOCH] = be32(self.records, record.value + 2)
-        self._line(self.starts[Text.ABORT + kind])
+        self._struct(self.starts[Text.ABORT + kind], 0, 0)
         return 1
 
     @cython.cfunc
@@ -396,30 +392,8 @@ class TextWriter:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(-1)
-    def _line(self, part: Int) -> Int:
-        """Write the line that begins with ``part``, if there is one."""
-        if part == INVALID:
-            return 0
-        number: Int
-        choice: Int
-        while True:
-            self._copy(self.parts[part].text, self.parts[part].text_bytes)
-            number = self.parts[part].number
-            if number == Number.NONE:
-                return 0
-            choice = self.parts[part].choices
-            if choice == INVALID:
-                self.used = put_number(self.out, self.used, self.numbers[number])
-            else:
-                choice += self.numbers[number]
-                self._copy(self.parts[choice].text, self.parts[choice].text_bytes)
-            part += 1
-
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(-1)
     def _struct(self, field: Int, at: Int, stop: Int) -> Int:
-        """Write the fields from ``field`` on; returns the position behind them, or ``INVALID``."""
+        """Write the fields, or the line, from ``field`` on; returns the position behind them, or ``INVALID``."""
         while self.fields[field].kind != FieldKind.END:
             at = self._field(field, at, stop)
             if at == INVALID:
@@ -479,7 +453,12 @@ class TextWriter:
         inner: Int = self.fields[field].inner
         before: Int = self.used
         self._copy(self.fields[field].label, self.fields[field].label_bytes)
-        if kind == FieldKind.INT or kind == FieldKind.UUID:
+        if kind == FieldKind.NUMBER:
+            self.used = put_number(self.out, self.used, self.numbers[inner])
+        elif kind == FieldKind.CHOICE:
+            inner = self.fields[field].text + self.fields[field].text_bytes * self.numbers[inner]
+            self._copy(inner + 1, self.texts[inner])
+        elif kind == FieldKind.INT or kind == FieldKind.UUID:
             if inner > stop - at:
                 return INVALID
             if kind == FieldKind.INT:

@@ -34,23 +34,16 @@ _ILLEGAL_CODECS = tuple(f"ILLEGAL_{number}" for number in range(len(Codec), 8))
 _CODECS = tuple(codec.name for codec in Codec) + _ILLEGAL_CODECS
 _BOOL = ("false", "true")
 
-_CHOICES: Final[dict[str, tuple[Number, tuple[str, ...]]]] = {
-    "codec": (Number.CODEC_ID, _CODECS),
-    "codec_in_lower_case": (Number.CODEC_ID, tuple(name.lower() for name in _CODECS)),
-    "is_control": (Number.IS_CONTROL, _BOOL),
-    "is_transactional": (Number.IS_TRANSACTIONAL, _BOOL),
-    "timestamp_type": (Number.TIMESTAMP_TYPE, ("CreateTime", "LogAppendTime")),
+_CHOICES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "codec": ("codec_id", _CODECS),
+    "codec_in_lower_case": ("codec_id", tuple(name.lower() for name in _CODECS)),
+    "is_control": ("is_control", _BOOL),
+    "is_transactional": ("is_transactional", _BOOL),
+    "is_valid": ("crc_valid", _BOOL),
+    "timestamp_type": ("timestamp_type", ("CreateTime", "LogAppendTime")),
 }
-"""Words that stand for one of several texts, by an attribute of the batch."""
+"""Words that stand for one of several texts, by an attribute of the batch; other words are its attributes."""
 
-_COMPILED_WORDS: Final[dict[str, Word]] = {
-    **{number.name.lower(): number for number in Number},
-    **_CHOICES,
-    # Other batches, and records with headers, are not printed by compiled code.
-    "is_valid": "true",
-    "magic": "2",
-    "header_keys": "",
-}
 _RECORD_WORDS: Final[dict[str, Callable[[Record], object]]] = {
     "header_keys": lambda record: ",".join(name for name, _ in record.headers),
     "key_size": lambda record: _size(record.key),
@@ -61,6 +54,13 @@ _RECORD_WORDS: Final[dict[str, Callable[[Record], object]]] = {
     "sequence": lambda record: record.sequence,
     "timestamp_ms": lambda record: record.timestamp_ms,
     "value_size": lambda record: _size(record.value),
+}
+
+# Compiled code prints sound batches of format 2, and records without headers.
+_COMPILED_WORDS: Final[dict[str, Word]] = {
+    **{number.name.lower(): number for number in Number},
+    **{word: (Number[name.upper()], texts) for word, (name, texts) in _CHOICES.items() if word != "is_valid"},
+    **{"is_valid": "true", "magic": "2", "header_keys": ""},
 }
 
 
@@ -83,13 +83,9 @@ class _Words:
     def __getitem__(self, word: str) -> object:
         if self.record is not None and word in _RECORD_WORDS:
             return _RECORD_WORDS[word](self.record)
-        if word == "is_valid":
-            return _BOOL[self.batch.crc_valid]
-        if word not in _CHOICES:
-            return getattr(self.batch, word)
-        number, texts = _CHOICES[word]
-        value = getattr(self.batch, number.name.lower())
-        return value if isinstance(value, str) else texts[value]
+        name, texts = _CHOICES.get(word, (word, ()))
+        value = getattr(self.batch, name)
+        return texts[value] if texts and isinstance(value, int) else value
 
 
 @dataclass(frozen=True, slots=True)

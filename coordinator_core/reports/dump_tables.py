@@ -9,7 +9,7 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from coordinator_core.kernels.layout import (
     TEXT_VERSIONS,
     FieldFlag,
     FieldKind,
-    LinePart,
     Number,
     Text,
     TextField,
@@ -48,8 +47,6 @@ from coordinator_core.reports.dump_payloads import (
 Word = str | Number | tuple[Number, tuple[str, ...]]
 """What a word of a template stands for: text, a number, or one of several texts by a number."""
 
-_Row = TypeVar("_Row", LinePart, TextField)
-
 _KEY, _PAYLOAD = " key: ", " payload: "
 _DIGITS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 _FIXED = {
@@ -67,7 +64,6 @@ class Tables(NamedTuple):
     """Arguments of ``kernels.TextWriter``."""
 
     texts: bytes
-    parts: Any
     fields: Any
     starts: Any
 
@@ -93,23 +89,21 @@ class TableWriter:
 
     def __init__(self) -> None:
         self._texts = bytearray(f"{_DIGITS}+/{_DIGITS}-_null".encode())
-        for code in range(256):
-            # Only ASCII is escaped; the bytes of other characters stay.
-            escaped = quote(chr(code))[1:-1].encode() if code < 0x80 else bytes((code,))
-            self._texts += bytes((len(escaped), *escaped)).ljust(ESCAPE_BYTES, b"\0")
+        # Only ASCII is escaped; the bytes of other characters stay.
+        ascii_escapes = [quote(chr(code))[1:-1].encode() for code in range(0x80)]
+        self._choices([*ascii_escapes, *(bytes((byte,)) for byte in range(0x80, 0x100))], ESCAPE_BYTES)
         self._places: dict[str, tuple[int, int]] = {}
-        self._parts: list[LinePart] = []
         self._fields: list[TextField] = []
         self._starts = [INVALID] * Text.LENGTH
 
     def tables(self) -> Tables:
         """All that was written."""
         starts = viewed(np.array(self._starts, np.int64))
-        return Tables(bytes(self._texts), _rows(self._parts), _rows(self._fields), starts)
+        return Tables(bytes(self._texts), _rows(self._fields), starts)
 
     def line(self, start: Text, template: str, words: Mapping[str, Word]) -> None:
         """A line with words in braces."""
-        rows: list[LinePart] = []
+        rows: list[TextField] = []
         text = ""
         for literal, name, _, _ in string.Formatter().parse(template):
             word = "" if name is None else words[name]
@@ -117,13 +111,15 @@ class TableWriter:
             if isinstance(word, str):
                 text += word
                 continue
-            choices = INVALID
-            if isinstance(word, tuple):
-                word, texts = word
-                choices = _add(self._parts, [self._part(choice) for choice in texts])
-            rows.append(self._part(text, word, choices))
+            if isinstance(word, Number):
+                rows.append(self._row(text, FieldKind.NUMBER, inner=word))
+            else:
+                number, texts = word
+                rows.append(self._row(text, FieldKind.CHOICE, inner=number))
+                rows[-1].text_bytes = max(map(len, texts)) + 1
+                rows[-1].text = self._choices([each.encode() for each in texts], rows[-1].text_bytes)
             text = ""
-        self._starts[start] = _add(self._parts, [*rows, self._part(text)])
+        self._starts[start] = self._add([*rows, self._end(text)])
 
     def json(self, release: Release) -> None:
         """Keys and values of 3.8 and later: :func:`~coordinator_core.reports.dump_payloads.json_formatter`."""
@@ -154,7 +150,7 @@ class TableWriter:
             self._tombstone(form.tombstone)
 
     def _tombstone(self, text: str) -> None:
-        self._starts[Text.TOMBSTONE] = _add(self._fields, [self._end(_PAYLOAD + text)])
+        self._starts[Text.TOMBSTONE] = self._add([self._end(_PAYLOAD + text)])
 
     def _plain_key(self, key_type: int, template: str) -> None:
         form = _Form(0, False, labels=_labels(_KEY + template))
@@ -165,7 +161,7 @@ class TableWriter:
 
     def _object(self, label: str, data: int) -> int:
         """Add the object that has a struct as its data; returns its first row."""
-        return _add(self._fields, [self._row(label, FieldKind.STRUCT, inner=data), self._end("}")])
+        return self._add([self._row(label, FieldKind.STRUCT, inner=data), self._end("}")])
 
     def _struct(self, struct: Struct, form: _Form) -> int:
         """Add the fields of a struct; returns the first row."""
@@ -181,7 +177,7 @@ class TableWriter:
         if form.is_flexible:
             rows += [self._field(",", each, form) for each in tagged]
             rows.append(self._end(""))
-        return _add(self._fields, rows)
+        return self._add(rows)
 
     def _field(self, separator: str, field: Field, form: _Form) -> TextField:
         label = f'{separator}"{field.name}":'
@@ -213,7 +209,7 @@ class TableWriter:
         if isinstance(type_, Struct):
             return self._row(label, FieldKind.STRUCT, flags, self._struct(type_, form))
         if isinstance(type_, ArrayOf):
-            element = _add(self._fields, [self._value("", type_.element, form)])
+            element = self._add([self._value("", type_.element, form)])
             return self._row(label, FieldKind.ARRAY, flags, element)
         if type_ is Primitive.STRING:
             kind = FieldKind.STRING if form.labels is None else FieldKind.PLAIN_STRING
@@ -227,7 +223,7 @@ class TableWriter:
     def _versions(self, blob: Schema) -> int:
         """Add the structs that a blob can hold, one row a version; returns the first row."""
         structs = [self._struct(blob.struct, _Form(version, False)) for version in blob.versions]
-        return _add(self._fields, [self._row("", FieldKind.STRUCT, inner=struct) for struct in structs])
+        return self._add([self._row("", FieldKind.STRUCT, inner=struct) for struct in structs])
 
     def _end(self, label: str, has_tags: bool = False) -> TextField:
         return self._row(label, FieldKind.END, FieldFlag.COMPACT if has_tags else 0)
@@ -236,9 +232,17 @@ class TableWriter:
         at, length = self._text(label)
         return TextField(label=at, label_bytes=length, kind=kind, flags=flags, inner=inner)
 
-    def _part(self, text: str, number: Number = Number.NONE, choices: int = INVALID) -> LinePart:
-        at, length = self._text(text)
-        return LinePart(text=at, text_bytes=length, number=number, choices=choices)
+    def _choices(self, texts: list[bytes], size: int) -> int:
+        """Add texts in ``size`` bytes each; returns the position of the first."""
+        at = len(self._texts)
+        for text in texts:
+            self._texts += bytes((len(text), *text)).ljust(size, b"\0")
+        return at
+
+    def _add(self, rows: list[TextField]) -> int:
+        """Append rows; returns the first."""
+        self._fields += rows
+        return len(self._fields) - len(rows)
 
     def _text(self, text: str) -> tuple[int, int]:
         """Position and size of a text."""
@@ -248,15 +252,9 @@ class TableWriter:
         return self._places[text]
 
 
-def _add(rows: list[_Row], more: list[_Row]) -> int:
-    """Append rows; returns the first."""
-    rows += more
-    return len(rows) - len(more)
-
-
-def _rows(rows: list[_Row]) -> Any:
+def _rows(rows: list[TextField]) -> Any:
     """The rows as an array; fields that a row does not have are ``INVALID``."""
-    kind = dtype(type(rows[0]).__name__)
+    kind = dtype("TextField")
     names = kind.names or ()
     return viewed(np.array([tuple(getattr(row, name, INVALID) for name in names) for row in rows], kind))
 
