@@ -19,7 +19,6 @@ if not cython.compiled:
     )
     from coordinator_core.log.layout import (
         CODEC_BITS,
-        CONTROL_BIT,
         HEADER_BYTES,
         LENGTH_END,
         LOG_APPEND_TIME_BIT,
@@ -93,7 +92,9 @@ def header(data: Bytes, at: Int) -> Header:
 @cython.cfunc
 @cython.nogil
 @cython.inline
-def sound_size(data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, bounds: Bounds) -> Int:
+def sound_size(
+    data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, bounds: Bounds
+) -> Int:
     """Size of the v2 batch at ``at``, or 0 if anything about it but its records is unusual.
 
     ``expected`` is the lowest offset that it may have. ``is_unpacked`` says that the batch was sound before

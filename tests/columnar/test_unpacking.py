@@ -13,15 +13,15 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.columnar import unpacking
-from coordinator_core.columnar.fold import fold_segment
-from coordinator_core.columnar.unpacking import Row
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.fold import unpacking
+from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.segments import fold_segment
+from coordinator_core.fold.unpacking import Row
 from coordinator_core.log.compression import CompressionError, decompress
 from coordinator_core.log.compression.lz4 import header_checksum
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, SegmentFile
-from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.parity import PROFILES, assert_merges, partition_log, sequential_outcome
 from tests.columnar.random_logs import Item, offset_key, offset_value

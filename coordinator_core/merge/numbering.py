@@ -7,11 +7,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.values import inverse
+from coordinator_core.fold.arrow import column
 from coordinator_core.kernels import KeyTable, number_keys
 from coordinator_core.kernels.arrays import Int64s, viewed
 from coordinator_core.kernels.layout import MERGED_KEY_BYTES, RECORDS_AT_A_TIME
+from coordinator_core.merge.values import inverse
 
 
 class NameNumbers:
