@@ -492,8 +492,8 @@ class TextField(Struct):
     flags: i64
     inner: i64
     """``INT``, ``UUID``: bytes. ``STRUCT``: its first row. ``ARRAY``: the row of its element, whose label is
-    empty. ``BLOB``: the first of the rows, one a version, of the structs that it can hold. ``NUMBER``, ``CHOICE``:
-    the :class:`Number`."""
+    empty. ``BLOB``: the first of the rows, one a version, of the structs that it can hold. ``NUMBER`` and
+    ``CHOICE``: the :class:`Number`."""
     last_version: i64
     """Of a ``BLOB``."""
     tag: i64
@@ -520,8 +520,8 @@ NULL_TEXT = 128
 NULL_TEXT_BYTES = 4
 ESCAPES = 132
 ESCAPE_BYTES = 8
-"""What the texts of a dump begin with: digits of base64 and of UUIDs, ``null``, and what each byte is in a JSON
-string, as the texts of a ``CHOICE``."""
+"""What the texts of a dump begin with: digits of base64 and of UUIDs, ``null``, and what each byte is in a
+JSON string, as the texts of a ``CHOICE``."""
 
 
 class Text(IntEnum):

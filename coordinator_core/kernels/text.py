@@ -1,9 +1,9 @@
-"""The text of a dump: lines of batches and records, and their keys and values, as a Kafka release prints them.
+"""Lines of batches and records, with their keys and values, as the dump tool of a Kafka release prints them.
 
-What a release prints is a table of ``TextField``, which :mod:`coordinator_core.reports.dump_tables` makes of the
+What a release prints is a table of ``TextField``, made by :mod:`coordinator_core.reports.dump_tables` of the
 templates of its lines and of Kafka's record schemas. A key or value is some rows, one a field in the order of
-the bytes: the text before it, how it is read, how it is printed; structs and arrays refer to rows of their own.
-A line is some rows, too: each is a piece of text, then a number of the batch or the record.
+the bytes: the text before it, how it is read, how it is printed; structs and arrays refer to other rows. A
+line is some rows, too: each is a piece of text, then a number of the batch or the record.
 
 :class:`TextWriter` goes over the batches and prints them by this table. Whatever the table does not cover is
 for Python: a key or value is given to a function, a batch is where :meth:`TextWriter.write` stops.
@@ -155,8 +155,8 @@ def sequence_of(base_sequence: Int, delta: Int) -> Int:
 class TextWriter:
     """Writes lines in the words of one release: ``used`` bytes of UTF-8 in ``out``.
 
-    ``starts`` are rows of ``fields`` by :class:`Text`; ``texts`` is what the rows refer to. ``other`` gives the text of a key and value that the fields do not cover, from record offset, key and value
-    (``None`` for null).
+    ``starts`` are rows of ``fields`` by :class:`Text`; ``texts`` is what the rows refer to. ``other`` gives the
+    text of a key and value that the fields do not cover, from record offset, key and value (``None`` for null).
     """
 
     used = cython.declare(Int, visibility="public")
@@ -393,7 +393,7 @@ class TextWriter:
     @cython.nogil
     @cython.exceptval(-1)
     def _struct(self, field: Int, at: Int, stop: Int) -> Int:
-        """Write the fields, or the line, from ``field`` on; returns the position behind them, or ``INVALID``."""
+        """Write fields, or a line, from ``field`` on; returns the position behind them, or ``INVALID``."""
         while self.fields[field].kind != FieldKind.END:
             at = self._field(field, at, stop)
             if at == INVALID:

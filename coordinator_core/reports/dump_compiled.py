@@ -29,7 +29,7 @@ class CompiledDump:
         self._writer = TextWriter(*tables, self._other)
 
     def segment(self, walk: SegmentWalk) -> Callable[[], Iterator[memoryview]]:
-        """Text of the sound batches from where ``walk`` stands, whenever it is asked for; moves the walk behind them.
+        """A function that prints the sound batches from where ``walk`` stands, and moves it behind them.
 
         Sound is what the walk would yield without finding damage, and in whose records none is found. Each
         piece is valid until the next one is asked for.
@@ -63,7 +63,7 @@ class CompiledDump:
             records = records_section(parse_batch(view[position : position + size], position), walk.limits)
         except CompressionError:
             return False
-        return self._writer.write_unpacked(view, records)
+        return bool(self._writer.write_unpacked(view, records))
 
     def _other(self, offset: int, key: bytes | None, value: bytes | None) -> bytes:
         """Key and payload that the tables do not cover."""

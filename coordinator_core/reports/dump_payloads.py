@@ -49,23 +49,30 @@ class CommitForm:
     key: str
     value: str
     metadata: str
+    group_key: str
     unknown: str
-    group_key: str | None = None
-    tombstone: str | None = None
+    tombstone: str | None
 
 
 _UNKNOWN_TYPE = "Unknown record type {type} at offset {offset}, skipping."
 
-COLON_FORM = CommitForm("offset::{group}:{topic}:{partition}", "{offset}", ":{metadata}", _UNKNOWN_TYPE)
+COLON_FORM = CommitForm(
+    key="offset::{group}:{topic}:{partition}",
+    value="{offset}",
+    metadata=":{metadata}",
+    group_key="metadata::{group}",
+    unknown=_UNKNOWN_TYPE,
+    tombstone=None,
+)
 """0.9 to 2.3."""
 
 NAMED_FORM = CommitForm(
-    "offset_commit::group={group},partition={topic}-{partition}",
-    "offset={offset}",
-    ",metadata={metadata}",
-    "unknown::version={type}",
-    "group_metadata::group={group}",
-    TOMBSTONE,
+    key="offset_commit::group={group},partition={topic}-{partition}",
+    value="offset={offset}",
+    metadata=",metadata={metadata}",
+    group_key="group_metadata::group={group}",
+    unknown="unknown::version={type}",
+    tombstone=TOMBSTONE,
 )
 """2.4 to 3.7."""
 
@@ -112,9 +119,10 @@ def _commit_texts(record: Record, form: CommitForm, group: Callable[[str, Any], 
 
 def _plain_group(group: str, data: dict[str, Any], *, empty_has_type: bool = True) -> Texts:
     protocol_type = data["protocolType"] if data["members"] or empty_has_type else ""
-    name = "null" if data["protocol"] is None else data["protocol"]
+    protocol = "null" if data["protocol"] is None else data["protocol"]
     assignments = _assignments(data, scala_2_12_order)
-    return f"metadata::{group}", f"{protocol_type}:{name}:{data['generation']}:{assignments}"
+    name = COLON_FORM.group_key.format(group=group)
+    return name, f"{protocol_type}:{protocol}:{data['generation']}:{assignments}"
 
 
 def _json_group(key: str, order: MapOrder, group: str, data: dict[str, Any] | None) -> Texts:

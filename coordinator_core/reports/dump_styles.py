@@ -60,7 +60,9 @@ _RECORD_WORDS: Final[dict[str, Callable[[Record], object]]] = {
 _COMPILED_WORDS: Final[dict[str, Word]] = {
     **{number.name.lower(): number for number in Number},
     **{word: (Number[name.upper()], texts) for word, (name, texts) in _CHOICES.items() if word != "is_valid"},
-    **{"is_valid": "true", "magic": "2", "header_keys": ""},
+    "is_valid": "true",
+    "magic": "2",
+    "header_keys": "",
 }
 
 
@@ -93,8 +95,7 @@ class DumpStyle:
     """How one family of releases prints segments; ``since`` is the first release of the family.
 
     ``line`` is the template of records in batches (``None``: no such release knows them), ``legacy_line``
-    that of messages. ``form`` is what ``texts`` prints by, for compiled code; releases without batches, to which
-    it is of no use, have none.
+    that of messages. ``form`` is what compiled code prints of batches in place of ``texts``.
     """
 
     since: tuple[int, ...]

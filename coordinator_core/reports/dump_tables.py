@@ -70,7 +70,7 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a struct is read and printed: as JSON, or by ``labels`` the fields that these name, without quotes."""
+    """How a struct is read and printed: as JSON, or without quotes the fields that ``labels`` names."""
 
     version: int
     is_flexible: bool
@@ -122,7 +122,7 @@ class TableWriter:
         self._starts[start] = self._add([*rows, self._end(text)])
 
     def json(self, release: Release) -> None:
-        """Keys and values of 3.8 and later: :func:`~coordinator_core.reports.dump_payloads.json_formatter`."""
+        """Keys and values of 3.8 and later (``dump_payloads.json_formatter``)."""
         self._tombstone(TOMBSTONE)
         for key_type in known_types(release) & RECORD_TYPES.keys():
             key = self._struct(RECORD_TYPES[key_type].key.struct, _Form(0, False))
@@ -144,9 +144,8 @@ class TableWriter:
             for version in value.versions:
                 plain = _Form(version, value.is_flexible(version), labels=labels)
                 self._start_value(key_type, version, self._struct(value.struct, plain))
-        if form.group_key is not None:
-            self._plain_key(GROUP_METADATA_TYPE, form.group_key)
         if form.tombstone is not None:
+            self._plain_key(GROUP_METADATA_TYPE, form.group_key)
             self._tombstone(form.tombstone)
 
     def _tombstone(self, text: str) -> None:
