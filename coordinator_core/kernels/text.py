@@ -155,13 +155,15 @@ def sequence_of(base_sequence: Int, delta: Int) -> Int:
 class TextWriter:
     """Writes lines in the words of one release: ``used`` bytes of UTF-8 in ``out``.
 
-    ``starts`` are rows of ``fields`` by :class:`Text`; ``texts`` is what the rows refer to. ``other`` gives the
-    text of a key and value that the fields do not cover, from record offset, key and value (``None`` for null).
+    ``starts`` are rows of ``fields`` by :class:`Text`; ``texts`` is what the rows refer to. ``other`` gives
+    the text of a key and value that the fields do not cover, from record offset, key and value (``None`` for
+    null).
     """
 
     used = cython.declare(Int, visibility="public")
     position = cython.declare(Int, visibility="readonly")
-    """The batch at which :meth:`write` stopped."""
+    """The batch at which :meth:`write` stopped; with ``COMPRESSED`` it ends at ``end``."""
+    end = cython.declare(Int, visibility="readonly")
     expected = cython.declare(Int, visibility="readonly")
     """The lowest offset that it may have."""
     out = cython.declare(MutableBytes)
@@ -177,7 +179,7 @@ class TextWriter:
     def __init__(self, texts: Bytes, fields: TextFieldRows, starts: Int64s, other: object) -> None:
         self.texts, self.fields, self.starts, self.other = texts, fields, starts, other
         self.out, self.numbers, self.records = new_bytes(1 << 16), zeros(Number.LENGTH), texts
-        self.used = self.position = self.expected = self.max_records = self.is_consumer = 0
+        self.used = self.position = self.end = self.expected = self.max_records = self.is_consumer = 0
 
     def text(self) -> object:
         """What was written, and is valid until more is."""
@@ -203,11 +205,12 @@ class TextWriter:
                 if size == 0:
                     reason = Stop.UNUSUAL_BATCH
                     break
+                self.end = self.position + size
                 batch = header(data, self.position)
                 if is_compressed(batch):
                     reason = Stop.COMPRESSED
                     break
-                if not self._batch(data, batch, self.position + HEADER_BYTES, self.position + size):
+                if not self._batch(data, batch, self.position + HEADER_BYTES, self.end):
                     reason = Stop.UNUSUAL_RECORDS
                     break
         return reason
@@ -218,7 +221,7 @@ class TextWriter:
         False when they are for Python.
         """
         self.records = records
-        fits: cython.bint = len(data) - self.position >= HEADER_BYTES
+        fits: cython.bint = HEADER_BYTES <= self.end - self.position and self.end <= len(data)
         return bool(fits and self._batch(data, header(data, self.position), 0, len(records)))
 
     @cython.cfunc
@@ -238,7 +241,7 @@ class TextWriter:
         if batch.count > 0 and not self._records(batch, start, stop):
             self.used = before
             return 0
-        self.position += batch.size
+        self.position = self.end
         self.expected = batch.last_offset + 1
         return 1
 
@@ -248,7 +251,7 @@ class TextWriter:
         at: Int = self.position
         base_sequence: Int = be32(data, at + BatchField.BASE_SEQUENCE)
         self.numbers[Number.POSITION] = at
-        self.numbers[Number.SIZE] = batch.size
+        self.numbers[Number.SIZE] = self.end - at
         self.numbers[Number.BASE_OFFSET] = batch.base_offset
         self.numbers[Number.LAST_OFFSET] = batch.last_offset
         self.numbers[Number.RECORD_COUNT] = batch.count

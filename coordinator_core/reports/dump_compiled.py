@@ -10,7 +10,6 @@ from coordinator_core.kernels import Bounds, TextWriter
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.batch import parse_batch, records_section
 from coordinator_core.log.compression import CompressionError
-from coordinator_core.log.layout import LENGTH_END, BatchField
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, SegmentWalk
 from coordinator_core.log.types import Record
 from coordinator_core.reports.dump_styles import DumpStyle, tables_of, texts_of
@@ -57,10 +56,9 @@ class CompiledDump:
     def _unpack(self, view: memoryview, walk: SegmentWalk) -> bool:
         """Print the batch at which the writer stopped; False if its records are unusual."""
         position = self._writer.position
-        length_at = position + BatchField.LENGTH
-        size = LENGTH_END + int.from_bytes(view[length_at : length_at + 4], "big")
+        batch = parse_batch(view[position : self._writer.end], position)
         try:
-            records = records_section(parse_batch(view[position : position + size], position), walk.limits)
+            records = records_section(batch, walk.limits)
         except CompressionError:
             return False
         return bool(self._writer.write_unpacked(view, records))
