@@ -504,3 +504,139 @@ class RecordSizes(Struct):
     live_bytes: i64
     first_timestamp: i64
     last_timestamp: i64
+
+
+class Number(IntEnum):
+    """What a line of the dump can say of a batch or a record.
+
+    Names are those of the attributes of ``log.types.Batch`` and ``Record``, in capitals.
+    """
+
+    POSITION = 0
+    SIZE = 1
+    BASE_OFFSET = 2
+    LAST_OFFSET = 3
+    RECORD_COUNT = 4
+    BASE_SEQUENCE = 5
+    LAST_SEQUENCE = 6
+    PRODUCER_ID = 7
+    PRODUCER_EPOCH = 8
+    PARTITION_LEADER_EPOCH = 9
+    CRC = 10
+    CODEC_ID = 11
+    TIMESTAMP_TYPE = 12
+    IS_TRANSACTIONAL = 13
+    IS_CONTROL = 14
+    BASE_TIMESTAMP_MS = 15
+    MAX_TIMESTAMP_MS = 16
+    OFFSET = 17
+    TIMESTAMP_MS = 18
+    KEY_SIZE = 19
+    VALUE_SIZE = 20
+    SEQUENCE = 21
+    COORDINATOR_EPOCH = 22
+    """Of an end marker."""
+    LENGTH = 23
+
+
+class FieldKind(IntEnum):
+    """How a field lies in a key or value, and how it is printed; or what of a batch or record it prints."""
+
+    END = 0
+    """No field: behind the fields of a struct."""
+    INT = 1
+    UUID = 2
+    STRING = 3
+    """A JSON string."""
+    PLAIN_STRING = 4
+    """Text without quotes."""
+    PROTOCOL_TYPE = 5
+    """A JSON string, which says whether blobs are objects."""
+    BYTES = 6
+    """In base64."""
+    BLOB = 7
+    """Bytes in base64; an object where the protocol type is that of consumers."""
+    ARRAY = 8
+    STRUCT = 9
+    NUMBER = 10
+    """Of a line: a :class:`Number`."""
+    CHOICE = 11
+    """Of a line: one of several texts by a :class:`Number`."""
+
+
+class FieldFlag(IntEnum):
+    """Bits of ``TextField.flags``."""
+
+    COMPACT = 1
+    """The length is an unsigned varint, one more than it is. With ``END``: a tag section follows."""
+    NULLABLE = 2
+    TAGGED = 4
+    UNSIGNED = 8
+    UNPRINTED = 16
+    """Read over."""
+    OMIT_EMPTY = 32
+    """An empty ``PLAIN_STRING`` is left out with its label."""
+
+
+class TextField(Struct):
+    """A field of a record schema as the dump prints it, or a piece of a line.
+
+    The fields of a struct are rows in wire order up to ``END``; if that is ``COMPACT``, its tagged fields are
+    behind it in the order of their tags, up to another ``END``.
+    """
+
+    label: i64
+    """Text before the value, its separator included; of ``END``, text behind the last value."""
+    label_bytes: i64
+    kind: i64
+    flags: i64
+    inner: i64
+    """``INT``, ``UUID``: bytes. ``STRUCT``: its first row. ``ARRAY``: the row of its element, whose label is
+    empty. ``BLOB``: the first of the rows, one a version, of the structs that it can hold. ``NUMBER`` and
+    ``CHOICE``: the :class:`Number`."""
+    last_version: i64
+    """Of a ``BLOB``."""
+    tag: i64
+    text: i64
+    """Tagged: the text of the default, with which it is left out. ``PROTOCOL_TYPE``: that of consumers.
+    ``CHOICE``: the texts, each a byte for its length and itself, filled up to ``text_bytes``."""
+    text_bytes: i64
+
+
+MAX_INT = 0x7FFFFFFF
+MAX_STRING_BYTES = 0x7FFF
+"""Of Java's ``int``, and of a string in Kafka's protocol."""
+
+SHORT_TEXT_BYTES = 32
+"""At most what a field takes besides its label and its own bytes: a number, a UUID, quotes."""
+
+TEXT_KEY_TYPES = 32
+TEXT_VERSIONS = 8
+"""Record types and value versions that can have fields to print."""
+
+BASE64_DIGITS = 0
+URL_DIGITS = 64
+NULL_TEXT = 128
+NULL_TEXT_BYTES = 4
+ESCAPES = 132
+ESCAPE_BYTES = 8
+"""What the texts of a dump begin with: digits of base64 and of UUIDs, ``null``, and what each byte is in a
+JSON string, as the texts of a ``CHOICE``."""
+
+
+class Text(IntEnum):
+    """First row of each line, key and value of the dump, ``INVALID`` where there is none."""
+
+    BATCH = 0
+    BATCH_WITH_HORIZON = 1
+    RECORD = 2
+    ABORT = 3
+    COMMIT = 4
+    """Lines up to here, fields from here on."""
+    TOMBSTONE = 5
+    """Payload of a tombstone; without it nothing is printed of its key either."""
+    KEYS = 6
+    """By record type."""
+    VALUES = 38
+    """By record type and value version."""
+    LENGTH = 294

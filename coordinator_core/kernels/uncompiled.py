@@ -33,6 +33,9 @@ from coordinator_core.kernels.key_table import KeyTable
 from coordinator_core.kernels.newest import NewestTable
 
 __all__ = ["BatchIndex", "Bounds", "FoldTables", "KeyTable", "NewestTable"]
+from coordinator_core.kernels.text import TextWriter
+
+__all__ = ["Bounds", "FoldTables", "KeyTable", "TextWriter"]
 
 warnings.warn(
     "Regroup's kernels are not compiled: results are the same, at a hundredth of the speed. "
