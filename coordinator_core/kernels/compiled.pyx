@@ -38,3 +38,5 @@ crc32c_initialize()
 include "primitives.py"
 include "framing.py"
 include "key_table.py"
+include "shapes.py"
+include "group_records.py"
