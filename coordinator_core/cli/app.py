@@ -9,30 +9,84 @@ from typing import Any, NoReturn
 import click
 
 from coordinator_core import __version__
-from coordinator_core.cli.lazy import LazyGroup
+from coordinator_core.cli.lazy import LazyGroup, Place
 from coordinator_core.cli.output import ReaderGoneError, discard, flush
 from coordinator_core.cli.process import leave, start_light
 from coordinator_core.errors import ExitCode, RegroupError
 
 _COMMANDS = {
-    "capture": "coordinator_core.cli.capture:capture_command",
-    "compact": "coordinator_core.cli.compact:compact_command",
-    "describe": "coordinator_core.cli.describe:describe_command",
-    "diff": "coordinator_core.cli.diff:diff_command",
-    "drill": "coordinator_core.cli.drill:drill_command",
-    "dump": "coordinator_core.cli.dump:dump_command",
-    "expire": "coordinator_core.cli.expire:expire_command",
-    "explain": "coordinator_core.cli.explain:explain_command",
-    "find-coordinator": "coordinator_core.cli.find_coordinator:find_coordinator_command",
-    "import-records": "coordinator_core.cli.import_records:import_command",
-    "list": "coordinator_core.cli.describe:list_command",
-    "reconcile": "coordinator_core.cli.reconcile:reconcile_command",
-    "replay": "coordinator_core.cli.replay:replay_command",
-    "report": "coordinator_core.cli.report:report_command",
-    "rules": "coordinator_core.cli.rules:rules_command",
-    "simulate": "coordinator_core.cli.simulate:simulate_command",
-    "stats": "coordinator_core.cli.stats:stats_command",
-    "verify": "coordinator_core.cli.verify:verify_command",
+    "capture": Place(
+        "coordinator_core.cli.capture:capture_command",
+        "Fetch the offsets topic of a live cluster, byte for byte.",
+    ),
+    "compact": Place(
+        "coordinator_core.cli.compact:compact_command",
+        "Write a compacted log that a broker loads, with proof.",
+    ),
+    "describe": Place(
+        "coordinator_core.cli.describe:describe_command",
+        "Groups, members and committed offsets, as a broker describes them.",
+    ),
+    "diff": Place(
+        "coordinator_core.cli.diff:diff_command",
+        "Groups and committed offsets that differ between two runs.",
+    ),
+    "drill": Place(
+        "coordinator_core.cli.drill:drill_command",
+        "Failover drills: predict, observe, recover, compare.",
+    ),
+    "dump": Place(
+        "coordinator_core.cli.dump:dump_command",
+        "Every record in log order, as Kafka's dump tool prints it.",
+    ),
+    "expire": Place(
+        "coordinator_core.cli.expire:expire_command",
+        "Tombstones of the next expiry sweep, and the forecast.",
+    ),
+    "explain": Place(
+        "coordinator_core.cli.explain:explain_command",
+        "How the state of a group came to be, record by record.",
+    ),
+    "find-coordinator": Place(
+        "coordinator_core.cli.find_coordinator:find_coordinator_command",
+        "Offsets partition and coordinator of each group.",
+    ),
+    "import-records": Place(
+        "coordinator_core.cli.import_records:import_command",
+        "Make a log directory of records in Parquet.",
+    ),
+    "list": Place(
+        "coordinator_core.cli.describe:list_command",
+        "Groups with their type and state.",
+    ),
+    "reconcile": Place(
+        "coordinator_core.cli.reconcile:reconcile_command",
+        "Findings about the groups and offsets of a run.",
+    ),
+    "replay": Place(
+        "coordinator_core.cli.replay:replay_command",
+        "Replay a snapshot and publish a run.",
+    ),
+    "report": Place(
+        "coordinator_core.cli.report:report_command",
+        "One page about a published run.",
+    ),
+    "rules": Place(
+        "coordinator_core.cli.rules:rules_command",
+        "The catalogue of reconciliation rules.",
+    ),
+    "simulate": Place(
+        "coordinator_core.cli.simulate:simulate_command",
+        "Play recorded requests through the coordinator model.",
+    ),
+    "stats": Place(
+        "coordinator_core.cli.stats:stats_command",
+        "Records, bytes and dead bytes by group and record type.",
+    ),
+    "verify": Place(
+        "coordinator_core.cli.verify:verify_command",
+        "Check framing, checksums and offsets of every segment.",
+    ),
 }
 
 

@@ -1,18 +1,25 @@
-"""Groups of commands that import a command when it is run, so that help does not load kernels or Arrow."""
+"""Groups of commands that import a command when it is run, so that help loads neither kernels nor Arrow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 
-class LazyGroup(click.Group):
-    """``places`` has for every command ``module:attribute``."""
+class Place(NamedTuple):
+    """A command: ``module:attribute``, and its line in the list of commands."""
 
-    def __init__(self, *args: Any, places: Mapping[str, str], **kwargs: Any) -> None:
+    where: str
+    summary: str
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are in ``places``, by name."""
+
+    def __init__(self, *args: Any, places: Mapping[str, Place], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._places = places
 
@@ -22,6 +29,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._places:
             return None
-        module, attribute = self._places[cmd_name].split(":")
+        module, attribute = self._places[cmd_name].where.split(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._places[name].summary) for name in self.list_commands(ctx)])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from coordinator_core.columnar.finishing import compact_arena
-from coordinator_core.columnar.tables import Bytes, Tables, used_rows
+from coordinator_core.kernels import FoldTables, compact_arena
+from coordinator_core.kernels.arrays import Bytes
 
 _FIRST_BYTES = 1 << 12
 _KEPT_BYTES = 64 << 20
@@ -34,18 +34,12 @@ class Arena:
             at += len(part)
         return start
 
-    def tidy(self, tables: Tables) -> None:
+    def tidy(self, tables: FoldTables) -> None:
         """Drop bytes of lost values, when many bytes came in since the last time; positions change."""
         if self.used < self._tidy_at:
             return
         kept = np.empty(self.used, np.uint8)
-        used = compact_arena(
-            self.data,
-            kept,
-            used_rows(tables, "events"),
-            used_rows(tables, "pending"),
-            used_rows(tables, "others"),
-        )
+        used = compact_arena(self.data, kept, tables)
         self.data[:used] = kept[:used]
         self.used = used
         self._tidy_at = max(_KEPT_BYTES, 2 * used)

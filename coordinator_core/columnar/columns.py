@@ -12,73 +12,54 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.finishing import (
-    SLOT_COLUMNS_TYPE,
-    SlotColumns,
-    slot_columns,
-    transpose,
-)
-from coordinator_core.columnar.source import Source, text
-from coordinator_core.columnar.tables import (
+from coordinator_core.columnar.source import Source, spread_columns, text
+from coordinator_core.kernels import FoldTables, KeyTable
+from coordinator_core.kernels.arrays import Bytes, Int64s
+from coordinator_core.kernels.layout import (
+    COMMIT_VERSIONS,
     CONTROL_KEY,
+    KEY_TYPES,
     NO_KEY_TYPE,
-    Bytes,
-    FragmentGroupRow,
-    FragmentRow,
-    GroupRow,
-    Int64s,
-    Interned,
-    OtherRow,
     PendingKind,
-    PendingRow,
     Phase,
-    ProducerRow,
-    State,
-    Statistic,
-    Tables,
-    TouchRow,
-    used_rows,
 )
 from coordinator_core.log.types import Codec, SegmentFile
 from coordinator_core.replay import fold
 from coordinator_core.replay.fold import FoldRules, SegmentCounts, SegmentFold
 
-_ALIGNMENT = 64
-_VALUE_NAMES = {field.name for field in fold.VALUE_FIELDS}
 _Mask = npt.NDArray[np.bool_]
 
 
 def counted(
     segment: SegmentFile,
     rules: FoldRules,
-    tables: Tables,
+    tables: FoldTables,
     *,
     stopped: bool,
     legacy_formats: Mapping[int, int],
 ) -> SegmentFold:
     """What ``tables`` have counted of ``segment``, the last that was folded, as a fold without rows."""
-    state = tables.state
-    empty = state[State.BATCHES] == 0
+    empty = tables.batches == 0
     return SegmentFold(
         path=segment.path,
         offsets_partition=segment.offsets_partition,
         base_offset=segment.base_offset,
         rules=rules,
-        first_offset=None if empty else int(state[State.FIRST_OFFSET]),
-        next_offset=None if empty else int(state[State.NEXT_OFFSET]),
+        first_offset=None if empty else tables.first_offset,
+        next_offset=None if empty else tables.next_offset,
         stopped=stopped,
         counts=_counts(tables, legacy_formats),
         **fold.NO_ROWS,
     )
 
 
-def with_rows(counts: SegmentFold, tables: Tables, segments: Sequence[Bytes], arena: Bytes) -> SegmentFold:
+def with_rows(counts: SegmentFold, tables: FoldTables, segments: Sequence[Bytes], arena: Bytes) -> SegmentFold:
     """The fold in ``tables`` of all ``segments``; ``counts`` is what was :func:`counted` of the last one."""
     source = Source(segments, arena)
     return replace(
         counts,
-        groups=_names(tables, "groups"),
-        topics=_names(tables, "topics"),
+        groups=_names(tables.group_ids),
+        topics=_names(tables.topics),
         slots=_slots(tables, source),
         pending=_pending(tables, source),
         producers=_producers(tables),
@@ -89,44 +70,16 @@ def with_rows(counts: SegmentFold, tables: Tables, segments: Sequence[Bytes], ar
     )
 
 
-def _slot_columns(rows: int) -> SlotColumns:
-    """Uninitialised columns; those that a merge keeps lie apart, so that it does not keep the others."""
-    dtypes = zip(SlotColumns._fields, (field.dtype.name for field in SLOT_COLUMNS_TYPE.fields), strict=True)
-    kept: dict[str, np.dtype[Any]] = {}
-    passing: dict[str, np.dtype[Any]] = {}
-    for name, dtype in dtypes:
-        (kept if name in _VALUE_NAMES else passing)[name] = np.dtype(dtype)
-    return SlotColumns(**_side_by_side(kept, rows), **_side_by_side(passing, rows))
+def _used(rows: Any, count: int) -> npt.NDArray[Any]:
+    """The rows of a table that are in use. A fold must hold copies: they change with the next segment."""
+    return np.asarray(rows)[:count]
 
 
-def _side_by_side(dtypes: Mapping[str, np.dtype[Any]], rows: int) -> dict[str, npt.NDArray[Any]]:
-    """Uninitialised arrays of ``rows`` numbers in one block: large memory is had in large pages."""
-    sizes = [-(rows * dtype.itemsize) % _ALIGNMENT + rows * dtype.itemsize for dtype in dtypes.values()]
-    block = np.empty(sum(sizes), np.uint8)
-    starts = np.cumsum([0, *sizes]).tolist()
-    return {
-        name: block[start : start + rows * dtype.itemsize].view(dtype)
-        for start, (name, dtype) in zip(starts, dtypes.items(), strict=False)
-    }
-
-
-def _copied(tables: Tables, name: str) -> Int64s:
-    """The rows of a working table. A fold must hold copies: the memory of the table will be used again."""
-    return used_rows(tables, name).copy()
-
-
-def _columns(table: Int64s, *wanted: int) -> Int64s:
-    """Copies of columns of a working table, each contiguous."""
-    out = np.empty((len(wanted), len(table)), np.int64)
-    transpose(table, np.array(wanted, np.int64), out)
-    return out
-
-
-def _names(tables: Tables, name: str) -> pa.Array:
-    """The interned names of ``groups`` or ``topics``, without their length prefix."""
-    rows = used_rows(tables, name)
-    source = Source([tables.keys])
-    return text(source.binary(rows[:, Interned.BODY] + 2, rows[:, Interned.BODY_BYTES] - 2))
+def _names(table: KeyTable) -> pa.Array:
+    """Interned names, without their length prefix."""
+    rows = _used(table.keys, table.used)
+    source = Source([np.asarray(table.data)])
+    return text(source.binary(rows["start"] + 2, rows["length"] - 2))
 
 
 def _values(
@@ -150,223 +103,194 @@ def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _slots(tables: Tables, source: Source) -> pa.Table:
-    events = used_rows(tables, "events")
-    slots = _slot_columns(len(events))
-    slot_columns(used_rows(tables, "slots"), events, slots)
+def _slots(tables: FoldTables, source: Source) -> pa.Table:
+    used = tables.keys.used
+    events = spread_columns(_used(tables.events, used))
+    keys = spread_columns(_used(tables.offset_keys, used))
     values = _values(
-        slots.value,
-        slots.value_bytes,
-        {"record_offset": slots.record_offset, "merge_offset": slots.merge_offset},
-        (slots.producer_id, slots.producer_epoch, slots.committed.view(np.bool_)),
+        events["value"],
+        events["value_bytes"].astype(np.int64),
+        {"record_offset": events["record_offset"], "merge_offset": events["ordering_offset"]},
+        (keys["producer_id"], events["producer_epoch"], events["is_committed"].view(np.bool_)),
         source,
     )
     return _table(
         fold.SLOTS,
         {
-            "group": column(slots.group),
-            "topic": column(slots.topic),
-            "partition": column(slots.partition),
-            "kind": column(slots.kind),
-            "sequence": column(slots.sequence),
-            "last_tombstone": column(slots.last_tombstone),
+            **{name: column(events[name]) for name in ("group", "topic", "partition", "kind", "sequence")},
+            "last_tombstone": column(keys["last_tombstone"]),
             **values,
         },
     )
 
 
-def _pending(tables: Tables, source: Source) -> pa.Table:
-    rows = used_rows(tables, "pending")
-    rows = rows[rows[:, PendingRow.PHASE] != Phase.FREE]
-    slots, producers, kinds, phases, positions, lengths, record_offsets, merge_offsets, epochs = _columns(
-        rows,
-        PendingRow.SLOT,
-        PendingRow.PRODUCER,
-        PendingRow.KIND,
-        PendingRow.PHASE,
-        PendingRow.VALUE,
-        PendingRow.VALUE_BYTES,
-        PendingRow.RECORD_OFFSET,
-        PendingRow.MERGE_OFFSET,
-        PendingRow.PRODUCER_EPOCH,
-    )
-    is_open = phases == Phase.OPEN
-    is_value = is_open & (kinds == PendingKind.VALUE)
-    producer_ids = used_rows(tables, "producers")[producers, ProducerRow.PRODUCER_ID]
+def _pending(tables: FoldTables, source: Source) -> pa.Table:
+    rows = _used(tables.pending, tables.pending_used)
+    rows = spread_columns(rows[rows["phase"] != Phase.FREE])
+    is_open = rows["phase"] == Phase.OPEN
+    is_value = is_open & (rows["kind"] == PendingKind.VALUE)
+    producer_ids = np.asarray(tables.producers)["producer_id"][rows["producer"]]
     values = _values(
-        positions,
-        lengths * is_value,
-        {"record_offset": record_offsets * is_value, "merge_offset": merge_offsets * is_value},
-        (producer_ids * is_value, (epochs * is_value).astype(np.int16), is_value),
+        rows["value"],
+        rows["value_bytes"] * is_value,
+        {
+            "record_offset": rows["record_offset"] * is_value,
+            "merge_offset": rows["ordering_offset"] * is_value,
+        },
+        (producer_ids * is_value, (rows["producer_epoch"] * is_value).astype(np.int16), is_value),
         source,
     )
     return _table(
         fold.PENDING,
         {
-            "slot": column(slots.astype(np.int32)),
-            "producer": column(producers.astype(np.int32)),
-            "kind": column(kinds.astype(np.int8)),
+            "slot": column(rows["key"].astype(np.int32)),
+            "producer": column(rows["producer"].astype(np.int32)),
+            "kind": column(rows["kind"].astype(np.int8)),
             "open": column(is_open),
             **values,
         },
     )
 
 
-def _producers(tables: Tables) -> pa.Table:
-    rows = _copied(tables, "producers")
-    is_open = rows[:, ProducerRow.OPEN] != 0
-    has_marker = rows[:, ProducerRow.FIRST_MARKER] >= 0
-
-    def where(condition: _Mask, column: int) -> Int64s:
-        return np.where(condition, rows[:, column], 0)
-
+def _producers(tables: FoldTables) -> pa.Table:
+    rows = spread_columns(_used(tables.producers, tables.producer_ids.used))
+    is_open = rows["is_open"] != 0
+    open_only = {
+        name: np.where(is_open, rows[name], 0)
+        for name in ("producer_epoch", "first_offset", "last_offset", "timestamp")
+    }
     return _table(
         fold.PRODUCERS,
         {
-            "producer_id": column(rows[:, ProducerRow.PRODUCER_ID]),
-            "first_marker": column(rows[:, ProducerRow.FIRST_MARKER]),
-            "first_marker_offset": column(where(has_marker, ProducerRow.FIRST_MARKER_OFFSET)),
-            "first_marker_commits": column(where(has_marker, ProducerRow.FIRST_MARKER_COMMITS) != 0),
+            "producer_id": column(rows["producer_id"]),
+            "first_marker": column(rows["first_marker"]),
+            "first_marker_offset": column(rows["first_marker_offset"]),
+            "first_marker_commits": column(rows["first_marker_commits"] != 0),
             "open": column(is_open),
-            "producer_epoch": column(where(is_open, ProducerRow.EPOCH).astype(np.int16)),
-            "first_record_offset": column(where(is_open, ProducerRow.FIRST_OFFSET)),
-            "last_record_offset": column(where(is_open, ProducerRow.LAST_OFFSET)),
-            "timestamp_ms": column(where(is_open, ProducerRow.TIMESTAMP)),
+            "producer_epoch": column(open_only["producer_epoch"].astype(np.int16)),
+            "first_record_offset": column(open_only["first_offset"]),
+            "last_record_offset": column(open_only["last_offset"]),
+            "timestamp_ms": column(open_only["timestamp"]),
         },
     )
 
 
-def _transactions(tables: Tables) -> pa.Table:
-    rows = _copied(tables, "fragments")
+def _transactions(tables: FoldTables) -> pa.Table:
+    rows = spread_columns(_used(tables.fragments, tables.fragments_used))
     # Groups were appended fragment by fragment.
-    groups = _copied(tables, "fragment_groups")
-    starts = np.searchsorted(groups[:, FragmentGroupRow.FRAGMENT], np.arange(len(rows) + 1))
+    groups = spread_columns(_used(tables.fragment_groups, tables.fragment_groups_used))
+    starts = np.searchsorted(groups["fragment"], np.arange(tables.fragments_used + 1))
     lists = pa.LargeListArray.from_arrays(
-        column(starts.astype(np.int64)), column(groups[:, FragmentGroupRow.GROUP].astype(np.int32))
+        column(starts.astype(np.int64)), column(groups["group"].astype(np.int32))
     )
     return _table(
         fold.TRANSACTIONS,
         {
-            "producer_id": column(rows[:, FragmentRow.PRODUCER_ID]),
-            "producer_epoch": column(rows[:, FragmentRow.PRODUCER_EPOCH].astype(np.int16)),
-            "first_record_offset": column(rows[:, FragmentRow.FIRST_OFFSET]),
-            "last_record_offset": column(rows[:, FragmentRow.LAST_OFFSET]),
-            "timestamp_ms": column(rows[:, FragmentRow.TIMESTAMP]),
-            "end_marker_offset": column(rows[:, FragmentRow.MARKER_OFFSET]),
-            "committed": column(rows[:, FragmentRow.COMMITTED] != 0),
-            "keys": column(rows[:, FragmentRow.KEYS]),
-            "first": column(rows[:, FragmentRow.FIRST] != 0),
+            "producer_id": column(rows["producer_id"]),
+            "producer_epoch": column(rows["producer_epoch"].astype(np.int16)),
+            "first_record_offset": column(rows["first_offset"]),
+            "last_record_offset": column(rows["last_offset"]),
+            "timestamp_ms": column(rows["timestamp"]),
+            "end_marker_offset": column(rows["marker_offset"]),
+            "committed": column(rows["committed"] != 0),
+            "keys": column(rows["keys"]),
+            "first": column(rows["first"] != 0),
             "groups": lists.cast(fold.TRANSACTIONS.field("groups").type),
         },
     )
 
 
-def _others(tables: Tables, source: Source) -> pa.Table:
-    rows = _copied(tables, "others")
-    groups = rows[:, OtherRow.GROUP]
+def _others(tables: FoldTables, source: Source) -> pa.Table:
+    rows = spread_columns(_used(tables.group_records, tables.group_records_used))
     return _table(
         fold.OTHERS,
         {
-            "sequence": column(rows[:, OtherRow.SEQUENCE]),
-            "record_offset": column(rows[:, OtherRow.RECORD_OFFSET]),
-            "key": source.binary(rows[:, OtherRow.KEY], rows[:, OtherRow.KEY_BYTES], nulls=True),
-            "value": source.binary(rows[:, OtherRow.VALUE], rows[:, OtherRow.VALUE_BYTES], nulls=True),
-            "timestamp_ms": column(rows[:, OtherRow.TIMESTAMP]),
-            "size_bytes": column(rows[:, OtherRow.SIZE_BYTES]),
-            "group": column(groups.astype(np.int32), groups < 0),
-            "control": column(rows[:, OtherRow.KEY_TYPE] == CONTROL_KEY),
+            "sequence": column(rows["sequence"]),
+            "record_offset": column(rows["record_offset"]),
+            "key": source.binary(rows["key"], rows["key_bytes"], nulls=True),
+            "value": source.binary(rows["value"], rows["value_bytes"], nulls=True),
+            "timestamp_ms": column(rows["timestamp"]),
+            "size_bytes": column(rows["size_bytes"]),
+            "group": column(rows["group"].astype(np.int32), rows["group"] < 0),
+            "control": column(rows["key_type"] == CONTROL_KEY),
         },
     )
 
 
-def _touches(tables: Tables) -> pa.Table:
-    rows = _copied(tables, "touches")
+def _touches(tables: FoldTables) -> pa.Table:
+    rows = spread_columns(_used(tables.creations, tables.creations_used))
     return _table(
         fold.TOUCHES,
         {
-            "sequence": column(rows[:, TouchRow.SEQUENCE]),
-            "record_offset": column(rows[:, TouchRow.RECORD_OFFSET]),
-            "group": column(rows[:, TouchRow.GROUP].astype(np.int32)),
+            "sequence": column(rows["sequence"]),
+            "record_offset": column(rows["record_offset"]),
+            "group": column(rows["group"].astype(np.int32)),
         },
     )
 
 
-def _group_stats(tables: Tables) -> pa.Table:
-    """Statistics of commits as the kernel kept them, of other records from their rows."""
-    groups = used_rows(tables, "groups")
+_STATISTICS = ("records", "tombstones", "size_bytes", "first_timestamp", "last_timestamp")
+
+
+def _group_stats(tables: FoldTables) -> pa.Table:
+    """Statistics of commits as the kernel kept them, of group records from their rows."""
+    groups = _used(tables.statistics, KEY_TYPES * tables.group_ids.used)
     parts: list[tuple[Int64s, ...]] = []
-    for key_type in (0, 1):
-        first = GroupRow.STATISTICS + Statistic.WIDTH * key_type
-        seen = np.flatnonzero(groups[:, first + Statistic.RECORDS])
-        columns = [groups[seen, first + column] for column in range(Statistic.WIDTH)]
+    for key_type in range(KEY_TYPES):
+        rows = groups[key_type::KEY_TYPES]
+        seen = np.flatnonzero(rows["records"])
+        columns = [rows[name][seen] for name in _STATISTICS]
         parts.append((seen, np.full(len(seen), key_type, np.int64), *columns))
-    parts.append(_other_stats(used_rows(tables, "others")))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    names = (
-        "group",
-        "key_type",
-        "records",
-        "tombstones",
-        "size_bytes",
-        "first_timestamp_ms",
-        "last_timestamp_ms",
-    )
-    arrays = dict(zip(names, columns, strict=True))
+    parts.append(_group_record_stats(_used(tables.group_records, tables.group_records_used)))
+    group, key_type_of, *statistics = (np.concatenate(column) for column in zip(*parts, strict=True))
+    names = fold.GROUP_STATS.names[2:]
     return _table(
         fold.GROUP_STATS,
         {
-            **{name: column(array) for name, array in arrays.items()},
-            "group": column(arrays["group"].astype(np.int32)),
-            "key_type": column(arrays["key_type"].astype(np.int16)),
+            **{name: column(array) for name, array in zip(names, statistics, strict=True)},
+            "group": column(group.astype(np.int32)),
+            "key_type": column(key_type_of.astype(np.int16)),
         },
     )
 
 
-def _other_stats(others: Int64s) -> tuple[Int64s, ...]:
-    rows = others[(others[:, OtherRow.GROUP] >= 0) & (others[:, OtherRow.KEY_TYPE] > NO_KEY_TYPE)]
-    pairs = (rows[:, OtherRow.GROUP] << 16) | (rows[:, OtherRow.KEY_TYPE] & 0xFFFF)
-    _, first, group_of, records = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
-    tombstones = np.bincount(group_of, rows[:, OtherRow.VALUE_BYTES] < 0, len(first)).astype(np.int64)
+def _group_record_stats(records: npt.NDArray[Any]) -> tuple[Int64s, ...]:
+    rows = records[(records["group"] >= 0) & (records["key_type"] > NO_KEY_TYPE)]
+    pairs = (rows["group"] << 16) | (rows["key_type"] & 0xFFFF)
+    _, first, group_of, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
+    tombstones = np.bincount(group_of, rows["value_bytes"] < 0, len(first)).astype(np.int64)
     sizes = np.zeros(len(first), np.int64)
-    np.add.at(sizes, group_of, rows[:, OtherRow.SIZE_BYTES])
+    np.add.at(sizes, group_of, rows["size_bytes"])
     last = np.zeros(len(first), np.int64)
     last[group_of] = np.arange(len(rows))
     return (
-        rows[first, OtherRow.GROUP],
-        rows[first, OtherRow.KEY_TYPE],
-        records,
+        rows["group"][first],
+        rows["key_type"][first],
+        counts,
         tombstones,
         sizes,
-        rows[first, OtherRow.TIMESTAMP],
-        rows[last, OtherRow.TIMESTAMP],
+        rows["timestamp"][first],
+        rows["timestamp"][last],
     )
 
 
-def _counts(tables: Tables, legacy_formats: Mapping[int, int]) -> SegmentCounts:
-    state = tables.state
-    batches = int(state[State.BATCHES])
+def _counts(tables: FoldTables, legacy_formats: Mapping[int, int]) -> SegmentCounts:
     formats = Counter(legacy_formats)
-    formats[2] = batches - formats.total()
-    codecs = {}
-    for codec in Codec:
-        if state[State.CODECS + codec]:
-            codecs[codec.name.lower()] = int(state[State.CODECS + codec])
-    commits: dict[tuple[int, int | None], int] = {}
-    for key_type in (0, 1):
-        for version in range(-1, 5):
-            records = int(state[State.COMMITS + 6 * key_type + 1 + version])
-            if records:
-                commits[key_type, None if version < 0 else version] = records
-    records = int(state[State.SEQUENCE] - state[State.SEGMENT_SEQUENCE])
-    control_records = int(state[State.CONTROL_RECORDS])
-    has_records = records > control_records
+    formats[2] = tables.batches - formats.total()
+    by_codec = np.asarray(tables.codecs)
+    by_version = np.asarray(tables.commits).reshape(KEY_TYPES, COMMIT_VERSIONS)
+    records = tables.sequence - tables.segment_sequence
+    has_records = records > tables.control_records
     return SegmentCounts(
-        batches=batches,
+        batches=tables.batches,
         records=records,
-        control_records=control_records,
-        min_timestamp_ms=int(state[State.MIN_TIMESTAMP]) if has_records else None,
-        max_timestamp_ms=int(state[State.MAX_TIMESTAMP]) if has_records else None,
-        codecs=codecs,
+        control_records=tables.control_records,
+        min_timestamp_ms=tables.min_timestamp if has_records else None,
+        max_timestamp_ms=tables.max_timestamp if has_records else None,
+        codecs={codec.name.lower(): int(by_codec[codec]) for codec in Codec if by_codec[codec]},
         formats={magic: formats[magic] for magic in sorted(formats) if formats[magic]},
-        commits=commits,
+        commits={
+            (int(key_type), int(place) - 1 if place else None): int(by_version[key_type, place])
+            for key_type, place in zip(*np.nonzero(by_version), strict=True)
+        },
     )

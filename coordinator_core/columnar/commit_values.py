@@ -6,31 +6,33 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.finishing import COMMIT_COLUMNS_TYPE, CommitColumns, decode_commits
-from coordinator_core.columnar.source import Source, text
-from coordinator_core.columnar.tables import Int64s
+from coordinator_core.columnar.source import Source, spread_columns, text
+from coordinator_core.kernels import decode_commits
+from coordinator_core.kernels.arrays import Int64s, dtype
 from coordinator_core.records.wire import uuid_text
 
 
 def decoded(values: pa.Array) -> dict[str, pa.Array]:
-    """The fields of values that ``kernels.commit_version`` accepted (``large_binary``, none of them null).
+    """The fields of values that ``kernels.commits.commit_value`` accepted (``large_binary``, none of them null).
 
     As they are in the record: only -1 for a leader epoch that is none, an expire timestamp where the version
     has one, and a topic id where it is not zero, become null otherwise.
     """
     _, starts, data = values.buffers()
-    positions = np.frombuffer(starts, np.int64)[values.offset : values.offset + len(values)]
+    bounds = np.frombuffer(starts, np.int64)[values.offset : values.offset + len(values) + 1]
     source = Source([np.frombuffer(data, np.uint8)])
-    fields = CommitColumns(*(np.empty(len(values), field.dtype.name) for field in COMMIT_COLUMNS_TYPE.fields))
-    decode_commits(np.frombuffer(data, np.uint8), np.ascontiguousarray(positions), fields)
+    rows = np.empty(len(values), dtype("Commit"))
+    if decode_commits(np.frombuffer(data, np.uint8), bounds, rows) < len(values):
+        raise ValueError("a fold holds a value that is no OffsetCommitValue")
+    fields = spread_columns(rows, {"version": np.int16, "leader_epoch": np.int32})
     return {
-        "value_version": column(fields.version),
-        "committed_offset": column(fields.committed_offset),
-        "leader_epoch": column(fields.leader_epoch, fields.leader_epoch < 0),
-        "metadata": text(source.binary(fields.metadata, fields.metadata_bytes)),
-        "commit_timestamp_ms": column(fields.commit_timestamp),
-        "expire_timestamp_ms": column(fields.expire_timestamp, fields.version != 1),
-        "topic_id": _topic_ids(fields.topic_id, source),
+        "value_version": column(fields["version"]),
+        "committed_offset": column(fields["committed_offset"]),
+        "leader_epoch": column(fields["leader_epoch"], fields["leader_epoch"] < 0),
+        "metadata": text(source.binary(fields["metadata"], fields["metadata_bytes"])),
+        "commit_timestamp_ms": column(fields["commit_timestamp"]),
+        "expire_timestamp_ms": column(fields["expire_timestamp"], fields["version"] != 1),
+        "topic_id": _topic_ids(fields["topic_id"], source),
     }
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator_core.columnar.kernels import Status, gather_headers
+from coordinator_core.kernels import gather_headers
+from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.layout import HEADER_BYTES
 
 _FORMAT = b"regroup segment fingerprint 1\n"
@@ -54,11 +55,11 @@ class RunningFingerprint:
     def advance(self, batches: int = _CHUNK_HEADERS) -> None:
         """Move ``position`` over so many more batches."""
         headers = np.empty(batches * HEADER_BYTES, np.uint8)
-        done = np.zeros(2, np.int64)
-        status = gather_headers(self._array, self.position, len(self._array), headers, done)
-        self.position, count = map(int, done)
+        status, self.position, count = gather_headers(
+            self._array, self.position, len(self._array), headers
+        )
         self._digest.update(headers[: count * HEADER_BYTES].data)
-        self.ended = status != Status.GROW
+        self.ended = status != Stop.FULL
 
     def finish(self) -> Fingerprint:
         """The fingerprint of all bytes."""

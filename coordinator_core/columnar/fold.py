@@ -14,30 +14,12 @@ from coordinator_core import storage
 from coordinator_core.columnar.arena import Arena
 from coordinator_core.columnar.columns import counted, with_rows
 from coordinator_core.columnar.fingerprint import RunningFingerprint
-from coordinator_core.columnar.kernels import (
-    Status,
-    rebuild_index,
-    rebuild_producer_index,
-    walk,
-)
-from coordinator_core.columnar.scalar import ask_for_room, fold_scalar, split_scalar
-from coordinator_core.columnar.tables import (
-    ARENA,
-    SEGMENT,
-    Bytes,
-    MergeOffset,
-    Rules,
-    State,
-    Tables,
-    begin_counting,
-    give_up,
-    grown,
-    index_of,
-    new_tables,
-    used_rows,
-)
-from coordinator_core.columnar.unpacking import Row, Run, runs
+from coordinator_core.columnar.scalar import fold_scalar, split_scalar
+from coordinator_core.columnar.unpacking import Chunk, chunks
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.kernels import Bounds, FoldTables, fold_chunk
+from coordinator_core.kernels.arrays import Bytes
+from coordinator_core.kernels.layout import ARENA, SEGMENT, OrderingOffset, Stop
 from coordinator_core.log.batch import batch_records, parse_batch, records_section
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import HEADER_BYTES
@@ -49,14 +31,13 @@ from coordinator_core.replay.profiles import MergeOffsetRule
 
 __all__ = ["Piece", "fold_batches", "fold_partition", "fold_run", "fold_segment"]
 
-_MERGE_OFFSETS = {
-    MergeOffsetRule.RECORD: MergeOffset.RECORD,
-    MergeOffsetRule.BATCH_FIRST_RECORD: MergeOffset.BATCH_FIRST_RECORD,
-    MergeOffsetRule.BATCH_HEADER: MergeOffset.BATCH_HEADER,
-    MergeOffsetRule.NONE: MergeOffset.NONE,
+_ORDERING_OFFSETS = {
+    MergeOffsetRule.RECORD: OrderingOffset.RECORD,
+    MergeOffsetRule.BATCH_FIRST_RECORD: OrderingOffset.BATCH_FIRST_RECORD,
+    MergeOffsetRule.BATCH_HEADER: OrderingOffset.BATCH_HEADER,
+    MergeOffsetRule.NONE: OrderingOffset.NONE,
 }
 
-_NO_LIMIT = (1 << 63) - 1
 _BATCH_LENGTH = struct.Struct(">i")
 _DEFAULT_LIMITS = Limits()
 
@@ -215,29 +196,26 @@ class _Folder:
         self._segments: list[Bytes] = []
         self._arena = Arena()
         self._formats: Counter[int] = Counter()
-        numbers = np.zeros(Rules.SIZE, np.int64)
-        numbers[Rules.PENDING_BY_PRODUCER] = rules.pending_by_producer
-        numbers[Rules.TOMBSTONE_DROPS_PENDING] = rules.tombstone_drops_pending
-        numbers[Rules.MERGE_OFFSET] = _MERGE_OFFSETS[rules.merge_offset_rule]
-        numbers[Rules.MAX_LEGACY_VERSION] = rules.max_legacy_offset_value_version
-        numbers[Rules.MAX_VERSION] = rules.max_offset_value_version
-        numbers[Rules.CHECK_UTF8] = check_utf8
-        numbers[Rules.CHECK_CRC] = check_crc
-        numbers[Rules.MAX_BATCH_BYTES] = limits.max_batch_bytes
-        numbers[Rules.MAX_RECORDS] = limits.max_records
-        numbers[Rules.LAST_OFFSET] = _NO_LIMIT
-        self._tables: Tables = new_tables(numbers, segment.size)
+        self._check_crc = check_crc
+        self._bounds = Bounds(limits.max_batch_bytes, limits.max_records)
+        self._tables = tables = FoldTables(self._bounds, segment.size)
+        tables.pending_by_producer = rules.pending_by_producer
+        tables.tombstone_drops_pending = rules.tombstone_drops_pending
+        tables.ordering = _ORDERING_OFFSETS[rules.merge_offset_rule]
+        tables.max_legacy_version = rules.max_legacy_offset_value_version
+        tables.max_version = rules.max_offset_value_version
+        tables.check_utf8 = check_utf8
 
     @property
     def has_malformed_names(self) -> bool:
         """Whether different bytes may name one slot, so that names must be compared as text."""
-        return bool(self._tables.state[State.MALFORMED_UTF8])
+        return bool(self._tables.has_malformed_names)
 
     def begin(self, segment: SegmentFile) -> None:
         """Go on with the next segment."""
         self.segment = segment
         self._formats.clear()
-        begin_counting(self._tables.state)
+        self._tables.begin_segment()
 
     def counted(self) -> SegmentFold:
         """A fold without rows, of what was counted of the segment at hand."""
@@ -247,9 +225,7 @@ class _Folder:
 
     def finish(self) -> SegmentFold:
         """The fold of what was given; nothing can be given any more."""
-        fold = with_rows(self.counted(), self._tables, self._segments, self._arena.data)
-        give_up(self._tables)
-        return fold
+        return with_rows(self.counted(), self._tables, self._segments, self._arena.data)
 
     # The fast way
 
@@ -261,53 +237,48 @@ class _Folder:
         running: RunningFingerprint | None = None,
     ) -> bool:
         """Fold the whole segment where it lies. False if anything in it is for the scalar readers."""
-        segment, rules = self.segment, self._tables.rules
+        segment, bounds, tables = self.segment, self._bounds, self._tables
         view = data if data is not None else storage.read(segment.path)[: segment.size]
         if len(view) < segment.size:
             return False
         array = np.frombuffer(view, np.uint8)
         tag = len(self._segments) * SEGMENT
         self._segments.append(array)
-        rules[Rules.START_OFFSET] = start_offset
-        rules[Rules.LAST_OFFSET] = segment.base_offset + MAX_OFFSET_SPAN
+        bounds.start_offset = start_offset
+        bounds.last_offset = segment.base_offset + MAX_OFFSET_SPAN
         if end_offset is not None:
-            rules[Rules.LAST_OFFSET] = min(rules[Rules.LAST_OFFSET], end_offset - 1)
-        state = self._tables.state
-        state[State.NEXT_OFFSET] = segment.base_offset
+            bounds.last_offset = min(bounds.last_offset, end_offset - 1)
+        tables.next_offset = segment.base_offset
         position, stop = 0, len(view)
-        check_crc = rules[Rules.CHECK_CRC]
         while position < stop:
             limit = stop
+            bounds.check_crc = self._check_crc
             if running is not None:
                 if position >= running.position and not running.ended:
                     running.advance()
-                rules[Rules.CHECK_CRC] = check_crc and position >= running.position
+                bounds.check_crc = self._check_crc and position >= running.position
                 if position < running.position:
                     limit = running.position
-            status = walk(array, position, limit, tag, False, self._tables)
-            position = int(state[State.POSITION])
-            if status == Status.GROW:
-                self._grow()
-            elif status == Status.COMPRESSED:
+            status = fold_chunk(array, position, limit, tag, False, tables)
+            position = tables.position
+            after: int | None = position
+            if status == Stop.COMPRESSED:
                 if running is not None:
                     # These are read as far as they go.
-                    rules[Rules.CHECK_CRC] = check_crc and not running.finish().intact
+                    bounds.check_crc = self._check_crc and not running.finish().intact
                 after = self._fold_compressed(view, position)
-                if after is None:
-                    return False
-                position = after
-            elif status == Status.ODD_RECORDS:
-                self._arena.tidy(self._tables)
-                after = self._fold_odd(view, position)
-                if after is None:
-                    return False
-                position = after
-            elif status == Status.ODD_BATCH:
+            elif status == Stop.UNUSUAL_RECORDS:
+                self._arena.tidy(tables)
+                after = self._fold_unusual(view, position)
+            elif status == Stop.UNUSUAL_BATCH:
                 # Zeroes up to the end are a preallocated tail: the end of the data.
                 return parse_entry(view, position, self._limits) is None
+            if after is None:
+                return False
+            position = after
         return True
 
-    def _fold_odd(self, view: memoryview, position: int) -> int | None:
+    def _fold_unusual(self, view: memoryview, position: int) -> int | None:
         """Fold the sound batch at ``position`` record by record; the position behind it."""
         stop = position + 12 + _BATCH_LENGTH.unpack_from(view, position + 8)[0]
         try:
@@ -318,30 +289,30 @@ class _Folder:
 
     def _fold_compressed(self, view: memoryview, position: int) -> int | None:
         """Fold the batches from ``position`` on by way of the arena, as long as there are compressed ones."""
-        next_offset = int(self._tables.state[State.NEXT_OFFSET])
         try:
-            with closing(runs(view, position, next_offset, self._tables.rules, self._limits)) as found:
-                for run in found:
-                    if not self._fold_run(view, run):
+            found = chunks(view, position, self._tables.next_offset, self._bounds, self._limits)
+            with closing(found):
+                for chunk in found:
+                    if not self._fold_unpacked(view, chunk):
                         return None
-                    position = int(run.batches[-1, Row.POSITION] + run.batches[-1, Row.SIZE])
+                    position = int(chunk.batches["position"][-1] + chunk.batches["size"][-1])
         except CompressionError:
             return None
         return position
 
-    def _fold_run(self, view: memoryview, run: Run) -> bool:
+    def _fold_unpacked(self, view: memoryview, chunk: Chunk) -> bool:
         self._arena.tidy(self._tables)
-        first = position = self._arena.append(run.data.data)
+        first = position = self._arena.append(chunk.data.data)
         stop = self._arena.used
         while position < stop:
-            status = self._walk_arena(position, stop)
-            position = int(self._tables.state[State.POSITION])
-            if status == Status.ODD_BATCH:
+            status = fold_chunk(self._arena.data, position, stop, ARENA, True, self._tables)
+            position = self._tables.position
+            if status == Stop.UNUSUAL_BATCH:
                 return False
-            if status == Status.ODD_RECORDS:
-                ends = first + np.cumsum(run.batches[:, Row.PLAIN_SIZE])
+            if status == Stop.UNUSUAL_RECORDS:
+                ends = first + np.cumsum(chunk.batches["plain_size"])
                 row = int(np.searchsorted(ends, position, "right"))
-                if self._fold_odd(view, int(run.batches[row, Row.POSITION])) is None:
+                if self._fold_unusual(view, int(chunk.batches["position"][row])) is None:
                     return False
                 position = int(ends[row])
         return True
@@ -349,15 +320,6 @@ class _Folder:
     def _append_unpacked(self, batch: memoryview, section: bytes | bytearray | memoryview) -> int:
         length = _BATCH_LENGTH.pack(HEADER_BYTES - 12 + len(section))
         return self._arena.append(batch[:8], length, batch[12:HEADER_BYTES], section)
-
-    def _walk_arena(self, position: int, stop: int) -> Status:
-        """:func:`walk` in the arena; returns anything but ``GROW``."""
-        while True:
-            status = walk(self._arena.data, position, stop, ARENA, True, self._tables)
-            if status != Status.GROW:
-                return Status(status)
-            position = int(self._tables.state[State.POSITION])
-            self._grow()
 
     # The careful way
 
@@ -395,7 +357,7 @@ class _Folder:
                 pass  # said properly below
             else:
                 # A wrong magic of 2 and above is read as 2; offsets may be out of order (RECOVER).
-                if self._walk_arena(start, self._arena.used) == Status.END:
+                if fold_chunk(self._arena.data, start, self._arena.used, ARENA, True, self._tables) == Stop.END:
                     return
         self._fold_scalar(batch)
         if batch.magic < 2:
@@ -403,16 +365,7 @@ class _Folder:
 
     def _fold_scalar(self, batch: Batch) -> None:
         records = batch_records(batch, path=self.segment.path, limits=self._limits)
-        if len(records) > len(self._tables.scratch):
-            ask_for_room(self._tables, len(records))
-            self._grow()
-        size = split_scalar(batch, records, self._rules, self._tables.scratch, self._arena)
-        while not fold_scalar(batch, records, size, self._tables, self._arena):
-            # Growing makes a new scratch only when it was too short, which was seen to above.
-            self._grow()
-
-    def _grow(self) -> None:
-        self._tables, rebuilt = grown(self._tables)
-        for name in rebuilt:
-            rebuild = rebuild_producer_index if name == "producers" else rebuild_index
-            rebuild(index_of(self._tables, name), used_rows(self._tables, name))
+        self._tables.reserve_scratch(len(records))
+        scratch = np.asarray(self._tables.scratch)
+        size = split_scalar(batch, records, self._rules, scratch, self._arena)
+        fold_scalar(batch, records, size, self._tables, self._arena)

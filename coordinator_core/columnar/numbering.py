@@ -1,4 +1,4 @@
-"""Names and slots of many folds, numbered across them in the order in which they are met."""
+"""Names and offset keys of many folds, numbered across them in the order in which they are met."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.finishing import SlotKey, index_slots, number_slots
-from coordinator_core.columnar.tables import Int64s
 from coordinator_core.columnar.values import inverse
+from coordinator_core.kernels import KeyTable, number_keys
+from coordinator_core.kernels.arrays import Int64s, viewed
+from coordinator_core.kernels.layout import MERGED_KEY_BYTES, RECORDS_AT_A_TIME
 
 
 class NameNumbers:
@@ -51,49 +52,36 @@ class NameNumbers:
         return inverse(order)
 
 
-class SlotNumbers:
-    """Slots: group and topic by number, and partition."""
+class OffsetKeyNumbers:
+    """Offset keys: group and topic by number, and partition."""
 
     def __init__(self) -> None:
-        self._used = 0
-        self._keys = np.empty((0, SlotKey.WIDTH), np.int64)
-        self._index = np.zeros(1, np.int64)
+        self._table = KeyTable()
+        self._scratch = viewed(np.empty(RECORDS_AT_A_TIME * MERGED_KEY_BYTES, np.uint8))
+        self._hashes = viewed(np.empty(RECORDS_AT_A_TIME, np.int64))
 
     def __len__(self) -> int:
-        return self._used
+        used: int = self._table.used
+        return used
 
-    def add(self, slots: pa.Table, group_of: Int64s, topic_of: Int64s) -> Int64s:
-        """The number of each row of a fold's ``slots``, whose groups and topics have these numbers."""
-        names = [slots[name].to_numpy() for name in ("group", "topic", "partition")]
-        numbers = np.empty(slots.num_rows, np.int64)
-        if self._used == 0:
-            self._resize(1 << slots.num_rows.bit_length())
-        row = 0
-        while True:
-            reached = number_slots(
-                *names, group_of, topic_of, row, self._keys, self._index, self._used, numbers
-            )
-            self._used = max(self._used, int(numbers[row:reached].max(initial=-1)) + 1)
-            row = reached
-            if row == len(numbers):
-                return numbers
-            self._resize(2 * len(self._keys))
+    def add(self, keys: pa.Table, group_of: Int64s, topic_of: Int64s) -> Int64s:
+        """The number of each row of a fold's offset keys, whose groups and topics have these numbers."""
+        names = [keys[name].to_numpy() for name in ("group", "topic", "partition")]
+        numbers = np.empty(keys.num_rows, np.int64)
+        number_keys(*names, group_of, topic_of, self._table, self._scratch, self._hashes, numbers)
+        return numbers
 
-    def groups(self, slots: Int64s) -> Int64s:
-        names: Int64s = self._keys[slots, SlotKey.NAMES]
-        return names >> 32
+    def groups(self, keys: Int64s) -> Int64s:
+        """Numbers of their groups."""
+        return self._fields(keys)[:, 0].astype(np.int64)
 
-    def topics(self, slots: Int64s) -> Int64s:
-        names: Int64s = self._keys[slots, SlotKey.NAMES]
-        return names & 0xFFFFFFFF
+    def topics(self, keys: Int64s) -> Int64s:
+        """Numbers of their topics."""
+        return self._fields(keys)[:, 1].astype(np.int64)
 
-    def partitions(self, slots: Int64s) -> npt.NDArray[np.int32]:
-        partitions: Int64s = self._keys[slots, SlotKey.PARTITION]
-        return partitions.astype(np.int32)
+    def partitions(self, keys: Int64s) -> npt.NDArray[np.int32]:
+        return self._fields(keys)[:, 2].astype(np.int32)
 
-    def _resize(self, capacity: int) -> None:
-        keys = np.empty((capacity, SlotKey.WIDTH), np.int64)
-        keys[: self._used] = self._keys[: self._used]
-        self._keys = keys
-        self._index = np.zeros(2 * capacity, np.int64)
-        index_slots(self._keys, self._used, self._index)
+    def _fields(self, keys: Int64s) -> npt.NDArray[np.int32]:
+        held = np.asarray(self._table.data)[: len(self) * MERGED_KEY_BYTES]
+        return held.view(">i4").reshape(-1, 3)[keys]

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from coordinator_core.columnar.arrow import column
 from coordinator_core.columnar.commit_values import decoded
-from coordinator_core.columnar.numbering import NameNumbers, SlotNumbers
-from coordinator_core.columnar.tables import Int64s
+from coordinator_core.columnar.numbering import NameNumbers, OffsetKeyNumbers
+from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.columnar.values import ValueStore
 from coordinator_core.replay.merged import BLOCK_ROWS, OFFSETS
 from coordinator_core.replay.profiles import Profile
@@ -25,7 +25,7 @@ class GatheredRows:
         slots: Int64s,
         places: Int64s,
         values: ValueStore,
-        numbers: SlotNumbers,
+        numbers: OffsetKeyNumbers,
         groups: NameNumbers,
         topics: NameNumbers,
         profile: Profile,

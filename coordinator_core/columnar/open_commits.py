@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.tables import Int64s
+from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.columnar.values import NOWHERE, ValueStore
 from coordinator_core.replay import fold as columns
 from coordinator_core.replay.fold import SegmentFold

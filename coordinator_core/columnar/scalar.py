@@ -8,16 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from coordinator_core.columnar.arena import Arena
-from coordinator_core.columnar.kernels import fold_split
-from coordinator_core.columnar.tables import (
-    ARENA,
-    CONTROL_KEY,
-    NO_KEY_TYPE,
-    Kind,
-    Split,
-    State,
-    Tables,
-)
+from coordinator_core.kernels import FoldTables, fold_split
+from coordinator_core.kernels.layout import ARENA, CONTROL_KEY, NO_KEY_TYPE, Kind
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from coordinator_core.log.types import Batch, Record
@@ -37,54 +29,44 @@ def split_scalar(
     Returns the size of what may become keys, in bytes.
     """
     size = 0
-    scratch[:1, Split.BATCH_RECORDS] = len(records)
+    scratch["batch_records"][:1] = len(records)
     for index, record in enumerate(records):
         row = scratch[index]
-        row[Split.OFFSET] = record.offset
-        row[Split.TIMESTAMP] = record.timestamp_ms
-        row[Split.SIZE_BYTES] = _size_bytes(batch, record)
-        row[Split.KIND] = Kind.OTHER
-        row[Split.KEY_TYPE] = NO_KEY_TYPE
-        row[Split.FOLLOWS], row[Split.HASH] = index, -1
+        row["offset"] = record.offset
+        row["timestamp"] = record.timestamp_ms
+        row["size_bytes"] = _size_bytes(batch, record)
+        row["kind"] = Kind.GROUP
+        row["key_type"] = NO_KEY_TYPE
+        row["index"], row["hash"] = index, -1
         body, value = b"", record.value
         if batch.is_control:
             _classify_control(record, row)
         else:
             body, value = _classify(record, rules, row)
-        row[Split.KEY], row[Split.KEY_BYTES] = _put(arena, record.key)
-        row[Split.VALUE], row[Split.VALUE_BYTES] = _put(arena, value)
-        row[Split.BODY], row[Split.BODY_BYTES] = _put(arena, body)
+        row["key"], row["key_bytes"] = _put(arena, record.key)
+        row["value"], row["value_bytes"] = _put(arena, value)
+        row["body"], row["body_bytes"] = _put(arena, body)
         size += len(body)
     return size
 
 
-def fold_scalar(batch: Batch, records: Sequence[Record], size: int, tables: Tables, arena: Arena) -> bool:
-    """Fold what :func:`split_scalar` prepared; False if the tables must grow first."""
+def fold_scalar(batch: Batch, records: Sequence[Record], size: int, tables: FoldTables, arena: Arena) -> None:
+    """Fold what :func:`split_scalar` prepared."""
     attributes = batch.codec_id
     attributes |= TRANSACTIONAL_BIT if batch.is_transactional else 0
     attributes |= CONTROL_BIT if batch.is_control else 0
-    base_offset = batch.base_offset if batch.magic >= 2 or not records else records[0].offset
-    return bool(
-        fold_split(
-            arena.data,
-            ARENA,
-            len(records),
-            size,
-            base_offset,
-            batch.next_offset,
-            attributes,
-            batch.producer_id,
-            batch.producer_epoch,
-            tables,
-        )
+    fold_split(
+        arena.data,
+        ARENA,
+        size,
+        len(records),
+        batch.base_offset if batch.magic >= 2 or not records else records[0].offset,
+        batch.next_offset,
+        attributes,
+        batch.producer_id,
+        batch.producer_epoch,
+        tables,
     )
-
-
-def ask_for_room(tables: Tables, records: int) -> None:
-    """Have the next ``grown`` make ``scratch`` long enough."""
-    tables.state[State.NEED_RECORDS] = records
-    tables.state[State.NEED_BYTES] = 0
-    tables.state[State.NEED_GROUPS] = 0
 
 
 def _put(arena: Arena, data: bytes | None) -> tuple[int, int]:
@@ -92,10 +74,10 @@ def _put(arena: Arena, data: bytes | None) -> tuple[int, int]:
 
 
 def _classify_control(record: Record, row: Any) -> None:
-    row[Split.KEY_TYPE] = CONTROL_KEY
+    row["key_type"] = CONTROL_KEY
     try:
-        row[Split.DETAIL] = int(control_type(record))
-        row[Split.KIND] = Kind.CONTROL
+        row["detail"] = int(control_type(record))
+        row["kind"] = Kind.CONTROL
     except ValueError:
         pass
 
@@ -109,7 +91,7 @@ def _classify(record: Record, rules: FoldRules, row: Any) -> tuple[bytes, bytes 
     if key is None or len(key) < _KEY_TYPE.size:
         return b"", record.value
     (key_type,) = _KEY_TYPE.unpack_from(key)
-    row[Split.KEY_TYPE] = key_type
+    row["key_type"] = key_type
     try:
         decoded = decode_key(key)
     except RecordDecodeError:
@@ -119,7 +101,7 @@ def _classify(record: Record, rules: FoldRules, row: Any) -> tuple[bytes, bytes 
     body = _text(decoded.data["group"]) + _text(decoded.data["topic"])
     body += struct.pack(">i", decoded.data["partition"])
     if record.value is None:
-        row[Split.KIND], row[Split.DETAIL] = Kind.TOMBSTONE, -1
+        row["kind"], row["detail"] = Kind.TOMBSTONE, -1
         return body, None
     newest = rules.max_offset_value_version if key_type == 1 else rules.max_legacy_offset_value_version
     version = _KEY_TYPE.unpack_from(record.value)[0] if len(record.value) >= _KEY_TYPE.size else -1
@@ -131,7 +113,7 @@ def _classify(record: Record, rules: FoldRules, row: Any) -> tuple[bytes, bytes 
         return b"", record.value
     if data is None:
         return b"", record.value
-    row[Split.KIND], row[Split.DETAIL] = Kind.VALUE, version
+    row["kind"], row["detail"] = Kind.VALUE, version
     # Before version 4 nothing but the length of the metadata can differ.
     return body, _plain_value(data) if version == 4 else record.value
 

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from coordinator_core import storage
 from coordinator_core.columnar.arrow import column
 from coordinator_core.columnar.group_replay import GroupReplay
-from coordinator_core.columnar.tables import Int64s
+from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.replay.fold import SegmentCounts, SegmentFold
 from coordinator_core.replay.merged import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, RowBlocks
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from coordinator_core.columnar.finishing import gather
-from coordinator_core.columnar.tables import ARENA, SEGMENT, Bytes, Int64s
+from coordinator_core.kernels import gather, spread
+from coordinator_core.kernels.arrays import Bytes, Int64s
+from coordinator_core.kernels.layout import ARENA, SEGMENT
 from coordinator_core.records.wire import decode_utf8
 
+_ALIGNMENT = 64
 _NO_BYTES: Bytes = np.empty(0, np.uint8)
 
 
@@ -28,7 +32,8 @@ class Source:
         out = np.empty(starts[-1], np.uint8)
         positions, lengths = np.ascontiguousarray(positions), np.ascontiguousarray(lengths)
         for tag, data in self._places:
-            gather(data, tag, positions, lengths, starts, out)
+            if gather(data, tag, positions, lengths, starts, out) < len(positions):
+                raise ValueError("a value lies outside the bytes that it was read from")
         validity = None
         if nulls and (lengths < 0).any():
             validity = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little"))
@@ -43,3 +48,29 @@ def text(binary: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         texts = [None if data is None else decode_utf8(data) for data in binary.to_pylist()]
         return pa.array(texts, pa.large_string())
+
+
+def spread_columns(
+    rows: npt.NDArray[Any], narrower: Mapping[str, npt.DTypeLike] | None = None
+) -> dict[str, npt.NDArray[Any]]:
+    """The fields of a structured array, each a contiguous column; ``narrower`` gives some of them other types.
+
+    All lie in one block: large memory is had in large pages.
+    """
+    fields = {name: (kind, at) for name, (kind, at, *_) in (rows.dtype.fields or {}).items()}
+    sizes = [-(len(rows) * kind.itemsize) % _ALIGNMENT + len(rows) * kind.itemsize for kind, _ in fields.values()]
+    starts = np.cumsum([0, *sizes]).tolist()
+    block = np.empty(starts[-1], np.uint8)
+    places = [
+        number
+        for start, (kind, at) in zip(starts, fields.values(), strict=False)
+        for number in (at, kind.itemsize, start)
+    ]
+    spread(rows.view(np.uint8), rows.dtype.itemsize, np.array(places, np.int64), block)
+    columns = {
+        name: block[start : start + len(rows) * kind.itemsize].view(kind)
+        for start, (name, (kind, _)) in zip(starts, fields.items(), strict=False)
+    }
+    for name, wanted in (narrower or {}).items():
+        columns[name] = columns[name].astype(wanted)
+    return columns

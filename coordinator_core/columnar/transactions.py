@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from coordinator_core.columnar.arrow import column
 from coordinator_core.columnar.numbering import NameNumbers
-from coordinator_core.columnar.tables import Int64s
+from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.replay.fold import SegmentFold
 from coordinator_core.replay.merged import TRANSACTIONS

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.tables import Int64s
+from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.replay.fold import VALUE_FIELDS
 
 NOWHERE = -1

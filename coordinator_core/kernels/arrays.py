@@ -16,6 +16,8 @@ from coordinator_core.kernels import layout
 from coordinator_core.kernels.mode import IS_COMPILED
 
 Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
 
 _CODES = {"i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "u8": "u1"}
 _CACHE_LINE_BYTES = 64

@@ -15,7 +15,9 @@ ctypedef long long Int
 ctypedef unsigned long long Word
 ctypedef const unsigned char[::1] Bytes
 ctypedef unsigned char[::1] MutableBytes
-ctypedef long long[::1] Int64s
+ctypedef const long long[::1] Int64s
+ctypedef long long[::1] MutableInt64s
+ctypedef const int[::1] Int32s
 
 include "layout.pxi"
 
@@ -38,5 +40,12 @@ crc32c_initialize()
 include "primitives.py"
 include "framing.py"
 include "key_table.py"
+include "commits.py"
+include "fold_tables.py"
+include "fold.py"
+include "survivors.py"
+include "numbering.py"
+include "unpacking.py"
+include "witnesses.py"
 include "shapes.py"
 include "group_records.py"

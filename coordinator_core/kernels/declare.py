@@ -8,10 +8,14 @@ Int = int
 """A signed 64-bit number."""
 Word = int
 """An unsigned 64-bit number."""
-Bytes = Any
-"""Read-only bytes."""
-MutableBytes = Any
-Int64s = Any
-"""A vector of int64."""
-Rows = Any
-"""Rows of a :class:`~coordinator_core.kernels.layout.Struct`."""
+Bytes = Int64s = Int32s = Any
+"""Vectors that are read."""
+MutableBytes = MutableInt64s = Any
+"""Vectors that are written, too."""
+
+
+def __getattr__(name: str) -> Any:
+    """``…Rows``: a vector of that :class:`~coordinator_core.kernels.layout.Struct`."""
+    if name.endswith("Rows"):
+        return Any
+    raise AttributeError(name)

@@ -6,9 +6,17 @@ Source: ``DefaultRecordBatch`` and ``DefaultRecord`` of Kafka's clients.
 import cython
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int
-    from coordinator_core.kernels.layout import INVALID, LOW_32_BITS, Header, Record, Unusual
-    from coordinator_core.kernels.primitives import be16, be32, be64, crc32c, varint, varlong
+    from coordinator_core.kernels.declare import Bytes, Int, MutableBytes
+    from coordinator_core.kernels.layout import INVALID, LOW_32_BITS, Header, Record, Stop, Unusual
+    from coordinator_core.kernels.primitives import (
+        be16,
+        be32,
+        be64,
+        copy_bytes,
+        crc32c,
+        varint,
+        varlong,
+    )
     from coordinator_core.log.layout import (
         CODEC_BITS,
         CONTROL_BIT,
@@ -38,7 +46,7 @@ class Bounds:
     def __init__(self, max_batch_bytes: Int, max_records: Int) -> None:
         self.max_batch_bytes = max_batch_bytes
         self.max_records = max_records
-        self.start_offset = -0x8000000000000000
+        self.start_offset = -0x7FFFFFFFFFFFFFFF
         self.last_offset = 0x7FFFFFFFFFFFFFFF
         self.check_crc = True
 
@@ -223,3 +231,28 @@ def record_timestamp(batch: Header, record: Record) -> Int:
     if batch.attributes & LOG_APPEND_TIME_BIT:
         return batch.max_timestamp
     return batch.base_timestamp + record.timestamp_delta
+
+
+def gather_headers(data: Bytes, start: Int, stop: Int, out: MutableBytes) -> tuple[Int, Int, Int]:
+    """Copy the :data:`HEADER_BYTES` of each intact v2 batch in ``data[start:stop]`` to ``out``, without gaps.
+
+    Intact is a batch that lies wholly before ``stop`` and has the CRC-32C that it declares: its header then
+    stands for all its bytes. Returns a :class:`Stop`, the position reached and the number of headers:
+    ``FULL`` when ``out`` is, ``UNUSUAL_BATCH`` at anything but an intact batch.
+    """
+    headers: Int = 0
+    size: Int
+    status: Int = Stop.END
+    with cython.nogil:
+        while start < stop:
+            if (headers + 1) * HEADER_BYTES > len(out):
+                status = Stop.FULL
+                break
+            size = batch_size(data, start, stop)
+            if size == 0 or not crc_matches(data, start, size):
+                status = Stop.UNUSUAL_BATCH
+                break
+            copy_bytes(data, start, out, headers * HEADER_BYTES, HEADER_BYTES)
+            headers += 1
+            start += size
+    return status, start, headers

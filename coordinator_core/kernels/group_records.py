@@ -22,6 +22,7 @@ if not cython.compiled:
         KeyTypeFactsRows,
         LoadedGroupRows,
         MutableBytes,
+        MutableInt64s,
         NewestRecordRows,
         PartitionOwnerRows,
         ShapeStepRows,
@@ -88,13 +89,13 @@ class GroupRecords:
     values_used = cython.declare(Int, visibility="public")
     partitions = cython.declare(KeyTable, visibility="public")
     owners = cython.declare(PartitionOwnerRows, visibility="public")
-    counts = cython.declare(Int64s, visibility="public")
+    counts = cython.declare(MutableInt64s, visibility="public")
     """Records taken, by key type and value version (``COUNTED_VERSIONS`` a key type)."""
 
     _partition_key = cython.declare(MutableBytes)
-    _moved = cython.declare(Int64s)
+    _moved = cython.declare(MutableInt64s)
     _moved_used = cython.declare(Int)
-    _seen = cython.declare(Int64s)
+    _seen = cython.declare(MutableInt64s)
     _owning_shape = cython.declare(Int)
     _compact_subjects = cython.declare(Int)
     _compact_values = cython.declare(Int)
@@ -150,8 +151,8 @@ class GroupRecords:
         is_tombstone: Bytes,
         creation_sequences: Int64s,
         creation_groups: Int64s,
-        left: Int64s,
-        noted: Int64s,
+        left: MutableInt64s,
+        noted: MutableInt64s,
     ) -> tuple[int, int]:
         """Take the group records of a fold, and its commits that create groups, by sequence.
 
@@ -247,7 +248,7 @@ class GroupRecords:
         old_values: MutableBytes = self.values
         old_partitions: KeyTable = self.partitions
         old_owners: PartitionOwnerRows = self.owners
-        moved: Int64s = zeros(old_keys.used)
+        moved: MutableInt64s = zeros(old_keys.used)
         row: Int
         place: Int
         record: Int

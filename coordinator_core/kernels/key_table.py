@@ -5,7 +5,7 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_bytes, new_rows, zeros
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, Int64s, KeyRows, MutableBytes
+    from coordinator_core.kernels.declare import Bytes, Int, KeyRows, MutableBytes, MutableInt64s
     from coordinator_core.kernels.layout import KEY_ROW_BITS, KEY_TAG_BITS
     from coordinator_core.kernels.primitives import copy_bytes, hash_bytes, same_bytes
 
@@ -24,7 +24,7 @@ class KeyTable:
 
     used = cython.declare(Int, visibility="public")
     data_used = cython.declare(Int, visibility="public")
-    index = cython.declare(Int64s, visibility="public")
+    index = cython.declare(MutableInt64s, visibility="public")
     keys = cython.declare(KeyRows, visibility="public")
     data = cython.declare(MutableBytes, visibility="public")
 

@@ -15,6 +15,9 @@ i64 = i32 = i16 = i8 = u8 = int
 INVALID = -1
 """A position where there is none."""
 
+RECORDS_AT_A_TIME = 128
+"""Records that a fold looks up together: waits for memory overlap."""
+
 SEGMENT = 1 << 40
 """Added to positions in a segment for each that was folded before it."""
 
@@ -337,6 +340,66 @@ class FragmentGroup(Struct):
 
     fragment: i64
     group: i64
+
+
+class Commit(Struct):
+    """An OffsetCommitValue. ``version`` is -1 where it is none that kernels read."""
+
+    version: i64
+    committed_offset: i64
+    leader_epoch: i64
+    """-1 for none, as before version 3."""
+    metadata: i64
+    """Position."""
+    metadata_bytes: i64
+    commit_timestamp: i64
+    expire_timestamp: i64
+    """-1 for none: only version 1 has one."""
+    topic_id: i64
+    """Position of the 16 bytes, -1 for none."""
+
+
+MERGED_KEY_BYTES = 12
+"""An offset key in a merge: numbers of group and topic, partition."""
+
+
+class PackedBatch(Struct):
+    """A batch to be decompressed."""
+
+    position: i64
+    size: i64
+    codec: i64
+    """0 also of a batch without records: nothing of it is compressed then."""
+    next_offset: i64
+    plain_size: i64
+    """Size with plain records."""
+
+
+class Witness(Struct):
+    """What the records of a log have shown so far, for :func:`pass_known`."""
+
+    has_legacy_keys: i64
+    """1 when a commit with key type 0 was seen; ``has_keys`` likewise for 1."""
+    has_keys: i64
+    offset_version: i64
+    """Newest version of an OffsetCommitValue under key type 1, -1 for none."""
+
+
+LZ4_MAGIC = 0x184D2204
+ZSTD_MAGIC = 0xFD2FB528
+XXH32_PRIME_1 = 2654435761
+XXH32_PRIME_2 = 2246822519
+XXH32_PRIME_3 = 3266489917
+
+
+class CodecFunction(IntEnum):
+    """Positions in the addresses of C functions: those that decompress at the number of their codec."""
+
+    LZ4 = 3
+    ZSTD = 4
+    ZSTD_FRAME_SIZE = 5
+    ZSTD_CONTEXT = 6
+    """A decompression context, for one thread at a time."""
 
 
 class ShapeKind(IntEnum):

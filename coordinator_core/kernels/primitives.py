@@ -63,6 +63,19 @@ def le64(data: Bytes, at: Int) -> Word:
 @cython.cfunc
 @cython.nogil
 @cython.inline
+def le32(data: Bytes, at: Int) -> Int:
+    """Little-endian uint32 at ``at``."""
+    return (
+        cython.cast(Int, data[at])
+        | cython.cast(Int, data[at + 1]) << 8
+        | cython.cast(Int, data[at + 2]) << 16
+        | cython.cast(Int, data[at + 3]) << 24
+    )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
 def put_be(out: MutableBytes, at: Int, value: Int, size: Int) -> cython.void:
     """Store the lower ``size`` bytes of ``value``, the highest first."""
     for byte in range(size):

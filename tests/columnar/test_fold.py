@@ -107,7 +107,7 @@ def test_decompressed_bytes_are_dropped_when_their_values_lose(
         sizes.append(self.used)
 
     monkeypatch.setattr(arena.Arena, "tidy", watched)
-    monkeypatch.setattr("coordinator_core.columnar.unpacking._RUN_BYTES", 1_000)
+    monkeypatch.setattr("coordinator_core.columnar.unpacking._CHUNK_BYTES", 1_000)
     batches = []
     for number in range(400):
         items = [

@@ -1,0 +1,829 @@
+"""The fold: batches split into records, commits folded to the last event of each offset key.
+
+:func:`fold_chunk` handles what a healthy offsets log consists of and stops, having changed nothing, at the
+first batch that is anything else; the readers of ``coordinator_core.log`` then say what that is. So there is
+one implementation of damage, and this one need not know the rules of unusual input, only recognise it.
+Sequential rules: ``coordinator_core.replay.sequential``.
+"""
+
+import cython
+
+if not cython.compiled:
+    from coordinator_core.kernels.commits import commit_value
+    from coordinator_core.kernels.declare import Bytes, Int
+    from coordinator_core.kernels.fold_tables import FoldTables
+    from coordinator_core.kernels.framing import (
+        follows,
+        header,
+        is_compressed,
+        may_hold_records,
+        next_record,
+        record_timestamp,
+        sound_size,
+    )
+    from coordinator_core.kernels.layout import (
+        COMMIT_VERSIONS,
+        INVALID,
+        KEY_TYPES,
+        RECORDS_AT_A_TIME,
+        EventKind,
+        Header,
+        Kind,
+        OrderingOffset,
+        PendingKind,
+        Phase,
+        Record,
+        Stop,
+        Unusual,
+    )
+    from coordinator_core.kernels.primitives import be16, be32, hash_bytes, is_plain_utf8, put_be, same_bytes
+    from coordinator_core.log.layout import (
+        CODEC_BITS,
+        CONTROL_BIT,
+        HEADER_BYTES,
+        NO_PRODUCER_ID,
+        TRANSACTIONAL_BIT,
+    )
+
+_COMMIT = cython.declare(Int, 1)
+_ABORT = cython.declare(Int, 0)
+_KEYS_AHEAD = cython.declare(Int, 8)
+"""Offset keys that follow each other were mostly made in that order: so many rows are fetched ahead."""
+
+
+# Records of a batch, put into `scratch`
+
+
+@cython.cfunc
+@cython.nogil
+def split_records(data: Bytes, at: Int, batch: Header, first: Int, tables: FoldTables) -> cython.bint:
+    """Split the records of the batch at ``at`` into ``tables.scratch`` from ``first`` on.
+
+    False if anything about one of them is unusual.
+    """
+    stop: Int = at + batch.size
+    position: Int = at + HEADER_BYTES
+    previous_delta: Int = -1
+    index: Int
+    body_bytes: Int
+    if batch.count > 0:
+        tables.scratch[first].batch_records = batch.count
+    for index in range(first, first + batch.count):
+        record = next_record(data, position, stop)
+        if record.unusual != 0 or not follows(record, previous_delta, batch) or record.key_bytes < 2:
+            return False
+        previous_delta = record.offset_delta
+        tables.scratch[index].offset = batch.base_offset + record.offset_delta
+        tables.scratch[index].timestamp = record_timestamp(batch, record)
+        tables.scratch[index].key = record.key
+        tables.scratch[index].key_bytes = record.key_bytes
+        tables.scratch[index].value = record.value
+        tables.scratch[index].value_bytes = record.value_bytes
+        tables.scratch[index].size_bytes = record.end - position
+        tables.scratch[index].index = index - first
+        tables.scratch[index].hash = -1
+        position = record.end
+        if batch.attributes & CONTROL_BIT:
+            # The first two bytes are the version, whose later numbers keep the layout.
+            if record.key_bytes < 4 or be16(data, record.key) < 0:
+                return False
+            tables.scratch[index].kind = Kind.CONTROL
+            tables.scratch[index].detail = be16(data, record.key + 2)
+            continue
+        body_bytes = _classify(data, record, index, tables)
+        if body_bytes == INVALID:
+            return False
+        tables.scratch[index].body = record.key + 2
+        tables.scratch[index].body_bytes = body_bytes
+    return batch.count == 0 or position == stop
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _classify(data: Bytes, record: Record, index: Int, tables: FoldTables) -> Int:
+    """Put into ``scratch`` what the record is; returns the size of its ``body``.
+
+    ``INVALID`` if that takes more than a look at well-formed bytes.
+    """
+    key: Int = record.key
+    key_type: Int = be16(data, key)
+    stop: Int = key + record.key_bytes
+    group_bytes: Int = -1
+    tables.scratch[index].key_type = key_type
+    if record.key_bytes >= 4:
+        group_bytes = be16(data, key + 2)
+    group_stop: Int = key + 4 + group_bytes
+    has_group: cython.bint = group_bytes >= 0 and group_stop <= stop
+    if has_group and tables.check_utf8 and not is_plain_utf8(data, key + 4, group_bytes):
+        return INVALID
+    if key_type != 0 and key_type != 1:
+        tables.scratch[index].kind = Kind.GROUP
+        return group_bytes + 2 if has_group else 0
+    if not has_group or group_stop + 2 > stop:
+        return INVALID
+    topic_bytes: Int = be16(data, group_stop)
+    body_stop: Int = group_stop + 2 + topic_bytes + 4
+    if topic_bytes < 0 or body_stop > stop:
+        return INVALID
+    if tables.check_utf8 and not is_plain_utf8(data, group_stop + 2, topic_bytes):
+        return INVALID
+    if record.value_bytes < 0:
+        tables.scratch[index].kind = Kind.TOMBSTONE
+        tables.scratch[index].detail = -1
+        return body_stop - key - 2
+    newest: Int = tables.max_version if key_type == 1 else tables.max_legacy_version
+    commit = commit_value(data, record.value, record.value_bytes, newest)
+    if commit.version < 0:
+        return INVALID
+    tables.scratch[index].kind = Kind.VALUE
+    tables.scratch[index].detail = commit.version
+    return body_stop - key - 2
+
+
+# Rows of names, keys and producers
+
+
+@cython.cfunc
+@cython.nogil
+def _group_row(data: Bytes, body: Int, length: Int, tables: FoldTables) -> Int:
+    """Row of the group whose id, with its int16 length, is at ``body``."""
+    before: Int = tables.group_ids.used
+    row: Int = tables.group_ids.number(data, body, length)
+    key_type: Int
+    if row == before:
+        if not is_plain_utf8(data, body + 2, length - 2):
+            tables.has_malformed_names = True
+        tables.groups[row].touched = 0
+        tables.groups[row].stamp = 0
+        for key_type in range(KEY_TYPES):
+            tables.statistics[KEY_TYPES * row + key_type].records = 0
+            tables.statistics[KEY_TYPES * row + key_type].tombstones = 0
+            tables.statistics[KEY_TYPES * row + key_type].size_bytes = 0
+    return row
+
+
+@cython.cfunc
+@cython.nogil
+def _topic_row(data: Bytes, body: Int, length: Int, tables: FoldTables) -> Int:
+    before: Int = tables.topics.used
+    row: Int = tables.topics.number(data, body, length)
+    if row == before and not is_plain_utf8(data, body + 2, length - 2):
+        tables.has_malformed_names = True
+    return row
+
+
+@cython.cfunc
+@cython.nogil
+def _new_key(
+    data: Bytes, body: Int, length: Int, hashed: Int, group: Int, topic: Int, tables: FoldTables
+) -> Int:
+    """Row made for the offset key at ``body``; ``group`` and ``topic`` are -1 where they are not known yet."""
+    row: Int = tables.keys.add(data, body, length, hashed)
+    if group < 0:
+        group_bytes: Int = be16(data, body) + 2
+        group = _group_row(data, body, group_bytes, tables)
+        topic = _topic_row(data, body + group_bytes, length - group_bytes - 4, tables)
+    tables.offset_keys[row].last_tombstone = -1
+    tables.offset_keys[row].producer_id = 0
+    tables.events[row].group = group
+    tables.events[row].topic = topic
+    tables.events[row].partition = be32(data, body + length - 4)
+    tables.events[row].next = 0
+    tables.events[row].pending = -1
+    tables.events[row].kind = EventKind.NONE
+    tables.events[row].key_type = 0
+    tables.events[row].sequence = -1
+    _clear_value(row, tables)
+    return row
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _clear_value(row: Int, tables: FoldTables) -> cython.void:
+    tables.events[row].value = -1
+    tables.events[row].value_bytes = 0
+    tables.events[row].record_offset = 0
+    tables.events[row].ordering_offset = 0
+    tables.events[row].producer_epoch = 0
+    tables.events[row].is_committed = 0
+
+
+@cython.cfunc
+@cython.nogil
+def _producer_row(producer_id: Int, tables: FoldTables) -> Int:
+    """Row of the producer, made when it is new."""
+    put_be(tables.producer_key, 0, producer_id, 8)
+    before: Int = tables.producer_ids.used
+    row: Int = tables.producer_ids.number(tables.producer_key, 0, 8)
+    if row == before:
+        tables.producers[row].producer_id = producer_id
+        tables.producers[row].first_marker = -1
+        tables.producers[row].first_marker_offset = 0
+        tables.producers[row].first_marker_commits = 0
+        tables.producers[row].pending = -1
+        tables.producers[row].is_open = 0
+        tables.producers[row].keys = 0
+    return row
+
+
+@cython.cfunc
+@cython.nogil
+def _open_keys(producer_id: Int, tables: FoldTables) -> Int:
+    """Number of offset keys that the producer's open transaction has pending."""
+    put_be(tables.producer_key, 0, producer_id, 8)
+    row: Int = tables.producer_ids.find(tables.producer_key, 0, 8, hash_bytes(tables.producer_key, 0, 8))
+    return tables.producers[row].keys if row >= 0 else 0
+
+
+# Offset keys of the records in `scratch`
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _step_over(record: Int, hash_all: cython.bint, tables: FoldTables) -> Int:
+    return 1 if hash_all else tables.scratch[record].batch_records
+
+
+@cython.cfunc
+@cython.nogil
+def _hash_keys(data: Bytes, count: Int, hash_all: cython.bint, tables: FoldTables) -> cython.void:
+    """Hash the keys of the records in ``scratch`` that no other precedes in their batch, or those of all.
+
+    With more offset keys than fit the caches most of the time goes into waiting for memory: what looking up
+    the keys will read is fetched beforehand, so that the waits overlap.
+    """
+    record: Int = 0
+    row: Int
+    following: Int
+    while record < count:
+        if tables.scratch[record].kind <= Kind.TOMBSTONE:
+            tables.scratch[record].hash = hash_bytes(
+                data, tables.scratch[record].body, tables.scratch[record].body_bytes
+            )
+            tables.keys.fetch_index(tables.scratch[record].hash)
+        record += _step_over(record, hash_all, tables)
+    record = 0
+    while record < count:
+        if tables.scratch[record].hash >= 0:
+            row = tables.keys.likely_row(tables.scratch[record].hash)
+            if row >= 0:
+                tables.keys.fetch_key(row)
+                for following in range(row, row + (1 if hash_all else _KEYS_AHEAD)):
+                    _fetch_event(following, tables)
+        record += _step_over(record, hash_all, tables)
+    record = 0
+    while record < count:
+        if tables.scratch[record].hash >= 0:
+            row = tables.keys.likely_row(tables.scratch[record].hash)
+            if row >= 0:
+                tables.keys.fetch_data(row)
+        record += _step_over(record, hash_all, tables)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _fetch_event(row: Int, tables: FoldTables) -> cython.void:
+    if cython.compiled:
+        if row < len(tables.events):
+            fetch_ahead(cython.address(tables.events[row]))
+
+
+@cython.cfunc
+@cython.nogil
+def _hash_batch(data: Bytes, record: Int, count: Int, tables: FoldTables) -> cython.void:
+    """Hash the keys from ``record`` on to the end of its batch, and fetch their places in the index."""
+    while True:
+        tables.scratch[record].hash = hash_bytes(
+            data, tables.scratch[record].body, tables.scratch[record].body_bytes
+        )
+        tables.keys.fetch_index(tables.scratch[record].hash)
+        record += 1
+        if (
+            record == count
+            or tables.scratch[record].index == 0
+            or tables.scratch[record].kind > Kind.TOMBSTONE
+            or tables.scratch[record].hash >= 0
+        ):
+            break
+
+
+@cython.cfunc
+@cython.nogil
+def find_keys(data: Bytes, count: Int, tables: FoldTables) -> cython.void:
+    """Put the rows of the offset keys of the records in ``scratch`` there, made when they are new.
+
+    A group commits its partitions in much the same order again and again: the key that followed the last one
+    the time before is tried first, as long as that is right most of the time (``prediction_score``). Whether
+    it is right shows in its event, which is needed anyway, so that the key itself need not be read.
+    """
+    score: Int = tables.prediction_score
+    previous: Int = -1
+    last_body: Int = 0
+    last_bytes: Int = 0
+    record: Int
+    kind: Int
+    body: Int
+    body_bytes: Int
+    predicted: Int
+    group: Int
+    topic: Int
+    row: Int
+    group_bytes: Int
+    topic_bytes: Int
+    _hash_keys(data, count, score <= 0, tables)
+    for record in range(count):
+        kind = tables.scratch[record].kind
+        body = tables.scratch[record].body
+        body_bytes = tables.scratch[record].body_bytes
+        if tables.scratch[record].index == 0:
+            previous = -1
+        if kind > Kind.TOMBSTONE:
+            if kind == Kind.GROUP and body_bytes > 0:
+                tables.scratch[record].row = _group_row(data, body, body_bytes, tables)
+            previous = -1
+            continue
+        predicted, group, topic, row = -1, -1, -1, -1
+        if previous >= 0:
+            predicted = tables.events[previous].next - 1
+            if body_bytes == last_bytes and same_bytes(data, last_body, data, body, body_bytes - 4):
+                group = tables.events[previous].group
+                topic = tables.events[previous].topic
+            if predicted >= 0 and tables.events[predicted].partition == be32(data, body + body_bytes - 4):
+                if group < 0 and tables.events[predicted].group == tables.events[previous].group:
+                    # The same group, another topic?
+                    group_bytes = be16(data, last_body) + 2
+                    topic_bytes = body_bytes - group_bytes - 4
+                    topic = tables.events[predicted].topic
+                    if (
+                        topic_bytes == tables.topics.keys[topic].length
+                        and same_bytes(data, last_body, data, body, group_bytes)
+                        and same_bytes(
+                            tables.topics.data,
+                            tables.topics.keys[topic].start,
+                            data,
+                            body + group_bytes,
+                            topic_bytes,
+                        )
+                    ):
+                        group = tables.events[predicted].group
+                if (
+                    group >= 0
+                    and group == tables.events[predicted].group
+                    and topic == tables.events[predicted].topic
+                ):
+                    row = predicted
+        if row < 0:
+            if tables.scratch[record].hash < 0:
+                # No key followed the one before: those behind this one are mostly new too.
+                _hash_batch(data, record, count, tables)
+            row = tables.keys.find(data, body, body_bytes, tables.scratch[record].hash)
+            if row < 0:
+                row = _new_key(data, body, body_bytes, tables.scratch[record].hash, group, topic, tables)
+        if row == predicted:
+            score = min(score + 1, 64)
+        elif previous >= 0:
+            score = max(score - 8, -64)
+            tables.events[previous].next = row + 1
+        tables.scratch[record].row = row
+        _fetch_event(row + _KEYS_AHEAD, tables)
+        previous, last_body, last_bytes = row, body, body_bytes
+    tables.prediction_score = score
+
+
+# Transactions
+
+
+@cython.cfunc
+@cython.nogil
+def _transaction_row(key: Int, producer: Int, tables: FoldTables) -> Int:
+    """The pending row of the offset key in the producer's open transaction, made when it is new."""
+    following: Int = tables.events[key].pending
+    row: Int = following
+    while row >= 0:
+        if tables.pending[row].producer == producer:
+            return row
+        row = tables.pending[row].next_of_key
+    row = tables.pending_free
+    if row >= 0:
+        tables.pending_free = tables.pending[row].next_of_key
+    else:
+        row = tables.pending_used
+        tables.pending_used = row + 1
+    if following >= 0:
+        tables.pending[following].previous_of_key = row
+    tables.events[key].pending = row
+    tables.pending[row].key = key
+    tables.pending[row].producer = producer
+    tables.pending[row].kind = PendingKind.NOTED
+    tables.pending[row].phase = Phase.OPEN
+    tables.pending[row].next_of_key = following
+    tables.pending[row].previous_of_key = -1
+    tables.pending[row].next_of_producer = tables.producers[producer].pending
+    tables.producers[producer].pending = row
+    tables.producers[producer].keys += 1
+    return row
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _is_newer(row: Int, tables: FoldTables) -> cython.bint:
+    """Whether a pending commit replaces the last event of its key when its transaction commits."""
+    key: Int = tables.pending[row].key
+    return (
+        tables.events[key].kind != EventKind.VALUE
+        or tables.ordering == OrderingOffset.NONE
+        or tables.events[key].ordering_offset < tables.pending[row].ordering_offset
+    )
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _commit_pending(row: Int, sequence: Int, tables: FoldTables) -> cython.void:
+    """Make a pending commit the last event of its key."""
+    key: Int = tables.pending[row].key
+    tables.events[key].kind = EventKind.VALUE
+    tables.events[key].key_type = tables.pending[row].key_type
+    tables.events[key].is_committed = 1
+    tables.events[key].producer_epoch = tables.pending[row].producer_epoch
+    tables.events[key].sequence = sequence
+    tables.events[key].value = tables.pending[row].value
+    tables.events[key].value_bytes = tables.pending[row].value_bytes
+    tables.events[key].record_offset = tables.pending[row].record_offset
+    tables.events[key].ordering_offset = tables.pending[row].ordering_offset
+    tables.offset_keys[key].producer_id = tables.producers[tables.pending[row].producer].producer_id
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _unlink(row: Int, tables: FoldTables) -> cython.void:
+    """Take a pending row out of the list of its key."""
+    before: Int = tables.pending[row].previous_of_key
+    after: Int = tables.pending[row].next_of_key
+    if before >= 0:
+        tables.pending[before].next_of_key = after
+    else:
+        tables.events[tables.pending[row].key].pending = after
+    if after >= 0:
+        tables.pending[after].previous_of_key = before
+
+
+@cython.cfunc
+@cython.nogil
+def _end_transaction(
+    producer: Int, marker_offset: Int, commits: cython.bint, sequence: Int, tables: FoldTables
+) -> cython.void:
+    """Apply an end marker: resolve what the producer has pending, note the marker if it is the first."""
+    first: cython.bint = tables.producers[producer].first_marker < 0
+    fragment: Int = tables.fragments_used
+    row: Int = tables.producers[producer].pending
+    following: Int
+    group: Int
+    tables.stamp += 1
+    while row >= 0:
+        if commits and tables.pending[row].kind == PendingKind.VALUE and _is_newer(row, tables):
+            _commit_pending(row, sequence, tables)
+        _unlink(row, tables)
+        group = tables.events[tables.pending[row].key].group
+        if tables.groups[group].stamp != tables.stamp:
+            tables.groups[group].stamp = tables.stamp
+            tables.fragment_groups[tables.fragment_groups_used].fragment = fragment
+            tables.fragment_groups[tables.fragment_groups_used].group = group
+            tables.fragment_groups_used += 1
+        following = tables.pending[row].next_of_producer
+        if first:
+            tables.pending[row].phase = Phase.CLOSED
+        else:
+            tables.pending[row].phase = Phase.FREE
+            tables.pending[row].next_of_key = tables.pending_free
+            tables.pending_free = row
+        row = following
+    tables.producers[producer].pending = -1
+    if tables.producers[producer].is_open:
+        tables.fragments[fragment].producer_id = tables.producers[producer].producer_id
+        tables.fragments[fragment].producer_epoch = tables.producers[producer].producer_epoch
+        tables.fragments[fragment].first_offset = tables.producers[producer].first_offset
+        tables.fragments[fragment].last_offset = tables.producers[producer].last_offset
+        tables.fragments[fragment].timestamp = tables.producers[producer].timestamp
+        tables.fragments[fragment].marker_offset = marker_offset
+        tables.fragments[fragment].committed = commits
+        tables.fragments[fragment].keys = tables.producers[producer].keys
+        tables.fragments[fragment].first = first
+        tables.fragments_used = fragment + 1
+        tables.producers[producer].is_open = 0
+    if first:
+        tables.producers[producer].first_marker = sequence
+        tables.producers[producer].first_marker_offset = marker_offset
+        tables.producers[producer].first_marker_commits = commits
+
+
+@cython.cfunc
+@cython.nogil
+def _append_group_record(index: Int, sequence: Int, group: Int, tag: Int, tables: FoldTables) -> cython.void:
+    """Keep the record at ``index`` of ``scratch`` whole."""
+    row: Int = tables.group_records_used
+    tables.group_records_used = row + 1
+    tables.group_records[row].sequence = sequence
+    tables.group_records[row].record_offset = tables.scratch[index].offset
+    tables.group_records[row].key = tables.scratch[index].key + tag
+    tables.group_records[row].key_bytes = tables.scratch[index].key_bytes
+    tables.group_records[row].value = tables.scratch[index].value + tag
+    tables.group_records[row].value_bytes = tables.scratch[index].value_bytes
+    tables.group_records[row].timestamp = tables.scratch[index].timestamp
+    tables.group_records[row].size_bytes = tables.scratch[index].size_bytes
+    tables.group_records[row].group = group
+    tables.group_records[row].key_type = tables.scratch[index].key_type
+
+
+@cython.cfunc
+@cython.nogil
+def _fold_control(first: Int, count: Int, producer_id: Int, tag: Int, tables: FoldTables) -> cython.void:
+    """Apply control records in ``scratch``: Scala looks at the first only, and lets any type end."""
+    index: Int
+    sequence: Int
+    control: Int
+    for index in range(first, first + count):
+        sequence = tables.sequence
+        tables.sequence += 1
+        tables.control_records += 1
+        if index > first and not tables.pending_by_producer:
+            continue
+        if tables.scratch[index].kind == Kind.GROUP:
+            _append_group_record(index, sequence, -1, tag, tables)
+            continue
+        control = tables.scratch[index].detail
+        if control == _COMMIT or control == _ABORT or not tables.pending_by_producer:
+            _end_transaction(
+                _producer_row(producer_id, tables),
+                tables.scratch[index].offset,
+                control == _COMMIT,
+                sequence,
+                tables,
+            )
+
+
+# Records applied
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _count_commit(index: Int, group: Int, tables: FoldTables) -> cython.void:
+    key_type: Int = tables.scratch[index].key_type
+    row: Int = KEY_TYPES * group + key_type
+    tables.commits[COMMIT_VERSIONS * key_type + 1 + tables.scratch[index].detail] += 1
+    if tables.statistics[row].records == 0:
+        tables.statistics[row].first_timestamp = tables.scratch[index].timestamp
+    tables.statistics[row].records += 1
+    tables.statistics[row].size_bytes += tables.scratch[index].size_bytes
+    tables.statistics[row].last_timestamp = tables.scratch[index].timestamp
+    if tables.scratch[index].kind == Kind.TOMBSTONE:
+        tables.statistics[row].tombstones += 1
+
+
+@cython.cfunc
+@cython.nogil
+def _join_transaction(index: Int, producer: Int, producer_epoch: Int, tables: FoldTables) -> Int:
+    """The pending row of a commit, or of a tombstone, in the producer's transaction."""
+    if not tables.producers[producer].is_open:
+        tables.producers[producer].is_open = 1
+        tables.producers[producer].keys = 0
+        tables.producers[producer].first_offset = tables.scratch[index].offset
+    tables.producers[producer].producer_epoch = producer_epoch
+    tables.producers[producer].last_offset = tables.scratch[index].offset
+    tables.producers[producer].timestamp = tables.scratch[index].timestamp
+    return _transaction_row(tables.scratch[index].row, producer, tables)
+
+
+@cython.cfunc
+@cython.nogil
+def _fold_tombstone(
+    index: Int, row: Int, sequence: Int, in_transaction: cython.bint, tables: FoldTables
+) -> cython.void:
+    key: Int = tables.scratch[index].row
+    other: Int
+    if tables.pending_by_producer or not in_transaction:
+        tables.events[key].kind = EventKind.TOMBSTONE
+        tables.events[key].sequence = sequence
+        _clear_value(key, tables)
+        tables.offset_keys[key].last_tombstone = sequence
+    if tables.tombstone_drops_pending:
+        other = tables.events[key].pending
+        while other >= 0:
+            tables.pending[other].kind = PendingKind.CLEARED
+            other = tables.pending[other].next_of_key
+    elif in_transaction and not tables.pending_by_producer:
+        tables.pending[row].kind = PendingKind.CLEARED
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _note_creation(sequence: Int, record_offset: Int, group: Int, tables: FoldTables) -> cython.void:
+    """Note that a commit may create its group, once between two group records of the group."""
+    if tables.groups[group].touched == 0:
+        tables.groups[group].touched = 1
+        tables.creations[tables.creations_used].sequence = sequence
+        tables.creations[tables.creations_used].record_offset = record_offset
+        tables.creations[tables.creations_used].group = group
+        tables.creations_used += 1
+
+
+@cython.cfunc
+@cython.nogil
+def _fold_records(first: Int, batch: Header, tag: Int, tables: FoldTables) -> cython.void:
+    """Apply the records of a batch in ``scratch`` from ``first`` on; ``tag`` goes on positions."""
+    java: cython.bint = tables.pending_by_producer
+    in_transaction: cython.bint = (
+        batch.producer_id != NO_PRODUCER_ID if java else batch.attributes & TRANSACTIONAL_BIT != 0
+    )
+    producer: Int = -1
+    row: Int = -1
+    sequence: Int = tables.sequence - 1
+    min_timestamp: Int = tables.min_timestamp
+    max_timestamp: Int = tables.max_timestamp
+    index: Int
+    key: Int
+    group: Int
+    ordering_offset: Int
+    tables.sequence += batch.count
+    for index in range(first, first + batch.count):
+        sequence += 1
+        min_timestamp = min(min_timestamp, tables.scratch[index].timestamp)
+        max_timestamp = max(max_timestamp, tables.scratch[index].timestamp)
+        key = tables.scratch[index].row
+        if tables.scratch[index].kind == Kind.GROUP:
+            group = -1
+            if tables.scratch[index].body_bytes > 0:
+                group = key
+                tables.groups[group].touched = 0
+            _append_group_record(index, sequence, group, tag, tables)
+            continue
+        group = tables.events[key].group
+        _count_commit(index, group, tables)
+        if in_transaction:
+            if producer < 0:
+                producer = _producer_row(batch.producer_id, tables)
+            row = _join_transaction(index, producer, batch.producer_epoch, tables)
+        if tables.scratch[index].kind == Kind.TOMBSTONE:
+            _fold_tombstone(index, row, sequence, in_transaction, tables)
+            continue
+        if java:
+            _note_creation(sequence, tables.scratch[index].offset, group, tables)
+        ordering_offset = tables.scratch[index].offset
+        if tables.ordering == OrderingOffset.BATCH_HEADER:
+            ordering_offset = batch.base_offset
+        elif tables.ordering == OrderingOffset.BATCH_FIRST_RECORD:
+            ordering_offset = tables.scratch[first].offset
+        if in_transaction:
+            tables.pending[row].kind = PendingKind.VALUE
+            tables.pending[row].sequence = sequence
+            tables.pending[row].value = tables.scratch[index].value + tag
+            tables.pending[row].value_bytes = tables.scratch[index].value_bytes
+            tables.pending[row].key_type = tables.scratch[index].key_type
+            tables.pending[row].record_offset = tables.scratch[index].offset
+            tables.pending[row].ordering_offset = ordering_offset
+            tables.pending[row].producer_epoch = batch.producer_epoch
+        else:
+            tables.events[key].kind = EventKind.VALUE
+            tables.events[key].key_type = tables.scratch[index].key_type
+            tables.events[key].is_committed = 0
+            tables.events[key].producer_epoch = 0
+            tables.events[key].sequence = sequence
+            tables.events[key].value = tables.scratch[index].value + tag
+            tables.events[key].value_bytes = tables.scratch[index].value_bytes
+            tables.events[key].record_offset = tables.scratch[index].offset
+            tables.events[key].ordering_offset = ordering_offset
+    tables.min_timestamp = min_timestamp
+    tables.max_timestamp = max_timestamp
+
+
+@cython.cfunc
+@cython.nogil
+@cython.inline
+def _count_batch(batch: Header, next_offset: Int, tables: FoldTables) -> cython.void:
+    if tables.first_offset < 0:
+        tables.first_offset = batch.base_offset
+    tables.next_offset = next_offset
+    tables.batches += 1
+    tables.codecs[batch.attributes & CODEC_BITS] += 1
+
+
+@cython.cfunc
+@cython.nogil
+def _fold_batches(data: Bytes, position: Int, stop: Int, tag: Int, tables: FoldTables) -> cython.void:
+    """Fold the batches in ``data[position:stop]``, whose records are in ``scratch``."""
+    records: Int = 0
+    while position < stop:
+        batch = header(data, position)
+        if batch.attributes & CONTROL_BIT:
+            _fold_control(records, batch.count, batch.producer_id, tag, tables)
+        else:
+            _fold_records(records, batch, tag, tables)
+        _count_batch(batch, batch.last_offset + 1, tables)
+        records += batch.count
+        position += batch.size
+
+
+def fold_chunk(
+    data: Bytes, start: Int, stop: Int, tag: Int, is_unpacked: cython.bint, tables: FoldTables
+) -> Int:
+    """Fold the v2 batches in ``data[start:stop]``, one after the other; returns a :class:`Stop`.
+
+    ``is_unpacked`` says that the CRCs were checked and the records decompressed before. ``tables.position``
+    is where it stopped; the fold holds all batches before that and nothing of the one there.
+    """
+    position: Int = start
+    status: Int = Stop.END
+    with cython.nogil:
+        while status == Stop.END and position < stop:
+            status, position = _fold_some(data, position, stop, tag, is_unpacked, tables)
+    tables.position = position
+    return status
+
+
+@cython.cfunc
+@cython.nogil
+def _fold_some(
+    data: Bytes, position: Int, stop: Int, tag: Int, is_unpacked: cython.bint, tables: FoldTables
+) -> tuple[Int, Int]:
+    """Fold some batches together; returns a :class:`Stop` and the position behind them."""
+    first: Int = position
+    records: Int = 0
+    groups: Int = 0
+    size: Int
+    expected: Int = tables.next_offset
+    status: Int = Stop.END
+    while position < stop and records < RECORDS_AT_A_TIME:
+        size = sound_size(data, position, stop, expected, is_unpacked, tables.bounds)
+        if size == 0:
+            status = Stop.UNUSUAL_BATCH
+            break
+        batch = header(data, position)
+        if batch.last_offset < tables.bounds.start_offset:
+            if records > 0:
+                break
+            # Nothing came before it.
+            position += size
+            first, expected = position, batch.last_offset + 1
+            tables.next_offset = expected
+            continue
+        if not is_unpacked and is_compressed(batch):
+            status = Stop.COMPRESSED
+            break
+        if not may_hold_records(batch, tables.bounds.max_records):
+            status = Stop.UNUSUAL_RECORDS
+            break
+        if batch.attributes & CONTROL_BIT:
+            # What is to be folded before may add to its keys.
+            groups += _open_keys(batch.producer_id, tables) + records
+        tables.reserve(records + batch.count, position + size - first, groups)
+        if not split_records(data, position, batch, records, tables):
+            status = Stop.UNUSUAL_RECORDS
+            break
+        records += batch.count
+        expected = batch.last_offset + 1
+        position += size
+    find_keys(data, records, tables)
+    _fold_batches(data, first, position, tag, tables)
+    return status, position
+
+
+def fold_split(
+    data: Bytes,
+    tag: Int,
+    key_bytes: Int,
+    count: Int,
+    base_offset: Int,
+    next_offset: Int,
+    attributes: Int,
+    producer_id: Int,
+    producer_epoch: Int,
+    tables: FoldTables,
+) -> None:
+    """Fold one batch whose ``count`` records, with keys of ``key_bytes`` in all, are in ``scratch`` already."""
+    batch = Header(
+        size=0,
+        base_offset=base_offset,
+        last_offset=next_offset - 1,
+        attributes=attributes,
+        base_timestamp=0,
+        max_timestamp=0,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        count=count,
+    )
+    is_control: cython.bint = attributes & CONTROL_BIT != 0
+    tables.reserve(count, key_bytes, _open_keys(producer_id, tables) if is_control else 0)
+    if is_control:
+        _fold_control(0, count, producer_id, tag, tables)
+    else:
+        find_keys(data, count, tables)
+        _fold_records(0, batch, tag, tables)
+    _count_batch(batch, next_offset, tables)

@@ -1,0 +1,199 @@
+"""The tables of a fold in the making."""
+
+import cython
+
+from coordinator_core.kernels.arrays import grown, new_rows, zeros
+
+if not cython.compiled:
+    from coordinator_core.kernels.declare import (
+        CreationRows,
+        EventRows,
+        FragmentGroupRows,
+        FragmentRows,
+        GroupRecordRows,
+        GroupRows,
+        Int,
+        MutableInt64s,
+        MutableBytes,
+        OffsetKeyRows,
+        PendingRows,
+        ProducerRows,
+        SplitRecordRows,
+        StatisticsRows,
+    )
+    from coordinator_core.kernels.framing import Bounds
+    from coordinator_core.kernels.key_table import KeyTable
+    from coordinator_core.kernels.layout import CODECS, COMMIT_VERSIONS, KEY_TYPES
+
+_FIRST_ROWS = 64
+_FIRST_SPLIT_RECORDS = 256
+_BYTES_OF_AN_OFFSET_KEY = 128
+_BYTES_OF_A_GROUP = 1024
+"""For so many bytes of a segment there is a row from the start. Rows that are not used take no memory."""
+
+
+@cython.final
+@cython.cclass
+class FoldTables:
+    """What a fold knows, and the rules that it goes by (``replay.fold.FoldRules``).
+
+    Bytes of keys are copied; bytes of values stay where they were read and are named by position: in a
+    segment when below ``ARENA``, else in the arena that holds decompressed and rewritten batches.
+    """
+
+    bounds = cython.declare(Bounds, visibility="public")
+    pending_by_producer = cython.declare(cython.bint, visibility="public")
+    tombstone_drops_pending = cython.declare(cython.bint, visibility="public")
+    ordering = cython.declare(Int, visibility="public")
+    max_legacy_version = cython.declare(Int, visibility="public")
+    max_version = cython.declare(Int, visibility="public")
+    check_utf8 = cython.declare(cython.bint, visibility="public")
+
+    sequence = cython.declare(Int, visibility="public")
+    """Records folded so far, control records included: the time axis of the fold."""
+    segment_sequence = cython.declare(Int, visibility="public")
+    """``sequence`` at the beginning of the segment at hand."""
+    position = cython.declare(Int, visibility="public")
+    """Position of the batch at which the last call stopped."""
+    next_offset = cython.declare(Int, visibility="public")
+    first_offset = cython.declare(Int, visibility="public")
+    """Base offset of the segment's first batch, -1 before there is one."""
+    batches = cython.declare(Int, visibility="public")
+    control_records = cython.declare(Int, visibility="public")
+    min_timestamp = cython.declare(Int, visibility="public")
+    max_timestamp = cython.declare(Int, visibility="public")
+    has_malformed_names = cython.declare(cython.bint, visibility="public")
+    """A name is not UTF-8, or holds U+FFFD: several keys may mean one committed offset."""
+    codecs = cython.declare(MutableInt64s, visibility="public")
+    """Batches by codec id."""
+    commits = cython.declare(MutableInt64s, visibility="public")
+    """Commits by key type and value version (-1 for a tombstone): twice ``COMMIT_VERSIONS``."""
+
+    scratch = cython.declare(SplitRecordRows, visibility="public")
+    keys = cython.declare(KeyTable, visibility="public")
+    """Group, topic and partition as in the record key; a row each in ``events`` and ``offset_keys``."""
+    events = cython.declare(EventRows, visibility="public")
+    offset_keys = cython.declare(OffsetKeyRows, visibility="public")
+    group_ids = cython.declare(KeyTable, visibility="public")
+    """With int16 length; a row each in ``groups``, two (by key type) in ``statistics``."""
+    groups = cython.declare(GroupRows, visibility="public")
+    statistics = cython.declare(StatisticsRows, visibility="public")
+    topics = cython.declare(KeyTable, visibility="public")
+    producer_ids = cython.declare(KeyTable, visibility="public")
+    producers = cython.declare(ProducerRows, visibility="public")
+    producer_key = cython.declare(MutableBytes)
+    pending = cython.declare(PendingRows, visibility="public")
+    pending_used = cython.declare(Int, visibility="public")
+    pending_free = cython.declare(Int)
+    """First free row of ``pending``, chained by ``next_of_key``; -1 for none."""
+    group_records = cython.declare(GroupRecordRows, visibility="public")
+    group_records_used = cython.declare(Int, visibility="public")
+    creations = cython.declare(CreationRows, visibility="public")
+    creations_used = cython.declare(Int, visibility="public")
+    fragments = cython.declare(FragmentRows, visibility="public")
+    fragments_used = cython.declare(Int, visibility="public")
+    fragment_groups = cython.declare(FragmentGroupRows, visibility="public")
+    fragment_groups_used = cython.declare(Int, visibility="public")
+    stamp = cython.declare(Int)
+    prediction_score = cython.declare(Int)
+    """From -64 to 64: above 0 while offset keys mostly follow each other as they did the time before."""
+
+    def __init__(self, bounds: Bounds, size: Int = 0) -> None:
+        """Empty tables for a segment of ``size`` bytes."""
+        keys: Int = max(_FIRST_ROWS, size // _BYTES_OF_AN_OFFSET_KEY)
+        groups: Int = max(_FIRST_ROWS, size // _BYTES_OF_A_GROUP)
+        self.bounds = bounds
+        self.sequence = 0
+        self.position = 0
+        self.has_malformed_names = False
+        self.scratch = new_rows("SplitRecord", _FIRST_SPLIT_RECORDS)
+        self.keys = KeyTable(keys, size // 2)
+        self.events = new_rows("Event", keys)
+        self.offset_keys = new_rows("OffsetKey", keys)
+        self.group_ids = KeyTable(groups)
+        self.groups = new_rows("Group", groups)
+        self.statistics = new_rows("Statistics", KEY_TYPES * groups)
+        self.topics = KeyTable()
+        self.producer_ids = KeyTable()
+        self.producers = new_rows("Producer", _FIRST_ROWS)
+        self.producer_key = new_bytes(8)
+        self.pending = new_rows("Pending", _FIRST_ROWS)
+        self.pending_free = -1
+        self.pending_used = 0
+        self.group_records = new_rows("GroupRecord", _FIRST_ROWS)
+        self.group_records_used = 0
+        self.creations = new_rows("Creation", _FIRST_ROWS)
+        self.creations_used = 0
+        self.fragments = new_rows("Fragment", _FIRST_ROWS)
+        self.fragments_used = 0
+        self.fragment_groups = new_rows("FragmentGroup", _FIRST_ROWS)
+        self.fragment_groups_used = 0
+        self.stamp = 0
+        self.prediction_score = 0
+        self.begin_segment()
+
+    def begin_segment(self) -> None:
+        """Reset the counters of a single segment."""
+        self.segment_sequence = self.sequence
+        self.next_offset = -0x7FFFFFFFFFFFFFFF
+        self.first_offset = -1
+        self.batches = 0
+        self.control_records = 0
+        self.min_timestamp = 0x7FFFFFFFFFFFFFFF
+        self.max_timestamp = -1
+        self.codecs = zeros(CODECS)
+        self.commits = zeros(KEY_TYPES * COMMIT_VERSIONS)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def reserve(self, records: Int, data_bytes: Int, groups: Int) -> cython.void:
+        """Make room for ``records`` in so many bytes, and for ``groups`` in ended transactions."""
+        self.keys.reserve(records, data_bytes)
+        self.group_ids.reserve(records, data_bytes)
+        self.topics.reserve(records, data_bytes)
+        self.producer_ids.reserve(records, 8 * records)
+        if (
+            records > len(self.scratch)
+            or self.keys.used + records > len(self.events)
+            or self.group_ids.used + records > len(self.groups)
+            or self.producer_ids.used + records > len(self.producers)
+            or self.pending_used + records > len(self.pending)
+            or self.group_records_used + records > len(self.group_records)
+            or self.creations_used + records > len(self.creations)
+            or self.fragments_used + records > len(self.fragments)
+            or self.fragment_groups_used + groups > len(self.fragment_groups)
+        ):
+            with cython.gil:
+                self._grow(records, groups)
+
+    def reserve_scratch(self, records: Int) -> None:
+        """Make room in ``scratch``, for callers that fill it themselves."""
+        if records > len(self.scratch):
+            self.scratch = grown(self.scratch, len(self.scratch), records)
+
+    def _grow(self, records: Int, groups: Int) -> None:
+        self.reserve_scratch(records)
+        keys: Int = self.keys.used
+        if keys + records > len(self.events):
+            self.events = grown(self.events, keys, keys + records)
+            self.offset_keys = grown(self.offset_keys, keys, keys + records)
+        used: Int = self.group_ids.used
+        if used + records > len(self.groups):
+            self.groups = grown(self.groups, used, used + records)
+            self.statistics = grown(self.statistics, KEY_TYPES * used, KEY_TYPES * len(self.groups))
+        used = self.producer_ids.used
+        if used + records > len(self.producers):
+            self.producers = grown(self.producers, used, used + records)
+        if self.pending_used + records > len(self.pending):
+            self.pending = grown(self.pending, self.pending_used, self.pending_used + records)
+        used = self.group_records_used
+        if used + records > len(self.group_records):
+            self.group_records = grown(self.group_records, used, used + records)
+        if self.creations_used + records > len(self.creations):
+            self.creations = grown(self.creations, self.creations_used, self.creations_used + records)
+        if self.fragments_used + records > len(self.fragments):
+            self.fragments = grown(self.fragments, self.fragments_used, self.fragments_used + records)
+        used = self.fragment_groups_used
+        if used + groups > len(self.fragment_groups):
+            self.fragment_groups = grown(self.fragment_groups, used, used + groups)

@@ -1,0 +1,49 @@
+"""The kernels as the Python that they are written in: for machines that may not compile, and for debuggers.
+
+Arrays are passed on as views whose items are Python numbers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from coordinator_core.kernels import commits, fold, framing, numbering, survivors, unpacking, witnesses
+from coordinator_core.kernels.arrays import viewed
+from coordinator_core.kernels.fold_tables import FoldTables
+from coordinator_core.kernels.framing import Bounds
+from coordinator_core.kernels.group_records import GroupRecords
+from coordinator_core.kernels.key_table import KeyTable
+
+__all__ = ["Bounds", "FoldTables", "GroupRecords", "KeyTable"]
+
+warnings.warn(
+    "Regroup's kernels are not compiled: results are the same, at a hundredth of the speed. "
+    "`make setup` compiles them where a C compiler is installed.",
+    stacklevel=2,
+)
+
+
+def _entry(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(kernel)
+    def call(*arguments: Any) -> Any:
+        return kernel(*(viewed(each) if isinstance(each, np.ndarray) else each for each in arguments))
+
+    return call
+
+
+compact_arena = _entry(survivors.compact_arena)
+decode_commits = _entry(commits.decode_commits)
+fold_chunk = _entry(fold.fold_chunk)
+fold_split = _entry(fold.fold_split)
+gather = _entry(survivors.gather)
+gather_headers = _entry(framing.gather_headers)
+list_batches = _entry(unpacking.list_batches)
+number_keys = _entry(numbering.number_keys)
+pass_known = _entry(witnesses.pass_known)
+spread = _entry(survivors.spread)
+unpack = _entry(unpacking.unpack)
