@@ -290,7 +290,7 @@ def _facts(profile: Profile) -> Array:
 
 def _bytes(values: pa.ChunkedArray) -> tuple[Bytes, Int64s]:
     """The bytes of all rows, and where each row starts; a null row has none."""
-    array = values.combine_chunks()
+    array = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
     _, starts, data = array.buffers()
     whole: Int64s = np.frombuffer(starts, np.int64)[array.offset : array.offset + len(array) + 1]
     return _NOTHING if data is None else np.frombuffer(data, np.uint8), whole

@@ -56,6 +56,7 @@ if not cython.compiled:
     from coordinator_core.kernels.shapes import Shapes
 
 _FIRST_ROWS = 64
+_FIRST_BYTES = 4096
 _SPARE_SUBJECTS = 1 << 16
 _SPARE_VALUE_BYTES = 1 << 24
 
@@ -121,7 +122,7 @@ class GroupRecords:
         self.keys = KeyTable()
         self.subjects = new_rows("Subject", _FIRST_ROWS)
         self.newest = new_rows("NewestRecord", ROLES * _FIRST_ROWS)
-        self.values = new_bytes(4096)
+        self._set_values(new_bytes(_FIRST_BYTES))
         self.values_used = 0
         self.partitions = KeyTable()
         self.owners = new_rows("PartitionOwner", _FIRST_ROWS)
@@ -235,7 +236,7 @@ class GroupRecords:
         self.keys = _key_table(keys, key_lengths)
         self.subjects = subjects
         self.newest = newest
-        self.values = values
+        self._set_values(values)
         self.values_used = len(values)
         self.partitions = _key_table(partition_keys, partition_key_lengths)
         self.owners = owners
@@ -255,7 +256,7 @@ class GroupRecords:
         self.keys = KeyTable()
         self.subjects = new_rows("Subject", _FIRST_ROWS)
         self.newest = new_rows("NewestRecord", ROLES * _FIRST_ROWS)
-        self.values = new_bytes(4096)
+        self._set_values(new_bytes(_FIRST_BYTES))
         self.values_used = 0
         for row in range(old_keys.used):
             moved[row] = -1
@@ -417,7 +418,7 @@ class GroupRecords:
             return False
         self.shapes.used = 0
         behind: Int = self.shapes.behind(
-            self.value_shapes[shape].first, self.value_shapes[shape].behind, self.values, at + 2, stop
+            self.value_shapes[shape].first, self.value_shapes[shape].behind, at + 2, stop
         )
         return behind == stop
 
@@ -458,7 +459,11 @@ class GroupRecords:
     def _reserve_values(self, length: Int) -> cython.void:
         if self.values_used + length > len(self.values):
             with cython.gil:
-                self.values = grown(self.values, self.values_used, self.values_used + length)
+                self._set_values(grown(self.values, self.values_used, self.values_used + length))
+
+    def _set_values(self, values: MutableBytes) -> None:
+        self.values = values
+        self.shapes.data = values
 
     @cython.cfunc
     @cython.nogil
@@ -735,7 +740,6 @@ class GroupRecords:
         self.shapes.behind(
             self.value_shapes[self._owning_shape].first,
             self.value_shapes[self._owning_shape].behind,
-            self.values,
             start + 2,
             start + self.newest[record].value_bytes,
         )
@@ -756,7 +760,7 @@ class GroupRecords:
         lists: Int = 0
         count: Int
         place: Int
-        row: Int
+        row: Int = -1
         field: Int
         put_be(self._partition_key, 0, group, 4)
         while mark < last:
@@ -779,10 +783,23 @@ class GroupRecords:
                         self._moved = grown(self._moved, self._moved_used, self._moved_used + count)
                 for place in range(count):
                     copy_bytes(self.values, self.shapes.marks[mark].at + 4 * place, self._partition_key, 20, 4)
-                    self._moved[self._moved_used] = self._owner(group, PARTITION_KEY_BYTES)
+                    # Partitions come in much the same order again.
+                    row += 1
+                    if row >= self.partitions.used or not self._is_partition(row):
+                        row = self._owner(group, PARTITION_KEY_BYTES)
+                    self._moved[self._moved_used] = row
                     self._moved_used += 1
             mark += 1
         return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def _is_partition(self, row: Int) -> cython.bint:
+        """Whether the row is that of the partition whose key is at hand."""
+        return self.partitions.keys[row].length == PARTITION_KEY_BYTES and same_bytes(
+            self.partitions.data, self.partitions.keys[row].start, self._partition_key, 0, PARTITION_KEY_BYTES
+        )
 
     @cython.cfunc
     @cython.nogil

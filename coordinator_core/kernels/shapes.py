@@ -8,10 +8,10 @@ broker writes are left to that.
 
 import cython
 
-from coordinator_core.kernels.arrays import grown, new_rows
+from coordinator_core.kernels.arrays import grown, new_bytes, new_rows
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, MarkRows, ShapeStepRows
+    from coordinator_core.kernels.declare import Int, MarkRows, MutableBytes, ShapeStepRows
     from coordinator_core.kernels.layout import INVALID, Prefix, ShapeKind
     from coordinator_core.kernels.primitives import be16, be32, uvarint
 
@@ -21,20 +21,25 @@ _FIRST_MARKS = 256
 @cython.final
 @cython.cclass
 class Shapes:
-    """Shapes of values, and the marked fields (``marks``, ``used`` of them) that :meth:`behind` came past."""
+    """Shapes of values, which are in ``data``.
 
+    ``marks``, ``used`` of them, are the marked fields that :meth:`behind` came past.
+    """
+
+    data = cython.declare(MutableBytes, visibility="public")
     steps = cython.declare(ShapeStepRows, visibility="public")
     marks = cython.declare(MarkRows, visibility="public")
     used = cython.declare(Int, visibility="public")
 
     def __init__(self, steps: ShapeStepRows) -> None:
+        self.data = new_bytes(0)
         self.steps = steps
         self.marks = new_rows("Mark", _FIRST_MARKS)
         self.used = 0
 
     @cython.cfunc
     @cython.nogil
-    def behind(self, step: Int, last: Int, data: Bytes, at: Int, stop: Int) -> Int:
+    def behind(self, step: Int, last: Int, at: Int, stop: Int) -> Int:
         """Position behind what the steps before ``last`` say, ``INVALID`` if ``data[at:stop]`` is otherwise."""
         kind: Int
         length: Int
@@ -44,7 +49,7 @@ class Shapes:
             kind = self.steps[step].kind
             length = self.steps[step].size
             if kind == ShapeKind.SIZED or kind == ShapeKind.ARRAY:
-                length, at = self._length(step, data, at, stop)
+                length, at = self._length(step, at, stop)
                 if at == INVALID:
                     return INVALID
             if self.steps[step].mark != 0:
@@ -56,11 +61,11 @@ class Shapes:
             elif kind == ShapeKind.SIZED:
                 at += max(length, 0)
             elif kind == ShapeKind.ARRAY:
-                at = self._elements(step, length, data, at, stop)
+                at = self._elements(step, length, at, stop)
             elif kind == ShapeKind.OPTIONAL:
-                at = self._optional(step, data, at, stop)
+                at = self._optional(step, at, stop)
             else:
-                at = self._tags(step, data, at, stop)
+                at = self._tags(step, at, stop)
             if at == INVALID:
                 return INVALID
             step = self.steps[step].behind
@@ -69,24 +74,24 @@ class Shapes:
     @cython.cfunc
     @cython.nogil
     @cython.inline
-    def _length(self, step: Int, data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
+    def _length(self, step: Int, at: Int, stop: Int) -> tuple[Int, Int]:
         """Length at ``at``, -1 for a null that may be, and the position behind it, or ``INVALID``."""
         length: Int = 0
         prefix: Int = self.steps[step].prefix
         if prefix == Prefix.COMPACT:
-            length, at = uvarint(data, at, stop)
+            length, at = uvarint(self.data, at, stop)
             if at == INVALID:
                 return 0, INVALID
             length -= 1
         elif prefix == Prefix.INT16:
             if stop - at < 2:
                 return 0, INVALID
-            length = be16(data, at)
+            length = be16(self.data, at)
             at += 2
         else:
             if stop - at < 4:
                 return 0, INVALID
-            length = be32(data, at)
+            length = be32(self.data, at)
             at += 4
         if length < 0:
             return -1, at if self.steps[step].is_nullable else INVALID
@@ -97,55 +102,55 @@ class Shapes:
 
     @cython.cfunc
     @cython.nogil
-    def _elements(self, step: Int, count: Int, data: Bytes, at: Int, stop: Int) -> Int:
+    def _elements(self, step: Int, count: Int, at: Int, stop: Int) -> Int:
         body: Int = step + 1
         last: Int = self.steps[step].behind
         if count > 0 and last == body + 1 and self.steps[body].kind == ShapeKind.FIXED:
             return at + count * self.steps[body].size if count <= (stop - at) // self.steps[body].size else INVALID
         for _ in range(count):
-            at = self.behind(body, last, data, at, stop)
+            at = self.behind(body, last, at, stop)
             if at == INVALID:
                 return INVALID
         return at
 
     @cython.cfunc
     @cython.nogil
-    def _optional(self, step: Int, data: Bytes, at: Int, stop: Int) -> Int:
+    def _optional(self, step: Int, at: Int, stop: Int) -> Int:
         sign: Int = 0
         if self.steps[step].prefix == Prefix.COMPACT:
-            sign, at = uvarint(data, at, stop)
+            sign, at = uvarint(self.data, at, stop)
             if at == INVALID:
                 return INVALID
             sign -= 1
         else:
             if at >= stop:
                 return INVALID
-            sign = -1 if data[at] > 0x7F else 1
+            sign = -1 if self.data[at] > 0x7F else 1
             at += 1
-        return at if sign < 0 else self.behind(step + 1, self.steps[step].behind, data, at, stop)
+        return at if sign < 0 else self.behind(step + 1, self.steps[step].behind, at, stop)
 
     @cython.cfunc
     @cython.nogil
-    def _tags(self, step: Int, data: Bytes, at: Int, stop: Int) -> Int:
+    def _tags(self, step: Int, at: Int, stop: Int) -> Int:
         count: Int
         tag: Int
         size: Int
         known: Int
         last: Int = self.steps[step].behind
-        count, at = uvarint(data, at, stop)
+        count, at = uvarint(self.data, at, stop)
         if at == INVALID:
             return INVALID
         for _ in range(count):
-            tag, at = uvarint(data, at, stop)
+            tag, at = uvarint(self.data, at, stop)
             if at == INVALID:
                 return INVALID
-            size, at = uvarint(data, at, stop)
+            size, at = uvarint(self.data, at, stop)
             if at == INVALID or size > stop - at:
                 return INVALID
             known = step + 1
             while known < last and self.steps[known].size != tag:
                 known = self.steps[known].behind
-            if known < last and self.behind(known + 1, self.steps[known].behind, data, at, at + size) != at + size:
+            if known < last and self.behind(known + 1, self.steps[known].behind, at, at + size) != at + size:
                 return INVALID
             at += size
         return at
