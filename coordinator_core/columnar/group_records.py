@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from coordinator_core.columnar.record_shapes import KEY_TYPES, value_shapes
@@ -177,33 +178,36 @@ class NewestGroupRecords:
     def groups(self, numbers: Int64s) -> Iterator[RestoredGroup]:
         """These groups, in this order; their records must not be forgotten."""
         kernel, groups, subjects = self._kernel, self._groups(), self._subjects()
-        rows = self._standing(numbers)
+        rows, lengths = self._standing(numbers)
         subject = rows // ROLES
-        keys, newest = np.asarray(kernel.keys.keys)[subject], self._newest()[rows]
+        group = subjects["group"][subject]
         role = rows % ROLES + ROLES * subjects["is_named"][subject]
+        keys, newest = np.asarray(kernel.keys.keys)[subject], self._newest()[rows]
         records = [
             LeftRecord(record_offset, key_type.to_bytes(2, "big") + key, value)
             for record_offset, key_type, key, value in zip(
                 newest["record_offset"].tolist(),
-                _KEY_TYPE_OF[groups["kind"][subjects["group"][subject]], role].tolist(),
+                _KEY_TYPE_OF[groups["kind"][group], role].tolist(),
                 _slices(kernel.keys.data, keys["start"], keys["length"]),
-                _slices(kernel.values, newest["value"], newest["value_bytes"]),
+                _slices(kernel.values, newest["value"], lengths),
                 strict=True,
             )
         ]
-        of_group = _by_group(subjects["group"][subject], numbers)
-        owners = self._owners(numbers)
+        has_owners = groups["is_shared"] != 0
+        has_owners[group[(lengths < 0) & (role == Role.CURRENT)]] = True
+        owners = self._owners(has_owners)
         epochs = self._partition_epochs(owners)
+        of_group = _by_group(group, numbers)
         owners_of_group = _by_group(np.asarray(kernel.owners)["group"][owners], numbers)
         for number, own_records, own_partitions in zip(
             numbers.tolist(), of_group, owners_of_group, strict=True
         ):
-            is_shared = groups["is_shared"][number]
+            is_consumer = groups["kind"][number] == GroupKind.CONSUMER
             yield RestoredGroup(
                 number,
                 _TYPES.get(groups["kind"][number]),
                 [records[row] for row in own_records],
-                dict(epochs[row] for row in own_partitions) if is_shared else None,
+                dict(epochs[row] for row in own_partitions) if is_consumer and has_owners[number] else None,
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -240,10 +244,12 @@ class NewestGroupRecords:
     def _newest(self) -> Array:
         return np.asarray(self._kernel.newest)[: ROLES * self._kernel.keys.used]
 
-    def _standing(self, numbers: Int64s) -> Int64s:
+    def _standing(self, numbers: Int64s) -> tuple[Int64s, Int64s]:
         """Rows of the newest records of these groups, in the order in which they are to be applied.
 
-        Members come in the order in which they came to be, each with its own record first.
+        Members come in the order in which they came to be, each with its own record first. With each row the
+        size of its value, negative for a tombstone. Before the tombstone of a current assignment comes the
+        value that it replaced: the member keeps the state in it.
         """
         groups, subjects, newest = self._groups(), self._subjects(), self._newest()
         wanted = np.zeros(len(groups), np.bool_)
@@ -255,15 +261,18 @@ class NewestGroupRecords:
         of_member = (role == Role.MEMBER) | (role == Role.CURRENT)
         phase = np.where(role < Role.MEMBER, 0, np.where(of_member, 1, 2))
         created = np.where(of_member, subjects["created"][subject], newest["created"][rows])
-        found: Int64s = rows[np.lexsort((role, created, phase))]
-        return found
+        order = np.lexsort((role, created, phase))
+        lengths, replaced = newest["value_bytes"][rows], newest["replaced_bytes"][rows]
+        is_second = (lengths < 0) & (role == Role.CURRENT) & (replaced > 0)
+        twice = np.repeat(order, 1 + is_second[order])
+        lengths = lengths[twice]
+        lengths[np.flatnonzero(twice[1:] == twice[:-1])] = replaced[twice[:-1]][twice[1:] == twice[:-1]]
+        return rows[twice], lengths
 
-    def _owners(self, numbers: Int64s) -> Int64s:
-        """Rows of the owned partitions of these groups, as far as they are shared."""
+    def _owners(self, wanted: npt.NDArray[np.bool_]) -> Int64s:
+        """Rows of the owned partitions of the groups that are ``wanted``."""
         groups = self._groups()
         owners = np.asarray(self._kernel.owners)[: self._kernel.partitions.used]
-        wanted = np.zeros(len(groups), np.bool_)
-        wanted[numbers] = groups["is_shared"][numbers] != 0
         stands = wanted[owners["group"]] & (owners["generation"] == groups["generation"][owners["group"]])
         found: Int64s = np.flatnonzero(stands & (owners["owner"] >= 0))
         return found

@@ -76,8 +76,8 @@ class GroupLoader(Protocol):
         """Make a group of the newest record of each of its keys; no record of it may have been applied.
 
         Records come in an order in which none refers to a later one: of the group, of members, of the rest.
-        ``partition_epochs`` are given where they do not follow from these records: a member has taken
-        partitions that another one still owned.
+        ``partition_epochs`` are given where they do not follow from these records: a member has left, or has
+        taken partitions that another one still owned.
         """
 
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:

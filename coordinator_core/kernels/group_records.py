@@ -304,12 +304,16 @@ class GroupRecords:
     @cython.cfunc
     @cython.nogil
     def _move_record(self, old: NewestRecordRows, row: Int, values: MutableBytes, place: Int) -> cython.void:
-        length: Int = max(old[row].value_bytes, 0)
+        length: Int = old[row].value_bytes
+        if length == -1:
+            length = old[row].replaced_bytes
+        length = max(length, 0)
         self._reserve_values(length)
         copy_bytes(values, old[row].value, self.values, self.values_used, length)
         self.newest[place].created = old[row].created
         self.newest[place].record_offset = old[row].record_offset
         self.newest[place].value_bytes = old[row].value_bytes
+        self.newest[place].replaced_bytes = old[row].replaced_bytes
         self.newest[place].value = self.values_used
         self.newest[place].room = length
         self.values_used += length
@@ -503,7 +507,9 @@ class GroupRecords:
             self.newest[row].created = self.order
         self.newest[row].record_offset = record_offset
         if stop < 0:
-            self.newest[row].value_bytes = -1
+            if self.newest[row].value_bytes != -1:
+                self.newest[row].replaced_bytes = max(self.newest[row].value_bytes, 0)
+                self.newest[row].value_bytes = -1
             return
         length: Int = stop - at
         self.newest[row].value_bytes = length

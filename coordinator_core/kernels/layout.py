@@ -558,6 +558,8 @@ class NewestRecord(Struct):
     record_offset: i64
     value: i64
     value_bytes: i64
+    replaced_bytes: i64
+    """Of a tombstone: size of the value at ``value`` that it replaced, 0 for none."""
     room: i64
     """Bytes from ``value`` on that are kept for the key."""
 
