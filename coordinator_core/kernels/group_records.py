@@ -66,7 +66,7 @@ _SPARE_VALUE_BYTES = 1 << 24
 class GroupRecords:
     """Newest records of the groups of one offsets partition, for the loader of one release.
 
-    ``facts`` by key type and ``shapes`` of values (``columnar.record_shapes``) say what the loader reads.
+    ``facts`` by key type and ``shapes`` of values (``merge.record_shapes``) say what the loader reads.
     ``refuses_missing``: a tombstone of what does not exist stops the load. ``replaces_simple`` by
     ``GroupKind``: whether a group of that kind takes the place of a simple classic one.
     ``refuses_twins``: two members with one group instance id stop the load.

@@ -1,7 +1,7 @@
 """Whether bytes are a value as its schema says, without anything being made of them.
 
 A shape is a schema as steps (:class:`~coordinator_core.kernels.layout.ShapeStep`,
-``columnar.record_shapes``). What follows a shape to its last byte is read by ``records.codec`` to data of that
+``merge.record_shapes``). What follows a shape to its last byte is read by ``records.codec`` to data of that
 schema; the converse does not hold: over-long varints, sizes of tags that do not fit, and other things that no
 broker writes are left to that.
 """

@@ -115,7 +115,9 @@ class Writer:
             "classicMemberMetadata": None,
         }
         if self.kind == "share":
-            value = {name: value[name] for name in ("rackId", "clientId", "clientHost", "subscribedTopicNames")}
+            value = {
+                name: value[name] for name in ("rackId", "clientId", "clientHost", "subscribedTopicNames")
+            }
         elif self.kind == "streams":
             kept = ("instanceId", "rackId", "clientId", "clientHost", "rebalanceTimeoutMs")
             value = {name: value[name] for name in kept} | {
@@ -143,7 +145,9 @@ class Writer:
         assert self.kind is not None
         self.put(TARGET_METADATA[self.kind], {"assignmentEpoch": self.epoch, "assignmentTimestamp": 7})
 
-    def current(self, member: str, owned: Partitions, revoking: Partitions | None = None, state: int = 0) -> None:
+    def current(
+        self, member: str, owned: Partitions, revoking: Partitions | None = None, state: int = 0
+    ) -> None:
         assert self.kind is not None
         value: dict[str, Any] = {
             "memberEpoch": self.epochs[member],
@@ -391,12 +395,21 @@ def changed(found: list[Item], changes: Sequence[Change]) -> list[Item]:
             case "tombstone":
                 found.insert(other % (len(found) + 1), (key, None))
             case "value":
-                if value is not None and donor[1] is not None and key and donor[0] and key[:2] == donor[0][:2]:
+                if (
+                    value is not None
+                    and donor[1] is not None
+                    and key
+                    and donor[0]
+                    and key[:2] == donor[0][:2]
+                ):
                     found[at] = key, donor[1]
             case "byte":
                 if value:
                     place = other % len(value)
-                    found[at] = key, value[:place] + bytes([value[place] ^ (1 << number % 8)]) + value[place + 1 :]
+                    found[at] = (
+                        key,
+                        value[:place] + bytes([value[place] ^ (1 << number % 8)]) + value[place + 1 :],
+                    )
             case "cut":
                 if value:
                     found[at] = key, value[: other % len(value)]
@@ -407,9 +420,17 @@ def changed(found: list[Item], changes: Sequence[Change]) -> list[Item]:
             case "key byte":
                 if key:
                     place = other % len(key)
-                    found[at] = key[:place] + bytes([key[place] ^ (1 << number % 8)]) + key[place + 1 :], value
+                    found[at] = (
+                        key[:place] + bytes([key[place] ^ (1 << number % 8)]) + key[place + 1 :],
+                        value,
+                    )
             case "epoch":
-                if value is not None and key and key[:2] in (b"\0\x08", b"\0\x0e", b"\0\x16") and len(value) > 6:
+                if (
+                    value is not None
+                    and key
+                    and key[:2] in (b"\0\x08", b"\0\x0e", b"\0\x16")
+                    and len(value) > 6
+                ):
                     found[at] = key, value[:2] + (other % 5 - 2).to_bytes(4, "big", signed=True) + value[6:]
             case "twins":
                 if key and key[:2] == b"\0\2":

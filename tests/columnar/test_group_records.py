@@ -9,25 +9,21 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.columnar import group_replay
-from coordinator_core.columnar.fold import fold_batches
-from coordinator_core.columnar.merge import PartitionMerge
-from coordinator_core.columnar.shards import combine_shards
-from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, PartitionState
+from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.segments import fold_batches
+from coordinator_core.groups.model import ClassicGroup, Group, PartitionState
 from coordinator_core.kernels.layout import Note
 from coordinator_core.log.batch import parse_batch
-from coordinator_core.records.codec import encode_key, encode_value
-from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.merge.partition import PartitionMerge
+from coordinator_core.merge.shards import combine_shards
 from coordinator_core.replay.profiles import Profile, profile_for_release
 from tests.columnar.group_histories import (
     GROUPS,
-    STEPS,
     USUAL,
     Item,
-    classic_value,
     hostile_items,
     items,
     usual_items,
@@ -98,7 +94,9 @@ def assert_same(expected: PartitionState, found: PartitionState) -> None:
 
 @every_profile
 @many
-@given(records=usual_items | hostile_items, cuts=st.lists(st.integers(1, 40), max_size=3), pickled=st.booleans())
+@given(
+    records=usual_items | hostile_items, cuts=st.lists(st.integers(1, 40), max_size=3), pickled=st.booleans()
+)
 def test_groups_are_those_of_the_sequential_replay(
     name: str, records: list[Item], cuts: list[int], pickled: bool
 ) -> None:

@@ -91,9 +91,7 @@ def _append(step: Step, rows: list[tuple[int, ...]]) -> None:
     rows[row] = step.kind, step.prefix, step.is_nullable, step.mark, step.size, len(rows)
 
 
-def _struct(
-    struct: Struct, version: int, flexible: bool, marked: dict[str, MarkedField]
-) -> tuple[Step, ...]:
+def _struct(struct: Struct, version: int, flexible: bool, marked: dict[str, MarkedField]) -> tuple[Step, ...]:
     """Fields that take so many bytes in any case are one step, but for marked ones."""
     steps: list[Step] = []
     fields = [*struct.fields_in_version(version)]
@@ -141,8 +139,6 @@ def _field(
         return Step(ShapeKind.ARRAY, _NO_LIMIT, prefix, field.nullable, mark, elements)
     if kind in _FIXED_BYTES:
         return Step(ShapeKind.FIXED, _FIXED_BYTES[kind], mark=mark)
-    plain, limit = (
-        (Prefix.INT16, MAX_STRING_BYTES) if kind is Primitive.STRING else (Prefix.INT32, _NO_LIMIT)
-    )
+    plain, limit = (Prefix.INT16, MAX_STRING_BYTES) if kind is Primitive.STRING else (Prefix.INT32, _NO_LIMIT)
     prefix = Prefix.COMPACT if flexible else plain
     return Step(ShapeKind.SIZED, limit, prefix, field.nullable, mark)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from coordinator_core.columnar.record_shapes import KEY_TYPES, value_shapes
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.groups.loaders import PartitionEpochs
 from coordinator_core.groups.model import GroupType
 from coordinator_core.groups.modern import ConsumerRecords, ModernRecords, ShareRecords, StreamsRecords
@@ -26,8 +26,8 @@ from coordinator_core.kernels.layout import (
     GroupKind,
     Role,
 )
+from coordinator_core.merge.record_shapes import KEY_TYPES, value_shapes
 from coordinator_core.records.wire import uuid_text
-from coordinator_core.replay.fold import SegmentFold
 from coordinator_core.replay.interpret import max_value_version
 from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, Loader, Profile
 
@@ -254,7 +254,9 @@ class NewestGroupRecords:
         groups, subjects, newest = self._groups(), self._subjects(), self._newest()
         wanted = np.zeros(len(groups), np.bool_)
         wanted[numbers] = True
-        stands = wanted[subjects["group"]] & (subjects["generation"] == groups["generation"][subjects["group"]])
+        stands = wanted[subjects["group"]] & (
+            subjects["generation"] == groups["generation"][subjects["group"]]
+        )
         rows = np.flatnonzero(np.repeat(stands, ROLES) & (newest["value_bytes"] != NO_RECORD))
         subject = rows // ROLES
         role = rows % ROLES + ROLES * subjects["is_named"][subject]

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.group_records import LeftRecord, NewestGroupRecords, RestoredGroup
-from coordinator_core.columnar.numbering import NameNumbers
+from coordinator_core.fold.arrow import column
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.groups.loaders import GroupLoader, LoadedRecord, LoadError
 from coordinator_core.groups.model import CarriedRecord, Group, LoadFailure
 from coordinator_core.kernels.arrays import Int64s
-from coordinator_core.replay.fold import SegmentFold
+from coordinator_core.merge.group_records import LeftRecord, NewestGroupRecords, RestoredGroup
+from coordinator_core.merge.numbering import NameNumbers
 from coordinator_core.replay.interpret import GroupRecord, UninterpretedRecord, interpret, unreadable_marker
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.replay.sequential import group_loader
@@ -78,7 +78,9 @@ class GroupReplay:
             case GroupRecord(key_type, version, key, value):
                 return LoadedRecord(record.record_offset, key_type, key, version or 0, value)
             case interpreted:
-                raise AssertionError(f"no group record at record offset {record.record_offset}: {interpreted}")
+                raise AssertionError(
+                    f"no group record at record offset {record.record_offset}: {interpreted}"
+                )
 
     def _apply_left(self, fold: SegmentFold, steps: Int64s, group_of: Int64s, names: NameNumbers) -> None:
         """Apply the records and implicit group creations in ``steps`` (``group_records.Left``)."""
