@@ -640,3 +640,211 @@ class Text(IntEnum):
     VALUES = 38
     """By record type and value version."""
     LENGTH = 294
+
+
+class ShapeKind(IntEnum):
+    """What stands at a step of the shape of a record (:mod:`coordinator_core.kernels.shapes`)."""
+
+    FIXED = 0
+    """So many bytes (``size``), whatever they are."""
+    SIZED = 1
+    """A length and so many bytes, at most ``size``: text or bytes."""
+    ARRAY = 2
+    """A length and as often what the steps before ``behind`` say."""
+    OPTIONAL = 3
+    """A sign and, if it says so, what the steps before ``behind`` say."""
+    TAGS = 4
+    """A tag section; the steps before ``behind`` are the tags that the schema knows."""
+    TAG = 5
+    """A known tag (``size`` is its number), whose steps end before ``behind``."""
+
+
+class Prefix(IntEnum):
+    """How a length or a sign is written."""
+
+    INT8 = 0
+    INT16 = 1
+    INT32 = 2
+    COMPACT = 3
+    """An unsigned varint, one more than the length."""
+
+
+class ShapeStep(Struct):
+    """A step of a shape."""
+
+    kind: i32
+    prefix: i32
+    is_nullable: i32
+    mark: i32
+    """``MarkedField``, or 0."""
+    size: i64
+    behind: i64
+    """First step behind this one and what belongs to it."""
+
+
+class MarkedField(IntEnum):
+    """A field of a group record whose content decides more than what its own record says."""
+
+    NONE = 0
+    PROTOCOL_TYPE = 1
+    MEMBERS = 2
+    INSTANCE_ID = 3
+    EPOCH = 4
+    OWNED = 5
+    """A list of topics with partitions that a member owns."""
+    TOPIC_ID = 6
+    PARTITIONS = 7
+
+
+class Mark(Struct):
+    """Where a marked field is: ``at`` is behind its length, ``length`` is -1 for null."""
+
+    field: i64
+    start: i64
+    at: i64
+    length: i64
+
+
+class GroupKind(IntEnum):
+    """What a loader holds under a group id."""
+
+    ABSENT = 0
+    CLASSIC = 1
+    CONSUMER = 2
+    SHARE = 3
+    STREAMS = 4
+
+
+class Role(IntEnum):
+    """What a group record says. Those below ``MEMBER`` are of the group, the others of a name in it."""
+
+    METADATA = 0
+    TARGET_METADATA = 1
+    EXTRA = 2
+    """Partition metadata of a consumer group, topics of a share group, topology of a streams group."""
+    MEMBER = 4
+    TARGET = 5
+    CURRENT = 6
+    REGEX = 7
+
+
+ROLES = 4
+"""Roles of a group, and of a name in it; a role of a name is so much greater than its place."""
+
+SHAPE_VERSIONS = 5
+"""Value versions of a key type that have shapes: 0 to 4."""
+
+COUNTED_VERSIONS = 6
+"""Counters of a key type: tombstones, value versions 0 to 4."""
+
+
+LEAVING_EPOCH = -1
+"""Member epoch of a member whose current assignment has a tombstone."""
+
+PARTITION_KEY_BYTES = 24
+"""Group number, topic id and partition."""
+
+TOPIC_KEY_BYTES = 21
+"""Group number, topic id and number of the list that it is in."""
+
+
+class KeyTypeFacts(Struct):
+    """A key type as the loader of a release sees it."""
+
+    kind: i64
+    role: i64
+    newest_version: i64
+    """Newest value version that the loader reads, -1 where it does not know the key type."""
+
+
+class ValueShape(Struct):
+    """Steps of a value version, from ``first`` to before ``behind``; none where ``behind`` is 0."""
+
+    first: i64
+    behind: i64
+
+
+class Note(IntEnum):
+    """What became of a group record: the newest one of its key is enough, or it is for the loader in Python."""
+
+    TAKEN = 0
+    CARRIED = 1
+    """No loader interprets it: it changes no group."""
+    KEY = 2
+    """The key is not as Kafka writes it. From here on, the group has records whose order matters."""
+    VALUE = 3
+    """The value is not as Kafka writes it."""
+    TYPE = 4
+    """The record is for a group of another type."""
+    TOMBSTONE = 5
+    """The tombstone is refused, or stays behind without a record that it followed."""
+    OWNER = 6
+    """The member takes a partition that it may not take, or one twice."""
+    INSTANCE_ID = 7
+    """Two members may have one group instance id."""
+    NOTED = 8
+    """The group got its note from an earlier record."""
+
+
+NO_RECORD = -2
+"""``NewestRecord.value_bytes`` of a key without a record that still stands; -1 is a tombstone."""
+
+
+class NewestRecord(Struct):
+    """The newest record of a raw key."""
+
+    created: i64
+    """When a record of the key came after none stood."""
+    record_offset: i64
+    value: i64
+    value_bytes: i64
+    replaced_bytes: i64
+    """Of a tombstone: size of the value at ``value`` that it replaced, 0 for none."""
+    room: i64
+    """Bytes from ``value`` on that are kept for the key."""
+
+
+class Subject(Struct):
+    """What group records are about: a group, or a name in it (member id, regular expression).
+
+    Its newest records are the rows from ``ROLES`` times its own on.
+    """
+
+    group: i64
+    generation: i64
+    """It stands for nothing unless this is the generation of its group."""
+    is_named: i64
+    created: i64
+    """When the member came."""
+    epoch: i64
+    """Member epoch of the member."""
+
+
+class LoadedGroup(Struct):
+    """A group by its number."""
+
+    kind: i64
+    note: i64
+    generation: i64
+    """Goes up when the group loses all its records."""
+    created: i64
+    members: i64
+    targets: i64
+    assignment_epoch: i64
+    is_simple: i64
+    """1 for a classic group without protocol type and members."""
+    is_shared: i64
+    """1 after a member took a partition that another one still owned."""
+    has_topics: i64
+    """1 while a share group has a record of its topics."""
+
+
+class PartitionOwner(Struct):
+    """A partition of a consumer group, and the member (row of ``Subject``) who took it last; -1 for none."""
+
+    group: i64
+    generation: i64
+    owner: i64
+    released: i64
+    taken: i64
+    """Number of the record that was looked at when the partition was last released, and taken."""

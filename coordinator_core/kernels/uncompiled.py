@@ -29,6 +29,7 @@ from coordinator_core.kernels.arrays import viewed
 from coordinator_core.kernels.batch_index import BatchIndex
 from coordinator_core.kernels.fold_tables import FoldTables
 from coordinator_core.kernels.framing import Bounds
+from coordinator_core.kernels.group_records import GroupRecords
 from coordinator_core.kernels.key_table import KeyTable
 from coordinator_core.kernels.newest import NewestTable
 
@@ -36,6 +37,7 @@ __all__ = ["BatchIndex", "Bounds", "FoldTables", "KeyTable", "NewestTable"]
 from coordinator_core.kernels.text import TextWriter
 
 __all__ = ["Bounds", "FoldTables", "KeyTable", "TextWriter"]
+__all__ = ["Bounds", "FoldTables", "GroupRecords", "KeyTable"]
 
 warnings.warn(
     "Regroup's kernels are not compiled: results are the same, at a hundredth of the speed. "
