@@ -30,6 +30,7 @@ cdef extern from "native.h" nogil:
     Word load_le64(const unsigned char *first, const unsigned char *last)
     void store_le64(unsigned char *first, unsigned char *last, Word word)
     void copy_run(unsigned char *first, unsigned char *last, const unsigned char *source, const unsigned char *end)
+    void copy_fields(const unsigned char *row, Int row_bytes, unsigned char *column, Int size, Int count)
     void fetch_ahead(const void *address)
     Int call_lz4(Int function, const unsigned char *source, Int size, unsigned char *target, Int room)
     Int call_zstd_frame_size(Int function, const unsigned char *source, Int size)

@@ -67,6 +67,19 @@ static inline void copy_run(unsigned char *first, unsigned char *last, regroup_b
     }
 }
 
+/* Copies a field of 1, 2, 4 or 8 bytes from each of `count` rows to a column. */
+static inline void copy_fields(
+    regroup_bytes row, int64_t row_bytes, unsigned char *column, int64_t size, int64_t count) {
+#define REGROUP_COPY_FIELDS(bytes) \
+    for (int64_t at = 0; at < count; at++) memcpy(column + at * (bytes), row + at * row_bytes, (bytes))
+    switch (size) {
+    case 8: REGROUP_COPY_FIELDS(8); break;
+    case 4: REGROUP_COPY_FIELDS(4); break;
+    case 2: REGROUP_COPY_FIELDS(2); break;
+    default: REGROUP_COPY_FIELDS(1); break;
+    }
+}
+
 static inline void fetch_ahead(const void *address) { __builtin_prefetch(address); }
 
 /* CRC-32C (Castagnoli), reflected, as in RFC 3720 appendix B.4. */

@@ -62,6 +62,7 @@ def spread(rows: Bytes, row_bytes: Int, fields: Int64s, out: MutableBytes) -> No
     size: Int
     source: Int
     target: Int
+    taken: Int
     row: Int
     with cython.nogil:
         while block < count:
@@ -69,10 +70,14 @@ def spread(rows: Bytes, row_bytes: Int, fields: Int64s, out: MutableBytes) -> No
                 size = fields[field + 1]
                 source = block * row_bytes + fields[field]
                 target = fields[field + 2] + block * size
-                for row in range(min(_BLOCK_ROWS, count - block)):
-                    copy_bytes(rows, source, out, target, size)
-                    source += row_bytes
-                    target += size
+                taken = min(_BLOCK_ROWS, count - block)
+                if cython.compiled:
+                    copy_fields(
+                        cython.address(rows[source]), row_bytes, cython.address(out[target]), size, taken
+                    )
+                else:
+                    for row in range(taken):
+                        copy_bytes(rows, source + row * row_bytes, out, target + row * size, size)
             block += _BLOCK_ROWS
 
 
