@@ -123,7 +123,7 @@ has_library() {  # whether processes find the shared library $1
 
 # The names are those that coordinator_core/log/compression/libraries.py opens.
 step_libraries() {
-    if [ "$(uname -s)" = Darwin ]; then set -- lz4:liblz4.1.dylib zstd:libzstd.1.dylib
+    if [[ $OSTYPE = darwin* ]]; then set -- lz4:liblz4.1.dylib zstd:libzstd.1.dylib
     else set -- lz4:liblz4.so.1 zstd:libzstd.so.1; fi
     local each name
     for each in "$@"; do

@@ -38,6 +38,16 @@ def test_a_replay_needs_neither_pandas_nor_a_compiler(tmp_path: Path) -> None:
     assert not loaded & {"pandas", "numba", "llvmlite", "Cython", "cython", "pyspark"}
 
 
+def test_help_needs_no_data(tmp_path: Path) -> None:
+    """Packages that take long to import; the command line itself comes first, then its help."""
+    heavy = {"numpy", "pyarrow", "jinja2", "matplotlib", "kafka", "cython"}
+    about = json.dumps(sorted(heavy | {"coordinator_core.kernels", "coordinator_core.columnar"}))
+    for run in ("import coordinator_core.cli", "from coordinator_core.cli.app import run; run(['--help'])"):
+        script = f"import json, sys; {run}; print(json.dumps([n for n in {about} if n in sys.modules]))"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
 @pytest.mark.parametrize("command", ["dump", "list", "rules"])
 def test_a_reader_that_wants_no_more_is_no_error(command: str) -> None:
     arguments = [] if command == "rules" else [*map(str, CASE.paths), "--kafka-version", "4.3.1"]
