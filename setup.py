@@ -42,17 +42,15 @@ def write_layout() -> None:
     for path in LAYOUTS:
         for name, value in runpy.run_path(str(path)).items():
             if isinstance(value, int) and name.isupper():
-                kind, suffix, word = (
-                    ("Int", "LL", "long long") if value < 1 << 63 else ("Word", "ULL", "unsigned long long")
-                )
+                fits = value < 1 << 63
+                word, suffix = ("long long", "LL") if fits else ("unsigned long long", "ULL")
                 c.append(f"static const {word} {name} = {value}{suffix};")
-                declared.append(f"    const {kind} {name}")
+                declared.append(f"    const {'Int' if fits else 'Word'} {name}")
             elif isinstance(value, type) and issubclass(value, IntEnum) and value is not IntEnum:
                 names = ", ".join(member.name for member in value)
                 values = ", ".join(str(int(member)) for member in value)
-                c.append(
-                    f"static const struct {name}_values {{ long long {names}; }} {name} = {{ {values} }};"
-                )
+                c.append(f"static const struct {name}_values {{ long long {names}; }} {name} =")
+                c.append(f"    {{ {values} }};")
                 declared.append(f"    struct {name}_values:")
                 declared.append(f"        Int {names}")
                 declared.append(f"    const {name}_values {name}")

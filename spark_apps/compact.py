@@ -135,7 +135,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
 
 def _options(arguments: argparse.Namespace, chosen: Profile | None, snapshot: Snapshot) -> CompactionOptions:
-    from coordinator_core.columnar.inference import infer_profile
+    from coordinator_core.fold.inference import infer_profile
     from coordinator_core.lifecycle.compact import CompactionOptions
 
     given = {name: getattr(arguments, name) for name in _CHOSEN}

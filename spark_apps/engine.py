@@ -11,16 +11,16 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
-from coordinator_core.columnar.shards import MergedShard
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.fold.pin import Pin
+from coordinator_core.fold.tasks import fold_tasks
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
+from coordinator_core.merge.shards import MergedShard
 from coordinator_core.replay.profiles import Profile
-from coordinator_core.runs.folding import fold_tasks
 from coordinator_core.runs.local import check_source
 from coordinator_core.runs.manifest import ReplayFacts
-from coordinator_core.runs.pin import Pin
 from coordinator_core.runs.place import RunPlace, source_directories
 from coordinator_core.runs.publish import Manifest, RunWriter
 from spark_apps import tasks
@@ -55,7 +55,7 @@ def replay(
     Small segments share a task up to ``bytes_per_task`` (default: as suits the session). A partition whose
     folds have more than ``bytes_per_merge`` is merged in several tasks.
     """
-    from coordinator_core.columnar.inference import infer_profile
+    from coordinator_core.fold.inference import infer_profile
 
     began = perf_counter()
     snapshot = source.snapshot if isinstance(source, Pin) else source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordinator_core.runs.folding import FoldTask
+from coordinator_core.fold.tasks import FoldTask
 
 MIB = 1 << 20
 MAX_TASK_BYTES = 32 * MIB

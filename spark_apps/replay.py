@@ -74,8 +74,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
+    from coordinator_core.fold.pin import read_pin
     from coordinator_core.log.discovery import discover
-    from coordinator_core.runs.pin import read_pin
     from coordinator_core.runs.place import RunPlace, default_window, new_run_id
     from coordinator_core.runs.publish import promote
 

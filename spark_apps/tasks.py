@@ -20,14 +20,14 @@ import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.cli.process import keep_freed_memory, start_light
-from coordinator_core.columnar.merge import merge_shard
-from coordinator_core.columnar.shards import MergedShard, combine_shards, shard_folds
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.replay.fold import NO_ROWS, FoldRules, SegmentFold
-from coordinator_core.replay.merged import MergedPartition
+from coordinator_core.fold.cache import cache_of_environment
+from coordinator_core.fold.schema import NO_ROWS, FoldRules, SegmentFold
+from coordinator_core.fold.tasks import FoldTask, SegmentResult, run_fold_task
+from coordinator_core.merge.partition import merge_shard
+from coordinator_core.merge.schema import MergedPartition
+from coordinator_core.merge.shards import MergedShard, combine_shards, shard_folds
 from coordinator_core.replay.profiles import Profile
-from coordinator_core.runs.fold_cache import cache_of_environment
-from coordinator_core.runs.folding import FoldTask, SegmentResult, run_fold_task
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.merging import merge_partition
 from coordinator_core.runs.publish import StagedTables, TableFile

@@ -15,13 +15,13 @@ import click
 
 from coordinator_core.cli.options import Engine, ReplayOptions, note
 from coordinator_core.errors import Damage, ExitCode, RegroupError, UsageError
+from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.imports.unknown import is_unknown
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.replay.profiles import Profile, profile_from_label
-from coordinator_core.runs.fold_cache import FOLD_CACHE_VARIABLE
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.read import Run, is_run, open_run
@@ -60,7 +60,7 @@ def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapsho
     profile = options.profile
     if profile is None:
         # Loading the kernels takes time that reading a run need not.
-        from coordinator_core.columnar.inference import infer_profile
+        from coordinator_core.fold.inference import infer_profile
 
         profile = infer_profile(snapshot.partitions)
         note(f"regroup: profile {profile.label}, told from the records")

@@ -13,7 +13,7 @@ from coordinator_core.cluster.crosscheck import CrossCheck, cross_check, differi
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter
 from coordinator_core.cluster.files import PartitionFiles
 from coordinator_core.cluster.groups import ask_groups
-from coordinator_core.columnar.inference import infer_profile
+from coordinator_core.fold.inference import infer_profile
 from coordinator_core.groups.model import PartitionState, Slot
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot

@@ -12,8 +12,8 @@ import numpy as np
 
 from coordinator_core.cluster.chunks import Chunk, Column, DamagedBatchError, split
 from coordinator_core.errors import UsageError
+from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.log.types import SegmentFile
-from coordinator_core.runs.pin import segment_fingerprint
 
 SEGMENT_BYTES = 100 << 20
 """Where a new segment begins, as ``offsets.topic.segment.bytes``; later captures add to the last one only."""

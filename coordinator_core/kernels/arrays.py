@@ -7,7 +7,7 @@ do not overflow; ``np.asarray`` of either is the array.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +63,7 @@ def viewed(array: Array) -> Any:
     """``array`` as kernels take it."""
     if IS_COMPILED:
         return array
-    return StructRows(array) if array.dtype.names else memoryview(array)
+    return StructRows(array) if array.dtype.names else memoryview(cast(Any, array))
 
 
 class StructRows:
@@ -80,6 +80,9 @@ class StructRows:
             raise IndexError(f"row {row} of {len(self.array)}")
         return StructRow(self.array, row)
 
+    def __setitem__(self, row: int, struct: layout.Struct) -> None:
+        self.array[row] = tuple(vars(struct)[field] for field in self.array.dtype.names or ())
+
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
         return self.array
 
@@ -88,6 +91,8 @@ class StructRow:
     """One row; assigning to a field changes the array."""
 
     __slots__ = ("_array", "_row")
+    _array: Array
+    _row: int
 
     def __init__(self, array: Array, row: int) -> None:
         object.__setattr__(self, "_array", array)

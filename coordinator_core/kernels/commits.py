@@ -3,7 +3,7 @@
 import cython
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, Int32s, Int64s
+    from coordinator_core.kernels.declare import Bytes, CommitRows, Int, Int64s
     from coordinator_core.kernels.layout import INVALID, Commit
     from coordinator_core.kernels.primitives import be16, be32, be64, uvarint
 

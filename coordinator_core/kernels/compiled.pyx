@@ -24,6 +24,7 @@ include "layout.pxi"
 cdef extern from "native.h" nogil:
     void crc32c_initialize()
     Int crc32c_of(const unsigned char *first, const unsigned char *last)
+    Int crc32c_by_tables_of(const unsigned char *first, const unsigned char *last)
     Int load_be64(const unsigned char *first, const unsigned char *last)
     Int load_be32(const unsigned char *first, const unsigned char *last)
     Int load_be16(const unsigned char *first, const unsigned char *last)

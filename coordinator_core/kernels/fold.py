@@ -34,7 +34,6 @@ if not cython.compiled:
         Phase,
         Record,
         Stop,
-        Unusual,
     )
     from coordinator_core.kernels.primitives import be16, be32, hash_bytes, is_plain_utf8, put_be, same_bytes
     from coordinator_core.log.layout import (
@@ -178,7 +177,7 @@ def _topic_row(data: Bytes, body: Int, length: Int, tables: FoldTables) -> Int:
 def _new_key(
     data: Bytes, body: Int, length: Int, hashed: Int, group: Int, topic: Int, tables: FoldTables
 ) -> Int:
-    """Row made for the offset key at ``body``; ``group`` and ``topic`` are -1 where they are not known yet."""
+    """Row made for the offset key at ``body``; ``group`` and ``topic`` are -1 where not known yet."""
     row: Int = tables.keys.add(data, body, length, hashed)
     if group < 0:
         group_bytes: Int = be16(data, body) + 2
@@ -558,7 +557,7 @@ def _fold_control(first: Int, count: Int, producer_id: Int, tag: Int, tables: Fo
             _append_group_record(index, sequence, -1, tag, tables)
             continue
         control = tables.scratch[index].detail
-        if control == _COMMIT or control == _ABORT or not tables.pending_by_producer:
+        if control in (_COMMIT, _ABORT) or not tables.pending_by_producer:
             _end_transaction(
                 _producer_row(producer_id, tables),
                 tables.scratch[index].offset,
@@ -807,7 +806,7 @@ def fold_split(
     producer_epoch: Int,
     tables: FoldTables,
 ) -> None:
-    """Fold one batch whose ``count`` records, with keys of ``key_bytes`` in all, are in ``scratch`` already."""
+    """Fold one batch whose ``count`` records, with ``key_bytes`` of keys, are in ``scratch`` already."""
     batch = Header(
         size=0,
         base_offset=base_offset,

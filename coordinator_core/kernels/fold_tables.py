@@ -2,7 +2,7 @@
 
 import cython
 
-from coordinator_core.kernels.arrays import grown, new_rows, zeros
+from coordinator_core.kernels.arrays import grown, new_bytes, new_rows, zeros
 
 if not cython.compiled:
     from coordinator_core.kernels.declare import (
@@ -13,8 +13,8 @@ if not cython.compiled:
         GroupRecordRows,
         GroupRows,
         Int,
-        MutableInt64s,
         MutableBytes,
+        MutableInt64s,
         OffsetKeyRows,
         PendingRows,
         ProducerRows,

@@ -19,7 +19,6 @@ if not cython.compiled:
     )
     from coordinator_core.log.layout import (
         CODEC_BITS,
-        CONTROL_BIT,
         HEADER_BYTES,
         LENGTH_END,
         LOG_APPEND_TIME_BIT,
@@ -93,7 +92,9 @@ def header(data: Bytes, at: Int) -> Header:
 @cython.cfunc
 @cython.nogil
 @cython.inline
-def sound_size(data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, bounds: Bounds) -> Int:
+def sound_size(
+    data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, bounds: Bounds
+) -> Int:
     """Size of the v2 batch at ``at``, or 0 if anything about it but its records is unusual.
 
     ``expected`` is the lowest offset that it may have. ``is_unpacked`` says that the batch was sound before
@@ -133,7 +134,7 @@ def may_hold_records(batch: Header, max_records: Int) -> cython.bint:
     return batch.count * MIN_RECORD_BYTES <= batch.size - HEADER_BYTES and batch.count <= max_records
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 @cython.inline
 def next_record(data: Bytes, at: Int, stop: Int) -> Record:

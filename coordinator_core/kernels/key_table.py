@@ -83,6 +83,15 @@ class KeyTable:
         row: Int = self.find(data, at, length, hashed)
         return row if row >= 0 else self.add(data, at, length, hashed)
 
+    def add_all(self, data: Bytes, key_bytes: Int) -> None:
+        """Number keys of ``key_bytes`` each, which lie end to end in ``data``."""
+        at: Int = 0
+        self.reserve(len(data) // key_bytes, len(data))
+        with cython.nogil:
+            while key_bytes <= len(data) - at:
+                self.number(data, at, key_bytes)
+                at += key_bytes
+
     @cython.cfunc
     @cython.nogil
     @cython.inline

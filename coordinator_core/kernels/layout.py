@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-i64 = i32 = i16 = i8 = u8 = int
+i64 = int
+i32 = int
+i16 = int
+i8 = int
+u8 = int
 """Fields of C structs, by sign and bits."""
 
 INVALID = -1

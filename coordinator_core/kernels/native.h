@@ -178,6 +178,10 @@ static inline int64_t crc32c_of(regroup_bytes first, regroup_bytes last) {
     return (int64_t)(crc32c_by_tables(~0u, first, size) ^ ~0u);
 }
 
+static inline int64_t crc32c_by_tables_of(regroup_bytes first, regroup_bytes last) {
+    return (int64_t)(crc32c_by_tables(~0u, first, (size_t)(last - first) + 1) ^ ~0u);
+}
+
 /* C functions of the codec libraries, called by their addresses (`log.compression.libraries`). */
 
 static inline int64_t call_lz4(int64_t function, regroup_bytes source, int64_t size, unsigned char *target, int64_t room) {

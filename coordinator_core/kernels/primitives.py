@@ -20,7 +20,7 @@ if not cython.compiled:
     )
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 @cython.inline
 def be64(data: Bytes, at: Int) -> Int:
@@ -30,7 +30,7 @@ def be64(data: Bytes, at: Int) -> Int:
     return int.from_bytes(bytes(data[at : at + 8]), "big", signed=True)
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 @cython.inline
 def be32(data: Bytes, at: Int) -> Int:
@@ -40,7 +40,7 @@ def be32(data: Bytes, at: Int) -> Int:
     return int.from_bytes(bytes(data[at : at + 4]), "big", signed=True)
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 @cython.inline
 def be16(data: Bytes, at: Int) -> Int:
@@ -50,7 +50,7 @@ def be16(data: Bytes, at: Int) -> Int:
     return int.from_bytes(bytes(data[at : at + 2]), "big", signed=True)
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 @cython.inline
 def le64(data: Bytes, at: Int) -> Word:
@@ -82,7 +82,7 @@ def put_be(out: MutableBytes, at: Int, value: Int, size: Int) -> cython.void:
         out[at + byte] = (value >> (8 * (size - 1 - byte))) & 0xFF
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 @cython.inline
 def crc32c(data: Bytes, start: Int, stop: Int) -> Int:
@@ -92,7 +92,16 @@ def crc32c(data: Bytes, start: Int, stop: Int) -> Int:
     return _crc32c(bytes(data[start:stop]))
 
 
-@cython.cfunc
+@cython.ccall
+@cython.nogil
+def crc32c_by_tables(data: Bytes, start: Int, stop: Int) -> Int:
+    """:func:`crc32c` as processors without an instruction for it compute it."""
+    if cython.compiled:
+        return crc32c_by_tables_of(cython.address(data[start]), cython.address(data[stop - 1]))
+    return _crc32c(bytes(data[start:stop]))
+
+
+@cython.ccall
 @cython.nogil
 @cython.inline
 def varint(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
@@ -114,7 +123,7 @@ def varint(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
     return 0, INVALID
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 @cython.inline
 def varlong(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
@@ -144,7 +153,7 @@ def signed(word: Word) -> Int:
     return word - (1 << 64) if word >> 63 else word
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 @cython.inline
 def uvarint(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
@@ -196,7 +205,7 @@ def varint_bytes(value: Int) -> Int:
     return size
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 @cython.inline
 def copy_bytes(source: Bytes, at: Int, target: MutableBytes, target_at: Int, length: Int) -> cython.void:
@@ -241,7 +250,7 @@ def _mixed(state: Word, word: Word) -> Word:
     return state ^ (state >> 29)
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 @cython.inline
 def hash_bytes(data: Bytes, at: Int, length: Int) -> Int:
@@ -270,7 +279,7 @@ def hash_bytes(data: Bytes, at: Int, length: Int) -> Int:
     return (first ^ (first >> 32)) >> 1
 
 
-@cython.cfunc
+@cython.ccall
 @cython.nogil
 def is_plain_utf8(data: Bytes, at: Int, length: Int) -> cython.bint:
     """Whether the bytes are well-formed UTF-8 without U+FFFD, which is what malformed bytes become.

@@ -7,9 +7,9 @@ Does what writers write; a batch that it leaves, be it damaged, unusual or of an
 import cython
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, Int64s, MutableBytes, PackedBatchRows
+    from coordinator_core.kernels.declare import Bytes, Int, Int64s, MutableBytes, PackedBatchRows, Word
     from coordinator_core.kernels.framing import Bounds, header, is_compressed, sound_size
-    from coordinator_core.kernels.layout import INVALID, LOW_32_BITS, LZ4_MAGIC, ZSTD_MAGIC, CodecFunction
+    from coordinator_core.kernels.layout import LOW_32_BITS, LZ4_MAGIC, ZSTD_MAGIC, CodecFunction
     from coordinator_core.kernels.primitives import copy_bytes, le32, put_be
     from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES, LENGTH_END, BatchField
 
@@ -99,9 +99,7 @@ def _unpack_one(
 
 @cython.cfunc
 @cython.nogil
-def _lz4(
-    data: Bytes, start: Int, stop: Int, out: MutableBytes, at: Int, room: Int, functions: Int64s
-) -> Int:
+def _lz4(data: Bytes, start: Int, stop: Int, out: MutableBytes, at: Int, room: Int, functions: Int64s) -> Int:
     """Bytes that the frame in ``data[start:stop]`` becomes in ``out`` from ``at`` on, or -1.
 
     Without block checksums; content size and content checksum are skipped (``log.compression``).
@@ -185,9 +183,12 @@ def _zstd(
         return -1
     got: Int = -1
     if cython.compiled:
-        if call_zstd_frame_size(
-            functions[CodecFunction.ZSTD_FRAME_SIZE], cython.address(data[start]), stop - start
-        ) == stop - start:
+        if (
+            call_zstd_frame_size(
+                functions[CodecFunction.ZSTD_FRAME_SIZE], cython.address(data[start]), stop - start
+            )
+            == stop - start
+        ):
             got = call_zstd(
                 functions[CodecFunction.ZSTD],
                 functions[CodecFunction.ZSTD_CONTEXT],

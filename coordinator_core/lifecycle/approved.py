@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coordinator_core import storage
+from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
+from coordinator_core.fold.pin import Pin, check_fingerprint, check_size, read_pin, segment_fingerprint
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.compact_publish import REPORT
@@ -22,8 +23,6 @@ from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import SegmentFile
 from coordinator_core.replay.profiles import profile_from_label
-from coordinator_core.runs import files
-from coordinator_core.runs.pin import Pin, check_fingerprint, check_size, read_pin, segment_fingerprint
 
 PLAN_VERSION = 1
 Document = dict[str, Any]

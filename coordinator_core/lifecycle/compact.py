@@ -20,6 +20,7 @@ from coordinator_core import storage
 from coordinator_core.columnar.compaction_survey import BatchRow
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.errors import DamagedInputError, UsageError
+from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
 from coordinator_core.lifecycle.compact_plan import (
@@ -66,7 +67,6 @@ from coordinator_core.log.segments import (
 )
 from coordinator_core.log.types import Codec, PartitionLog
 from coordinator_core.replay.profiles import Profile
-from coordinator_core.runs.pin import segment_fingerprint
 
 _ATTEMPTS = 3
 _TOLD = 5

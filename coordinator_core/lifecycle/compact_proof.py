@@ -14,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.columnar.arrow import column
 from coordinator_core.columnar.compaction_keys import KeyRow
 from coordinator_core.columnar.tables import Int64s
 from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.fold.arrow import column
 from coordinator_core.groups.model import ClassicGroup, Group, Slot, TransactionOutcome
 from coordinator_core.lifecycle.compact_plan import Extra
 from coordinator_core.lifecycle.compact_scan import NewestRecords
 from coordinator_core.lifecycle.compact_states import CommitClass, ReleaseGroups
+from coordinator_core.merge.schema import OFFSETS, RowBlocks
 from coordinator_core.records.wire import Reader, RecordDecodeError
-from coordinator_core.replay.merged import OFFSETS, RowBlocks
 
 OffsetMap = Callable[[Int64s], Int64s]
 """Record offsets of the input to those of the output."""

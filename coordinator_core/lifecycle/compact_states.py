@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 
-from coordinator_core.columnar.fold import fold_segment
-from coordinator_core.columnar.merge import PartitionMerge
-from coordinator_core.columnar.shards import combine_shards
+from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.segments import fold_segment
 from coordinator_core.groups.model import Group, LoadFailure
 from coordinator_core.log.types import PartitionLog, SegmentFile
-from coordinator_core.replay.fold import FoldRules, SegmentFold
-from coordinator_core.replay.merged import MergedPartition
+from coordinator_core.merge.partition import PartitionMerge
+from coordinator_core.merge.schema import MergedPartition
+from coordinator_core.merge.shards import combine_shards
 from coordinator_core.replay.profiles import (
     CLASSIC_KEY_TYPES,
     PROFILE_RELEASES,

@@ -17,9 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coordinator_core import __version__, storage
+from coordinator_core import __version__, files, storage
 from coordinator_core.lifecycle.plan import ExpiryPlan
-from coordinator_core.runs import files
 from coordinator_core.runs.read import Run
 
 TOMBSTONES_DIRECTORY = "_tombstones"

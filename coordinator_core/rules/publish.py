@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from coordinator_core import __version__, storage
+from coordinator_core import __version__, files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation
@@ -24,7 +24,6 @@ from coordinator_core.rules.findings import FINDINGS
 from coordinator_core.rules.model import Need
 from coordinator_core.rules.settings import settings_from
 from coordinator_core.rules.transaction_log import TransactionLog
-from coordinator_core.runs import files
 
 FINDINGS_DIRECTORY = "_findings"
 FINDINGS_FILE = "findings.parquet"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.columnar.arrow import column
+from coordinator_core.fold.arrow import column
 from coordinator_core.groups.classic import (
     CONSUMER_PROTOCOL_TYPE,
     consumer_assignment,

@@ -15,13 +15,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
-from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import Snapshot
-from coordinator_core.replay.fold import FoldRules
-from coordinator_core.replay.profiles import Profile
-from coordinator_core.runs.fold_cache import FoldCache
-from coordinator_core.runs.folding import (
+from coordinator_core.fold.cache import FoldCache
+from coordinator_core.fold.pin import Pin, check_size
+from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.tasks import (
     FoldTask,
     SegmentResult,
     fold_tasks,
@@ -29,14 +26,17 @@ from coordinator_core.runs.folding import (
     kept_result,
     run_fold_task,
 )
-from coordinator_core.runs.pin import Pin, check_size
+from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Snapshot
+from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.place import RunPlace, source_directories
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from coordinator_core.groups.model import PartitionState
-    from coordinator_core.replay.merged import RowBlocks
+    from coordinator_core.merge.schema import RowBlocks
     from coordinator_core.runs.manifest import PartitionFacts
     from coordinator_core.runs.publish import Manifest
     from coordinator_core.runs.tables import Tables
@@ -134,7 +134,7 @@ def replay_to_run(
 
 def _inferred(snapshot: Snapshot) -> Profile:
     # Loading what looks at records takes time that a run with a given profile need not.
-    from coordinator_core.columnar.inference import infer_profile
+    from coordinator_core.fold.inference import infer_profile
 
     return infer_profile(snapshot.partitions)
 
@@ -185,7 +185,7 @@ class _Folding:
                 results.append(future)
         if self._waiting:
             # Not in the threads: which load modules side by side may wait for each other, forever.
-            importlib.import_module("coordinator_core.columnar.fold")
+            importlib.import_module("coordinator_core.fold.segments")
         self._threads = ThreadPoolExecutor(workers)
         for _ in range(len(self._waiting)):
             self._threads.submit(self._fold_next)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator_core.errors import Damage
+from coordinator_core.fold.pin import cut
+from coordinator_core.fold.tasks import CacheUse
 from coordinator_core.log.types import Snapshot
 from coordinator_core.replay.profiles import Profile
-from coordinator_core.runs.folding import CacheUse
-from coordinator_core.runs.pin import cut
 from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.read import read_manifest
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from coordinator_core.columnar.merge import merge_columns
 from coordinator_core.errors import Damage
-from coordinator_core.replay.fold import SegmentFold
-from coordinator_core.replay.merged import MergedPartition, RowBlocks
+from coordinator_core.fold.cache import FoldCache
+from coordinator_core.fold.schema import SegmentFold
+from coordinator_core.fold.tasks import CacheUse, SegmentResult
+from coordinator_core.merge.cache import merge_with_cache
+from coordinator_core.merge.partition import merge_columns
+from coordinator_core.merge.schema import MergedPartition, RowBlocks
 from coordinator_core.replay.profiles import Profile
-from coordinator_core.runs.fold_cache import FoldCache
-from coordinator_core.runs.folding import CacheUse, SegmentResult
 from coordinator_core.runs.manifest import PartitionFacts
-from coordinator_core.runs.merge_cache import merge_with_cache
 from coordinator_core.runs.schemas import SEGMENTS
 from coordinator_core.runs.tables import Row, merged_tables, offset_rows
 

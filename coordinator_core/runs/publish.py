@@ -17,10 +17,9 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coordinator_core import __version__, storage
+from coordinator_core import __version__, files, storage
 from coordinator_core.errors import UsageError
-from coordinator_core.replay.merged import RowBlocks
-from coordinator_core.runs import files
+from coordinator_core.merge.schema import RowBlocks
 from coordinator_core.runs.place import RunPlace, check_output_outside
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
 from coordinator_core.runs.state_hash import (

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from coordinator_core import storage
+from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import PartitionState
-from coordinator_core.runs import files
 from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
 from coordinator_core.runs.state_hash import all_digests, state_hash

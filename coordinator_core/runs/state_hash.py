@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.columnar.arrow import column
+from coordinator_core.fold.arrow import column
 from coordinator_core.runs.schemas import TABLES
 
 STATE_HASH_VERSION = 1

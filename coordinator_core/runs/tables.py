@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.columnar.arrow import column
+from coordinator_core.fold.arrow import column
 from coordinator_core.groups.model import (
     Assignment,
     CarriedRecord,
@@ -27,8 +27,8 @@ from coordinator_core.groups.model import (
     Tasks,
     TransactionOutcome,
 )
+from coordinator_core.merge.schema import BLOCK_ROWS, MergedPartition, RowBlocks
 from coordinator_core.records.codec import encode_value
-from coordinator_core.replay.merged import BLOCK_ROWS, MergedPartition, RowBlocks
 from coordinator_core.runs import schemas
 from coordinator_core.runs.group_columns import group_columns, seen
 

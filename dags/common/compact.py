@@ -78,7 +78,7 @@ def forecast(
     now = now_ms(params["now_ms"], dag_run.data_interval_end, dag_run.run_after)
     partial = params["partial"] or cluster.partial
     with _final_errors():
-        from coordinator_core.runs import files
+        from coordinator_core import files
 
         place = _place(cluster)
         document = _forecast(pinned["pin"], place, cluster, params, now, partial=partial)
@@ -107,7 +107,9 @@ def _forecast(
     pin_path: str, place: Path, cluster: Cluster, params: Mapping[str, Any], now: int, *, partial: bool
 ) -> Document:
     """The document of ``regroup expire``, with what a plan needs besides, and sizes."""
-    from coordinator_core.columnar.inference import infer_profile
+    from coordinator_core.fold.cache import cache_of_environment
+    from coordinator_core.fold.inference import infer_profile
+    from coordinator_core.fold.pin import read_pin
     from coordinator_core.lifecycle.approved import expiry_row
     from coordinator_core.lifecycle.compact_plan import CompactionRules
     from coordinator_core.lifecycle.compact_publish import logs_to_compact
@@ -116,9 +118,7 @@ def _forecast(
     from coordinator_core.lifecycle.forensics import forensics
     from coordinator_core.log.reader import OnDamage
     from coordinator_core.reports.expiry import expiry_document
-    from coordinator_core.runs.fold_cache import cache_of_environment
     from coordinator_core.runs.local import replay_snapshot
-    from coordinator_core.runs.pin import read_pin
     from coordinator_core.runs.place import check_output_outside, source_directories
 
     pin = read_pin(pin_path)
@@ -170,8 +170,8 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
     directory = Path(forecasted["directory"])
     expire = forecasted["expire"]
     with _final_errors():
+        from coordinator_core import files
         from coordinator_core.lifecycle.approved import plan_document, write_plan
-        from coordinator_core.runs import files
 
         found = files.read_json(str(directory / FORECAST))
         nothing = {"offsets": 0, "groups": 0, "tombstones": 0, "sha256": None}
@@ -280,8 +280,8 @@ def publish(planned: Mapping[str, Any], proved: Mapping[str, Any]) -> dict[str, 
     place = staged.parent.parent.parent
     target = place / planned["window"] / staged.name
     with _final_errors():
+        from coordinator_core import files
         from coordinator_core.lifecycle.compact_publish import REPORT
-        from coordinator_core.runs import files
         from coordinator_core.runs.publish import LATEST
 
         # Already there when this task was ended between the two steps, or cleared.

@@ -50,8 +50,8 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
     with final_errors():
         from coordinator_core import storage
         from coordinator_core.errors import DamagedInputError
+        from coordinator_core.fold.pin import write_pin
         from coordinator_core.log.discovery import discover
-        from coordinator_core.runs.pin import write_pin
         from coordinator_core.runs.place import check_output_outside
 
         captures = storage.join(cluster.output, cluster.name, "_captures")

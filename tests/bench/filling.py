@@ -19,6 +19,10 @@ Bytes = npt.NDArray[np.uint8]
 HEADER_BYTES = 61
 TEN_YEARS_MS = 10 * 365 * 86_400_000
 COMMIT, ABORT = 1, 0
+ENDING_RECORDS = 3
+"""Most records of its own that a group without members has."""
+TRIES = 64
+"""How many groups are tried for one that commits."""
 RECORD_ROOM = 120
 """Bytes of a record beside the names in its key and its metadata: lengths, value, topic id."""
 
@@ -40,6 +44,16 @@ class At(IntEnum):
     SIZE = 9
 
 
+class Effect(IntEnum):
+    """What a group batch makes of the group's offsets."""
+
+    IDLES = 0
+    """Nobody commits for the group."""
+    COMMITS = 1
+    ENDS = 2
+    """Offsets of the group are tombstoned before it, in the same batch, and nobody commits."""
+
+
 class Setting(IntEnum):
     """Indexes of what does not change. Shares are in units of 2**-32."""
 
@@ -57,7 +71,10 @@ class Setting(IntEnum):
     METADATA_BYTES = 11
     RECORD_ROOM = 12
     TARGET_BYTES = 13
-    SIZE = 14
+    GROUP_BATCHES = 14
+    TOMBSTONE_BATCHES = 15
+    METADATA = 16
+    SIZE = 17
 
 
 class Names(NamedTuple):
@@ -86,12 +103,17 @@ class Slots(NamedTuple):
 
 class Groups(NamedTuple):
     """``first_slot`` has one more entry than there are groups; ``cumulative`` is the chance of each active
-    group to be next, added up; ``cursor`` the place in the rotation of its slots."""
+    group to be next, added up; ``cursor`` the place in the rotation of its slots.
+
+    ``commits`` says who is committed for now, ``touched`` who has been since the log or the group began.
+    """
 
     first_slot: Int64s
     active: Int64s
     cumulative: npt.NDArray[np.float64]
     cursor: Int64s
+    commits: Bytes
+    touched: Bytes
 
 
 class Transactions(NamedTuple):
@@ -106,6 +128,18 @@ class Transactions(NamedTuple):
     values: Int64s
 
 
+class Given(NamedTuple):
+    """Batches of group records, end to end with their starts; which group each is of, and its ``Effect``.
+
+    Of a group that ends there are only the keys of its tombstones, each behind its length as int16.
+    """
+
+    data: Bytes
+    starts: Int64s
+    groups: Int64s
+    effects: Int64s
+
+
 class Log(NamedTuple):
     """Everything that :func:`fill` works on."""
 
@@ -118,9 +152,13 @@ class Log(NamedTuple):
     transactions: Transactions
 
 
+ALL = 1 << 32
+"""A share of one, as :class:`Setting` has it."""
+
+
 def share(value: float) -> int:
     """A share as :class:`Setting` has it."""
-    return round(value * (1 << 32))
+    return round(value * ALL)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -245,6 +283,26 @@ def _value_size(version: int, text: int) -> int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _put_record_head(out: Bytes, at: int, index: int, key_size: int, value_size: int) -> int:
+    """A record up to its key; a ``value_size`` of -1 is a tombstone."""
+    size = 1 + 1 + _uvarint_size(2 * index) + _uvarint_size(2 * key_size) + key_size + 1
+    size += _uvarint_size(2 * value_size) + value_size if value_size >= 0 else 1
+    at = _put_varint(out, at, size)
+    out[at], out[at + 1] = 0, 0
+    at = _put_varint(out, at + 2, index)
+    return _put_varint(out, at, key_size)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _metadata_bytes(counters: Int64s, settings: Int64s) -> int:
+    """How long the text of the next commit is."""
+    most = settings[Setting.METADATA_BYTES]
+    if settings[Setting.METADATA] >= ALL:
+        return _below(counters, most + 1)
+    return 1 + _below(counters, most) if _random(counters) < settings[Setting.METADATA] else 0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _put_commits(
     out: Bytes,
     at: int,
@@ -264,15 +322,10 @@ def _put_commits(
         slot = picked[index]
         is_legacy = slots.legacy[slot] != 0 and producer_id < 0 and _below(counters, 2) == 0
         key_size = _key_size(slot, names, slots)
-        text = _below(counters, settings[Setting.METADATA_BYTES] + 1)
+        text = _metadata_bytes(counters, settings)
         value_version = 0 if is_legacy else version
         value_size = _value_size(value_version, text) if values[index] >= 0 else -1
-        size = 1 + 1 + _uvarint_size(2 * index) + _uvarint_size(2 * key_size) + key_size + 1
-        size += _uvarint_size(2 * value_size) + value_size if value_size >= 0 else 1
-        at = _put_varint(out, at, size)
-        out[at], out[at + 1] = 0, 0
-        at = _put_varint(out, at + 2, index)
-        at = _put_varint(out, at, key_size)
+        at = _put_record_head(out, at, index, key_size, value_size)
         at = _put_key(out, at, 0 if is_legacy else 1, slot, names, slots)
         at = _put_varint(out, at, value_size)
         if value_size >= 0:
@@ -282,6 +335,46 @@ def _put_commits(
         at += 1
     _put_integer(out, start + 8, at - start - 12, 4)
     return at
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _is_pending(slot: int, log: Log) -> bool:
+    """Whether an open transaction commits the slot."""
+    open_ones = log.transactions
+    for row in range(log.at[At.OPEN]):
+        for index in range(open_ones.count[row]):
+            if open_ones.slots[row, index] == slot:
+                return True
+    return False
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _put_ending(
+    out: Bytes, at: int, group: int, keys: Bytes, key_at: int, stop: int, timestamp: int, log: Log
+) -> tuple[int, int]:
+    """A batch that deletes a group: tombstones of its offsets, then those of its own records, whose ``keys``
+    are given. Returns the end of the batch and the number of its records."""
+    names, slots = log.names, log.slots
+    start, count = at, 0
+    at += HEADER_BYTES
+    for slot in range(log.groups.first_slot[group], log.groups.first_slot[group + 1]):
+        if slots.committed[slot] >= 0 or _is_pending(slot, log):
+            at = _put_record_head(out, at, count, _key_size(slot, names, slots), -1)
+            at = _put_key(out, at, 1, slot, names, slots)
+            at = _put_integer(out, _put_varint(out, at, -1), 0, 1)
+            slots.committed[slot] = -1
+            slots.written_at[slot] = log.at[At.OFFSET] + count
+            count += 1
+    while key_at < stop:
+        size = (np.int64(keys[key_at]) << 8) | keys[key_at + 1]
+        at = _put_record_head(out, at, count, size, -1)
+        at = _put_bytes(out, at, keys, key_at + 2, key_at + 2 + size)
+        at = _put_integer(out, _put_varint(out, at, -1), 0, 1)
+        key_at += 2 + size
+        count += 1
+    _put_header(out, start, log.at[At.OFFSET], count, 0, timestamp, -1)
+    _put_integer(out, start + 8, at - start - 12, 4)
+    return at, count
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -320,7 +413,7 @@ def _end_transaction(out: Bytes, at: int, row: int, timestamp: int, log: Log) ->
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _pick(log: Log, picked: Int64s) -> int:
-    """The slots of the next commit, none twice; returns how many."""
+    """The slots of the next commit, none twice; returns how many, none when nobody is found who commits."""
     counters, settings, groups = log.at, log.settings, log.groups
     smallest, largest = settings[Setting.SMALLEST_BATCH], settings[Setting.LARGEST_BATCH]
     count = smallest
@@ -331,8 +424,15 @@ def _pick(log: Log, picked: Int64s) -> int:
     if settings[Setting.IN_TURN]:
         group = groups.active[counters[At.TURN]]
     else:
-        chance = _random(counters) / 4294967296.0
-        group = groups.active[np.searchsorted(groups.cumulative, chance, "right")]
+        group = -1
+        for _ in range(TRIES):
+            chance = _random(counters) / 4294967296.0
+            found = groups.active[np.searchsorted(groups.cumulative, chance, "right")]
+            if groups.commits[found]:
+                group = found
+                break
+        if group < 0:
+            return 0
     first, size = groups.first_slot[group], groups.first_slot[group + 1] - groups.first_slot[group]
     count = min(count, size)
     if settings[Setting.IN_TURN]:
@@ -350,16 +450,41 @@ def _pick(log: Log, picked: Int64s) -> int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def fill(
-    out: Bytes, starts: Int64s, controls: Bytes, given: Bytes, given_starts: Int64s, log: Log
-) -> tuple[int, bool]:
+def _pick_values(log: Log, picked: Int64s, values: Int64s, transactional: bool) -> int:
+    """Values for the slots of the next commit, -1 for a tombstone; returns how many of these are left.
+
+    A sweep deletes what there is; a batch of which nothing would be left is one of commits.
+    """
+    counters, settings, slots = log.at, log.settings, log.slots
+    most = settings[Setting.TOMBSTONE_BATCHES]
+    if most > 0 and not transactional and _random(counters) < most:
+        left = 0
+        for index in range(len(picked)):
+            if slots.committed[picked[index]] >= 0:
+                picked[left] = picked[index]
+                values[left] = -1
+                left += 1
+        if left > 0:
+            return left
+    for index in range(len(picked)):
+        values[index] = (_random(counters) << 8) | (counters[At.BATCHES] & 0xFF)
+        if not transactional and _random(counters) < settings[Setting.TOMBSTONES]:
+            values[index] = -1
+        else:
+            log.groups.touched[slots.group[picked[index]]] = 1
+    return len(picked)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def fill(out: Bytes, starts: Int64s, controls: Bytes, given: Given, log: Log) -> tuple[int, bool]:
     """Append batches to ``out`` until it is full, the log has its size, or a group batch is due that was not
     given. Returns the number of batches and whether the log is complete.
 
-    ``starts`` takes the start of each batch and the end of the last, ``controls`` 1 for a marker. ``given``
-    are batches of group records, which get their offset here.
+    ``starts`` takes the start of each batch and the end of the last, ``controls`` 1 for a marker. Batches of
+    group records, which are ``given``, get their offset here.
     """
     counters, settings, slots, open_ones = log.at, log.settings, log.slots, log.transactions
+    first_slot = log.groups.first_slot
     picked = np.empty(settings[Setting.LARGEST_BATCH], np.int64)
     values = np.empty(settings[Setting.LARGEST_BATCH], np.int64)
     room = HEADER_BYTES + settings[Setting.LARGEST_BATCH] * settings[Setting.RECORD_ROOM]
@@ -382,26 +507,35 @@ def fill(
             return batches, True
         elif counters[At.DUE] > 0:
             taken = counters[At.GIVEN]
-            if taken + 1 >= len(given_starts):
+            if taken + 1 >= len(given.starts):
                 break
-            size = given_starts[taken + 1] - given_starts[taken]
-            if at + size > len(out):
-                break
-            at = _put_bytes(out, at, given, given_starts[taken], given_starts[taken + 1])
-            _put_integer(out, start, counters[At.OFFSET], 8)
-            records = 1
-            for index in range(4):
-                records += np.int64(out[start + 23 + index]) << (24 - 8 * index)
+            given_start, given_end = given.starts[taken], given.starts[taken + 1]
+            group, effect = given.groups[taken], given.effects[taken]
+            if effect == Effect.ENDS:
+                tombstones = first_slot[group + 1] - first_slot[group] + ENDING_RECORDS
+                if at + HEADER_BYTES + tombstones * settings[Setting.RECORD_ROOM] > len(out):
+                    break
+                at, records = _put_ending(out, at, group, given.data, given_start, given_end, now, log)
+                log.groups.touched[group] = 0
+            else:
+                if at + given_end - given_start > len(out):
+                    break
+                at = _put_bytes(out, at, given.data, given_start, given_end)
+                _put_integer(out, start, counters[At.OFFSET], 8)
+                records = 1
+                for index in range(4):
+                    records += np.int64(out[start + 23 + index]) << (24 - 8 * index)
+            log.groups.commits[group] = effect == Effect.COMMITS
             counters[At.GIVEN] += 1
             counters[At.DUE] -= 1
         else:
             records = _pick(log, picked)
+            if records == 0:
+                counters[At.DUE] += 1
+                continue
             version = log.versions[_below(counters, len(log.versions))]
             transactional = _random(counters) < settings[Setting.TRANSACTIONAL]
-            for index in range(records):
-                values[index] = (_random(counters) << 8) | (counters[At.BATCHES] & 0xFF)
-                if not transactional and _random(counters) < settings[Setting.TOMBSTONES]:
-                    values[index] = -1
+            records = _pick_values(log, picked[:records], values, transactional)
             producer = -1
             if transactional:
                 producer = 1000 + counters[At.PRODUCER] % settings[Setting.PRODUCERS]
@@ -422,7 +556,11 @@ def fill(
                     slots.committed[picked[index]] = values[index]
                     slots.written_at[picked[index]] = counters[At.OFFSET] + index
             at = _put_commits(out, at, picked[:records], values[:records], version, now, producer, log)
-            if (counters[At.BATCHES] + 1) % settings[Setting.GROUPS_EVERY] == 0:
+            if settings[Setting.GROUP_BATCHES] > 0:
+                # The number of group batches between two commits has a geometric distribution.
+                while _random(counters) < settings[Setting.GROUP_BATCHES]:
+                    counters[At.DUE] += 1
+            elif (counters[At.BATCHES] + 1) % settings[Setting.GROUPS_EVERY] == 0:
                 counters[At.DUE] += 1
         counters[At.OFFSET] += records
         counters[At.BATCHES] += 1

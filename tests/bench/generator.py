@@ -2,8 +2,8 @@
 
 One batch is one OffsetCommit request of one group, as a coordinator writes it: base sequence 0, no headers.
 Commits rotate over the slots of a group; a share of the batches is transactional and ended by a COMMIT or
-ABORT marker some batches later; groups rewrite their group record now and then; some slots are tombstoned.
-Nothing depends on anything but the :class:`Workload`.
+ABORT marker some batches later; groups rewrite their group record now and then, or rebalance; some slots are
+tombstoned. Nothing depends on anything but the :class:`Workload`.
 
     truths = generate(Workload("base", 100_000_000), directory)
 """
@@ -14,11 +14,11 @@ import itertools
 import os
 import struct
 import threading
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import BinaryIO
 
 import numpy as np
@@ -28,8 +28,8 @@ from crc32c import crc32c
 
 from coordinator_core.groups.hashing import java_string_hash
 from coordinator_core.log.types import OFFSETS_TOPIC, Codec
-from coordinator_core.records.wire import uuid_text
 from tests.bench.filling import (
+    ENDING_RECORDS,
     HEADER_BYTES,
     RECORD_ROOM,
     At,
@@ -44,13 +44,13 @@ from tests.bench.filling import (
     fill,
     share,
 )
-from tests.bench.group_records import classic_group, consumer_group
+from tests.bench.group_batches import GroupBatches, Source, joined
+from tests.bench.group_bytes import Layout
+from tests.bench.group_truth import GroupTruth, Kind
+from tests.bench.rebalances import Rebalances
+from tests.bench.rewrites import Rewrites
+from tests.bench.workload import START_MS, TOPIC_STEP, TOPICS, Workload, topic_id, topic_name
 from tests.log.builders import compress, segment_name
-
-START_MS = 1_760_000_000_000
-TOPICS = 300
-TOPIC_STEP = 17
-"""Topics of a group are this far apart; it and TOPICS have no common divisor, so that none comes twice."""
 
 PREFIX = "payments-service-consumer-"
 VARIED_PREFIXES = (
@@ -63,76 +63,8 @@ VARIED_PREFIXES = (
 DIGITS = 8
 CHUNK_BYTES = 8 << 20
 CHUNK_BATCHES = 1 << 16
-GIVEN_AT_ONCE = 256
 COMPRESSED_AT_ONCE = 256
 NAMES_AT_ONCE = 1 << 16
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What to write. Bytes, groups and slots are those of one offsets partition."""
-
-    name: str
-    target_bytes: int
-    """Size before compression; the last transactions end beyond it."""
-    groups: int = 5_000
-    slots: int = 176_000
-    """Distinct committed offsets that are committed in turn."""
-    records_per_batch: int = 25
-    transactional: float = 0.0
-    """Share of batches that belong to a transaction."""
-    aborted: float = 0.1
-    """Share of transactions that abort."""
-    tombstones: float = 0.0
-    """Share of commits outside transactions that delete their slot instead."""
-    metadata_every: int = 200
-    """A group record is written after so many batches; 1 is the most churn."""
-    codec: Codec = Codec.NONE
-    segment_bytes: int = 100 * 1024 * 1024
-    partitions: int = 1
-    seed: int = 7
-    smallest_batch: int | None = None
-    """When set, batches have from this to ``records_per_batch`` records, small ones more often."""
-    shuffled: bool = False
-    """The partitions of a commit come in any order."""
-    group_skew: float = 0.0
-    """Zipf exponent: the n-th group has ``n ** -group_skew`` of the slots and commits of the first."""
-    partition_skew: float = 0.0
-    """Zipf exponent of the bytes, slots and groups of the offsets partitions; the first is full size."""
-    in_turn: bool = False
-    """Groups commit one after the other, all their slots, so that no slot is written twice before every one
-    was written: a log of fewer commits than slots holds nothing dead."""
-    consumer_groups: float = 0.0
-    """Share of groups that are of KIP-848; their group records are written before anything else."""
-    members: int = 1
-    """Most members of a group."""
-    members_of_first_group: int = 0
-    """When set, the first group has so many members."""
-    value_versions: tuple[int, ...] = (3,)
-    """Versions of OffsetCommitValue, one a batch, equally often."""
-    legacy_slots: float = 0.0
-    """Share of slots that are written under key type 0 as often as under type 1."""
-    topics_per_group: int = 1
-    commit_metadata: int = 0
-    """Most bytes of the committer's own text."""
-    varied_names: bool = False
-    """Names of groups short and long, also with characters of more than one byte."""
-    producers: int = 1_000
-    """Producer ids of transactions, used again and again."""
-    transaction_batches: int = 20
-    """A transaction is ended at most so many batches after its commits."""
-
-    def __post_init__(self) -> None:
-        if self.producers <= self.transaction_batches + 1:
-            raise ValueError("a producer would begin a transaction in another one of its own")
-
-    def of_partition(self, number: int) -> Workload:
-        """The part of one offsets partition."""
-        weight = (number + 1) ** -self.partition_skew
-        sizes = {
-            name: max(1, round(getattr(self, name) * weight)) for name in ("target_bytes", "groups", "slots")
-        }
-        return Workload(**{**self.__dict__, **sizes})
 
 
 @dataclass(frozen=True)
@@ -140,8 +72,10 @@ class Truth:
     """What the log of one offsets partition says in the end.
 
     Per slot: group and topic (indexes of ``groups`` and ``topics``), partition, and committed offset, -1
-    where there is none. Per group: members and generation or epoch of its newest group record, -1 where it
-    has none. ``bytes`` is the size of the segments.
+    where there is none; slots of a group lie together, from ``first_slot`` on. Per group: its kind, and
+    members, generation or epoch, and epoch of the target assignment that its group records leave it with, -1
+    where there are none. ``details`` has, by group, what is known member by member. ``bytes`` is the size of
+    the segments.
     """
 
     groups: list[str]
@@ -150,8 +84,12 @@ class Truth:
     topic_of_slot: npt.NDArray[np.int32]
     partition_of_slot: npt.NDArray[np.int32]
     committed: Int64s
+    first_slot: Int64s
+    kinds: Int64s
     members: Int64s
     epochs: Int64s
+    assignment_epochs: Int64s
+    details: dict[int, GroupTruth]
     records: int
     batches: int
     bytes: int
@@ -219,8 +157,8 @@ class _Partition:
         self.workload = workload
         self.random = np.random.default_rng([workload.seed, number])
         self.groups = list(itertools.islice(_group_names(workload, number), workload.groups))
-        self.topics = [f"prod.orders.events-{topic:03}" for topic in range(TOPICS)]
-        self.topic_ids = [uuid.uuid5(uuid.NAMESPACE_DNS, topic).bytes for topic in self.topics]
+        self.topics = [topic_name(number) for number in range(TOPICS)]
+        self.topic_ids = [topic_id(topic).bytes for topic in self.topics]
         self.log = self._new_log()
 
     def _new_log(self) -> Log:
@@ -252,6 +190,9 @@ class _Partition:
             + max(map(len, topics))
             + workload.commit_metadata,
             Setting.TARGET_BYTES: workload.target_bytes,
+            Setting.GROUP_BATCHES: share(workload.group_batches),
+            Setting.TOMBSTONE_BATCHES: share(workload.tombstone_batches),
+            Setting.METADATA: share(workload.commits_with_metadata),
         }
         at = np.zeros(At.SIZE, np.int64)
         at[At.RANDOM] = self.random.integers(1 << 62)
@@ -260,7 +201,7 @@ class _Partition:
             np.array([settings[Setting(number)] for number in range(Setting.SIZE)], np.int64),
             np.array(workload.value_versions, np.int64),
             at,
-            Names(*_joined(groups), *_joined(topics), _joined(self.topic_ids)[0]),
+            Names(*joined(groups), *joined(topics), joined(self.topic_ids)[0]),
             Slots(
                 group,
                 ((group + TOPIC_STEP * (index % workload.topics_per_group)) % TOPICS).astype(np.int32),
@@ -274,6 +215,8 @@ class _Partition:
                 active,
                 np.cumsum(chances[:-1]) / chances.sum(),
                 np.zeros(workload.groups, np.int64),
+                np.ones(workload.groups, np.uint8),
+                np.zeros(workload.groups, np.uint8),
             ),
             Transactions(
                 *(np.zeros(open_ones, np.int64) for _ in range(5)),
@@ -284,23 +227,28 @@ class _Partition:
     def write(self, segments: _Segments, offsets_partition: int) -> Truth:
         """Batches until the target size is reached; every transaction is ended at the close."""
         log = self.log
-        group_batches = _GroupBatches(self.workload, self.groups, self.topics, self.topic_ids, self.random)
+        group_batches = GroupBatches(self._source(), len(self.groups), START_MS)
         log.at[At.DUE] = group_batches.first
-        room = HEADER_BYTES + int(log.settings[Setting.LARGEST_BATCH] * log.settings[Setting.RECORD_ROOM])
+        records = int(log.settings[Setting.LARGEST_BATCH])
+        if self.workload.group_batches:
+            records = max(records, int(np.diff(log.groups.first_slot).max()) + ENDING_RECORDS)
+        room = HEADER_BYTES + records * int(log.settings[Setting.RECORD_ROOM])
         out = np.empty(CHUNK_BYTES, np.uint8)
         starts = np.empty(CHUNK_BATCHES + 1, np.int64)
         controls = np.empty(CHUNK_BATCHES, np.uint8)
         complete = False
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             while not complete:
-                given = group_batches.give(int(log.at[At.GIVEN]))
+                given = group_batches.give(int(log.at[At.GIVEN]), START_MS + int(log.at[At.BATCHES]))
                 log.at[At.GIVEN] = 0
                 # Any batch must fit, or there would be no end.
-                if len(out) < room + max(map(len, given)):
-                    out = np.empty(room + max(map(len, given)), np.uint8)
-                count, complete = fill(out, starts, controls, *_joined(given), log)
+                if len(out) < room + np.diff(given.starts).max():
+                    out = np.empty(room + np.diff(given.starts).max(), np.uint8)
+                count, complete = fill(out, starts, controls, given, log)
                 segments.append(*_sealed(out, starts[: count + 1], controls, self.workload.codec, pool))
-        group_batches.give(int(log.at[At.GIVEN]))
+        group_batches.give(int(log.at[At.GIVEN]), START_MS + int(log.at[At.BATCHES]))
+        truths = group_batches.truths
+        kinds = np.array([truth.kind for truth in truths], np.int64)
         return Truth(
             self.groups,
             self.topics,
@@ -308,94 +256,46 @@ class _Partition:
             log.slots.topic,
             log.slots.partition,
             log.slots.committed,
-            group_batches.members,
-            group_batches.epochs,
+            log.groups.first_slot,
+            np.where((kinds == Kind.ABSENT) & (log.groups.touched != 0), Kind.SIMPLE, kinds),
+            np.array([truth.member_count for truth in truths], np.int64),
+            np.array([truth.epoch for truth in truths], np.int64),
+            np.array([truth.assignment_epoch for truth in truths], np.int64),
+            {group: truth for group, truth in enumerate(truths) if truth.members is not None},
             int(log.at[At.OFFSET]),
             int(log.at[At.BATCHES]),
             segments.bytes,
             offsets_partition,
         )
 
+    def _source(self) -> Source:
+        workload = self.workload
+        if not workload.group_batches:
+            return Rewrites(workload, self.groups, self.topics, self.topic_ids, self.random)
+        rebalances = Rebalances(
+            [self._layout(group) for group in range(len(self.groups))],
+            workload.are_consumer_groups(len(self.groups)).tolist(),
+            most_members=workload.members,
+            share=workload.group_batches,
+            random=Random(int(self.random.integers(1 << 62))),
+        )
+        self.log.groups.commits[:] = 0
+        self.log.groups.commits[rebalances.simple] = 1
+        return rebalances
 
-@dataclass(frozen=True)
-class _GroupBatch:
-    raw: bytes
-    group: int
-    members: int
-    epoch: int
-
-
-class _GroupBatches:
-    """Group records in the order in which they are written, and what is true once they are."""
-
-    def __init__(
-        self,
-        workload: Workload,
-        groups: list[str],
-        topics: list[str],
-        topic_ids: list[bytes],
-        random: np.random.Generator,
-    ) -> None:
-        self._workload = workload
-        self._groups, self._topics, self._topic_ids = groups, topics, topic_ids
-        self._random = random
-        # Spread evenly; not the first group, unless all are.
-        kinds = np.floor(np.arange(len(groups) + 1) * workload.consumer_groups)
-        self._is_consumer_group = np.diff(kinds) > 0
-        self._last_epoch = np.zeros(len(groups), np.int64)
-        self.members = np.full(len(groups), -1, np.int64)
-        self.epochs = np.full(len(groups), -1, np.int64)
-        self._first_is_large = workload.members_of_first_group > 0
-        self.waiting: list[_GroupBatch] = []
-        if self._first_is_large:
-            self.waiting.append(self._batch(0, workload.members_of_first_group))
-        for group in np.flatnonzero(self._is_consumer_group).tolist():
-            if group or not self._first_is_large:
-                self.waiting.append(self._batch(group, 1 + group % workload.members))
-        self.first = len(self.waiting)
-        """How many come before anything else."""
-        self._fill_up()
-
-    def give(self, written: int) -> list[bytes]:
-        """The next batches, after the first ``written`` of those given before have been written."""
-        for batch in self.waiting[:written]:
-            self.members[batch.group], self.epochs[batch.group] = batch.members, batch.epoch
-        del self.waiting[:written]
-        self._fill_up()
-        return [batch.raw for batch in self.waiting[:GIVEN_AT_ONCE]]
-
-    def _fill_up(self) -> None:
-        first = 1 if self._first_is_large and len(self._groups) > 1 else 0
-        while len(self.waiting) < GIVEN_AT_ONCE:
-            group = int(self._random.integers(first, len(self._groups)))
-            if self._is_consumer_group[group]:
-                members = 1 + group % self._workload.members
-            else:
-                members = int(self._random.integers(0, self._workload.members + 1))
-            self.waiting.append(self._batch(group, members))
-
-    def _batch(self, group: int, members: int) -> _GroupBatch:
-        self._last_epoch[group] += 1
-        epoch = int(self._last_epoch[group])
-        name, topic = self._groups[group], group % TOPICS
-        if self._is_consumer_group[group]:
-            raw = consumer_group(
-                name,
-                self._topics[topic],
-                uuid_text(self._topic_ids[topic]),
-                epoch=epoch,
-                members=members,
-                now_ms=START_MS,
-            )
-        else:
-            raw = classic_group(name, self._topics[topic], generation=epoch, members=members, now_ms=START_MS)
-        return _GroupBatch(raw, group, members, epoch)
-
-
-def _joined(parts: Sequence[bytes]) -> tuple[Bytes, Int64s]:
-    """Bytes end to end, and their starts and the end of the last."""
-    starts = np.concatenate(([0], np.cumsum([len(part) for part in parts]))).astype(np.int64)
-    return np.frombuffer(b"".join(parts), np.uint8), starts
+    def _layout(self, group: int) -> Layout:
+        """Members share the partitions that the group commits."""
+        slots, first = self.log.slots, int(self.log.groups.first_slot[group])
+        places = int(self.log.groups.first_slot[group + 1]) - first
+        count = min(places, self.workload.topics_per_group) or 1
+        # A group without a slot subscribes all the same.
+        topics = slots.topic[first : first + count].tolist() or [group % TOPICS]
+        return Layout(
+            self.groups[group],
+            [self.topics[topic] for topic in topics],
+            [self.topic_ids[topic] for topic in topics],
+            places,
+        )
 
 
 # CRC and compression
@@ -422,7 +322,7 @@ def _sealed(
         parts = pool.map(compressed, range(0, len(bounds) - 1, COMPRESSED_AT_ONCE))
         batches = list(itertools.chain.from_iterable(parts))
         data = memoryview(bytearray().join(batches))
-        starts = _joined(batches)[1]
+        starts = joined(batches)[1]
         bounds = starts.tolist()
     put = struct.Struct(">I").pack_into
     for start, end in itertools.pairwise(bounds):

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from coordinator_core import storage
 from coordinator_core.cli.process import keep_freed_memory, start_light
-from coordinator_core.columnar.commit_values import decoded
-from coordinator_core.columnar.fold import Piece, fold_run
+from coordinator_core.fold.schema import VALUE, FoldRules
+from coordinator_core.fold.segments import Piece, fold_run
+from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.replay.fold import VALUE, FoldRules
+from coordinator_core.merge.commit_values import decoded
 from coordinator_core.replay.profiles import profile_for_release
-from coordinator_core.runs.folding import FoldTask, fold_tasks, in_runs
 
 
 def main(log: str, release: str) -> None:

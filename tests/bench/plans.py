@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from coordinator_core.log.types import Codec
-from tests.bench.generator import Workload
+from tests.bench.workload import Workload
 
 GB = 1_000_000_000
 MB = 1_000_000
@@ -76,8 +76,28 @@ def _rules(offsets: int, groups: int, partitions: int = 4) -> Workload:
     )
 
 
+def _rebalances(target_bytes: int) -> Workload:
+    """What is brought after an incident: groups that never come to rest, of both kinds."""
+    return Workload(
+        "rebalances",
+        target_bytes,
+        groups=5 * target_bytes // MB,
+        slots=176 * target_bytes // MB,
+        smallest_batch=1,
+        group_batches=0.3,
+        tombstone_batches=0.05,
+        consumer_groups=0.5,
+        members=8,
+        value_versions=(4,),
+        topics_per_group=2,
+        commit_metadata=40,
+        commits_with_metadata=0.2,
+    )
+
+
 QUICK = (
     Plan("replay", "Replay", _base(100 * MB), REPLAYS, 3),
+    Plan("rebalances", "Replay: 30 % group records", _rebalances(100 * MB), REPLAYS[:2], 3),
     Plan("cache", "Fold cache", _cache(100 * MB, 20), (Row.FIRST, Row.SECOND), 3),
     Plan("dump", "Dump", _base(100 * MB), (Row.KAFKA_DUMP, Row.DUMP), 3),
     # The cleaner leaves the last segment alone.
@@ -136,6 +156,7 @@ FULL = (
     Plan("zstd", "Replay: zstd", replace(_base(GB), codec=Codec.ZSTD), REPLAYS[:2]),
     Plan("lz4", "Replay: lz4", replace(_base(GB), codec=Codec.LZ4), REPLAYS[:2]),
     Plan("slots", "Replay: 752 000 slots", replace(_base(GB), slots=752_000), REPLAYS[:2]),
+    Plan("rebalances", "Replay: 1 GB, 30 % group records", _rebalances(GB), REPLAYS[:2]),
     Plan(
         "mixed",
         "Replay: 4 uneven partitions of everything that logs hold, lz4",

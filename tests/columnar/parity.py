@@ -7,13 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from coordinator_core import storage
-from coordinator_core.columnar.fold import Piece, fold_batches, fold_run, fold_segment
-from coordinator_core.columnar.merge import merge_folds
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.segments import Piece, fold_batches, fold_run, fold_segment
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import PartitionLog, SegmentFile
-from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.merge.partition import merge_folds
 from coordinator_core.replay.profiles import Profile, profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.random_logs import Log

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coordinator_core.columnar.arrow import column
+from coordinator_core.fold.arrow import column
 
 
 @pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "uint8", "uint64", "float64", "bool"])

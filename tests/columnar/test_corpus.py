@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator_core.columnar.fold import fold_batches, fold_partition
-from coordinator_core.columnar.merge import merge_columns
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.segments import fold_batches, fold_partition
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_partition
 from coordinator_core.log.types import PartitionLog
-from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.merge.partition import merge_columns
 from coordinator_core.replay.profiles import Loader, Profile, profile_for_release
 from tests.cases import CASES, Case
 from tests.columnar.parity import PROFILES, assert_merges, fold_in_runs, sequential_outcome

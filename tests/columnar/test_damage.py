@@ -8,13 +8,13 @@ from pathlib import Path
 import crc32c
 import pytest
 
-from coordinator_core.columnar.fold import fold_partition
-from coordinator_core.columnar.merge import merge_folds
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.segments import fold_partition
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, ControlType, PartitionLog, SegmentFile
-from coordinator_core.replay.fold import FoldRules
+from coordinator_core.merge.partition import merge_folds
 from coordinator_core.replay.profiles import Profile, profile_for_release
 from tests.columnar.parity import partition_log, sequential_outcome
 from tests.columnar.random_logs import Item, classic, offset_key, offset_value

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.columnar import fingerprint as module
-from coordinator_core.columnar.fingerprint import fingerprint
+from coordinator_core.fold import fingerprint as module
+from coordinator_core.fold.fingerprint import fingerprint
 from coordinator_core.log.types import Codec
 from tests.columnar.random_logs import offset_key, offset_value
 from tests.log.builders import build_batch, build_message

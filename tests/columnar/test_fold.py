@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from coordinator_core.columnar import arena
-from coordinator_core.columnar.fold import fold_segment
-from coordinator_core.columnar.merge import merge_folds
+from coordinator_core.fold import arena
+from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.segments import fold_segment
 from coordinator_core.groups.model import Slot
 from coordinator_core.log.types import Codec, ControlType, SegmentFile
-from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.merge.partition import merge_folds
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.parity import PROFILES, assert_merges, partition_log
 from tests.columnar.random_logs import classic, offset_key, offset_value
@@ -107,7 +107,7 @@ def test_decompressed_bytes_are_dropped_when_their_values_lose(
         sizes.append(self.used)
 
     monkeypatch.setattr(arena.Arena, "tidy", watched)
-    monkeypatch.setattr("coordinator_core.columnar.unpacking._CHUNK_BYTES", 1_000)
+    monkeypatch.setattr("coordinator_core.fold.unpacking._CHUNK_BYTES", 1_000)
     batches = []
     for number in range(400):
         items = [
@@ -127,7 +127,7 @@ def test_decompressed_bytes_are_dropped_when_their_values_lose(
 
 def test_only_odd_batches_leave_the_fast_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scalar = []
-    monkeypatch.setattr("coordinator_core.columnar.fold.split_scalar", _counted(scalar))
+    monkeypatch.setattr("coordinator_core.fold.segments.split_scalar", _counted(scalar))
     plain = [(offset_key(b"g", b"t", 0), offset_value(3, 1, b""))]
     odd = [(offset_key(b"g", b"t", 0), offset_value(4, 2, b"", b"\1\7\2xy"))]
     for codec in (Codec.NONE, Codec.LZ4):
@@ -144,7 +144,7 @@ def test_only_odd_batches_leave_the_fast_path(tmp_path: Path, monkeypatch: pytes
 
 
 def _counted(offsets: list[int]) -> object:
-    from coordinator_core.columnar.scalar import split_scalar
+    from coordinator_core.fold.scalar import split_scalar
 
     def split(batch, records, *rest):  # type: ignore[no-untyped-def]
         offsets.append(batch.base_offset)
@@ -157,7 +157,7 @@ def test_a_preallocated_tail_stays_on_the_fast_path(tmp_path: Path, monkeypatch:
     def read_again(*_: object, **__: object) -> None:
         raise AssertionError("the segment was read by the scalar reader")
 
-    monkeypatch.setattr("coordinator_core.columnar.fold.read_segment", read_again)
+    monkeypatch.setattr("coordinator_core.fold.segments.read_segment", read_again)
     batch = build_batch(0, [(offset_key(b"g", b"t", 0), offset_value(3, 1, b""))])
     fold = fold_segment(segment(tmp_path / "log", batch, bytes(10_000)), rules=RULES)
     assert fold.counts.records == 1

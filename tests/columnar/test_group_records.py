@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.columnar.fold import fold_batches
-from coordinator_core.columnar.group_replay import whole_group_versions
-from coordinator_core.columnar.merge import merge_folds
+from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.segments import fold_batches
 from coordinator_core.log.batch import parse_batch
+from coordinator_core.merge.group_replay import whole_group_versions
+from coordinator_core.merge.partition import merge_folds
 from coordinator_core.records.codec import encode_key, encode_value
-from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.interpret import GroupRecord, interpret
 from coordinator_core.replay.sequential import group_loader
 from tests.columnar.parity import PROFILES, differences

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator_core.columnar.fold import fold_segment
 from coordinator_core.columnar.kernels import Status, gather_headers
 from coordinator_core.errors import DamagedInputError
+from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.segments import fold_segment
 from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.types import Codec, SegmentFile
-from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.profiles import profile_for_release
 from tests.columnar.random_logs import offset_key, offset_value
 from tests.log.builders import build_batch, build_message
@@ -77,5 +77,5 @@ def test_a_fold_can_do_without_the_crc(tmp_path: Path, codec: Codec, monkeypatch
     def read_again(*_: object, **__: object) -> None:
         raise AssertionError("the segment was read by the scalar reader")
 
-    monkeypatch.setattr("coordinator_core.columnar.fold.read_segment", read_again)
+    monkeypatch.setattr("coordinator_core.fold.segments.read_segment", read_again)
     assert fold_segment(segment, rules=rules, check_crc=False).counts.records == 2

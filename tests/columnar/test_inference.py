@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.columnar import inference
-from coordinator_core.columnar.inference import infer_profile
+from coordinator_core.fold import inference
+from coordinator_core.fold.inference import infer_profile
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import Codec, PartitionLog
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, sample

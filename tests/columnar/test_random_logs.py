@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.replay.fold import NO_ROWS, SegmentFold
+from coordinator_core.fold.schema import NO_ROWS, SegmentFold
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.parity import (
     PROFILES,

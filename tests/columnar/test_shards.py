@@ -13,21 +13,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.columnar import merge, shards
-from coordinator_core.columnar.fold import fold_batches
-from coordinator_core.columnar.merge import merge_columns, merge_shard
-from coordinator_core.columnar.shards import (
+from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.segments import fold_batches
+from coordinator_core.groups.model import Slot
+from coordinator_core.log.batch import parse_batch
+from coordinator_core.log.types import ControlType
+from coordinator_core.merge import partition as merge
+from coordinator_core.merge import shards
+from coordinator_core.merge.partition import merge_columns, merge_shard
+from coordinator_core.merge.schema import OFFSETS, MergedPartition
+from coordinator_core.merge.shards import (
     CombinedRows,
     MergedShard,
     combine_shards,
     shard_folds,
     store_rows,
 )
-from coordinator_core.groups.model import Slot
-from coordinator_core.log.batch import parse_batch
-from coordinator_core.log.types import ControlType
-from coordinator_core.replay.fold import FoldRules, SegmentFold
-from coordinator_core.replay.merged import OFFSETS, MergedPartition
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import all_digests

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from coordinator_core.cli.app import run
+from coordinator_core.fold.pin import read_pin, write_pin
 from coordinator_core.imports.publish import IsolationLevel, import_records
 from coordinator_core.imports.unknown import RECORDS_ONLY, TRANSACTIONS_UNKNOWN
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
-from coordinator_core.runs.pin import read_pin, write_pin
 from tests.imports.dumps import SCHEMA, Row, row, write
 from tests.replay.histories import Slot, offset_key, offset_value
 

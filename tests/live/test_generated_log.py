@@ -1,8 +1,9 @@
-"""A generated log with everything in it, loaded by a broker: the truth of the generator is Kafka's truth."""
+"""A generated log with everything in it, and one of rebalances, loaded by a broker: the truth of the
+generator is Kafka's truth."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import base64
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,21 +12,30 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coordinator_core.records.blobs import decode_consumer_assignment
 from tests.bench.generator import Truth, generate
+from tests.bench.group_truth import Kind
 from tests.bench.kafka import offsets_broker
-from tests.bench.test_generator import EVERYTHING
+from tests.bench.test_generator import EVERYTHING, REBALANCES
+from tests.bench.truth import expected_members
+from tests.bench.workload import Workload
 from tests.live.broker import Kafka
 from tests.live.wire import Connection
 
 
+@pytest.fixture(scope="module", params=[EVERYTHING, REBALANCES], ids=lambda workload: workload.name)
+def workload(request: pytest.FixtureRequest) -> Workload:
+    return replace(request.param, partitions=1)
+
+
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("generated") / "log"
 
 
 @pytest.fixture(scope="module")
-def truth(log: Path) -> Truth:
-    (truth,) = generate(replace(EVERYTHING, partitions=1), log)
+def truth(workload: Workload, log: Path) -> Truth:
+    (truth,) = generate(workload, log)
     return truth
 
 
@@ -59,18 +69,59 @@ def test_the_broker_answers_the_committed_offsets(connection: Connection, truth:
 
 
 def test_the_broker_holds_the_groups(connection: Connection, truth: Truth) -> None:
-    describe = {"classic": connection.describe_classic, "consumer": connection.describe_consumer}
-    types = {row["groupId"]: row["groupType"].lower() for row in connection.list_groups()}
-    recorded = np.flatnonzero(truth.epochs >= 0).tolist()
+    """All of them and no other one. A classic group does not tell its generation."""
     answered: dict[str, Any] = {}
-    by_type: defaultdict[str, int] = defaultdict(int)
-    for group in recorded:
-        group_id = truth.groups[group]
-        described = describe[types[group_id]](group_id)
-        by_type[types[group_id]] += 1
-        # A classic group does not tell its generation.
-        answered[group_id] = len(described["members"]), described.get("groupEpoch", truth.epochs[group])
-    assert answered == {
-        truth.groups[group]: (truth.members[group], truth.epochs[group]) for group in recorded
+    for row in connection.list_groups():
+        group_id, is_classic = row["groupId"], row["groupType"].lower() == "classic"
+        described = (connection.describe_classic if is_classic else connection.describe_consumer)(group_id)
+        assert described["errorCode"] == 0
+        is_simple = is_classic and not row["protocolType"]
+        kind = Kind.SIMPLE if is_simple else Kind.CLASSIC if is_classic else Kind.CONSUMER
+        epochs = described.get("groupEpoch"), described.get("assignmentEpoch")
+        answered[group_id] = kind, len(described["members"]), *epochs
+    expected = {
+        truth.groups[group]: (
+            kind,
+            0 if kind == Kind.SIMPLE else truth.members[group],
+            *(
+                (truth.epochs[group], truth.assignment_epochs[group])
+                if kind == Kind.CONSUMER
+                else (None, None)
+            ),
+        )
+        for group, kind in enumerate(truth.kinds.tolist())
+        if kind != Kind.ABSENT
     }
-    assert by_type == {"classic": len(recorded) - 10, "consumer": 10}
+    assert answered == expected
+    assert {Kind.CLASSIC, Kind.CONSUMER} <= {kind for kind, *_ in answered.values()}
+
+
+def test_the_broker_holds_the_members(connection: Connection, truth: Truth) -> None:
+    """Where the truth has them. The broker has none of the topics, so it names no partition of a topic id."""
+    expected = {
+        place: (row.instance_id, row.epoch, row.assigned if row.epoch is None else None)
+        for place, row in expected_members(truth).items()
+    }
+    answered: dict[tuple[str, str], Any] = {}
+    for group in truth.details:
+        group_id, kind = truth.groups[group], truth.kinds[group]
+        if kind == Kind.CONSUMER:
+            for member in connection.describe_consumer(group_id)["members"]:
+                place = group_id, member["memberId"]
+                answered[place] = member["instanceId"], member["memberEpoch"], None
+        elif kind != Kind.ABSENT:
+            for member in connection.describe_classic(group_id)["members"]:
+                owned = _owned(base64.b64decode(member["memberAssignment"]))
+                answered[group_id, member["memberId"]] = member["groupInstanceId"], None, owned
+    assert answered == expected
+
+
+def _owned(assignment: bytes) -> frozenset[tuple[str, int]]:
+    """A member that its leader left out has no bytes."""
+    if not assignment:
+        return frozenset()
+    return frozenset(
+        (entry["topic"], partition)
+        for entry in decode_consumer_assignment(assignment)["assignedPartitions"]
+        for partition in entry["partitions"]
+    )

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from coordinator_core.columnar.fold import fold_batches
-from coordinator_core.columnar.merge import merge_columns, merge_folds
+from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.segments import fold_batches
 from coordinator_core.groups.model import PartitionState, Slot, TransactionOutcome
 from coordinator_core.log.batch import parse_batch
 from coordinator_core.log.types import Batch, ControlType
-from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.merge.partition import merge_columns, merge_folds
 from coordinator_core.replay.profiles import Profile, profile_for_release
 from tests.columnar.parity import PROFILES, differences
 from tests.replay.histories import SLOT, History, offset_key, offset_value

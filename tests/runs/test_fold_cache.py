@@ -16,16 +16,17 @@ import pytest
 from coordinator_core import storage
 from coordinator_core.cli.app import run
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.fold import cache as fold_cache
+from coordinator_core.fold import tasks as folding
+from coordinator_core.fold.cache import FoldCache, FoldCacheWarning, cache_of_environment
+from coordinator_core.fold.pin import Pin, pin_snapshot
+from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.tasks import CacheUse, SegmentResult, fold_tasks, run_fold_task
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import SegmentFile, Snapshot
-from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.profiles import profile_for_release
-from coordinator_core.runs import fold_cache, folding
-from coordinator_core.runs.fold_cache import FoldCache, FoldCacheWarning, cache_of_environment
-from coordinator_core.runs.folding import CacheUse, SegmentResult, fold_tasks, run_fold_task
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
-from coordinator_core.runs.pin import Pin, pin_snapshot
 from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.read import open_run

@@ -67,5 +67,5 @@ def test_threads_load_nothing_but_codecs(uncached: dict[str, bool], tmp_path: Pa
 def test_a_plain_log_of_a_known_release_needs_neither_codecs_nor_a_look_at_it(
     uncached: dict[str, bool],
 ) -> None:
-    assert "coordinator_core.columnar.fold" in uncached
-    assert not (_CODECS | {"coordinator_core.columnar.inference", "zstandard"}) & uncached.keys()
+    assert "coordinator_core.fold.segments" in uncached
+    assert not (_CODECS | {"coordinator_core.fold.inference", "zstandard"}) & uncached.keys()

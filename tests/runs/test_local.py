@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from coordinator_core import storage
-from coordinator_core.columnar.fingerprint import fingerprint
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.fold.fingerprint import fingerprint
 from coordinator_core.groups.model import ConsumerGroup, PartitionState
 from coordinator_core.log.batch import batch_records
 from coordinator_core.log.discovery import discover

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.errors import DamagedInputError, UsageError
+from coordinator_core.fold.pin import Pin, pin_snapshot, read_pin, write_pin
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import Snapshot
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.pin import Pin, pin_snapshot, read_pin, write_pin
 from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.publish import Manifest
 

@@ -15,9 +15,9 @@ import pytest
 
 from coordinator_core import storage
 from coordinator_core.errors import DamagedInputError
+from coordinator_core.fold.pin import read_pin, write_pin
 from coordinator_core.log.discovery import discover
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.pin import read_pin, write_pin
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run, resolve_latest
 

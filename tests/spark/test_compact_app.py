@@ -9,6 +9,7 @@ import pytest
 
 from coordinator_core.cli.app import run as regroup
 from coordinator_core.errors import ExitCode
+from coordinator_core.fold.pin import write_pin
 from coordinator_core.lifecycle.approved import (
     check_compacted,
     expiry_row,
@@ -21,7 +22,6 @@ from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.log.discovery import discover
 from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
-from coordinator_core.runs.pin import write_pin
 from spark_apps import compact
 
 from ..cases import case

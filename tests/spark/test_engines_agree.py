@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from coordinator_core.fold.pin import read_pin, write_pin
+from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.tasks import fold_tasks, run_fold_task
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
-from coordinator_core.replay.fold import FoldRules
 from coordinator_core.replay.profiles import profile_for_release
-from coordinator_core.runs.folding import fold_tasks, run_fold_task
 from coordinator_core.runs.local import replay_to_run
-from coordinator_core.runs.pin import read_pin, write_pin
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.state_hash import canonical_rows

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator_core.fold.tasks import FoldTask
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile
-from coordinator_core.runs.folding import FoldTask
 from spark_apps.packing import MAX_TASK_BYTES, MIB, MIN_TASK_BYTES, packed, share_out, task_bytes
 
 

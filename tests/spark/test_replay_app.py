@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.errors import ExitCode
+from coordinator_core.fold.pin import write_pin
 from coordinator_core.log.discovery import discover
-from coordinator_core.runs.pin import write_pin
 from coordinator_core.runs.read import resolve_latest
 from spark_apps.replay import APP, parse_arguments
 

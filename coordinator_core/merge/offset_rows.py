@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.commit_values import decoded
-from coordinator_core.columnar.numbering import NameNumbers, OffsetKeyNumbers
+from coordinator_core.fold.arrow import column
 from coordinator_core.kernels.arrays import Int64s
-from coordinator_core.columnar.values import ValueStore
-from coordinator_core.replay.merged import BLOCK_ROWS, OFFSETS
+from coordinator_core.merge.commit_values import decoded
+from coordinator_core.merge.numbering import NameNumbers, OffsetKeyNumbers
+from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS
+from coordinator_core.merge.values import ValueStore
 from coordinator_core.replay.profiles import Profile
 
 

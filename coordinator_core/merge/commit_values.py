@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.source import Source, spread_columns, text
+from coordinator_core.fold.arrow import column
+from coordinator_core.fold.gathering import Source, spread_columns, text
 from coordinator_core.kernels import decode_commits
 from coordinator_core.kernels.arrays import Int64s, dtype
 from coordinator_core.records.wire import uuid_text
 
 
 def decoded(values: pa.Array) -> dict[str, pa.Array]:
-    """The fields of values that ``kernels.commits.commit_value`` accepted (``large_binary``, none of them null).
+    """Fields of OffsetCommitValues that ``kernels.commits`` reads (``large_binary``, none of them null).
 
     As they are in the record: only -1 for a leader epoch that is none, an expire timestamp where the version
     has one, and a topic id where it is not zero, become null otherwise.

@@ -53,12 +53,14 @@ def text(binary: pa.Array) -> pa.Array:
 def spread_columns(
     rows: npt.NDArray[Any], narrower: Mapping[str, npt.DTypeLike] | None = None
 ) -> dict[str, npt.NDArray[Any]]:
-    """The fields of a structured array, each a contiguous column; ``narrower`` gives some of them other types.
+    """Fields of a structured array, each a contiguous column; ``narrower`` gives some of them other types.
 
     All lie in one block: large memory is had in large pages.
     """
     fields = {name: (kind, at) for name, (kind, at, *_) in (rows.dtype.fields or {}).items()}
-    sizes = [-(len(rows) * kind.itemsize) % _ALIGNMENT + len(rows) * kind.itemsize for kind, _ in fields.values()]
+    sizes = [
+        -(len(rows) * kind.itemsize) % _ALIGNMENT + len(rows) * kind.itemsize for kind, _ in fields.values()
+    ]
     starts = np.cumsum([0, *sizes]).tolist()
     block = np.empty(starts[-1], np.uint8)
     places = [

@@ -30,8 +30,8 @@ import crc32c
 import pyarrow as pa
 
 from coordinator_core import storage
+from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.log.types import SegmentFile
-from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.storage import user_cache
 
 MAX_BYTES = 4 << 30

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.numbering import NameNumbers
-from coordinator_core.kernels.arrays import Int64s
+from coordinator_core.fold.arrow import column
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.groups.model import TransactionOutcome
-from coordinator_core.replay.fold import SegmentFold
-from coordinator_core.replay.merged import TRANSACTIONS
+from coordinator_core.kernels.arrays import Int64s
+from coordinator_core.merge.numbering import NameNumbers
+from coordinator_core.merge.schema import TRANSACTIONS
 
 _OUTCOMES = tuple(TransactionOutcome)
 _OUTCOME_NUMBERS = {outcome: number for number, outcome in enumerate(_OUTCOMES)}

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from coordinator_core import storage
-from coordinator_core.columnar.arena import Arena
-from coordinator_core.columnar.columns import counted, with_rows
-from coordinator_core.columnar.fingerprint import RunningFingerprint
-from coordinator_core.columnar.scalar import fold_scalar, split_scalar
-from coordinator_core.columnar.unpacking import Chunk, chunks
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.fold.arena import Arena
+from coordinator_core.fold.columns import counted, with_rows
+from coordinator_core.fold.fingerprint import RunningFingerprint
+from coordinator_core.fold.scalar import fold_scalar, split_scalar
+from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, fold_chunk
 from coordinator_core.kernels.arrays import Bytes
 from coordinator_core.kernels.layout import ARENA, SEGMENT, OrderingOffset, Stop
@@ -26,7 +27,6 @@ from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, OnDamage, parse_entry, read_partition, read_segment
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
-from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.replay.profiles import MergeOffsetRule
 
 __all__ = ["Piece", "fold_batches", "fold_partition", "fold_run", "fold_segment"]
@@ -357,7 +357,10 @@ class _Folder:
                 pass  # said properly below
             else:
                 # A wrong magic of 2 and above is read as 2; offsets may be out of order (RECOVER).
-                if fold_chunk(self._arena.data, start, self._arena.used, ARENA, True, self._tables) == Stop.END:
+                if (
+                    fold_chunk(self._arena.data, start, self._arena.used, ARENA, True, self._tables)
+                    == Stop.END
+                ):
                     return
         self._fold_scalar(batch)
         if batch.magic < 2:

@@ -55,9 +55,7 @@ class RunningFingerprint:
     def advance(self, batches: int = _CHUNK_HEADERS) -> None:
         """Move ``position`` over so many more batches."""
         headers = np.empty(batches * HEADER_BYTES, np.uint8)
-        status, self.position, count = gather_headers(
-            self._array, self.position, len(self._array), headers
-        )
+        status, self.position, count = gather_headers(self._array, self.position, len(self._array), headers)
         self._digest.update(headers[: count * HEADER_BYTES].data)
         self.ended = status != Stop.FULL
 

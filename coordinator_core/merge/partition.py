@@ -14,18 +14,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from coordinator_core.columnar.group_replay import GroupReplay
-from coordinator_core.columnar.group_stats import GroupStats
-from coordinator_core.columnar.numbering import NameNumbers, OffsetKeyNumbers
-from coordinator_core.columnar.offset_rows import GatheredRows
-from coordinator_core.columnar.open_commits import OpenCommits
-from coordinator_core.columnar.shards import MergedShard, combine_shards
-from coordinator_core.kernels.arrays import Int64s
-from coordinator_core.columnar.transactions import Transactions
-from coordinator_core.columnar.values import NOWHERE, ValueStore
+from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.groups.model import PartitionState
-from coordinator_core.replay.fold import FoldRules, SegmentFold
-from coordinator_core.replay.merged import OFFSETS, MergedPartition
+from coordinator_core.kernels.arrays import Int64s
+from coordinator_core.merge.group_replay import GroupReplay
+from coordinator_core.merge.group_stats import GroupStats
+from coordinator_core.merge.numbering import NameNumbers, OffsetKeyNumbers
+from coordinator_core.merge.offset_rows import GatheredRows
+from coordinator_core.merge.open_commits import OpenCommits
+from coordinator_core.merge.schema import OFFSETS, MergedPartition
+from coordinator_core.merge.shards import MergedShard, combine_shards
+from coordinator_core.merge.transactions import Transactions
+from coordinator_core.merge.values import NOWHERE, ValueStore
 from coordinator_core.replay.profiles import Profile
 
 __all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from coordinator_core.columnar.arrow import column
+from coordinator_core.fold import schema as columns
+from coordinator_core.fold.arrow import column
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.kernels.arrays import Int64s
-from coordinator_core.columnar.values import NOWHERE, ValueStore
-from coordinator_core.replay import fold as columns
-from coordinator_core.replay.fold import SegmentFold
+from coordinator_core.merge.values import NOWHERE, ValueStore
 from coordinator_core.replay.profiles import MergeOffsetRule, Profile
 
 

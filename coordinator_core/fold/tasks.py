@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage
+from coordinator_core.fold.cache import CorruptEntryError, FoldCache
+from coordinator_core.fold.pin import Pin, check_fingerprint, check_size
+from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
-from coordinator_core.replay.fold import FoldRules, SegmentFold
-from coordinator_core.runs.fold_cache import CorruptEntryError, FoldCache
-from coordinator_core.runs.pin import Pin, check_fingerprint, check_size
 
 if TYPE_CHECKING:
-    from coordinator_core.columnar.fingerprint import RunningFingerprint
+    from coordinator_core.fold.fingerprint import RunningFingerprint
 
 _MOST_RUN_BYTES = 1 << 30
 """Of a run that turns out to hold damage every segment is folded again."""
@@ -163,8 +163,8 @@ def run_fold_task(
 def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | None:
     """The results of a run; ``None`` when its segments must be looked at one by one."""
     # Loading the kernels takes time that reading a run need not.
-    from coordinator_core.columnar.fingerprint import RunningFingerprint
-    from coordinator_core.columnar.fold import Piece, fold_run
+    from coordinator_core.fold.fingerprint import RunningFingerprint
+    from coordinator_core.fold.segments import Piece, fold_run
 
     if any(_is_empty(task, end_offset) for _, end_offset in task.ranges):
         return None
@@ -188,8 +188,8 @@ def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | 
 def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
     """The results of a partition, each as soon as the next segment has begun."""
     # Loading the kernels takes time that reading a run need not.
-    from coordinator_core.columnar.fingerprint import fingerprint
-    from coordinator_core.columnar.fold import fold_partition
+    from coordinator_core.fold.fingerprint import fingerprint
+    from coordinator_core.fold.segments import fold_partition
 
     damage: list[Damage] = []
     left = deque(task.segments)
@@ -220,7 +220,7 @@ def _cached(
     task: FoldTask, segment: SegmentFile, end_offset: int | None, rules: FoldRules, cache: FoldCache
 ) -> Iterator[SegmentResult]:
     """The result of a segment whose fold the ``cache`` has, or gets once the result is told."""
-    from coordinator_core.columnar.fingerprint import RunningFingerprint
+    from coordinator_core.fold.fingerprint import RunningFingerprint
 
     # Seen before it is read: who writes to it meanwhile changes what will be seen next.
     sighting = cache.seen(segment)
@@ -287,8 +287,8 @@ def _folded(
     running: RunningFingerprint | None = None,
 ) -> SegmentResult:
     """The result of a segment, of which ``running`` has the bytes when they were read already."""
-    from coordinator_core.columnar.fingerprint import RunningFingerprint
-    from coordinator_core.columnar.fold import fold_segment
+    from coordinator_core.fold.fingerprint import RunningFingerprint
+    from coordinator_core.fold.segments import fold_segment
 
     running = running or RunningFingerprint(_read(task, segment))
     pinned = task.pinned.get(segment.path)

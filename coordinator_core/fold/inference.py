@@ -12,8 +12,8 @@ from contextlib import closing
 import numpy as np
 
 from coordinator_core import storage
-from coordinator_core.columnar.unpacking import Chunk, chunks
 from coordinator_core.errors import DamagedInputError
+from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, pass_known
 from coordinator_core.kernels.arrays import Bytes, new_rows
 from coordinator_core.kernels.layout import Stop

@@ -7,7 +7,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from coordinator_core.columnar.arena import Arena
+from coordinator_core.fold.arena import Arena
+from coordinator_core.fold.schema import FoldRules
 from coordinator_core.kernels import FoldTables, fold_split
 from coordinator_core.kernels.layout import ARENA, CONTROL_KEY, NO_KEY_TYPE, Kind
 from coordinator_core.log.batch import control_type
@@ -15,7 +16,6 @@ from coordinator_core.log.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from coordinator_core.log.types import Batch, Record
 from coordinator_core.records.codec import Key, RecordDecodeError, decode_key, decode_value
 from coordinator_core.records.wire import encode_utf8, uuid_bytes, write_uvarint
-from coordinator_core.replay.fold import FoldRules
 
 _KEY_TYPE = struct.Struct(">h")
 _REPLACEMENT = "\ufffd".encode()

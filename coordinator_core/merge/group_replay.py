@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from coordinator_core.columnar.arrow import column
 from coordinator_core.columnar.finishing import group_versions
 from coordinator_core.columnar.tables import Int64s
+from coordinator_core.fold.arrow import column
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.groups.loaders import GroupLoader, LoadError
 from coordinator_core.groups.model import CarriedRecord, Group, LoadFailure
-from coordinator_core.replay.fold import SegmentFold
 from coordinator_core.replay.interpret import GroupRecord, UninterpretedRecord, interpret, unreadable_marker
 from coordinator_core.replay.profiles import Profile
 from coordinator_core.replay.sequential import group_loader

@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.source import Source, spread_columns, text
+from coordinator_core.fold import schema as fold
+from coordinator_core.fold.arrow import column
+from coordinator_core.fold.gathering import Source, spread_columns, text
+from coordinator_core.fold.schema import FoldRules, SegmentCounts, SegmentFold
 from coordinator_core.kernels import FoldTables, KeyTable
 from coordinator_core.kernels.arrays import Bytes, Int64s
 from coordinator_core.kernels.layout import (
@@ -24,8 +26,6 @@ from coordinator_core.kernels.layout import (
     Phase,
 )
 from coordinator_core.log.types import Codec, SegmentFile
-from coordinator_core.replay import fold
-from coordinator_core.replay.fold import FoldRules, SegmentCounts, SegmentFold
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -53,7 +53,9 @@ def counted(
     )
 
 
-def with_rows(counts: SegmentFold, tables: FoldTables, segments: Sequence[Bytes], arena: Bytes) -> SegmentFold:
+def with_rows(
+    counts: SegmentFold, tables: FoldTables, segments: Sequence[Bytes], arena: Bytes
+) -> SegmentFold:
     """The fold in ``tables`` of all ``segments``; ``counts`` is what was :func:`counted` of the last one."""
     source = Source(segments, arena)
     return replace(
@@ -125,8 +127,8 @@ def _slots(tables: FoldTables, source: Source) -> pa.Table:
 
 
 def _pending(tables: FoldTables, source: Source) -> pa.Table:
-    rows = _used(tables.pending, tables.pending_used)
-    rows = spread_columns(rows[rows["phase"] != Phase.FREE])
+    used = _used(tables.pending, tables.pending_used)
+    rows = spread_columns(used[used["phase"] != Phase.FREE])
     is_open = rows["phase"] == Phase.OPEN
     is_value = is_open & (rows["kind"] == PendingKind.VALUE)
     producer_ids = np.asarray(tables.producers)["producer_id"][rows["producer"]]

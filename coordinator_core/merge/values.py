@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.columnar.arrow import column
+from coordinator_core.fold.arrow import column
+from coordinator_core.fold.schema import VALUE_FIELDS
 from coordinator_core.kernels.arrays import Int64s
-from coordinator_core.replay.fold import VALUE_FIELDS
 
 NOWHERE = -1
 _ROW_BITS = 32

@@ -15,13 +15,13 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from coordinator_core.columnar.merge import PartitionMerge
-from coordinator_core.columnar.shards import combine_shards
-from coordinator_core.replay.fold import SegmentFold
-from coordinator_core.replay.merged import MergedPartition
+from coordinator_core.fold.cache import CorruptEntryError, FoldCache, source_digest
+from coordinator_core.fold.schema import SegmentFold
+from coordinator_core.fold.tasks import CacheUse, SegmentResult
+from coordinator_core.merge.partition import PartitionMerge
+from coordinator_core.merge.schema import MergedPartition
+from coordinator_core.merge.shards import combine_shards
 from coordinator_core.replay.profiles import Profile
-from coordinator_core.runs.fold_cache import CorruptEntryError, FoldCache, source_digest
-from coordinator_core.runs.folding import CacheUse, SegmentResult
 
 _EVERY = 64
 _LEAST_FOLDS = 8

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.numbering import NameNumbers
+from coordinator_core.fold.arrow import column
+from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.kernels.arrays import Int64s
-from coordinator_core.replay.fold import SegmentFold
-from coordinator_core.replay.merged import GROUP_STATS
+from coordinator_core.merge.numbering import NameNumbers
+from coordinator_core.merge.schema import GROUP_STATS
 
 _SUMS = ("records", "tombstones", "size_bytes")
 _FIRST, _LAST = "first_timestamp_ms", "last_timestamp_ms"

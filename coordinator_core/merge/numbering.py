@@ -7,11 +7,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.values import inverse
+from coordinator_core.fold.arrow import column
 from coordinator_core.kernels import KeyTable, number_keys
-from coordinator_core.kernels.arrays import Int64s, viewed
+from coordinator_core.kernels.arrays import Bytes, Int64s, viewed
 from coordinator_core.kernels.layout import MERGED_KEY_BYTES, RECORDS_AT_A_TIME
+from coordinator_core.merge.values import inverse
 
 
 class NameNumbers:
@@ -60,6 +60,14 @@ class OffsetKeyNumbers:
         self._scratch = viewed(np.empty(RECORDS_AT_A_TIME * MERGED_KEY_BYTES, np.uint8))
         self._hashes = viewed(np.empty(RECORDS_AT_A_TIME, np.int64))
 
+    def __getstate__(self) -> Bytes:
+        """The keys end to end, in the order of their numbers."""
+        return self._held().copy()
+
+    def __setstate__(self, keys: Bytes) -> None:
+        self.__init__()  # type: ignore[misc]
+        self._table.add_all(viewed(keys), MERGED_KEY_BYTES)
+
     def __len__(self) -> int:
         used: int = self._table.used
         return used
@@ -83,5 +91,7 @@ class OffsetKeyNumbers:
         return self._fields(keys)[:, 2].astype(np.int32)
 
     def _fields(self, keys: Int64s) -> npt.NDArray[np.int32]:
-        held = np.asarray(self._table.data)[: len(self) * MERGED_KEY_BYTES]
-        return held.view(">i4").reshape(-1, 3)[keys]
+        return self._held().view(">i4").reshape(-1, 3)[keys]
+
+    def _held(self) -> Bytes:
+        return np.asarray(self._table.data)[: len(self) * MERGED_KEY_BYTES]

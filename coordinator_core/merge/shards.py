@@ -26,11 +26,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core import storage
-from coordinator_core.columnar.arrow import column
-from coordinator_core.columnar.group_replay import GroupReplay
+from coordinator_core.fold.arrow import column
+from coordinator_core.fold.schema import SegmentCounts, SegmentFold
 from coordinator_core.kernels.arrays import Int64s
-from coordinator_core.replay.fold import SegmentCounts, SegmentFold
-from coordinator_core.replay.merged import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, RowBlocks
+from coordinator_core.merge.group_replay import GroupReplay
+from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, RowBlocks
 
 _STORED_ROWS = 1 << 16
 """Rows that are read at once of each stored shard."""

@@ -13,11 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator_core import storage
+from coordinator_core import files, storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.reader import last_entry
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
-from coordinator_core.runs import files
 
 PIN_VERSION = 2
 
@@ -163,7 +162,7 @@ def check_size(segment: SegmentFile) -> None:
 def segment_fingerprint(segment: SegmentFile) -> str:
     """Fingerprint of the segment's first ``size`` bytes as they are now."""
     # Reading a pin takes no kernels.
-    from coordinator_core.columnar.fingerprint import fingerprint
+    from coordinator_core.fold.fingerprint import fingerprint
 
     return fingerprint(storage.read(segment.path)[: segment.size]).digest
 
