@@ -40,7 +40,7 @@ LAYERS = (
 )
 OUTER = {"spark_apps", "dags", "expectations", "tests"}
 ENGINES = {"pyspark", "airflow", "great_expectations"}
-HEAVY = {"pyspark", "great_expectations", "pandas", "numba", "matplotlib"}
+HEAVY = {"pyspark", "great_expectations", "pandas", "matplotlib"}
 
 # What each package must not import, anywhere in its files.
 FORBIDDEN = {
