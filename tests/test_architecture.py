@@ -26,7 +26,6 @@ LAYERS = (
     "records",
     "groups",
     "replay",
-    "columnar",
     "fold",
     "merge",
     "runs",

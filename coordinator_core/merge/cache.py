@@ -53,7 +53,7 @@ class _State(PartitionMerge):
 def merge_with_cache(
     results: Iterable[SegmentResult], profile: Profile, offsets_partition: int, cache: FoldCache, kept: int
 ) -> MergedPartition:
-    """Like ``columnar.merge.merge_columns`` of the folds, without what a kept state makes unnecessary.
+    """Like ``merge.partition.merge_columns`` of the folds, without what a kept state makes unnecessary.
 
     All results have a fold. The first ``kept`` of them are there already: before the wait for the others the
     state is read that stands for most of these.

@@ -48,7 +48,7 @@ def merge_columns(folds: Iterable[SegmentFold], profile: Profile, offsets_partit
 
 
 def merge_shard(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> MergedShard:
-    """State of one shard, after folds as :func:`columnar.shards.shard_folds` gives them, in log order."""
+    """State of one shard, after folds as :func:`merge.shards.shard_folds` gives them, in log order."""
     merge = PartitionMerge(profile, offsets_partition)
     for fold in folds:
         merge.add(fold)

@@ -2,7 +2,7 @@
 
 Every rule names something that no earlier release wrote (facts of the record schemas by release); the newest
 release with a witness wins, because the broker that would load the log is at least that new. Between releases
-that write the same bytes the latest is taken. ``columnar.inference`` looks at the records.
+that write the same bytes the latest is taken. ``fold.inference`` looks at the records.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The reference replay: one record after the other, as the loader of a coordinator does it.
 
 It is written to be compared with the facts, line by line; the partitioned replay (``replay.fold``,
-``columnar.merge``) must give the same :class:`PartitionState` for every log and every cut into batches.
+``merge.partition``) must give the same :class:`PartitionState` for every log and every cut into batches.
 """
 
 from __future__ import annotations
