@@ -23,9 +23,9 @@ from coordinator_core.cli.process import keep_freed_memory, start_light
 from coordinator_core.columnar.merge import merge_shard
 from coordinator_core.columnar.shards import MergedShard, combine_shards, shard_folds
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.releases import Profile
 from coordinator_core.replay.fold import NO_ROWS, FoldRules, SegmentFold
 from coordinator_core.replay.merged import MergedPartition
-from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import cache_of_environment
 from coordinator_core.runs.folding import FoldTask, SegmentResult, run_fold_task
 from coordinator_core.runs.manifest import PartitionFacts

@@ -25,7 +25,7 @@ __all__ = ["GroupLoader", "JavaGroups", "LoadError", "LoaderRules", "ScalaGroups
 
 
 class LoaderRules(ModernRules, Protocol):
-    """The facts of a profile (``replay.profiles.Profile``) that group loading depends on."""
+    """The facts of a profile (``releases.Profile``) that group loading depends on."""
 
     @property
     def state_timestamp_versions(self) -> frozenset[int]: ...

@@ -16,15 +16,16 @@ from coordinator_core.columnar.merge import PartitionMerge
 from coordinator_core.columnar.shards import combine_shards
 from coordinator_core.groups.model import Group, LoadFailure
 from coordinator_core.log.types import PartitionLog, SegmentFile
-from coordinator_core.replay.fold import FoldRules, SegmentFold
-from coordinator_core.replay.merged import MergedPartition
-from coordinator_core.replay.profiles import (
+from coordinator_core.releases import (
     CLASSIC_KEY_TYPES,
     PROFILE_RELEASES,
+    SHARE_KEY_TYPES,
     MergeOffsetRule,
     Profile,
     profile_for,
 )
+from coordinator_core.replay.fold import FoldRules, SegmentFold
+from coordinator_core.replay.merged import MergedPartition
 
 _NEWEST_VERSION = 4
 _ANY_TYPE = frozenset(range(-1, 32))
@@ -68,7 +69,7 @@ def proof_profiles(
     alike: dict[object, list[Profile]] = {}
     for each in (profile, *(profile_for(name) for name in PROFILE_RELEASES if name != profile.name)):
         facts = asdict(each) | {"known_key_types": each.known_key_types & present}
-        unimportant = {"name", "release", "describes_pending_revocation"}
+        unimportant = {"name", "release", "describes_pending_revocation", "expiry", "requests"}
         if present <= each.known_key_types:
             unimportant.add("unknown_key_aborts")
         if 0 not in present:
@@ -76,10 +77,13 @@ def proof_profiles(
         if present <= CLASSIC_KEY_TYPES:
             unimportant |= {
                 "tolerates_missing_groups",
+                "tolerates_owned_partitions",
                 "consumer_replaces_simple",
                 "streams_replaces_simple",
                 "initial_epoch",
             }
+        if present.isdisjoint(SHARE_KEY_TYPES):
+            unimportant |= {"has_first_share_layout", "tolerates_missing_share_groups"}
         if not with_producers:
             unimportant |= {"merge_offset_rule", "tombstone_drops_pending"}
         key = tuple(value for name, value in sorted(facts.items()) if name not in unimportant)

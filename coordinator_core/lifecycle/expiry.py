@@ -23,16 +23,9 @@ from coordinator_core.groups.model import (
     StreamsGroup,
     TransactionOutcome,
 )
-from coordinator_core.lifecycle.expiry_rules import (
-    Clock,
-    ExpiryRules,
-    PendingHold,
-    ShareSweep,
-    expiry_rules,
-)
 from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, Tombstone, TombstoneKind
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Clock, ExpiryRules, PendingHold, Profile, ShareSweep
 
 _LONG_MAX = (1 << 63) - 1
 
@@ -50,7 +43,7 @@ def plan_expiry(
     ``offsets_retention_ms`` is ``offsets.retention.minutes`` in milliseconds. ``rebalancing`` are ids of
     classic groups that are known to be preparing or completing a rebalance.
     """
-    sweep = _Sweep(state, expiry_rules(profile), now_ms, offsets_retention_ms, frozenset(rebalancing))
+    sweep = _Sweep(state, profile.expiry, now_ms, offsets_retention_ms, frozenset(rebalancing))
     failure = sweep.run()
     if failure is not None:
         for tombstone in (*sweep.due, *sweep.forecast):

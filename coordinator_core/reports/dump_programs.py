@@ -25,9 +25,10 @@ from coordinator_core.columnar.text import (
     Step,
 )
 from coordinator_core.records.blobs import CONSUMER_ASSIGNMENT, CONSUMER_PROTOCOL_TYPE, CONSUMER_SUBSCRIPTION
-from coordinator_core.records.jsontext import GROUP_METADATA_TYPE, Release
+from coordinator_core.records.jsontext import GROUP_METADATA_TYPE
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Schema, Struct
+from coordinator_core.releases import Release
 from coordinator_core.reports.dump_payloads import (
     OFFSET_TYPES,
     TOMBSTONE,

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import ClassicGroup, Group, GroupState, ShareGroup
 from coordinator_core.lifecycle.expiry import condition_of, plan_expiry
-from coordinator_core.lifecycle.expiry_rules import Clock, ExpiryRules, expiry_rules
 from coordinator_core.lifecycle.plan import Reason
+from coordinator_core.releases import Clock, ExpiryRules
 from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
@@ -27,7 +27,7 @@ def _expired(facts: Facts, limits: Limits) -> pa.Table:
     """The offsets among the due tombstones of :func:`plan_expiry`, in columns: when brokers keep offsets for
     longer than is assumed here, they are most of what there is."""
     retention, then = int(limits["offsets_retention_ms"]), facts.now_ms - int(limits["expiry_grace_ms"])
-    rules = expiry_rules(facts.profile)
+    rules = facts.profile.expiry
     offsets = facts.offsets
     rows = _of_groups_with_old_ones(facts, retention, then)
     group = facts.group_row("offsets")[rows]

@@ -18,8 +18,8 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
+from coordinator_core.releases import Profile
 from coordinator_core.replay.fold import FoldRules
-from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.folding import (
     FoldTask,

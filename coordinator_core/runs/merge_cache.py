@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from coordinator_core.columnar.merge import PartitionMerge
 from coordinator_core.columnar.shards import combine_shards
+from coordinator_core.releases import Profile
 from coordinator_core.replay.fold import SegmentFold
 from coordinator_core.replay.merged import MergedPartition
-from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import CorruptEntryError, FoldCache, source_digest
 from coordinator_core.runs.folding import CacheUse, SegmentResult
 

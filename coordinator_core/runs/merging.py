@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from coordinator_core.columnar.merge import merge_columns
 from coordinator_core.errors import Damage
+from coordinator_core.releases import Profile
 from coordinator_core.replay.fold import SegmentFold
 from coordinator_core.replay.merged import MergedPartition, RowBlocks
-from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.folding import CacheUse, SegmentResult
 from coordinator_core.runs.manifest import PartitionFacts

@@ -19,8 +19,8 @@ from coordinator_core.columnar.commit_values import decoded
 from coordinator_core.columnar.fold import Piece, fold_run
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.fold import VALUE, FoldRules
-from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs.folding import FoldTask, fold_tasks, in_runs
 
 

@@ -16,7 +16,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import Codec, PartitionLog
 from coordinator_core.records.codec import decode_key
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace

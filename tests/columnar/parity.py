@@ -13,8 +13,8 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.fold import FoldRules, SegmentFold
-from coordinator_core.replay.profiles import Profile, profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.random_logs import Log
 

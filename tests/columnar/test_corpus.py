@@ -12,8 +12,8 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_partition
 from coordinator_core.log.types import PartitionLog
+from coordinator_core.releases import Loader, Profile, profile_for_release
 from coordinator_core.replay.fold import FoldRules, SegmentFold
-from coordinator_core.replay.profiles import Loader, Profile, profile_for_release
 from tests.cases import CASES, Case
 from tests.columnar.parity import PROFILES, assert_merges, fold_in_runs, sequential_outcome
 

@@ -26,9 +26,9 @@ from coordinator_core.columnar.shards import (
 from coordinator_core.groups.model import Slot
 from coordinator_core.log.batch import parse_batch
 from coordinator_core.log.types import ControlType
+from coordinator_core.releases import Profile
 from coordinator_core.replay.fold import FoldRules, SegmentFold
 from coordinator_core.replay.merged import OFFSETS, MergedPartition
-from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import all_digests
 from coordinator_core.runs.tables import merged_tables, offset_rows

@@ -13,7 +13,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import Codec, ControlType
 from coordinator_core.records.codec import encode_key, encode_value
-from coordinator_core.replay.profiles import PROFILE_RELEASES, profile_for
+from coordinator_core.releases import PROFILE_RELEASES, profile_for
 from tests.log.builders import build_batch, build_control_batch, build_empty_batch, write_partition
 from tests.replay.histories import Slot, offset_key, offset_value
 

@@ -13,8 +13,8 @@ from coordinator_core.columnar.merge import merge_columns, merge_folds
 from coordinator_core.groups.model import PartitionState, Slot, TransactionOutcome
 from coordinator_core.log.batch import parse_batch
 from coordinator_core.log.types import Batch, ControlType
+from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.fold import FoldRules, SegmentFold
-from coordinator_core.replay.profiles import Profile, profile_for_release
 from tests.columnar.parity import PROFILES, differences
 from tests.replay.histories import SLOT, History, offset_key, offset_value
 

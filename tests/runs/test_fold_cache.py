@@ -19,8 +19,8 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import SegmentFile, Snapshot
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.fold import FoldRules
-from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs import fold_cache, folding
 from coordinator_core.runs.fold_cache import FoldCache, FoldCacheWarning, cache_of_environment
 from coordinator_core.runs.folding import CacheUse, SegmentResult, fold_tasks, run_fold_task

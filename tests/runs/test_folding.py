@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.folding import FoldTask, fold_tasks, in_runs
 from coordinator_core.runs.local import replay_to_run

@@ -8,8 +8,8 @@ import pytest
 
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import SegmentFile, Snapshot
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.fold import SegmentFold
-from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs import fold_cache, merge_cache
 from coordinator_core.runs.fold_cache import FoldCache
 from coordinator_core.runs.local import replay_snapshot

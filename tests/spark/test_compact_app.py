@@ -19,7 +19,7 @@ from coordinator_core.lifecycle.approved import (
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.log.discovery import discover
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.pin import write_pin
 from spark_apps import compact

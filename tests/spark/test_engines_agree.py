@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.fold import FoldRules
-from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.runs.folding import fold_tasks, run_fold_task
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.pin import read_pin, write_pin
