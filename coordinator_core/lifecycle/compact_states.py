@@ -19,7 +19,6 @@ from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.releases import (
     CLASSIC_KEY_TYPES,
     PROFILE_RELEASES,
-    SHARE_KEY_TYPES,
     MergeOffsetRule,
     Profile,
     profile_for,
@@ -67,7 +66,9 @@ def proof_profiles(
     these record types (``None``: of any), ``with_producers`` or without."""
     present = _ANY_TYPE if key_types is None else frozenset(key_types)
     alike: dict[object, list[Profile]] = {}
-    for each in (profile, *(profile_for(name) for name in PROFILE_RELEASES if name != profile.name)):
+    for chosen in (profile, *(profile_for(name) for name in PROFILE_RELEASES if name != profile.name)):
+        # What 4.0 does not take of share groups stops it behind its own cleaner, too: that is no difference.
+        each = replace(chosen, has_first_share_layout=False, tolerates_missing_share_groups=True)
         facts = asdict(each) | {"known_key_types": each.known_key_types & present}
         unimportant = {"name", "release", "describes_pending_revocation", "expiry", "requests"}
         if present <= each.known_key_types:
@@ -82,8 +83,6 @@ def proof_profiles(
                 "streams_replaces_simple",
                 "initial_epoch",
             }
-        if present.isdisjoint(SHARE_KEY_TYPES):
-            unimportant |= {"has_first_share_layout", "tolerates_missing_share_groups"}
         if not with_producers:
             unimportant |= {"merge_offset_rule", "tombstone_drops_pending"}
         key = tuple(value for name, value in sorted(facts.items()) if name not in unimportant)
