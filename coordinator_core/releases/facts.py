@@ -36,59 +36,59 @@ class MergeOffsetRule(StrEnum):
     """Which offset decides whether a committed transaction's value is newer than the slot's."""
 
     RECORD = "record"
-    """The record's own offset (Java, 3.8 on)."""
+    """The record's own offset."""
 
     BATCH_FIRST_RECORD = "batch_first_record"
-    """Offset of the first record left in the record's batch (Scala, 1.0 on)."""
+    """Offset of the first record left in the record's batch."""
 
     BATCH_HEADER = "batch_header"
-    """Base offset in the batch header, even when that record is gone (Scala, 0.11)."""
+    """Base offset in the batch header, even when that record is gone."""
 
     NONE = "none"
-    """Not compared: the marker always wins (Java, 3.7)."""
+    """Not compared: the marker always wins."""
 
 
 class Clock(StrEnum):
     """From when the retention of an offset counts, and what a value's own expire timestamp means."""
 
     COMMIT = "commit"
-    """From the commit; there are no expire timestamps (0.8.2)."""
+    """From the commit; there are no expire timestamps."""
 
     VALUE = "value"
-    """Each value has an expire timestamp, its own or commit plus retention; the group's state is not asked
-    (0.9 to 2.0)."""
+    """Each value has an expire timestamp, its own or commit plus retention; the group's state is not
+    asked."""
 
     GROUP = "group"
     """The group decides whether and from when; a value's own expire timestamp replaces only the time
-    (KIP-211, 2.1 on)."""
+    (KIP-211)."""
 
 
 class PendingHold(StrEnum):
     """How commits of open transactions keep an Empty group from being deleted."""
 
     NONE = "none"
-    """Not at all (up to 0.10.2 there are none; Java 3.7)."""
+    """Not at all."""
 
     SLOT = "slot"
-    """A pending commit does (Scala 0.11 on, Java 4.0.1 on)."""
+    """A pending commit does."""
 
     TRANSACTION_BESIDE_OFFSETS = "transaction_beside_offsets"
     """An open transaction that ever had a commit of the group does, also when a tombstone has removed that
     commit since, but only while the group has committed offsets: the sweep after the one that expires the
-    last of them deletes the group (Java 3.8 to 4.0.0; KAFKA-19163)."""
+    last of them deletes the group (KAFKA-19163)."""
 
 
 class ShareSweep(StrEnum):
     """What a sweep does with share groups; it fails as a whole where it asks one for an expiry condition."""
 
     LEAVES = "leaves"
-    """Passes over them (4.1 to 4.3; KAFKA-19016)."""
+    """Passes over them (KAFKA-19016)."""
 
     FAILS_ON_OFFSETS = "fails_on_offsets"
-    """Cleans offsets of every group first, and a share group with committed offsets has no rule (4.4 on)."""
+    """Cleans offsets of every group first, and a share group with committed offsets has no rule."""
 
     DELETES = "deletes"
-    """Deletes an Empty one without offsets; fails on one with offsets (4.0)."""
+    """Deletes an Empty one without offsets; fails on one with offsets."""
 
 
 class DumpText(StrEnum):
@@ -207,16 +207,16 @@ class Profile:
     (``ShareGroupMetadataValue.json``); values of later releases are misread, or stop the load."""
 
     keeps_offsets_only_groups: bool
-    """Offsets without a group record make a group (an Empty one; without any state in 0.8.2)."""
+    """Offsets without a group record make a group: an Empty one, or one without any state."""
 
     has_group_state: bool
-    """Coordinators before 0.9 keep offsets only."""
+    """Groups have a state; else the coordinator keeps offsets only."""
 
     empty_group_keeps_protocol_type: bool
     """The protocol type of a group without members survives a load (KAFKA-6287)."""
 
     state_timestamp_versions: frozenset[int]
-    """GroupMetadataValue versions whose state timestamp is read; 2.3.0 to 2.6.0 miss v3 (KAFKA-10401)."""
+    """GroupMetadataValue versions whose state timestamp is read (KAFKA-10401)."""
 
     minus_one_expires: bool
     """An expire timestamp of -1 is taken for a time (KAFKA-8069)."""

@@ -37,14 +37,23 @@ Change = Callable[[Profile], Profile]
 
 
 @dataclass(frozen=True, slots=True)
+class Patch:
+    """What the patch release ``since``, and later ones of its line, change of the facts of a coordinator."""
+
+    since: str
+    classic: Change | None = None
+    new: Change | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """A row. ``since`` is the first release that it is true of, ``latest`` the newest one of the line
     (empty: none is released). ``None`` leaves a cell as in the row above.
 
     ``classic`` and ``new`` change the facts of a coordinator; a :class:`Profile` introduces one.
     ``coordinators`` are those that a broker can have, its default first. ``new_fields`` are fields of record
-    values, as ``<schema>.<field>``, that the line adds to an existing version. ``told_by`` are signs by which
-    a log is taken for one of this line.
+    values, as ``<schema>.<field>``, that the line adds to an existing version. ``inferred_from`` are signs
+    by which a log is taken for one of this line.
     """
 
     since: str
@@ -54,8 +63,8 @@ class Line:
     coordinators: tuple[Loader, ...] | None = None
     tools: Callable[[Tools], Tools] | Tools | None = None
     new_fields: tuple[str, ...] = ()
-    told_by: tuple[Sign, ...] = ()
-    patches: tuple[Line, ...] = ()
+    inferred_from: tuple[Sign, ...] = ()
+    patches: tuple[Patch, ...] = ()
 
 
 _FIRST_CLASSIC = Profile(
@@ -184,7 +193,7 @@ LINES: Final = (
         classic=_FIRST_CLASSIC,
         coordinators=(Loader.SCALA,),
         tools=Tools(DumpText.RAW, dumped_key_types=frozenset()),
-        told_by=(Sign.FORMAT_0,),
+        inferred_from=(Sign.FORMAT_0,),
     ),
     Line(
         "0.9",
@@ -199,7 +208,7 @@ LINES: Final = (
             expiry=replace(was.expiry, clock=Clock.VALUE, offset_key_type=1),
         ),
         tools=_text(DumpText.PLAIN),
-        told_by=(Sign.GROUPS,),
+        inferred_from=(Sign.GROUPS,),
     ),
     Line("0.10", "0.10.0.1"),
     Line(
@@ -213,7 +222,7 @@ LINES: Final = (
         ),
         tools=_text(DumpText.TIMESTAMPS),
     ),
-    Line("0.10.2", "0.10.2.2", tools=_text(DumpText.CODEC_NAMES), told_by=(Sign.FORMAT_1,)),
+    Line("0.10.2", "0.10.2.2", tools=_text(DumpText.CODEC_NAMES), inferred_from=(Sign.FORMAT_1,)),
     Line(
         "0.11",
         "0.11.0.3",
@@ -225,7 +234,7 @@ LINES: Final = (
         "1.0.2",
         classic=lambda was: replace(was, merge_offset_rule=MergeOffsetRule.BATCH_FIRST_RECORD),
         tools=_text(DumpText.GROUPS_AS_JSON),
-        patches=(Line("1.0.1", classic=_keeps_protocol_type),),
+        patches=(Patch("1.0.1", classic=_keeps_protocol_type),),
     ),
     Line("1.1", "1.1.1", classic=_keeps_protocol_type),
     Line(
@@ -234,7 +243,7 @@ LINES: Final = (
         classic=lambda was: replace(
             was, expiry=replace(was.expiry, default_offsets_retention_ms=10_080 * _MINUTE_MS)
         ),
-        told_by=(Sign.FORMAT_2,),
+        inferred_from=(Sign.FORMAT_2,),
     ),
     Line(
         "2.1",
@@ -254,7 +263,7 @@ LINES: Final = (
         "2.2.2",
         classic=lambda was: replace(was, minus_one_expires=False),
         tools=_text(DumpText.BATCH_LINES),
-        told_by=(Sign.GROUPS_V2,),
+        inferred_from=(Sign.GROUPS_V2,),
     ),
     Line(
         "2.3",
@@ -268,40 +277,40 @@ LINES: Final = (
         tools=_text(DumpText.NAMED_KEYS),
     ),
     Line("2.5", "2.5.1"),
-    Line("2.6", "2.6.3", patches=(Line("2.6.1", classic=_reads_every_state_timestamp),)),
+    Line("2.6", "2.6.3", patches=(Patch("2.6.1", classic=_reads_every_state_timestamp),)),
     Line("2.7", "2.7.2", classic=_reads_every_state_timestamp),
     Line(
         "2.8",
         "2.8.2",
         tools=_text(DumpText.BATCH_IN_EVERY_LINE),
-        patches=(Line("2.8.2", classic=_rebalance_protects),),
+        patches=(Patch("2.8.2", classic=_rebalance_protects),),
     ),
     # The patches with KIP-915 up to 3.3.3 exist as branches; nobody released them.
     Line(
         "3.0",
         "3.0.2",
         tools=_text(DumpText.SHORT_LINES),
-        patches=(Line("3.0.1", classic=_rebalance_protects), Line("3.0.3", classic=_reads_kip_915)),
+        patches=(Patch("3.0.1", classic=_rebalance_protects), Patch("3.0.3", classic=_reads_kip_915)),
     ),
     Line(
         "3.1",
         "3.1.2",
-        patches=(Line("3.1.1", classic=_rebalance_protects), Line("3.1.3", classic=_reads_kip_915)),
+        patches=(Patch("3.1.1", classic=_rebalance_protects), Patch("3.1.3", classic=_reads_kip_915)),
     ),
     Line(
         "3.2",
         "3.2.3",
         classic=_rebalance_protects,
         tools=_text(DumpText.DELETE_HORIZON),
-        patches=(Line("3.2.4", classic=_reads_kip_915),),
+        patches=(Patch("3.2.4", classic=_reads_kip_915),),
     ),
     Line(
         "3.3",
         "3.3.2",
         tools=_text(DumpText.LOG_START),
-        patches=(Line("3.3.3", classic=_reads_kip_915),),
+        patches=(Patch("3.3.3", classic=_reads_kip_915),),
     ),
-    Line("3.4", "3.4.1", patches=(Line("3.4.1", classic=_reads_kip_915),)),
+    Line("3.4", "3.4.1", patches=(Patch("3.4.1", classic=_reads_kip_915),)),
     Line("3.5", "3.5.2", classic=_reads_kip_915),
     Line("3.6", "3.6.2"),
     Line("3.7", "3.7.2", new=_FIRST_NEW, coordinators=(Loader.SCALA, Loader.JAVA)),
@@ -327,7 +336,7 @@ LINES: Final = (
         "3.9",
         "3.9.2",
         classic=lambda was: replace(was, requests=CLASSIC_3_9),
-        told_by=(Sign.GROUPS_V3,),
+        inferred_from=(Sign.GROUPS_V3,),
     ),
     Line(
         "4.0",
@@ -341,10 +350,10 @@ LINES: Final = (
         ),
         coordinators=(Loader.JAVA, Loader.SCALA),
         tools=lambda was: replace(was, dumped_key_types=frozenset(range(17))),
-        told_by=(Sign.NUMBERED_BATCHES,),
+        inferred_from=(Sign.NUMBERED_BATCHES,),
         patches=(
-            Line("4.0.1", new=_pending_commit_holds_group),
-            Line("4.0.2", new=_tolerates_owned_partitions),
+            Patch("4.0.1", new=_pending_commit_holds_group),
+            Patch("4.0.2", new=_tolerates_owned_partitions),
         ),
     ),
     Line(
@@ -366,7 +375,7 @@ LINES: Final = (
             "ConsumerGroupMetadataValue.metadataHash",
             "ShareGroupMetadataValue.metadataHash",
         ),
-        patches=(Line("4.1.2", new=_tolerates_owned_partitions),),
+        patches=(Patch("4.1.2", new=_tolerates_owned_partitions),),
     ),
     Line(
         "4.2",
@@ -377,7 +386,7 @@ LINES: Final = (
             "StreamsGroupMetadataValue.lastAssignmentConfigs",
             "StreamsGroupCurrentMemberAssignmentValue.assignmentEpochs",
         ),
-        patches=(Line("4.2.1", new=_streams_replaces_simple),),
+        patches=(Patch("4.2.1", new=_streams_replaces_simple),),
     ),
     Line(
         "4.3",
@@ -396,7 +405,7 @@ LINES: Final = (
             "ShareGroupTargetAssignmentMetadataValue.assignmentTimestamp",
             "StreamsGroupTargetAssignmentMetadataValue.assignmentTimestamp",
         ),
-        told_by=(Sign.COMMITS_V4, Sign.NOTHING),
+        inferred_from=(Sign.COMMITS_V4, Sign.NOTHING),
     ),
     Line(
         "4.4",

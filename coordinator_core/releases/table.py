@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from coordinator_core.releases.facts import CLASSIC_KEY_TYPES, DumpText, Loader, Profile, Sign, Tools
-from coordinator_core.releases.lines import LINES, Line
+from coordinator_core.releases.lines import LINES, Line, Patch
 from coordinator_core.releases.number import Release
 
 
@@ -66,9 +66,9 @@ class ReleaseTable:
             for loader in coordinators if line.latest else ():
                 yield Release.parse(line.latest), loader
 
-    def told_by(self, sign: Sign) -> tuple[Release, Loader]:
+    def inferred_from(self, sign: Sign) -> tuple[Release, Loader]:
         """The release, and its default coordinator, that a log with this ``sign`` is taken for."""
-        row = next(row for row, line in enumerate(self._lines) if sign in line.told_by)
+        row = next(row for row, line in enumerate(self._lines) if sign in line.inferred_from)
         return Release.parse(self._lines[row].latest), self._coordinators[row][0]
 
     def first_with_field(self, field: str) -> Release:
@@ -129,7 +129,7 @@ class ReleaseTable:
         return profile.known_key_types if profile else CLASSIC_KEY_TYPES
 
 
-def _changed(was: Profile | None, line: Line, loader: Loader) -> Profile | None:
+def _changed(was: Profile | None, line: Line | Patch, loader: Loader) -> Profile | None:
     change = line.classic if loader is Loader.SCALA else line.new
     if change is None or isinstance(change, Profile):
         return change or was

@@ -1,4 +1,4 @@
-"""Which release wrote a log, told from its records, for ``--profile auto``.
+"""Which release wrote a log, inferred from its records, for ``--profile auto``.
 
 Every sign is something that no earlier release wrote; the newest release with one wins, because the broker
 that would load the log is at least that new. The table of releases says which signs a release line has.
@@ -97,7 +97,7 @@ def release_of(evidence: Evidence) -> tuple[Release, str]:
         first = TABLE.first_with_key_types(evidence.key_types)
         if first is not None:
             return TABLE.latest_alike(first), Loader.JAVA.coordinator
-    release, loader = TABLE.told_by(_sign(evidence))
+    release, loader = TABLE.inferred_from(_sign(evidence))
     return release, loader.coordinator
 
 

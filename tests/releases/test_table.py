@@ -11,7 +11,7 @@ from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import ArrayOf, Struct
 from coordinator_core.releases import PROFILE_RELEASES, Loader, PendingHold, Release, profile_for_release
 from coordinator_core.releases.facts import DumpText, Sign
-from coordinator_core.releases.lines import LINES, Line
+from coordinator_core.releases.lines import LINES, Line, Patch
 from coordinator_core.releases.table import TABLE, ReleaseTable
 from coordinator_core.reports.dump_styles import STYLES
 
@@ -29,7 +29,7 @@ def test_rows_stand_in_the_order_of_their_numbers() -> None:
 @pytest.mark.parametrize("patch", ["4.6", "4.7", "4.5.9"])
 def test_a_patch_belongs_to_the_line_of_its_row(patch: str) -> None:
     with pytest.raises(ValueError, match="stands below"):
-        ReleaseTable((*LINES, Line("4.6", patches=(Line(patch),)), Line("4.7")))
+        ReleaseTable((*LINES, Line("4.6", patches=(Patch(patch),)), Line("4.7")))
 
 
 def test_a_change_needs_a_coordinator_above_it() -> None:
@@ -82,10 +82,10 @@ def test_the_newest_release_of_a_family_by_default_stands_for_it() -> None:
     }
 
 
-def test_every_sign_tells_one_released_line() -> None:
-    told = Counter(sign for line in LINES for sign in line.told_by)
+def test_every_sign_belongs_to_one_released_line() -> None:
+    told = Counter(sign for line in LINES for sign in line.inferred_from)
     assert told == Counter(Sign)
-    assert all(line.latest for line in LINES if line.told_by)
+    assert all(line.latest for line in LINES if line.inferred_from)
 
 
 def test_the_latest_release_is_one_of_its_line() -> None:
