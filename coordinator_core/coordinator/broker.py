@@ -166,7 +166,7 @@ class Broker:
         handler(client, request, with_operations)
 
     def _api_versions(self, client: Client, request: Request, respond: Respond) -> None:
-        respond(api_versions(self.coordinator.rules.name))
+        respond(api_versions(self.coordinator.rules))
 
     def _find_coordinator(self, client: Client, request: Request, respond: Respond) -> None:
         respond(self.find_coordinator.handle(request, client.version))

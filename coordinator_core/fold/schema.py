@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_core.replay.profiles import Loader, MergeOffsetRule, Profile
+from coordinator_core.releases import Loader, MergeOffsetRule, Profile
 
 FORMAT = 3
 """Version of the serialised form; readers refuse any other."""

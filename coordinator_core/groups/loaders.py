@@ -38,7 +38,7 @@ class LoadedRecord(NamedTuple):
 
 
 class LoaderRules(ModernRules, Protocol):
-    """The facts of a profile (``replay.profiles.Profile``) that group loading depends on."""
+    """The facts of a profile (``releases.Profile``) that group loading depends on."""
 
     @property
     def state_timestamp_versions(self) -> frozenset[int]: ...

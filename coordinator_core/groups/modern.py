@@ -41,10 +41,14 @@ class LoadError(Exception):
 
 
 class ModernRules(Protocol):
-    """The facts of a profile (``replay.profiles.Profile``) that modern groups depend on."""
+    """The facts of a profile (``releases.Profile``) that modern groups depend on."""
 
     @property
     def tolerates_missing_groups(self) -> bool: ...
+    @property
+    def tolerates_missing_share_groups(self) -> bool: ...
+    @property
+    def tolerates_owned_partitions(self) -> bool: ...
     @property
     def consumer_replaces_simple(self) -> bool: ...
     @property
@@ -290,7 +294,7 @@ class ConsumerRecords(ModernRecords):
         for partition in _owned(assigned, pending_revocation):
             held = None if partition in released else epochs.get(partition)
             epoch = taken.get(partition, held)
-            if epoch is not None and epoch >= member_epoch:
+            if epoch is not None and (epoch >= member_epoch or not self._rules.tolerates_owned_partitions):
                 raise LoadError(
                     f"partition {partition[0]}-{partition[1]} of group {group.group_id!r} goes to member "
                     f"{member.member_id!r} at epoch {member_epoch} while owned at epoch {epoch}"
@@ -345,6 +349,12 @@ class ShareRecords(ModernRecords):
 
     def handlers(self) -> dict[int, Handler]:
         return super().handlers() | {15: self._state}
+
+    def group(self, group_id: str, *, create: bool) -> Any:
+        """As for the other kinds; the first releases with share groups stop where a group is missing."""
+        if not create and group_id not in self._groups and not self._rules.tolerates_missing_share_groups:
+            raise LoadError(f"tombstone for share group {group_id!r}, which does not exist")
+        return super().group(group_id, create=create)
 
     def finish(self) -> None:
         """The coordinator keeps the state of topics beside the groups, by group id: put it on them."""

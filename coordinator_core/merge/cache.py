@@ -21,7 +21,7 @@ from coordinator_core.fold.tasks import CacheUse, SegmentResult
 from coordinator_core.merge.partition import PartitionMerge
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.merge.shards import combine_shards
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 
 _EVERY = 64
 _LEAST_FOLDS = 8

@@ -26,7 +26,7 @@ from coordinator_core.merge.schema import OFFSETS, MergedPartition
 from coordinator_core.merge.shards import MergedShard, combine_shards
 from coordinator_core.merge.transactions import Transactions
 from coordinator_core.merge.values import NOWHERE, ValueStore
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 
 __all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]
 

@@ -22,6 +22,7 @@ from coordinator_core.groups.model import (
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record
+from coordinator_core.releases import Loader, MergeOffsetRule, Profile
 from coordinator_core.replay.interpret import (
     GroupRecord,
     OffsetRecord,
@@ -30,7 +31,6 @@ from coordinator_core.replay.interpret import (
     interpret,
     unreadable_marker,
 )
-from coordinator_core.replay.profiles import Loader, MergeOffsetRule, Profile
 
 
 def replay_partition(

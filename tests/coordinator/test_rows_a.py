@@ -16,7 +16,7 @@ from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.trace import play, read_trace
 from coordinator_core.groups.loaders import JavaGroups, ScalaGroups
 from coordinator_core.groups.model import ClassicGroup
-from coordinator_core.replay.profiles import chosen_profile
+from coordinator_core.releases import chosen_profile
 from tests.coordinator.brokers import SETTINGS, Simulation
 from tests.coordinator.traces import TRACES, name
 

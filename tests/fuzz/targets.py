@@ -46,8 +46,8 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.partition import merge_folds
 from coordinator_core.records.codec import RecordDecodeError, decode_value
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release_of, sample
-from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.parity import PROFILES, differences
 from tests.fuzz import payloads, segments

@@ -13,7 +13,9 @@ from coordinator_core.coordinator.membership import Request
 from coordinator_core.coordinator.records import offset_commit, offset_tombstone
 from coordinator_core.coordinator.replies import Reply, topic_of
 from coordinator_core.coordinator.settings import Settings
+from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.records.types import ZERO_UUID
+from coordinator_core.releases import Clock
 
 DEFAULT_TIMESTAMP = DEFAULT_RETENTION = -1
 
@@ -216,11 +218,14 @@ class OffsetMetadataManager:
         records = []
         for topic, partition, offset in self.offsets.of(group_id):
             expires = offset.expire_timestamp_ms
-            due = (
-                now_ms - base(offset) >= self._settings.offsets_retention_ms
-                if expires is None
-                else now_ms >= expires
-            )
+            due = expiry_of(
+                Clock.GROUP,
+                now_ms=now_ms,
+                retention_ms=self._settings.offsets_retention_ms,
+                base_ms=base(offset),
+                explicit_ms=expires or 0,
+                is_explicit=expires is not None,
+            ).is_due
             if due and not group.is_subscribed_to(topic) and not self.open.get(group_id, topic, partition):
                 records.append(offset_tombstone(group_id, topic, partition))
             else:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from coordinator_core.coordinator.classic import ClassicGroup, State
 from coordinator_core.coordinator.maps import ScalaHashMap, TopicIdPartition, TopicPartition, scala_map_order
 from coordinator_core.coordinator.rules import SCALA
+from coordinator_core.lifecycle.due import expiry_of
+from coordinator_core.releases import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,14 @@ class ScalaGroup(ClassicGroup):
             if slot.topic in subscribed or slot in self.pending:
                 continue
             expires = committed.value.expire_timestamp_ms
-            due = now_ms - base(committed.value) >= retention_ms if expires is None else now_ms >= expires
+            due = expiry_of(
+                Clock.GROUP,
+                now_ms=now_ms,
+                retention_ms=retention_ms,
+                base_ms=base(committed.value),
+                explicit_ms=expires or 0,
+                is_explicit=expires is not None,
+            ).is_due
             if due:
                 expired[slot] = None
         for slot in expired:
