@@ -12,6 +12,7 @@ from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import Reply, Respond, join_reply, sync_reply
 from coordinator_core.coordinator.rules import ReleaseRules
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
+from coordinator_core.groups.model import GroupType
 from coordinator_core.records.blobs import decode_consumer_subscription
 from coordinator_core.records.codec import RecordDecodeError
 
@@ -71,7 +72,7 @@ class Member:
 class ClassicGroup:
     """A classic group; its maps iterate as those of the release do, which decides leaders and orders."""
 
-    type = "classic"
+    type = GroupType.CLASSIC
 
     def __init__(self, group_id: str, rules: ReleaseRules, now_ms: int) -> None:
         self.group_id = group_id

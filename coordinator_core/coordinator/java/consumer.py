@@ -17,21 +17,19 @@ from coordinator_core.coordinator.java import migration
 from coordinator_core.coordinator.java.assignment import Assignments
 from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
 from coordinator_core.coordinator.java.consumer_group import (
-    LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    ConsumerGroup,
-    ConsumerMember,
+    LiveConsumerGroup,
     member_timer_keys,
 )
 from coordinator_core.coordinator.java.group import JavaClassicGroup
-from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
+from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap
 from coordinator_core.coordinator.membership import Client, Request
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.replies import Reply, Respond, described_consumer_group
-from coordinator_core.groups.model import MemberState
+from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ConsumerMember, MemberState
 
 Check = Callable[[str | None], None]
 
@@ -51,7 +49,7 @@ class ConsumerGroups:
         self.assignments = Assignments(manager, metadata)
         manager.on_consumer_group_loaded = self._loaded
 
-    def _loaded(self, group: ConsumerGroup) -> None:
+    def _loaded(self, group: LiveConsumerGroup) -> None:
         """Sessions begin anew, and so does the time to revoke partitions."""
         for member in group.members.values():
             self.restart_session(group.group_id, member.member_id)
@@ -61,7 +59,7 @@ class ConsumerGroups:
     def topics_deleted(self, names: set[str]) -> None:
         """Groups that subscribe to a deleted topic look at their topics again with the next heartbeat."""
         for group in self.manager.groups.values():
-            if isinstance(group, ConsumerGroup) and names & set(group.subscriptions()):
+            if isinstance(group, LiveConsumerGroup) and names & set(group.subscriptions()):
                 group.metadata_deadline_ms = group.metadata_deadline_epoch = 0
 
     # Heartbeat
@@ -70,7 +68,7 @@ class ConsumerGroups:
         try:
             _validate_heartbeat(request, client.version)
             check(request["groupId"])
-            if request["memberEpoch"] in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            if request["memberEpoch"] in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_STATIC_EPOCH):
                 respond(self._leave(request))
             else:
                 respond(self._heartbeat(client, request))
@@ -104,6 +102,7 @@ class ConsumerGroups:
             out=out,
             on_rebalance_timeout=lambda one: self.schedule_rebalance_timeout(group.group_id, one),
         )
+        assignment_changed = member.assigned != updated.assigned
         self.manager.write(self.manager.partition_for(group.group_id), out)
         self._keep_deadline(group)
         self.restart_session(group.group_id, member_id)
@@ -119,7 +118,7 @@ class ConsumerGroups:
             and (names is not None or regex is not None)
             and owned is not None
         )
-        if epoch == 0 or full or member.assigned != updated.assigned:
+        if epoch == 0 or full or assignment_changed:
             reply["assignment"] = {
                 "topicPartitions": [
                     {"topicId": str(topic_id), "partitions": sorted(partitions)}
@@ -128,30 +127,30 @@ class ConsumerGroups:
             }
         return reply
 
-    def _keep_deadline(self, group: ConsumerGroup) -> None:
+    def _keep_deadline(self, group: LiveConsumerGroup) -> None:
         """A group that this heartbeat made is replaced by what its records made: keep the deadline."""
         current = self.manager.groups.get(group.group_id)
-        if isinstance(current, ConsumerGroup):
+        if isinstance(current, LiveConsumerGroup):
             current.metadata_deadline_ms = group.metadata_deadline_ms
             current.metadata_deadline_epoch = group.metadata_deadline_epoch
 
-    def _group(self, group_id: str, create: bool, out: list[Record]) -> ConsumerGroup:
+    def _group(self, group_id: str, create: bool, out: list[Record]) -> LiveConsumerGroup:
         """``getOrMaybeCreateConsumerGroup``: a classic group is converted, an Empty one replaced."""
         group = self.manager.get_group(group_id)
         if group is None and not create:
             raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
         if group is None:
-            return ConsumerGroup(group_id)
-        if isinstance(group, ConsumerGroup):
+            return replayed(group_id, ())
+        if isinstance(group, LiveConsumerGroup):
             return group
         if create and isinstance(group, JavaClassicGroup):
             if group.is_in(State.EMPTY):
                 out.append(group_tombstone(group_id))
-                return ConsumerGroup(group_id)
+                return replayed(group_id, ())
             return migration.to_consumer_group(self, group, out)
         raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
-    def throw_if_full(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    def throw_if_full(self, group: LiveConsumerGroup, member_id: str, instance_id: str | None) -> None:
         if instance_id is not None and instance_id in group.static_members:
             return
         limit = self.manager.settings.group_consumer_max_size
@@ -160,7 +159,7 @@ class ConsumerGroups:
             raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, text)
 
     @staticmethod
-    def _dynamic_member(group: ConsumerGroup, member_id: str, epoch: int, owned: Any) -> ConsumerMember:
+    def _dynamic_member(group: LiveConsumerGroup, member_id: str, epoch: int, owned: Any) -> ConsumerMember:
         if epoch == 0:
             return group.members.get(member_id) or ConsumerMember(member_id)
         member = group.member(member_id)
@@ -169,7 +168,7 @@ class ConsumerGroups:
 
     def _static_member(
         self,
-        group: ConsumerGroup,
+        group: LiveConsumerGroup,
         member_id: str,
         epoch: int,
         instance_id: str,
@@ -183,7 +182,7 @@ class ConsumerGroups:
             return member
         if existing is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
-        if existing.classic is None and existing.member_epoch != LEAVE_STATIC_EPOCH:
+        if not existing.speaks_classic and existing.member_epoch != LEAVE_STATIC_EPOCH:
             raise ApiError(
                 Errors.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
@@ -192,7 +191,7 @@ class ConsumerGroups:
         return self.replace_member(group, existing, member_id, out)
 
     @staticmethod
-    def known_static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    def known_static(group: LiveConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
         """The member of the instance id; raises unless it is ``member_id``."""
         member = group.static_member(instance_id)
         if member is None:
@@ -207,19 +206,19 @@ class ConsumerGroups:
 
     @staticmethod
     def replace_member(
-        group: ConsumerGroup, old: ConsumerMember, member_id: str, out: list[Record]
+        group: LiveConsumerGroup, old: ConsumerMember, member_id: str, out: list[Record]
     ) -> ConsumerMember:
         """A static member under a new id, with the target of the old one."""
         new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         group_id = group.group_id
         out += _removal(group_id, old.member_id)
         out.append(records.member(group_id, new))
-        out.append(records.target(group_id, member_id, group.target.get(old.member_id, {})))
+        out.append(records.target(group_id, member_id, group.target(old.member_id)))
         out.append(records.current(group_id, new))
         return new
 
     def subscribed(
-        self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
+        self, group: LiveConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
     ) -> tuple[bool, bool]:
         """Write what changed of the member; whether its subscription did, and whether its topics did."""
         if updated != member:
@@ -245,18 +244,18 @@ class ConsumerGroups:
             member,
             member_epoch=LEAVE_STATIC_EPOCH,
             pending_revocation={},
-            assigned={topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()},
+            assigned_epochs={topic_id: (0,) * len(found) for topic_id, found in member.assigned.items()},
         )
         self.manager.write(self.manager.partition_for(group_id), [records.current(group_id, leaving)])
         return reply
 
-    def consumer_group(self, group_id: str, *, written: bool = False) -> ConsumerGroup:
+    def consumer_group(self, group_id: str, *, written: bool = False) -> LiveConsumerGroup:
         group = self.manager.written_group(group_id) if written else self.manager.group(group_id)
-        if not isinstance(group, ConsumerGroup):
+        if not isinstance(group, LiveConsumerGroup):
             raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         return group
 
-    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+    def fence(self, group: LiveConsumerGroup, members: Sequence[ConsumerMember]) -> None:
         """Remove members; the group becomes classic when none but classic members remain."""
         if not members:
             return
@@ -342,14 +341,12 @@ class ConsumerGroups:
             "members": [self._described(group, member) for member in group.members.values()],
         }
 
-    def _described(self, group: ConsumerGroup, member: ConsumerMember) -> Reply:
+    def _described(self, group: LiveConsumerGroup, member: ConsumerMember) -> Reply:
         owned: dict[str, list[int]] = {}
         for assignment in (member.assigned, member.pending_revocation):
             for topic_id, partitions in assignment.items():
                 owned.setdefault(topic_id, []).extend(sorted(partitions))
-        target = {
-            topic_id: sorted(found) for topic_id, found in group.target.get(member.member_id, {}).items()
-        }
+        target = {topic_id: sorted(found) for topic_id, found in group.target(member.member_id).items()}
         return {
             "memberId": member.member_id,
             "instanceId": member.instance_id,
@@ -360,10 +357,10 @@ class ConsumerGroups:
             "subscribedTopicNames": list(
                 JavaHashMap((name, None) for name in sorted(member.subscribed_topics))
             ),
-            "subscribedTopicRegex": member.subscribed_regex,
+            "subscribedTopicRegex": member.subscribed_regex or "",
             "assignment": {"topicPartitions": self._named(owned)},
             "targetAssignment": {"topicPartitions": self._named(target)},
-            "memberType": 1 if member.classic is None else 0,
+            "memberType": 0 if member.speaks_classic else 1,
         }
 
     def _named(self, assignment: dict[Any, list[int]]) -> list[Reply]:
@@ -412,11 +409,12 @@ def _updated(member: ConsumerMember, client: Client, request: Request) -> Consum
         rack_id=member.rack_id if request["rackId"] is None else request["rackId"],
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         server_assignor=request["serverAssignor"] or member.server_assignor,
-        subscribed_topics=member.subscribed_topics if names is None else frozenset(names),
-        subscribed_regex=member.subscribed_regex if regex is None else regex,
+        subscribed_topics=member.subscribed_topics if names is None else tuple(sorted(set(names))),
+        subscribed_regex=member.subscribed_regex if regex is None else regex or None,
         client_id=client.client_id,
         client_host=client.host,
-        classic=None,
+        classic_session_timeout_ms=None,
+        classic_protocols=None,
     )
 
 
@@ -449,7 +447,7 @@ def _validate_heartbeat(request: Request, version: int) -> None:
     def invalid(text: str) -> ApiError:
         return ApiError(Errors.INVALID_REQUEST, text)
 
-    if (version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH) and not request["memberId"].strip():
+    if (version >= 1 or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH) and not request["memberId"].strip():
         raise invalid("MemberId can't be empty.")
     for name, text in (("groupId", "GroupId"), ("instanceId", "InstanceId"), ("rackId", "RackId")):
         if request[name] is not None and not request[name].strip():

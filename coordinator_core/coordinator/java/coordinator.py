@@ -9,7 +9,7 @@ from coordinator_core.coordinator.describe import classic_description, listed
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.classic_members import ClassicMembers
 from coordinator_core.coordinator.java.consumer import ConsumerGroups
-from coordinator_core.coordinator.java.consumer_group import ConsumerGroup
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.log import OffsetsLog, Record
@@ -94,10 +94,10 @@ class JavaCoordinator:
         try:
             self._check_state(group_id)
             group = self.manager.get_group(group_id)
-            if isinstance(group, ConsumerGroup) and not group.is_empty:
+            if isinstance(group, LiveConsumerGroup) and not group.is_empty:
                 self.classic_members.join(group, client, request, respond)
                 return
-            if group is not None and not isinstance(group, ConsumerGroup | JavaClassicGroup):
+            if group is not None and not isinstance(group, LiveConsumerGroup | JavaClassicGroup):
                 respond(join_reply(Errors.INCONSISTENT_GROUP_PROTOCOL))
                 return
         except ApiError as failed:
@@ -110,7 +110,7 @@ class JavaCoordinator:
         group_id: str = request["groupId"]
         records: list[Record] = []
         group = self.manager.get_group(group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, LiveConsumerGroup):
             records = group.tombstones()
             for key in group.timer_keys():
                 self.manager.timers.cancel(key)
@@ -142,7 +142,7 @@ class JavaCoordinator:
                 raise ApiError(Errors.UNKNOWN_MEMBER_ID)
             if isinstance(group, JavaClassicGroup):
                 self.membership.sync(group, request, respond)
-            elif isinstance(group, ConsumerGroup):
+            elif isinstance(group, LiveConsumerGroup):
                 self.classic_members.sync(group, request, respond)
             else:
                 raise ApiError(Errors.UNKNOWN_MEMBER_ID)
@@ -155,7 +155,7 @@ class JavaCoordinator:
             group = self.manager.get_group(request["groupId"])
             if isinstance(group, JavaClassicGroup):
                 error_code = self.membership.heartbeat(group, request)
-            elif isinstance(group, ConsumerGroup):
+            elif isinstance(group, LiveConsumerGroup):
                 error_code = self.classic_members.heartbeat(group, request)
             else:
                 error_code = Errors.UNKNOWN_MEMBER_ID
@@ -170,7 +170,7 @@ class JavaCoordinator:
             group = self.manager.get_group(request["groupId"])
             if isinstance(group, JavaClassicGroup):
                 respond(self.membership.leave(group, request["members"]))
-            elif isinstance(group, ConsumerGroup):
+            elif isinstance(group, LiveConsumerGroup):
                 respond(self.classic_members.leave(group, request["members"]))
             else:
                 unknown = [leave_member_reply(one, Errors.UNKNOWN_MEMBER_ID) for one in request["members"]]

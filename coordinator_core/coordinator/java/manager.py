@@ -5,7 +5,7 @@ Source: ``GroupMetadataManager`` and ``GroupCoordinatorShard`` on ``CoordinatorR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from coordinator_core.coordinator.classic import ClassicGroup
 from coordinator_core.coordinator.errors import (
@@ -16,9 +16,8 @@ from coordinator_core.coordinator.errors import (
     Errors,
     translated,
 )
-from coordinator_core.coordinator.java.consumer_group import ConsumerGroup
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
-from coordinator_core.coordinator.java.modern_replay import replay_consumer_record
 from coordinator_core.coordinator.java.offsets import OffsetMetadataManager
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, LogRecord, OffsetsLog, Record
 from coordinator_core.coordinator.manager import GroupMetadataManager
@@ -28,8 +27,26 @@ from coordinator_core.coordinator.records import GROUP_METADATA, group_metadata,
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock
+from coordinator_core.groups.modern import ConsumerRecords
+from coordinator_core.replay.profiles import profile_for_release
 
 OFFSET_TYPES = (0, 1)
+PROFILE = profile_for_release("4.3.1")
+"""What this coordinator makes of records."""
+
+
+class LiveConsumerRecords(ConsumerRecords):
+    group_class = LiveConsumerGroup
+
+
+def replayed(group_id: str, records: Iterable[Record]) -> LiveConsumerGroup:
+    """The consumer group that these records make of nothing; :class:`LoadError` where one is refused."""
+    consumers = LiveConsumerRecords({}, PROFILE)
+    handlers = consumers.handlers()
+    group: LiveConsumerGroup = consumers.group(group_id, create=True)
+    for record in records:
+        handlers[record.type](-1, record.key, record.value)
+    return group
 
 
 class JavaGroupMetadataManager(GroupMetadataManager[Group]):
@@ -38,10 +55,11 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
     def __init__(self, settings: Settings, clock: Clock, log: OffsetsLog) -> None:
         super().__init__(settings, clock, log)
         self.groups = TimelineHashMap()
+        self._consumer_records = LiveConsumerRecords(self.groups, PROFILE).handlers()
         self.offsets: dict[int, OffsetMetadataManager] = {}
         """Offsets and open transactions, by offsets partition."""
         self.rebalances = Rebalances(settings, JAVA, clock, self.timers, self)
-        self.on_consumer_group_loaded: Callable[[ConsumerGroup], None] = lambda _group: None
+        self.on_consumer_group_loaded: Callable[[LiveConsumerGroup], None] = lambda _group: None
         self._unwritten: dict[int, set[str]] = {}
         """Groups that no record was written for yet, by partition: reads do not see them."""
         self._loading = -1
@@ -144,7 +162,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         elif record.type == GROUP_METADATA:
             self._replay_classic(record)
         else:
-            replay_consumer_record(self.groups, record)
+            self._consumer_records[record.type](record_offset, record.key, record.value)
 
     def _replay_classic(self, record: Record) -> None:
         group_id = record.key["group"]
@@ -206,7 +224,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         for group_id, group in self.groups.items():
             if self.partition_for(group_id) != partition:
                 continue
-            if isinstance(group, ConsumerGroup):
+            if isinstance(group, LiveConsumerGroup):
                 self.on_consumer_group_loaded(group)
             elif isinstance(group, JavaClassicGroup):
                 self.rebalances.loaded(group)
