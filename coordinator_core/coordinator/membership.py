@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, ClassicGroup, Member, Protocols, State
+from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGroup, Member, Protocols, State
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.rebalance import Rebalances
 from coordinator_core.coordinator.replies import (
@@ -46,7 +46,7 @@ class Membership:
 
     # JoinGroup
 
-    def accepts(self, group: ClassicGroup, member_id: str) -> bool:
+    def accepts(self, group: LiveClassicGroup, member_id: str) -> bool:
         """Whether ``group.max.size`` lets the member in (``acceptJoiningMember``)."""
         if group.is_in(State.EMPTY, State.DEAD):
             return True
@@ -56,7 +56,7 @@ class Membership:
             return joined or group.num_awaiting_join < self.settings.group_max_size
         return member is not None or len(group.members) < self.settings.group_max_size
 
-    def join(self, group: ClassicGroup, client: Client, request: Request, respond: Respond) -> None:
+    def join(self, group: LiveClassicGroup, client: Client, request: Request, respond: Respond) -> None:
         member_id: str = request["memberId"]
         if not self.accepts(group, member_id):
             group.remove(member_id)
@@ -68,7 +68,7 @@ class Membership:
         if self.rules.purgatory:
             self.rebalances.maybe_complete_join(group)
 
-    def _join_new(self, group: ClassicGroup, client: Client, request: Request, respond: Respond) -> None:
+    def _join_new(self, group: LiveClassicGroup, client: Client, request: Request, respond: Respond) -> None:
         if group.is_in(State.DEAD):
             respond(join_reply(Errors.COORDINATOR_NOT_AVAILABLE))
             return
@@ -89,7 +89,7 @@ class Membership:
         self._add(group, client, request, new_id, respond)
 
     def _add(
-        self, group: ClassicGroup, client: Client, request: Request, member_id: str, respond: Respond
+        self, group: LiveClassicGroup, client: Client, request: Request, member_id: str, respond: Respond
     ) -> None:
         member = Member(
             member_id=member_id,
@@ -104,7 +104,9 @@ class Membership:
         )
         self.rebalances.add_member(group, member)
 
-    def _join_known(self, group: ClassicGroup, client: Client, request: Request, respond: Respond) -> None:
+    def _join_known(
+        self, group: LiveClassicGroup, client: Client, request: Request, respond: Respond
+    ) -> None:
         member_id: str = request["memberId"]
         if group.is_in(State.DEAD):
             respond(join_reply(Errors.COORDINATOR_NOT_AVAILABLE, member_id))
@@ -134,7 +136,7 @@ class Membership:
             self.rebalances.maybe_prepare_rebalance(group)
 
     @staticmethod
-    def _changes_nothing(group: ClassicGroup, member: Member, request: Request) -> bool:
+    def _changes_nothing(group: LiveClassicGroup, member: Member, request: Request) -> bool:
         """A repeated join is answered with the generation there is; a Stable group's leader asks for more."""
         same = member.protocols == _protocols(request)
         if group.is_in(State.COMPLETING_REBALANCE):
@@ -143,7 +145,7 @@ class Membership:
 
     def _rejoin_static(
         self,
-        group: ClassicGroup,
+        group: LiveClassicGroup,
         client: Client,
         request: Request,
         old_id: str,
@@ -178,7 +180,9 @@ class Membership:
 
             self.rebalances.store.store_group(group, group.assignments(), stored)
 
-    def _rejoined(self, group: ClassicGroup, client: Client, member: Member, old_leader: str | None) -> Reply:
+    def _rejoined(
+        self, group: LiveClassicGroup, client: Client, member: Member, old_leader: str | None
+    ) -> Reply:
         """From version 9 on a leader is told to skip the assignment; before, it is made to be a follower."""
         if client.version >= 9:
             reply = self.rebalances.joined(group, member.member_id)
@@ -187,7 +191,7 @@ class Membership:
         return reply | {"leader": old_leader or ""}
 
     @staticmethod
-    def _not_stored(group: ClassicGroup, old_leader: str | None, error: Errors) -> Reply:
+    def _not_stored(group: LiveClassicGroup, old_leader: str | None, error: Errors) -> Reply:
         return join_reply(
             error,
             generation=group.generation,
@@ -198,7 +202,7 @@ class Membership:
 
     # SyncGroup
 
-    def sync(self, group: ClassicGroup, request: Request, respond: Respond) -> None:
+    def sync(self, group: LiveClassicGroup, request: Request, respond: Respond) -> None:
         try:
             self._validate_sync(group, request)
         except ApiError as error:
@@ -217,7 +221,7 @@ class Membership:
             if self.rules.sync_restarts_session:
                 self.rebalances.restart_session(group, member)
 
-    def _validate_sync(self, group: ClassicGroup, request: Request) -> None:
+    def _validate_sync(self, group: LiveClassicGroup, request: Request) -> None:
         if group.is_in(State.DEAD):
             raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
         validate_member(group, request["memberId"], request.get("groupInstanceId"))
@@ -229,7 +233,7 @@ class Membership:
             if given is not None and given != known and not unset:
                 raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
 
-    def _sync_completing(self, group: ClassicGroup, request: Request, respond: Respond) -> None:
+    def _sync_completing(self, group: LiveClassicGroup, request: Request, respond: Respond) -> None:
         member_id: str = request["memberId"]
         group.members[member_id].awaiting_sync = respond
         self.rebalances.synced(group, member_id)
@@ -254,7 +258,7 @@ class Membership:
 
     # Heartbeat
 
-    def heartbeat(self, group: ClassicGroup, request: Request) -> Errors:
+    def heartbeat(self, group: LiveClassicGroup, request: Request) -> Errors:
         if group.is_in(State.DEAD):
             return Errors.COORDINATOR_NOT_AVAILABLE
         try:
@@ -270,7 +274,7 @@ class Membership:
 
     # LeaveGroup
 
-    def leave(self, group: ClassicGroup, identities: list[Request]) -> Reply:
+    def leave(self, group: LiveClassicGroup, identities: list[Request]) -> Reply:
         if group.is_in(State.DEAD):
             return leave_reply(Errors.COORDINATOR_NOT_AVAILABLE)
         errors = [self._leave_one(group, identity) for identity in identities]
@@ -284,7 +288,7 @@ class Membership:
             [leave_member_reply(*pair) for pair in zip(identities, errors, strict=True)],
         )
 
-    def _leave_one(self, group: ClassicGroup, identity: Request) -> Errors:
+    def _leave_one(self, group: LiveClassicGroup, identity: Request) -> Errors:
         member_id: str = identity["memberId"]
         instance_id: str | None = identity.get("groupInstanceId")
         if not member_id:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator_core.coordinator.classic import ClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup, State
 from coordinator_core.coordinator.errors import ApiError, Errors
 
 
-def validate_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> None:
+def validate_member(group: LiveClassicGroup, member_id: str, instance_id: str | None) -> None:
     """``validateCurrentMember`` of 3.9, ``ClassicGroup.validateMember`` of 4.3; raises :class:`ApiError`."""
     if instance_id is not None:
         current = group.static_members.get(instance_id)
@@ -21,7 +21,7 @@ def validate_member(group: ClassicGroup, member_id: str, instance_id: str | None
 
 
 def validate_commit(
-    group: ClassicGroup, generation: int, request: dict[str, Any], *, transactional: bool
+    group: LiveClassicGroup, generation: int, request: dict[str, Any], *, transactional: bool
 ) -> None:
     """``validateOffsetCommit``; raises :class:`ApiError`."""
     member_id: str = request.get("memberId", "")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.consumer_group import partitions_of
 from coordinator_core.coordinator.log import OffsetsLog, Record
-from coordinator_core.coordinator.records import group_metadata_of, offset_commit
+from coordinator_core.coordinator.records import group_metadata, offset_commit
 from coordinator_core.groups.model import (
     ClassicGroup,
     CommittedOffset,
@@ -22,9 +22,7 @@ def seed(log: OffsetsLog, state: PartitionState, group_id: str) -> None:
     partition = state.offsets_partition
     group = state.groups.get(group_id)
     if isinstance(group, ClassicGroup) and group.record_offset is not None:
-        members = [(member, member.subscription, member.assignment) for member in group.members]
-        record = group_metadata_of(group, group.protocol, members)
-        log.append(partition, [record], group.state_timestamp_ms or 0)
+        log.append(partition, [group_metadata(group)], group.state_timestamp_ms or 0)
     elif isinstance(group, ConsumerGroup):
         log.append(partition, list(_consumer(group)), 0)
     for slot, committed in state.offsets.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from coordinator_core.coordinator.classic import ClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup, State
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.offsets import ExpiryBase, OffsetAndMetadata, Validate
 from coordinator_core.coordinator.log import Record
@@ -44,7 +44,7 @@ def accept_any(_topic: str, _topic_id: str, _partition: int) -> None:
     """Nothing is checked per partition (``CommitPartitionValidator.NO_OP``)."""
 
 
-class JavaClassicGroup(ClassicGroup):
+class JavaClassicGroup(LiveClassicGroup):
     """``ClassicGroup``."""
 
     def __init__(self, group_id: str, now_ms: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from coordinator_core.coordinator.classic import ClassicGroup
+from coordinator_core.coordinator.classic import LiveClassicGroup
 from coordinator_core.coordinator.errors import (
     JAVA_ERRORS,
     JAVA_GROUP_ERRORS,
@@ -23,14 +23,15 @@ from coordinator_core.coordinator.log import NO_PRODUCER_ID, LogRecord, OffsetsL
 from coordinator_core.coordinator.manager import GroupMetadataManager
 from coordinator_core.coordinator.maps import TimelineHashMap
 from coordinator_core.coordinator.rebalance import Rebalances
-from coordinator_core.coordinator.records import GROUP_METADATA, group_metadata, loaded_members
+from coordinator_core.coordinator.records import group_metadata
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock
+from coordinator_core.groups.loaders import JavaGroups
+from coordinator_core.groups.model import ClassicGroup
 from coordinator_core.groups.modern import ConsumerRecords
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, profile_for_release
 
-OFFSET_TYPES = (0, 1)
 PROFILE = profile_for_release("4.3.1")
 """What this coordinator makes of records."""
 
@@ -55,7 +56,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
     def __init__(self, settings: Settings, clock: Clock, log: OffsetsLog) -> None:
         super().__init__(settings, clock, log)
         self.groups = TimelineHashMap()
-        self._consumer_records = LiveConsumerRecords(self.groups, PROFILE).handlers()
+        self._replay = JavaGroups(PROFILE, self.groups, self._live, (LiveConsumerRecords,))
         self.offsets: dict[int, OffsetMetadataManager] = {}
         """Offsets and open transactions, by offsets partition."""
         self.rebalances = Rebalances(settings, JAVA, clock, self.timers, self)
@@ -69,7 +70,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
     def new_group(self, group_id: str) -> JavaClassicGroup:
         return JavaClassicGroup(group_id, self.clock.now_ms)
 
-    def has_group(self, group: ClassicGroup) -> bool:
+    def has_group(self, group: LiveClassicGroup) -> bool:
         current: object = self.groups.get(group.group_id)
         return current is group
 
@@ -140,12 +141,12 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
                 self.replay(offset, producer_id, record)
 
     def store_group(
-        self, group: ClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
+        self, group: LiveClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
     ) -> None:
         """The group is in memory already: its record is not replayed."""
         partition = self.partition_for(group.group_id)
         try:
-            self.log.append(partition, [group_metadata(group, assignment)], self.clock.now_ms)
+            self.log.append(partition, [group_metadata(group.recorded(assignment))], self.clock.now_ms)
         except AppendError as error:
             done(translated(error.error, JAVA_GROUP_ERRORS))
             return
@@ -155,23 +156,18 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
     # The state machine
 
     def replay(self, record_offset: int, producer_id: int, record: Record) -> None:
-        if record.type in OFFSET_TYPES:
-            if record.value is not None and record.key["group"] not in self.groups:
-                self.groups[record.key["group"]] = self.new_group(record.key["group"])
-            self.offsets_of(record.key["group"]).replay(record_offset, producer_id, record)
-        elif record.type == GROUP_METADATA:
-            self._replay_classic(record)
-        else:
-            self._consumer_records[record.type](record_offset, record.key, record.value)
-
-    def _replay_classic(self, record: Record) -> None:
-        group_id = record.key["group"]
-        if record.value is None:
-            self.groups.pop(group_id, None)
+        if record.type not in OFFSET_KEY_TYPES:
+            self._replay.apply(record_offset, record.type, record.key, record.version, record.value)
             return
-        group = self.new_group(group_id)
-        loaded_members(group, record.value)
-        self.groups[group_id] = group
+        if record.value is not None:
+            self._replay.touch(record.key["group"])
+        self.offsets_of(record.key["group"]).replay(record_offset, producer_id, record)
+
+    def _live(self, loaded: ClassicGroup) -> JavaClassicGroup:
+        group = self.new_group(loaded.group_id)
+        if loaded.record_offset is not None:
+            group.restore(loaded)
+        return group
 
     # Sweeps
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from coordinator_core.coordinator.classic import ClassicGroup, Member, State
+from coordinator_core.coordinator.classic import LiveClassicGroup, Member, State
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, Partitions, partitions_of
@@ -88,7 +88,7 @@ def to_consumer_group(
     return group
 
 
-def _validate_upgrade(settings: Settings, classic: ClassicGroup) -> None:
+def _validate_upgrade(settings: Settings, classic: LiveClassicGroup) -> None:
     reason = None
     if settings.group_consumer_migration_policy not in UPGRADES:
         reason = "online upgrade is disabled"
@@ -118,7 +118,7 @@ def _assigned(group_id: str, blob: bytes, image: MetadataImage) -> Partitions:
     return partitions_of({topic.topic_id: partitions for topic, partitions in named if topic is not None})
 
 
-def _consumer_member(classic: ClassicGroup, member: Member, partitions: Partitions) -> ConsumerMember:
+def _consumer_member(classic: LiveClassicGroup, member: Member, partitions: Partitions) -> ConsumerMember:
     chosen = classic.protocol_name
     if chosen not in dict(member.protocols):
         # Joined after the choice, or there is none yet: an exception that nobody catches in Kafka.
@@ -185,7 +185,7 @@ def to_classic_group(
     replaced = group.static_member(joining.instance_id) if joining is not None else None
     renamed = {replaced.member_id: joining.member_id} if joining is not None and replaced is not None else {}
     classic = _classic_group(groups, group, leaving, joining)
-    out = [*before, *group.tombstones(renamed), group_metadata(classic, classic.assignments())]
+    out = [*before, *group.tombstones(renamed), group_metadata(classic.recorded(classic.assignments()))]
     manager.write(manager.partition_for(group.group_id), out, replay=False)
     for member_id in group.members:
         groups.cancel_timers(group.group_id, member_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from coordinator_core.coordinator.classic import ClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup, State
 from coordinator_core.coordinator.maps import ScalaHashMap, TopicIdPartition, TopicPartition, scala_map_order
 from coordinator_core.coordinator.rules import SCALA
 
@@ -32,7 +32,7 @@ class CommittedAt:
 PendingWrites = dict[TopicIdPartition, OffsetAndMetadata]
 
 
-class ScalaGroup(ClassicGroup):
+class ScalaGroup(LiveClassicGroup):
     """``offsets`` are committed, ``pending`` are being appended, ``transactional`` wait for their marker."""
 
     def __init__(self, group_id: str, now_ms: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from coordinator_core.coordinator.classic import ClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup, State
 from coordinator_core.coordinator.errors import (
     SCALA_COMMIT_ERRORS,
     SCALA_GROUP_ERRORS,
@@ -24,9 +24,9 @@ from coordinator_core.coordinator.maps import (
 )
 from coordinator_core.coordinator.rebalance import Rebalances
 from coordinator_core.coordinator.records import (
+    GROUP_METADATA,
     group_metadata,
     group_tombstone,
-    loaded_members,
     offset_commit,
     offset_tombstone,
 )
@@ -34,6 +34,12 @@ from coordinator_core.coordinator.rules import SCALA
 from coordinator_core.coordinator.scala.group import CommittedAt, OffsetAndMetadata, ScalaGroup
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock
+from coordinator_core.groups.loaders import ScalaGroups
+from coordinator_core.groups.model import ClassicGroup
+from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, profile_for_release
+
+PROFILE = profile_for_release("3.9.2")
+"""What this coordinator makes of records."""
 
 Commits = dict[TopicIdPartition, OffsetAndMetadata]
 CommitErrors = dict[TopicIdPartition, Errors]
@@ -49,13 +55,13 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         self.rebalances = Rebalances(settings, SCALA, clock, self.timers, self)
         self.open_groups: dict[int, set[str]] = {}
         """Groups with pending commits, by producer id (``openGroupsForProducer``)."""
-        self._loading = _Load()
+        self._loading = self._load_of()
         self._sweep(first=True)
 
     def new_group(self, group_id: str) -> ScalaGroup:
         return ScalaGroup(group_id, self.clock.now_ms)
 
-    def has_group(self, group: ClassicGroup) -> bool:
+    def has_group(self, group: LiveClassicGroup) -> bool:
         return self.groups.get(group.group_id) is group
 
     def num_offsets(self, group_id: str) -> int:
@@ -72,13 +78,13 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         )
 
     def store_group(
-        self, group: ClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
+        self, group: LiveClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
     ) -> None:
         if self.state_of(group.group_id) is None:
             done(Errors.NOT_COORDINATOR)
             return
         try:
-            self._append(group.group_id, [group_metadata(group, assignment)])
+            self._append(group.group_id, [group_metadata(group.recorded(assignment))])
         except AppendError as error:
             done(translated(error.error, SCALA_GROUP_ERRORS))
         else:
@@ -229,13 +235,22 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
     # Load and unload (A3, A4)
 
     def start_of_load(self, partition: int) -> None:
-        self._loading = _Load()
+        self._loading = self._load_of()
+
+    def _load_of(self) -> _Load:
+        return _Load(self._live)
+
+    def _live(self, loaded: ClassicGroup) -> ScalaGroup:
+        group = self.new_group(loaded.group_id)
+        if loaded.record_offset is not None:
+            group.restore(loaded)
+        return group
 
     def apply(self, records: Sequence[LogRecord]) -> None:
-        self._loading.apply(records, self.clock.now_ms)
+        self._loading.apply(records)
 
     def end_of_load(self, partition: int) -> None:
-        for group in self._loading.finish(self.clock.now_ms):
+        for group in self._loading.finish():
             for producer_id in group.transactional:
                 self.open_groups.setdefault(producer_id, set()).add(group.group_id)
             # A group that is cached already wins over the loaded one.
@@ -254,20 +269,21 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
 class _Load:
     """State of ``doLoadGroupsAndOffsets`` between two buffers."""
 
-    def __init__(self) -> None:
+    def __init__(self, live: Callable[[ClassicGroup], ScalaGroup]) -> None:
         self.groups: dict[str, ScalaGroup] = ScalaHashMap()
+        self._replay = ScalaGroups(PROFILE, self.groups, live)
         self.offsets: dict[tuple[str, str, int], CommittedAt] = {}
         self.pending: dict[int, dict[tuple[str, str, int], CommittedAt]] = {}
 
-    def apply(self, records: Sequence[LogRecord], now_ms: int) -> None:
+    def apply(self, records: Sequence[LogRecord]) -> None:
         for record in records:
             if record.control is not None:
                 self._end(record.producer_id, record.control == "COMMIT")
                 continue
             decoded = record.decoded()
-            if decoded.type == 2:
-                self._group(decoded, now_ms)
-            elif decoded.type in (0, 1):
+            if decoded.type == GROUP_METADATA:
+                self._replay.apply(record.offset, decoded.type, decoded.key, decoded.version, decoded.value)
+            elif decoded.type in OFFSET_KEY_TYPES:
                 self._offset(record, decoded)
 
     def _end(self, producer_id: int, commit: bool) -> None:
@@ -294,22 +310,10 @@ class _Load:
             ),
         )
 
-    def _group(self, decoded: Record, now_ms: int) -> None:
-        group_id = decoded.key["group"]
-        if decoded.value is None:
-            self.groups.pop(group_id, None)
-            return
-        group = ScalaGroup(group_id, now_ms)
-        loaded_members(group, decoded.value)
-        self.groups[group_id] = group
-
-    def finish(self, now_ms: int) -> list[ScalaGroup]:
+    def finish(self) -> list[ScalaGroup]:
         """All groups: those with metadata first, then one for every id that has offsets only."""
         pending_ids = [slot[0] for slots in self.pending.values() for slot in slots]
-        with_offsets = dict.fromkeys([*(slot[0] for slot in self.offsets), *pending_ids])
-        for group_id in with_offsets:
-            if group_id not in self.groups:
-                self.groups[group_id] = ScalaGroup(group_id, now_ms)
+        self._replay.finish(dict.fromkeys([*(slot[0] for slot in self.offsets), *pending_ids]))
         for (group_id, topic, partition), committed in self.offsets.items():
             self.groups[group_id].offsets[TopicPartition(topic, partition)] = committed
         for producer_id, slots in self.pending.items():
