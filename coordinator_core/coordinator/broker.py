@@ -20,6 +20,7 @@ from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.replies import (
     Reply,
     Respond,
+    fetched_offset,
     sync_reply,
     topic_of,
     topic_results,
@@ -355,17 +356,6 @@ def _in_request_order(
 def _failed_fetch(topics: list[Reply], error: Errors) -> list[Reply]:
     return [
         topic_of(topic)
-        | {
-            "partitions": [
-                {
-                    "partitionIndex": partition,
-                    "committedOffset": -1,
-                    "committedLeaderEpoch": -1,
-                    "metadata": "",
-                    "errorCode": error,
-                }
-                for partition in topic["partitionIndexes"]
-            ]
-        }
+        | {"partitions": [fetched_offset(partition, None, error) for partition in topic["partitionIndexes"]]}
         for topic in topics
     ]

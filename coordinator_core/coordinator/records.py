@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator_core.coordinator.log import Record
-from coordinator_core.groups.model import ClassicGroup
+from coordinator_core.coordinator.settings import Settings
+from coordinator_core.groups.model import ClassicGroup, Slot
 from coordinator_core.records.types import ZERO_UUID
 
 OFFSET_COMMIT = 1
@@ -17,10 +18,37 @@ NO_TIMESTAMP = -1
 GROUP_METADATA_VERSION = 3
 
 
+def requested_commit(
+    slot: Slot,
+    partition: dict[str, Any],
+    *,
+    now_ms: int,
+    expire_timestamp_ms: int | None,
+    version: int,
+    topic_id: str = ZERO_UUID,
+) -> Record:
+    """The record of a partition of an OffsetCommit or TxnOffsetCommit; see :func:`offset_commit`."""
+    timestamp_ms = partition.get("commitTimestamp", NO_TIMESTAMP)
+    return offset_commit(
+        slot,
+        offset=partition["committedOffset"],
+        leader_epoch=partition.get("committedLeaderEpoch", -1),
+        metadata=partition["committedMetadata"] or "",
+        commit_timestamp_ms=now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms,
+        expire_timestamp_ms=expire_timestamp_ms,
+        version=version,
+        topic_id=topic_id,
+    )
+
+
+def metadata_fits(partition: dict[str, Any], settings: Settings) -> bool:
+    """Whether the metadata of a commit is within ``offset.metadata.max.bytes``, which counts UTF-16 units."""
+    metadata: str = partition["committedMetadata"] or ""
+    return len(metadata.encode("utf-16-be", "surrogatepass")) // 2 <= settings.offset_metadata_max_bytes
+
+
 def offset_commit(
-    group_id: str,
-    topic: str,
-    partition: int,
+    slot: Slot,
     *,
     offset: int,
     leader_epoch: int,
@@ -43,15 +71,20 @@ def offset_commit(
         value["leaderEpoch"] = leader_epoch
     if version >= 4:
         value["topicId"] = topic_id
-    return Record(OFFSET_COMMIT, _offset_key(group_id, topic, partition), version, value)
+    return Record(OFFSET_COMMIT, _offset_key(slot), version, value)
 
 
-def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
-    return Record(OFFSET_COMMIT, _offset_key(group_id, topic, partition))
+def offset_tombstone(slot: Slot) -> Record:
+    return Record(OFFSET_COMMIT, _offset_key(slot))
 
 
-def _offset_key(group_id: str, topic: str, partition: int) -> dict[str, Any]:
-    return {"group": group_id, "topic": topic, "partition": partition}
+def _offset_key(slot: Slot) -> dict[str, Any]:
+    return {"group": slot.group_id, "topic": slot.topic, "partition": slot.partition}
+
+
+def slot_of(record: Record) -> Slot:
+    """What a record of type 0 or 1 is about."""
+    return Slot(record.key["group"], record.key["topic"], record.key["partition"])
 
 
 def group_metadata(group: ClassicGroup) -> Record:

@@ -42,9 +42,7 @@ def seed(log: OffsetsLog, state: PartitionState, group_id: str) -> None:
 
 def _commit(slot: Slot, committed: CommittedOffset) -> Record:
     return offset_commit(
-        slot.group_id,
-        slot.topic,
-        slot.partition,
+        slot,
         offset=committed.committed_offset,
         leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
         metadata=committed.metadata,

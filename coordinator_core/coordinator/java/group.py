@@ -6,12 +6,13 @@ from typing import Protocol
 
 from coordinator_core.coordinator.classic import LiveClassicGroup, State
 from coordinator_core.coordinator.errors import ApiError, Errors
-from coordinator_core.coordinator.java.offsets import ExpiryBase, OffsetAndMetadata, Validate
+from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.membership import Request
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.validation import validate_commit
+from coordinator_core.groups.model import CommittedOffset
 
 
 class Group(Protocol):
@@ -93,5 +94,5 @@ class JavaClassicGroup(LiveClassicGroup):
         return []
 
 
-def _commit_timestamp(offset: OffsetAndMetadata) -> int:
+def _commit_timestamp(offset: CommittedOffset) -> int:
     return offset.commit_timestamp_ms

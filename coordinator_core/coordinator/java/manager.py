@@ -75,7 +75,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         return current is group
 
     def shard(self, partition: int) -> OffsetMetadataManager:
-        return self.offsets.setdefault(partition, OffsetMetadataManager(self.settings))
+        return self.offsets.setdefault(partition, OffsetMetadataManager(self.settings, PROFILE))
 
     def offsets_of(self, group_id: str) -> OffsetMetadataManager:
         return self.shard(self.partition_for(group_id))
@@ -138,7 +138,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         self._unwritten.pop(partition, None)
         if replay:
             for offset, record in enumerate(records, base):
-                self.replay(offset, producer_id, record)
+                self.replay(offset, producer_id, producer_epoch, record)
 
     def store_group(
         self, group: LiveClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
@@ -155,13 +155,13 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
 
     # The state machine
 
-    def replay(self, record_offset: int, producer_id: int, record: Record) -> None:
+    def replay(self, record_offset: int, producer_id: int, producer_epoch: int, record: Record) -> None:
         if record.type not in OFFSET_KEY_TYPES:
             self._replay.apply(record_offset, record.type, record.key, record.version, record.value)
             return
         if record.value is not None:
             self._replay.touch(record.key["group"])
-        self.offsets_of(record.key["group"]).replay(record_offset, producer_id, record)
+        self.offsets_of(record.key["group"]).replay(record_offset, producer_id, producer_epoch, record)
 
     def _live(self, loaded: ClassicGroup) -> JavaClassicGroup:
         group = self.new_group(loaded.group_id)
@@ -214,7 +214,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
             if record.control is not None:
                 self.shard(self._loading).end_transaction(record.producer_id, record.control == "COMMIT")
             else:
-                self.replay(record.offset, record.producer_id, record.decoded())
+                self.replay(record.offset, record.producer_id, record.producer_epoch, record.decoded())
 
     def end_of_load(self, partition: int) -> None:
         for group_id, group in self.groups.items():

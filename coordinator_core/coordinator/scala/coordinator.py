@@ -12,11 +12,13 @@ from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.manager import PartitionState
 from coordinator_core.coordinator.maps import TopicIdPartition, TopicPartition
 from coordinator_core.coordinator.membership import Client, MemberIds, Membership, Request
+from coordinator_core.coordinator.records import metadata_fits, requested_commit
 from coordinator_core.coordinator.replies import (
     Reply,
     Respond,
     described_consumer_group,
     described_group,
+    fetched_offset,
     join_reply,
     leave_member_reply,
     leave_reply,
@@ -25,14 +27,15 @@ from coordinator_core.coordinator.replies import (
     topic_results,
 )
 from coordinator_core.coordinator.rules import SCALA
-from coordinator_core.coordinator.scala.group import OffsetAndMetadata, ScalaGroup
+from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.scala.offsets import Commits, ScalaGroupMetadataManager
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.validation import validate_commit
+from coordinator_core.groups.model import Slot
 
 EMPTY_ID_ALLOWED = frozenset({"OffsetCommit", "OffsetFetch", "DescribeGroups", "DeleteGroups"})
-DEFAULT_TIMESTAMP = DEFAULT_RETENTION = -1
+DEFAULT_RETENTION = -1
 
 VerifyTransaction = Callable[[Request, int], Errors]
 """Says whether the transaction of a TxnOffsetCommit has the group's partition; takes its version."""
@@ -175,18 +178,19 @@ class ScalaCoordinator:
 
     def _commits(self, request: Request, expire_timestamp_ms: int | None) -> Commits:
         """The last of two commits for one partition stands."""
-        now_ms = self.clock.now_ms
         commits: Commits = {}
         for topic in request["topics"]:
             for partition in topic["partitions"]:
-                timestamp_ms = partition.get("commitTimestamp", DEFAULT_TIMESTAMP)
-                commits[TopicIdPartition(topic["name"], partition["partitionIndex"])] = OffsetAndMetadata(
-                    offset=partition["committedOffset"],
-                    leader_epoch=partition.get("committedLeaderEpoch", -1),
-                    metadata=partition["committedMetadata"] or "",
-                    commit_timestamp_ms=now_ms if timestamp_ms == DEFAULT_TIMESTAMP else timestamp_ms,
-                    expire_timestamp_ms=expire_timestamp_ms,
-                )
+                slot = TopicIdPartition(topic["name"], partition["partitionIndex"])
+                commits[slot] = None
+                if metadata_fits(partition, self.settings):
+                    commits[slot] = requested_commit(
+                        Slot(request["groupId"], *slot),
+                        partition,
+                        now_ms=self.clock.now_ms,
+                        expire_timestamp_ms=expire_timestamp_ms,
+                        version=3,
+                    )
         return commits
 
     def offset_fetch(self, request: Request, require_stable: bool, respond: Respond, version: int) -> None:
@@ -200,10 +204,8 @@ class ScalaCoordinator:
         topics = request["topics"]
         slots = None if topics is None else list(_fetch_slots(topics))
         topics_by_name: dict[str, list[Reply]] = {}
-        for slot, committed, error_code in self.manager.get_offsets(
-            request["groupId"], require_stable, slots
-        ):
-            topics_by_name.setdefault(slot.topic, []).append(_fetched(slot, committed, error_code))
+        for slot, committed, code in self.manager.get_offsets(request["groupId"], require_stable, slots):
+            topics_by_name.setdefault(slot.topic, []).append(fetched_offset(slot.partition, committed, code))
         reply["topics"] = [
             {"name": name, "partitions": partitions} for name, partitions in topics_by_name.items()
         ]
@@ -349,13 +351,3 @@ def _fetch_slots(topics: list[dict[str, Any]]) -> Iterable[TopicPartition]:
         for partition in topic["partitionIndexes"]
     )
     return dict.fromkeys(slots)
-
-
-def _fetched(slot: TopicPartition, committed: OffsetAndMetadata | None, error: Errors) -> Reply:
-    return {
-        "partitionIndex": slot.partition,
-        "committedOffset": -1 if committed is None else committed.offset,
-        "committedLeaderEpoch": -1 if committed is None else committed.leader_epoch,
-        "metadata": "" if committed is None else committed.metadata,
-        "errorCode": error,
-    }
