@@ -152,7 +152,8 @@ class SequentialReplayer:
     def finish(self) -> PartitionState:
         """The state after the last batch."""
         state = self._state
-        state.pending = {producer_id: slots for producer_id, slots in state.pending.items() if slots}
+        for producer_id in [one for one, slots in state.pending.items() if not slots]:
+            del state.pending[producer_id]
         state.groups = self._groups.finish(_group_ids(state.offsets, *state.pending.values()))
         for producer_id, transaction in self._open.items():
             state.transactions.append(transaction.ended(producer_id, TransactionOutcome.OPEN, None))

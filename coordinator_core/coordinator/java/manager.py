@@ -51,7 +51,11 @@ def replayed(group_id: str, records: Iterable[Record]) -> LiveConsumerGroup:
 
 
 class JavaGroupMetadataManager(GroupMetadataManager[Group]):
-    """Writes are appended and then replayed; a load replays alone."""
+    """Writes are appended and then replayed; a load replays alone.
+
+    As in Kafka, classic groups are the exception: a rebalance changes them in memory, and what is then
+    written is not replayed (``CoordinatorResult`` with ``replayRecords`` false). Only a load reads it.
+    """
 
     def __init__(self, settings: Settings, clock: Clock, log: OffsetsLog) -> None:
         super().__init__(settings, clock, log)
