@@ -15,7 +15,7 @@ from coordinator_core.coordinator.java.coordinator import JavaCoordinator
 from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.manager import PartitionState
 from coordinator_core.coordinator.maps import TopicId
-from coordinator_core.coordinator.membership import Client, MemberIds, Request
+from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.replies import (
     Reply,
@@ -25,6 +25,7 @@ from coordinator_core.coordinator.replies import (
     topic_of,
     topic_results,
 )
+from coordinator_core.coordinator.requests import Request
 from coordinator_core.coordinator.scala.coordinator import ScalaCoordinator
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock

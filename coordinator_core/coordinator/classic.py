@@ -11,13 +11,12 @@ from enum import StrEnum
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import Reply, Respond, join_reply, sync_reply
+from coordinator_core.coordinator.requests import Protocols
 from coordinator_core.coordinator.rules import ReleaseRules
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import ClassicGroup, ClassicMember, GroupState, GroupType
 from coordinator_core.records.blobs import decode_consumer_subscription
 from coordinator_core.records.codec import RecordDecodeError
-
-Protocols = tuple[tuple[str, bytes], ...]
 
 EMPTY_ASSIGNMENT = b""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.requests import MemberIdentity
 from coordinator_core.groups.model import CommittedOffset
 
 Reply = dict[str, Any]
@@ -53,10 +54,10 @@ def leave_reply(error: Errors, members: Iterable[Reply] = ()) -> Reply:
     return {"errorCode": error, "members": list(members)}
 
 
-def leave_member_reply(identity: Reply, error: Errors) -> Reply:
+def leave_member_reply(identity: MemberIdentity, error: Errors) -> Reply:
     return {
-        "memberId": identity["memberId"],
-        "groupInstanceId": identity.get("groupInstanceId"),
+        "memberId": identity.member_id,
+        "groupInstanceId": identity.instance_id,
         "errorCode": error,
     }
 

@@ -16,10 +16,11 @@ from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, GroupSpec, Spec
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, Partitions
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
-from coordinator_core.coordinator.java.reconciliation import Owned, reconcile
+from coordinator_core.coordinator.java.reconciliation import reconcile
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, TopicId
 from coordinator_core.coordinator.metadata import MetadataImage
+from coordinator_core.coordinator.requests import Owned
 from coordinator_core.groups.model import ConsumerMember, MemberState, ResolvedRegex
 
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000

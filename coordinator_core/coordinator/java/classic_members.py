@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from coordinator_core.coordinator.classic import Protocols
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import migration
 from coordinator_core.coordinator.java.consumer import ConsumerGroups
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, partitions_of
-from coordinator_core.coordinator.java.reconciliation import Owned
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.membership import Client, Request, rebalance_timeout_of
+from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.replies import (
     Reply,
     Respond,
@@ -23,6 +21,15 @@ from coordinator_core.coordinator.replies import (
     leave_member_reply,
     leave_reply,
     sync_reply,
+)
+from coordinator_core.coordinator.requests import (
+    Heartbeat,
+    JoinGroup,
+    MemberIdentity,
+    Owned,
+    OwnedPartitions,
+    Protocols,
+    SyncGroup,
 )
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import ConsumerMember, MemberState
@@ -39,17 +46,17 @@ class ClassicMembers:
 
     # JoinGroup
 
-    def join(self, group: LiveConsumerGroup, client: Client, request: Request, respond: Respond) -> None:
+    def join(self, group: LiveConsumerGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
         """Raises :class:`ApiError` for what is refused."""
         settings = self._manager.settings
         if settings.group_consumer_migration_policy == "disabled":
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
-        instance_id: str | None = request.get("groupInstanceId")
-        unknown = not request["memberId"]
-        member_id: str = request["memberId"] or self._groups.new_member_id("")
+        instance_id = request.instance_id
+        unknown = not request.member_id
+        member_id = request.member_id or self._groups.new_member_id("")
         self._groups.throw_if_full(group, member_id, instance_id)
-        names = {protocol["name"] for protocol in request["protocols"]}
-        if not group.supports_classic_protocols(request["protocolType"], names):
+        names = request.protocol_names
+        if not group.supports_classic_protocols(request.protocol_type, names):
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
         if unknown and client.version >= 4 and instance_id is None:
             respond(join_reply(Errors.MEMBER_ID_REQUIRED, member_id))
@@ -87,8 +94,8 @@ class ClassicMembers:
         else:
             self._manager.write(self._manager.partition_for(group.group_id), out)
             self._manager.timers.cancel(("consumer-join", group.group_id, updated.member_id))
-            timeout_ms = rebalance_timeout_of(request)
-            self._groups.restart_session(group.group_id, updated.member_id, request["sessionTimeoutMs"])
+            timeout_ms = request.rebalance_timeout_ms
+            self._groups.restart_session(group.group_id, updated.member_id, request.session_timeout_ms)
             self._groups.await_sync(group.group_id, updated.member_id, timeout_ms)
         respond(
             join_reply(
@@ -96,7 +103,7 @@ class ClassicMembers:
                 updated.member_id,
                 generation=updated.member_epoch,
                 protocol_type=CONSUMER_PROTOCOL_TYPE,
-                protocol_name=request["protocols"][0]["name"],
+                protocol_name=request.protocols[0][0],
             )
         )
 
@@ -127,11 +134,11 @@ class ClassicMembers:
         )
 
     def _updated(
-        self, member: ConsumerMember, client: Client, request: Request
+        self, member: ConsumerMember, client: Client, request: JoinGroup
     ) -> tuple[ConsumerMember, Owned]:
         """The member with its subscription, and what it says it owns."""
         try:
-            subscription = decode_consumer_subscription(request["protocols"][0]["metadata"])
+            subscription = decode_consumer_subscription(request.protocols[0][1])
         except RecordDecodeError:
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL) from None
         image = self._groups.metadata()
@@ -139,10 +146,9 @@ class ClassicMembers:
         for entry in subscription.get("ownedPartitions", []):
             topic = image.topic(entry["topic"])
             if topic is not None:
-                owned.append({"topicId": topic.topic_id, "partitions": entry["partitions"]})
-        timeout_ms = rebalance_timeout_of(request)
-        protocols = tuple((one["name"], one["metadata"]) for one in request["protocols"])
-        instance_id = request.get("groupInstanceId")
+                owned.append(OwnedPartitions(topic.topic_id, tuple(entry["partitions"])))
+        timeout_ms = request.rebalance_timeout_ms
+        instance_id = request.instance_id
         updated = replace(
             member,
             instance_id=member.instance_id if instance_id is None else instance_id,
@@ -152,29 +158,31 @@ class ClassicMembers:
             subscribed_regex=None,
             client_id=client.client_id,
             client_host=client.host,
-            classic_session_timeout_ms=request["sessionTimeoutMs"],
-            classic_protocols=protocols,
+            classic_session_timeout_ms=request.session_timeout_ms,
+            classic_protocols=request.protocols,
         )
-        return updated, owned
+        return updated, tuple(owned)
 
     # SyncGroup, Heartbeat
 
-    def _known(self, group: LiveConsumerGroup, request: Request) -> tuple[ConsumerMember, Protocols]:
+    def _known(
+        self, group: LiveConsumerGroup, request: SyncGroup | Heartbeat
+    ) -> tuple[ConsumerMember, Protocols]:
         """The member of a request and its protocols: it must speak the classic one, in its generation."""
-        instance_id: str | None = request.get("groupInstanceId")
+        instance_id = request.instance_id
         if instance_id is None:
-            member = group.member(request["memberId"])
+            member = group.member(request.member_id)
         else:
-            member = self._groups.known_static(group, request["memberId"], instance_id)
+            member = self._groups.known_static(group, request.member_id, instance_id)
         if member.classic_protocols is None:
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)
-        if request["generationId"] != member.member_epoch:
+        if request.generation != member.member_epoch:
             raise ApiError(Errors.ILLEGAL_GENERATION)
         return member, member.classic_protocols
 
-    def sync(self, group: LiveConsumerGroup, request: Request, respond: Respond) -> None:
+    def sync(self, group: LiveConsumerGroup, request: SyncGroup, respond: Respond) -> None:
         member, protocols = self._known(group, request)
-        protocol_type, protocol_name = request.get("protocolType"), request.get("protocolName")
+        protocol_type, protocol_name = request.protocol_type, request.protocol_name
         if protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or protocol_name not in (
             None,
             protocols[0][0],
@@ -191,7 +199,7 @@ class ClassicMembers:
         blob = migration.assignment_blob(partitions, version, self._groups.metadata())
         respond(sync_reply(Errors.NONE, blob, protocol_type, protocol_name))
 
-    def heartbeat(self, group: LiveConsumerGroup, request: Request) -> Errors:
+    def heartbeat(self, group: LiveConsumerGroup, request: Heartbeat) -> Errors:
         """REBALANCE_IN_PROGRESS tells the member to rejoin, with what there is to revoke or to take."""
         member, _ = self._known(group, request)
         self._groups.restart_session(group.group_id, member.member_id, member.classic_session_timeout_ms)
@@ -207,7 +215,7 @@ class ClassicMembers:
 
     # LeaveGroup
 
-    def leave(self, group: LiveConsumerGroup, identities: Iterable[Request]) -> Reply:
+    def leave(self, group: LiveConsumerGroup, identities: Iterable[MemberIdentity]) -> Reply:
         """Also a member of the consumer protocol can be made to leave."""
         replies = []
         leaving: dict[str, ConsumerMember] = {}
@@ -222,12 +230,12 @@ class ClassicMembers:
         self._groups.fence(group, list(leaving.values()))
         return leave_reply(Errors.NONE, replies)
 
-    def _leaving(self, group: LiveConsumerGroup, identity: Request) -> ConsumerMember:
-        instance_id = identity.get("groupInstanceId")
+    def _leaving(self, group: LiveConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+        instance_id = identity.instance_id
         if instance_id is None:
-            return group.member(identity["memberId"])
-        if identity["memberId"]:
-            return self._groups.known_static(group, identity["memberId"], instance_id)
+            return group.member(identity.member_id)
+        if identity.member_id:
+            return self._groups.known_static(group, identity.member_id, instance_id)
         member = group.static_member(instance_id)
         if member is None:
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)

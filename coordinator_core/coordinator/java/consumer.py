@@ -25,10 +25,11 @@ from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap
-from coordinator_core.coordinator.membership import Client, Request
+from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.replies import Reply, Respond, described_consumer_group
+from coordinator_core.coordinator.requests import ConsumerGroupHeartbeat, Owned
 from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ConsumerMember, MemberState
 
 Check = Callable[[str | None], None]
@@ -64,28 +65,30 @@ class ConsumerGroups:
 
     # Heartbeat
 
-    def heartbeat(self, client: Client, request: Request, respond: Respond, check: Check) -> None:
+    def heartbeat(
+        self, client: Client, request: ConsumerGroupHeartbeat, respond: Respond, check: Check
+    ) -> None:
         try:
             _validate_heartbeat(request, client.version)
-            check(request["groupId"])
-            if request["memberEpoch"] in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_STATIC_EPOCH):
+            check(request.group_id)
+            if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_STATIC_EPOCH):
                 respond(self._leave(request))
             else:
                 respond(self._heartbeat(client, request))
         except ApiError as error:
             respond(_heartbeat_reply(error.error, message=error.message))
 
-    def _heartbeat(self, client: Client, request: Request) -> Reply:
-        epoch: int = request["memberEpoch"]
+    def _heartbeat(self, client: Client, request: ConsumerGroupHeartbeat) -> Reply:
+        epoch = request.member_epoch
         out: list[Record] = []
-        group = self._group(request["groupId"], epoch == 0, out)
-        self.throw_if_full(group, request["memberId"], request["instanceId"])
-        member_id: str = request["memberId"] or self.new_member_id("")
-        owned = request["topicPartitions"]
-        if request["instanceId"] is None:
+        group = self._group(request.group_id, epoch == 0, out)
+        self.throw_if_full(group, request.member_id, request.instance_id)
+        member_id = request.member_id or self.new_member_id("")
+        owned = request.owned
+        if request.instance_id is None:
             member = self._dynamic_member(group, member_id, epoch, owned)
         else:
-            member = self._static_member(group, member_id, epoch, request["instanceId"], owned, out)
+            member = self._static_member(group, member_id, epoch, request.instance_id, owned, out)
         updated = _updated(member, client, request)
         subscription_changed, topics_changed = self.subscribed(group, member, updated, out)
         group_epoch = group.group_epoch
@@ -112,9 +115,9 @@ class ConsumerGroups:
             member_epoch=updated.member_epoch,
             interval_ms=self.manager.settings.group_consumer_heartbeat_interval_ms,
         )
-        names, regex = request["subscribedTopicNames"], request.get("subscribedTopicRegex")
+        names, regex = request.subscribed_topics, request.subscribed_regex
         full = (
-            request["rebalanceTimeoutMs"] != -1
+            request.rebalance_timeout_ms != -1
             and (names is not None or regex is not None)
             and owned is not None
         )
@@ -159,7 +162,7 @@ class ConsumerGroups:
             raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, text)
 
     @staticmethod
-    def _dynamic_member(group: LiveConsumerGroup, member_id: str, epoch: int, owned: Any) -> ConsumerMember:
+    def _dynamic_member(group: LiveConsumerGroup, member_id: str, epoch: int, owned: Owned) -> ConsumerMember:
         if epoch == 0:
             return group.members.get(member_id) or ConsumerMember(member_id)
         member = group.member(member_id)
@@ -172,7 +175,7 @@ class ConsumerGroups:
         member_id: str,
         epoch: int,
         instance_id: str,
-        owned: Any,
+        owned: Owned,
         out: list[Record],
     ) -> ConsumerMember:
         existing = group.static_member(instance_id)
@@ -229,14 +232,14 @@ class ConsumerGroups:
 
     # Leaving and fencing
 
-    def _leave(self, request: Request) -> Reply:
-        group_id, member_id, epoch = request["groupId"], request["memberId"], request["memberEpoch"]
+    def _leave(self, request: ConsumerGroupHeartbeat) -> Reply:
+        group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
         group = self.consumer_group(group_id)
         reply = _heartbeat_reply(Errors.NONE, member_id=member_id, member_epoch=epoch)
-        if request["instanceId"] is None:
+        if request.instance_id is None:
             self.fence(group, [group.member(member_id)])
             return reply
-        member = self.known_static(group, member_id, request["instanceId"])
+        member = self.known_static(group, member_id, request.instance_id)
         if epoch != LEAVE_STATIC_EPOCH:
             self.fence(group, [member])
             return reply
@@ -399,16 +402,16 @@ def _removal(group_id: str, member_id: str) -> list[Record]:
     ]
 
 
-def _updated(member: ConsumerMember, client: Client, request: Request) -> ConsumerMember:
+def _updated(member: ConsumerMember, client: Client, request: ConsumerGroupHeartbeat) -> ConsumerMember:
     """The member with what the request says; null and -1 say nothing new."""
-    names, regex = request["subscribedTopicNames"], request.get("subscribedTopicRegex")
-    timeout_ms = request["rebalanceTimeoutMs"]
+    names, regex = request.subscribed_topics, request.subscribed_regex
+    timeout_ms = request.rebalance_timeout_ms
     return replace(
         member,
-        instance_id=member.instance_id if request["instanceId"] is None else request["instanceId"],
-        rack_id=member.rack_id if request["rackId"] is None else request["rackId"],
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-        server_assignor=request["serverAssignor"] or member.server_assignor,
+        server_assignor=request.server_assignor or member.server_assignor,
         subscribed_topics=member.subscribed_topics if names is None else tuple(sorted(set(names))),
         subscribed_regex=member.subscribed_regex if regex is None else regex or None,
         client_id=client.client_id,
@@ -418,7 +421,7 @@ def _updated(member: ConsumerMember, client: Client, request: Request) -> Consum
     )
 
 
-def _validate_epoch(member: ConsumerMember, epoch: int, owned: Any) -> None:
+def _validate_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
     """The previous epoch will do when the answer got lost, which the owned partitions show."""
     if epoch == member.member_epoch:
         return
@@ -432,40 +435,40 @@ def _validate_epoch(member: ConsumerMember, epoch: int, owned: Any) -> None:
     )
 
 
-def _is_subset(owned: Any, member: ConsumerMember) -> bool:
+def _is_subset(owned: Owned, member: ConsumerMember) -> bool:
     return owned is not None and all(
-        entry["topicId"] in member.assigned
-        and set(entry["partitions"]) <= set(member.assigned[entry["topicId"]])
-        for entry in owned
+        one.topic_id in member.assigned and set(one.partitions) <= set(member.assigned[one.topic_id])
+        for one in owned
     )
 
 
-def _validate_heartbeat(request: Request, version: int) -> None:
+def _validate_heartbeat(request: ConsumerGroupHeartbeat, version: int) -> None:
     """``throwIfConsumerGroupHeartbeatRequestIsInvalid``."""
-    epoch = request["memberEpoch"]
+    epoch = request.member_epoch
 
     def invalid(text: str) -> ApiError:
         return ApiError(Errors.INVALID_REQUEST, text)
 
-    if (version >= 1 or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH) and not request["memberId"].strip():
+    if (version >= 1 or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH) and not request.member_id.strip():
         raise invalid("MemberId can't be empty.")
-    for name, text in (("groupId", "GroupId"), ("instanceId", "InstanceId"), ("rackId", "RackId")):
-        if request[name] is not None and not request[name].strip():
-            raise invalid(f"{text} can't be empty.")
+    ids = {"GroupId": request.group_id, "InstanceId": request.instance_id, "RackId": request.rack_id}
+    for name, value in ids.items():
+        if value is not None and not value.strip():
+            raise invalid(f"{name} can't be empty.")
     if epoch == 0:
-        if request["rebalanceTimeoutMs"] == -1:
+        if request.rebalance_timeout_ms == -1:
             raise invalid("RebalanceTimeoutMs must be provided in first request.")
-        if request["topicPartitions"] is None or request["topicPartitions"]:
+        if request.owned is None or request.owned:
             raise invalid("TopicPartitions must be empty when (re-)joining.")
-        if request["subscribedTopicNames"] is None and request.get("subscribedTopicRegex") is None:
+        if request.subscribed_topics is None and request.subscribed_regex is None:
             raise invalid(
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
             )
-    elif epoch == LEAVE_STATIC_EPOCH and request["instanceId"] is None:
+    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
         raise invalid("InstanceId can't be null.")
     elif epoch < LEAVE_STATIC_EPOCH:
         raise invalid("MemberEpoch is invalid.")
-    assignor = request["serverAssignor"]
+    assignor = request.server_assignor
     if assignor is not None and assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
         raise ApiError(

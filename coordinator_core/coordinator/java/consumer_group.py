@@ -15,7 +15,7 @@ from coordinator_core.coordinator.java.group import accept_any
 from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap, TopicId
-from coordinator_core.coordinator.membership import Request
+from coordinator_core.coordinator.requests import Request
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import (
     Assignment,

@@ -15,7 +15,7 @@ from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.log import OffsetsLog, Record
 from coordinator_core.coordinator.manager import PartitionState
 from coordinator_core.coordinator.maps import JavaHashMap
-from coordinator_core.coordinator.membership import Client, MemberIds, Membership, Request
+from coordinator_core.coordinator.membership import Client, MemberIds, Membership
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata
 from coordinator_core.coordinator.replies import (
@@ -27,6 +27,14 @@ from coordinator_core.coordinator.replies import (
     leave_reply,
     sync_reply,
     topic_results,
+)
+from coordinator_core.coordinator.requests import (
+    ConsumerGroupHeartbeat,
+    Heartbeat,
+    JoinGroup,
+    MemberIdentity,
+    Request,
+    SyncGroup,
 )
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.settings import Settings
@@ -78,9 +86,10 @@ class JavaCoordinator:
 
     # Members
 
-    def join_group(self, client: Client, request: Request, respond: Respond) -> None:
-        group_id: str = request["groupId"]
-        settings, timeout_ms = self.settings, request["sessionTimeoutMs"]
+    def join_group(self, client: Client, body: Request, respond: Respond) -> None:
+        request = JoinGroup.of(body)
+        group_id = request.group_id
+        settings, timeout_ms = self.settings, request.session_timeout_ms
         error = Errors.NONE
         if not self.active:
             error = Errors.COORDINATOR_NOT_AVAILABLE
@@ -89,7 +98,7 @@ class JavaCoordinator:
         elif not settings.group_min_session_timeout_ms <= timeout_ms <= settings.group_max_session_timeout_ms:
             error = Errors.INVALID_SESSION_TIMEOUT
         if error is not Errors.NONE:
-            respond(join_reply(error, request["memberId"]))
+            respond(join_reply(error, request.member_id))
             return
         try:
             self._check_state(group_id)
@@ -105,9 +114,9 @@ class JavaCoordinator:
             return
         self._join_classic(client, request, respond)
 
-    def _join_classic(self, client: Client, request: Request, respond: Respond) -> None:
+    def _join_classic(self, client: Client, request: JoinGroup, respond: Respond) -> None:
         """``classicGroupJoinToClassicGroup``: the first join of a group is written, whatever its answer."""
-        group_id: str = request["groupId"]
+        group_id = request.group_id
         records: list[Record] = []
         group = self.manager.get_group(group_id)
         if isinstance(group, LiveConsumerGroup):
@@ -117,9 +126,9 @@ class JavaCoordinator:
             del self.manager.groups[group_id]
         is_new = group_id not in self.manager.groups
         try:
-            classic = self.manager.get_or_create_classic(group_id, not request["memberId"])
+            classic = self.manager.get_or_create_classic(group_id, not request.member_id)
         except ApiError:
-            respond(join_reply(Errors.UNKNOWN_MEMBER_ID, request["memberId"]))
+            respond(join_reply(Errors.UNKNOWN_MEMBER_ID, request.member_id))
             return
         answers = _Once(respond)
         self.membership.join(classic, client, request, answers)
@@ -136,10 +145,11 @@ class JavaCoordinator:
                 self.manager.groups.pop(group_id, None)
                 answers(join_reply(error.error))
 
-    def sync_group(self, client: Client, request: Request, respond: Respond) -> None:
+    def sync_group(self, client: Client, body: Request, respond: Respond) -> None:
+        request = SyncGroup.of(body)
         try:
-            self._check(request["groupId"])
-            group = self.manager.get_group(request["groupId"])
+            self._check(request.group_id)
+            group = self.manager.get_group(request.group_id)
             if group is None or group.is_empty:
                 raise ApiError(Errors.UNKNOWN_MEMBER_ID)
             if isinstance(group, JavaClassicGroup):
@@ -151,10 +161,11 @@ class JavaCoordinator:
         except ApiError as error:
             respond(sync_reply(error.error))
 
-    def heartbeat(self, client: Client, request: Request, respond: Respond) -> None:
+    def heartbeat(self, client: Client, body: Request, respond: Respond) -> None:
+        request = Heartbeat.of(body)
         try:
-            self._check(request["groupId"])
-            group = self.manager.get_group(request["groupId"])
+            self._check(request.group_id)
+            group = self.manager.get_group(request.group_id)
             if isinstance(group, JavaClassicGroup):
                 error_code = self.membership.heartbeat(group, request)
             elif isinstance(group, LiveConsumerGroup):
@@ -167,21 +178,22 @@ class JavaCoordinator:
         respond({"errorCode": error_code})
 
     def leave_group(self, client: Client, request: Request, respond: Respond) -> None:
+        identities = MemberIdentity.all_of(request)
         try:
             self._check(request["groupId"])
             group = self.manager.get_group(request["groupId"])
             if isinstance(group, JavaClassicGroup):
-                respond(self.membership.leave(group, request["members"]))
+                respond(self.membership.leave(group, identities))
             elif isinstance(group, LiveConsumerGroup):
-                respond(self.classic_members.leave(group, request["members"]))
+                respond(self.classic_members.leave(group, identities))
             else:
-                unknown = [leave_member_reply(one, Errors.UNKNOWN_MEMBER_ID) for one in request["members"]]
+                unknown = [leave_member_reply(one, Errors.UNKNOWN_MEMBER_ID) for one in identities]
                 respond(leave_reply(Errors.NONE, unknown))
         except ApiError as error:
             respond(leave_reply(error.error))
 
     def consumer_group_heartbeat(self, client: Client, request: Request, respond: Respond) -> None:
-        self.consumers.heartbeat(client, request, respond, self._check)
+        self.consumers.heartbeat(client, ConsumerGroupHeartbeat.of(request), respond, self._check)
 
     # Offsets
 

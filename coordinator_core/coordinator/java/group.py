@@ -8,8 +8,8 @@ from coordinator_core.coordinator.classic import LiveClassicGroup, State
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.membership import Request
 from coordinator_core.coordinator.records import group_tombstone
+from coordinator_core.coordinator.requests import Request
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.validation import validate_commit
 from coordinator_core.groups.model import CommittedOffset

@@ -8,9 +8,9 @@ from typing import Generic, Protocol, TypeVar
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, Record
 from coordinator_core.coordinator.maps import TimelineHashMap
-from coordinator_core.coordinator.membership import Request
 from coordinator_core.coordinator.records import metadata_fits, offset_tombstone, requested_commit, slot_of
 from coordinator_core.coordinator.replies import Reply, fetched_offset, topic_of
+from coordinator_core.coordinator.requests import Request
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.groups.model import CommittedOffset, Slot
 from coordinator_core.groups.offsets import Offsets

@@ -6,15 +6,12 @@ Source: ``CurrentAssignmentBuilder``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.consumer_group import Partitions, with_assignment
 from coordinator_core.coordinator.maps import TopicId
+from coordinator_core.coordinator.requests import Owned
 from coordinator_core.groups.model import ConsumerMember, MemberState, PartitionEpochs
-
-Owned = list[dict[str, Any]] | None
-"""What the member says it owns (``topicId``, ``partitions``); ``None``: nothing new since its last word."""
 
 
 def reconcile(
@@ -48,7 +45,7 @@ def _owns(owned: Owned, revoked: Mapping[str, Collection[int]]) -> bool:
     if owned is None:
         return True
     return any(
-        partition in revoked.get(entry["topicId"], ()) for entry in owned for partition in entry["partitions"]
+        partition in revoked.get(entry.topic_id, ()) for entry in owned for partition in entry.partitions
     )
 
 

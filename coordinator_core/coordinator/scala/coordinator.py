@@ -11,7 +11,7 @@ from coordinator_core.coordinator.errors import SCALA_COMMIT_ERRORS, ApiError, E
 from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.manager import PartitionState
 from coordinator_core.coordinator.maps import TopicIdPartition, TopicPartition
-from coordinator_core.coordinator.membership import Client, MemberIds, Membership, Request
+from coordinator_core.coordinator.membership import Client, MemberIds, Membership
 from coordinator_core.coordinator.records import metadata_fits, requested_commit
 from coordinator_core.coordinator.replies import (
     Reply,
@@ -26,6 +26,7 @@ from coordinator_core.coordinator.replies import (
     topic_of,
     topic_results,
 )
+from coordinator_core.coordinator.requests import Heartbeat, JoinGroup, MemberIdentity, Request, SyncGroup
 from coordinator_core.coordinator.rules import SCALA
 from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.scala.offsets import Commits, ScalaGroupMetadataManager
@@ -75,11 +76,12 @@ class ScalaCoordinator:
 
     # Members
 
-    def join_group(self, client: Client, request: Request, respond: Respond) -> None:
-        member_id: str = request["memberId"]
+    def join_group(self, client: Client, body: Request, respond: Respond) -> None:
+        request = JoinGroup.of(body)
+        member_id = request.member_id
         try:
-            self.validate_group_status(request["groupId"], "JoinGroup")
-            timeout_ms = request["sessionTimeoutMs"]
+            self.validate_group_status(request.group_id, "JoinGroup")
+            timeout_ms = request.session_timeout_ms
             settings = self.settings
             if (
                 not settings.group_min_session_timeout_ms
@@ -87,7 +89,7 @@ class ScalaCoordinator:
                 <= settings.group_max_session_timeout_ms
             ):
                 raise ApiError(Errors.INVALID_SESSION_TIMEOUT)
-            group = self.manager.get_or_maybe_create_group(request["groupId"], not member_id)
+            group = self.manager.get_or_maybe_create_group(request.group_id, not member_id)
             if group is None:
                 raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         except ApiError as error:
@@ -95,32 +97,35 @@ class ScalaCoordinator:
             return
         self.membership.join(group, client, request, respond)
 
-    def sync_group(self, client: Client, request: Request, respond: Respond) -> None:
+    def sync_group(self, client: Client, body: Request, respond: Respond) -> None:
+        request = SyncGroup.of(body)
         try:
-            self.validate_group_status(request["groupId"], "SyncGroup")
+            self.validate_group_status(request.group_id, "SyncGroup")
         except ApiError as error:
             # A client that learns of a rebalance joins again, and finds the coordinator loaded by then.
             loading = error.error is Errors.COORDINATOR_LOAD_IN_PROGRESS
             respond(sync_reply(Errors.REBALANCE_IN_PROGRESS if loading else error.error))
             return
-        group = self.manager.get_group(request["groupId"])
+        group = self.manager.get_group(request.group_id)
         if group is None:
             respond(sync_reply(Errors.UNKNOWN_MEMBER_ID))
         else:
             self.membership.sync(group, request, respond)
 
-    def heartbeat(self, client: Client, request: Request, respond: Respond) -> None:
+    def heartbeat(self, client: Client, body: Request, respond: Respond) -> None:
+        request = Heartbeat.of(body)
         try:
-            self.validate_group_status(request["groupId"], "Heartbeat")
+            self.validate_group_status(request.group_id, "Heartbeat")
         except ApiError as error:
             loading = error.error is Errors.COORDINATOR_LOAD_IN_PROGRESS
             respond({"errorCode": Errors.NONE if loading else error.error})
             return
-        group = self.manager.get_group(request["groupId"])
+        group = self.manager.get_group(request.group_id)
         error_code = Errors.UNKNOWN_MEMBER_ID if group is None else self.membership.heartbeat(group, request)
         respond({"errorCode": error_code})
 
     def leave_group(self, client: Client, request: Request, respond: Respond) -> None:
+        identities = MemberIdentity.all_of(request)
         try:
             self.validate_group_status(request["groupId"], "LeaveGroup")
         except ApiError as error:
@@ -128,10 +133,10 @@ class ScalaCoordinator:
             return
         group = self.manager.get_group(request["groupId"])
         if group is None:
-            unknown = [leave_member_reply(one, Errors.UNKNOWN_MEMBER_ID) for one in request["members"]]
+            unknown = [leave_member_reply(one, Errors.UNKNOWN_MEMBER_ID) for one in identities]
             respond(leave_reply(Errors.NONE, unknown))
         else:
-            respond(self.membership.leave(group, request["members"]))
+            respond(self.membership.leave(group, identities))
 
     # Offsets
 
