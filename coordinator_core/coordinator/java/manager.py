@@ -27,8 +27,8 @@ from coordinator_core.coordinator.records import group_metadata
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock
-from coordinator_core.groups.loaders import JavaGroups
-from coordinator_core.groups.model import ClassicGroup
+from coordinator_core.groups.loaders import JavaGroups, LoadError
+from coordinator_core.groups.model import ClassicGroup, LoadFailure
 from coordinator_core.groups.modern import ConsumerRecords
 from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, profile_for_release
 
@@ -68,6 +68,8 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         self._unwritten: dict[int, set[str]] = {}
         """Groups that no record was written for yet, by partition: reads do not see them."""
         self._loading = -1
+        self.load_failures: list[LoadFailure] = []
+        """Records at which Kafka gives a load up. The model reads on, as every replay does."""
 
     # Groups
 
@@ -217,8 +219,11 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         for record in records:
             if record.control is not None:
                 self.shard(self._loading).end_transaction(record.producer_id, record.control == "COMMIT")
-            else:
+                continue
+            try:
                 self.replay(record.offset, record.producer_id, record.producer_epoch, record.decoded())
+            except LoadError as error:
+                self.load_failures.append(LoadFailure(record.offset, str(error)))
 
     def end_of_load(self, partition: int) -> None:
         for group_id, group in self.groups.items():
