@@ -89,6 +89,27 @@ class Heartbeat:
         )
 
 
+class Committer(NamedTuple):
+    """Who commits: the member of an OffsetCommit or TxnOffsetCommit, with its generation or member epoch.
+
+    Nobody in particular has generation -1 and no id.
+    """
+
+    generation: int
+    member_id: str
+    instance_id: str | None
+    transactional: bool
+
+    @classmethod
+    def of(cls, request: Request, *, transactional: bool) -> Committer:
+        generation = request.get("generationId" if transactional else "generationIdOrMemberEpoch", -1)
+        return cls(generation, request.get("memberId", ""), request.get("groupInstanceId"), transactional)
+
+    @property
+    def names_a_member(self) -> bool:
+        return bool(self.member_id) or self.instance_id is not None
+
+
 class MemberIdentity(NamedTuple):
     """A member that a LeaveGroup names, by member id, group instance id or both."""
 

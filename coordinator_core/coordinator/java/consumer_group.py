@@ -15,7 +15,7 @@ from coordinator_core.coordinator.java.group import accept_any
 from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap, TopicId
-from coordinator_core.coordinator.requests import Request
+from coordinator_core.coordinator.requests import Committer
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import (
     Assignment,
@@ -200,16 +200,14 @@ class LiveConsumerGroup(ConsumerGroup):
     def expiry_base(self) -> ExpiryBase | None:
         return lambda offset: offset.commit_timestamp_ms
 
-    def validate_offset_commit(
-        self, generation: int, request: Request, version: int, *, transactional: bool
-    ) -> Validate:
-        member_id: str = request.get("memberId", "")
+    def validate_offset_commit(self, who: Committer, version: int) -> Validate:
+        generation = who.generation
         if generation < 0 and not self.members:
             return accept_any
-        if transactional and generation == -1 and not member_id and request.get("groupInstanceId") is None:
+        if who.transactional and generation == -1 and not who.names_a_member:
             return accept_any
-        member = self.member(member_id)
-        if not transactional and not member.speaks_classic and version < 9:
+        member = self.member(who.member_id)
+        if not who.transactional and not member.speaks_classic and version < 9:
             raise ApiError(Errors.UNSUPPORTED_VERSION)
         if generation == member.member_epoch:
             return accept_any

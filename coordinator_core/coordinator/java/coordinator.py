@@ -29,6 +29,7 @@ from coordinator_core.coordinator.replies import (
     topic_results,
 )
 from coordinator_core.coordinator.requests import (
+    Committer,
     ConsumerGroupHeartbeat,
     Heartbeat,
     JoinGroup,
@@ -198,16 +199,16 @@ class JavaCoordinator:
     # Offsets
 
     def offset_commit(self, client: Client, request: Request, respond: Respond) -> None:
-        generation: int = request.get("generationIdOrMemberEpoch", -1)
+        who = Committer.of(request, transactional=False)
         try:
             self._check(request["groupId"], empty_id=True)
-            group = self._committing_group(request, generation)
+            group = self._committing_group(request["groupId"], who)
             if group is None:
                 since_9 = client.version >= 9
                 raise ApiError(Errors.GROUP_ID_NOT_FOUND if since_9 else Errors.ILLEGAL_GENERATION)
-            validate = group.validate_offset_commit(generation, request, client.version, transactional=False)
+            validate = group.validate_offset_commit(who, client.version)
             if isinstance(group, JavaClassicGroup) and group.is_in(State.STABLE, State.PREPARING_REBALANCE):
-                self.manager.rebalances.restart_session(group, group.members[request["memberId"]])
+                self.manager.rebalances.restart_session(group, group.members[who.member_id])
             reply, records = self.manager.offsets_of(request["groupId"]).commit_records(
                 request, self.clock.now_ms, validate
             )
@@ -217,16 +218,16 @@ class JavaCoordinator:
         respond(reply)
 
     def txn_offset_commit(self, client: Client, request: Request, respond: Respond) -> None:
-        generation: int = request.get("generationId", -1)
+        who = Committer.of(request, transactional=True)
         try:
             self._check(request["groupId"])
             verified = self._verify(request, client.version)
             if verified is not Errors.NONE:
                 raise ApiError(verified)
-            group = self._committing_group(request, generation)
+            group = self._committing_group(request["groupId"], who)
             if group is None:
                 raise ApiError(Errors.ILLEGAL_GENERATION)
-            validate = group.validate_offset_commit(generation, request, client.version, transactional=True)
+            validate = group.validate_offset_commit(who, client.version)
             reply, records = self.manager.offsets_of(request["groupId"]).txn_commit_records(
                 request, self.clock.now_ms, validate
             )
@@ -241,11 +242,11 @@ class JavaCoordinator:
             reply = _failed_commit(request, Errors.ILLEGAL_GENERATION if stale else error.error)
         respond(reply)
 
-    def _committing_group(self, request: Request, generation: int) -> Group | None:
+    def _committing_group(self, group_id: str, who: Committer) -> Group | None:
         """The group of a commit; a commit without a generation makes a simple one."""
-        group = self.manager.get_group(request["groupId"])
-        if group is None and generation < 0:
-            group = self.manager.get_or_create_classic(request["groupId"], True)
+        group = self.manager.get_group(group_id)
+        if group is None and who.generation < 0:
+            group = self.manager.get_or_create_classic(group_id, True)
         return group
 
     def offset_fetch(self, request: Request, require_stable: bool, respond: Respond, version: int) -> None:

@@ -9,7 +9,7 @@ from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.records import group_tombstone
-from coordinator_core.coordinator.requests import Request
+from coordinator_core.coordinator.requests import Committer
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.validation import validate_commit
 from coordinator_core.groups.model import CommittedOffset
@@ -31,9 +31,7 @@ class Group(Protocol):
 
     def is_subscribed_to(self, topic: str) -> bool: ...
     def expiry_base(self) -> ExpiryBase | None: ...
-    def validate_offset_commit(
-        self, generation: int, request: Request, version: int, *, transactional: bool
-    ) -> Validate: ...
+    def validate_offset_commit(self, who: Committer, version: int) -> Validate: ...
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
     def validate_offset_delete(self) -> None: ...
     def validate_delete(self) -> None: ...
@@ -61,12 +59,10 @@ class JavaClassicGroup(LiveClassicGroup):
         known = self.uses_consumer_protocol and self.subscribed_topics is not None
         return _commit_timestamp if known and self.is_in(State.STABLE) else None
 
-    def validate_offset_commit(
-        self, generation: int, request: Request, version: int, *, transactional: bool
-    ) -> Validate:
-        validate_commit(self, generation, request, transactional=transactional)
-        standalone = generation < 0 and self.is_empty
-        if not transactional and not standalone and self.is_in(State.COMPLETING_REBALANCE):
+    def validate_offset_commit(self, who: Committer, version: int) -> Validate:
+        validate_commit(self, who)
+        standalone = who.generation < 0 and self.is_empty
+        if not who.transactional and not standalone and self.is_in(State.COMPLETING_REBALANCE):
             raise ApiError(Errors.REBALANCE_IN_PROGRESS)
         return accept_any
 

@@ -26,7 +26,14 @@ from coordinator_core.coordinator.replies import (
     topic_of,
     topic_results,
 )
-from coordinator_core.coordinator.requests import Heartbeat, JoinGroup, MemberIdentity, Request, SyncGroup
+from coordinator_core.coordinator.requests import (
+    Committer,
+    Heartbeat,
+    JoinGroup,
+    MemberIdentity,
+    Request,
+    SyncGroup,
+)
 from coordinator_core.coordinator.rules import SCALA
 from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.scala.offsets import Commits, ScalaGroupMetadataManager
@@ -144,23 +151,23 @@ class ScalaCoordinator:
         retention_ms = request.get("retentionTimeMs", DEFAULT_RETENTION)
         expires = None if retention_ms == DEFAULT_RETENTION else self.clock.now_ms + retention_ms
         commits = self._commits(request, expires)
-        generation: int = request.get("generationIdOrMemberEpoch", -1)
+        who = Committer.of(request, transactional=False)
         try:
             self.validate_group_status(request["groupId"], "OffsetCommit")
             group = self.manager.get_group(request["groupId"])
             if group is None:
-                if generation >= 0:
+                if who.generation >= 0:
                     raise ApiError(Errors.ILLEGAL_GENERATION)
                 group = self.manager.get_or_maybe_create_group(request["groupId"], True)
                 assert group is not None
-            validate_commit(group, generation, request, transactional=False)
+            validate_commit(group, who)
             if group.is_in(State.COMPLETING_REBALANCE):
                 raise ApiError(Errors.REBALANCE_IN_PROGRESS)
         except ApiError as error:
             respond(_failed_commit(request, error.error))
             return
         if not group.is_in(State.EMPTY):
-            self.manager.rebalances.restart_session(group, group.members[request["memberId"]])
+            self.manager.rebalances.restart_session(group, group.members[who.member_id])
         errors = self.manager.store_offsets(group, commits)
         respond(_commit_reply(request, errors.__getitem__))
 
@@ -172,7 +179,7 @@ class ScalaCoordinator:
             verified = self._verify(request, client.version)
             if verified is not Errors.NONE:
                 raise ApiError(translated(verified, SCALA_COMMIT_ERRORS))
-            validate_commit(group, request.get("generationId", -1), request, transactional=True)
+            validate_commit(group, Committer.of(request, transactional=True))
         except ApiError as error:
             respond(_failed_commit(request, error.error))
             return
