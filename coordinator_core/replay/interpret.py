@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coordinator_core.groups.model import CarriedRecord, CommittedOffset, Slot
+from coordinator_core.groups.offsets import OffsetRules
 from coordinator_core.records.codec import (
     AUTO,
     SHARE_4_0,
@@ -17,7 +18,7 @@ from coordinator_core.records.codec import (
 )
 from coordinator_core.records.schemas import RECORD_TYPES, SHARE_4_0_LAYOUT
 from coordinator_core.records.types import ZERO_UUID
-from coordinator_core.releases import OFFSET_KEY_TYPES, Profile
+from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, MergeOffsetRule, Profile
 
 
 class OffsetRecord(NamedTuple):
@@ -120,6 +121,15 @@ def max_value_version(key_type: int, profile: Profile) -> int:
     if key_type == 2:
         return profile.max_group_value_version
     return 0
+
+
+def offset_rules(profile: Profile) -> OffsetRules:
+    """The profile's rules of committed offsets."""
+    return OffsetRules(
+        tombstones_apply_at_once=profile.loader is Loader.JAVA,
+        tombstone_drops_pending=profile.tombstone_drops_pending,
+        marker_always_wins=profile.merge_offset_rule is MergeOffsetRule.NONE,
+    )
 
 
 def committed_offset(
