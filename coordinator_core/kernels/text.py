@@ -221,7 +221,7 @@ class TextWriter:
         False when they are for Python.
         """
         self.records = records
-        fits: cython.bint = HEADER_BYTES <= self.end - self.position and self.end <= len(data)
+        fits: cython.bint = self.end - self.position >= HEADER_BYTES and self.end <= len(data)
         return bool(fits and self._batch(data, header(data, self.position), 0, len(records)))
 
     @cython.cfunc
