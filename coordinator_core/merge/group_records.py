@@ -210,6 +210,10 @@ class NewestGroupRecords:
                 dict(epochs[row] for row in own_partitions) if is_consumer and has_owners[number] else None,
             )
 
+    def compact(self) -> None:
+        """Give the memory of records that no longer stand back."""
+        self._kernel.compact()
+
     def __getstate__(self) -> dict[str, Any]:
         kernel = self._kernel
         kernel.compact()
@@ -315,7 +319,7 @@ def _keys(table: Any) -> tuple[Bytes, Int64s]:
 
 def _slices(data: Any, starts: Int64s, lengths: Int64s) -> list[Any]:
     """Bytes by position and length; ``None`` for a negative length."""
-    view = memoryview(np.asarray(data))
+    view = np.asarray(data).data
     places = zip(starts.tolist(), lengths.tolist(), strict=True)
     return [None if length < 0 else bytes(view[start : start + length]) for start, length in places]
 
