@@ -158,9 +158,9 @@ class GroupRecords:
         """Take the group records of a fold, and its commits that create groups, by sequence.
 
         ``groups`` are group numbers below ``group_count``, -1 where a record has no group. The bytes of row
-        ``i`` are between ``starts[i]`` and ``starts[i + 1]``. What is left to the loader in Python is put into
-        ``left``, in order: rows, and for a creation minus one less its row. ``noted`` gets the groups that got
-        their note here. Returns how many of both there are.
+        ``i`` are between ``starts[i]`` and ``starts[i + 1]``. What is left to the loader in Python is put
+        into ``left``, in order: rows, and for a creation minus one less its row. The groups that get their
+        note here are put into ``noted``. Returns how many of both there are.
         """
         row: Int
         note: Int
@@ -538,11 +538,10 @@ class GroupRecords:
         self._revive(group, subject)
         self.groups[group].is_simple = 1
         mark: Int
+        field: Int
         for mark in range(self.shapes.used):
-            if (
-                self.shapes.marks[mark].field != MarkedField.INSTANCE_ID
-                and self.shapes.marks[mark].length > 0
-            ):
+            field = self.shapes.marks[mark].field
+            if field != MarkedField.INSTANCE_ID and self.shapes.marks[mark].length > 0:
                 self.groups[group].is_simple = 0
         self._put(subject, Role.METADATA, record_offset, at, stop)
         return Note.TAKEN
@@ -698,7 +697,7 @@ class GroupRecords:
                     return Note.OWNER
                 self.owners[row].taken = self.order
                 if self._is_owned(group, row) and self.owners[row].released != self.order:
-                    if self.subjects[self.owners[row].owner].epoch >= epoch:
+                    if self._partition_epoch(row) >= epoch:
                         return Note.OWNER
                     taken_over = True
             self._let_go(released)
@@ -726,10 +725,8 @@ class GroupRecords:
         mark: Int = 0
         while self.shapes.marks[mark].field != MarkedField.OWNED:
             mark += 1
-        owned: Int = self.shapes.marks[mark].start - at
-        return same_bytes(
-            self.values, self.newest[row].value + owned, self.values, at + owned, stop - at - owned
-        )
+        start: Int = self.shapes.marks[mark].start
+        return same_bytes(self.values, self.newest[row].value + start - at, self.values, start, stop - start)
 
     @cython.cfunc
     @cython.nogil
@@ -753,10 +750,7 @@ class GroupRecords:
         self._look_up(group, marks, self.shapes.used, False)
         for place in range(self._moved_used):
             row = self._moved[place]
-            if (
-                self._is_owned(group, row)
-                and self.subjects[self.owners[row].owner].epoch == self.subjects[subject].epoch
-            ):
+            if self._is_owned(group, row) and self._partition_epoch(row) == self.subjects[subject].epoch:
                 self.owners[row].released = self.order
                 self._moved[found] = row
                 found += 1
@@ -769,6 +763,7 @@ class GroupRecords:
         topics: Int = 0
         lists: Int = 0
         count: Int
+        at: Int
         place: Int
         row: Int = -1
         field: Int
@@ -788,13 +783,12 @@ class GroupRecords:
                     self.owners[row].taken = self.order
             elif field == MarkedField.PARTITIONS:
                 count = self.shapes.marks[mark].length
+                at = self.shapes.marks[mark].at
                 if self._moved_used + count > len(self._moved):
                     with cython.gil:
                         self._moved = grown(self._moved, self._moved_used, self._moved_used + count)
                 for place in range(count):
-                    copy_bytes(
-                        self.values, self.shapes.marks[mark].at + 4 * place, self._partition_key, 20, 4
-                    )
+                    copy_bytes(self.values, at + 4 * place, self._partition_key, 20, 4)
                     # Partitions come in much the same order again.
                     row += 1
                     if row >= self.partitions.used or not self._is_partition(row):
@@ -842,6 +836,12 @@ class GroupRecords:
     @cython.inline
     def _is_owned(self, group: Int, row: Int) -> cython.bint:
         return self.owners[row].owner >= 0 and self.owners[row].generation == self.groups[group].generation
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def _partition_epoch(self, row: Int) -> Int:
+        return self.subjects[self.owners[row].owner].epoch
 
     @cython.cfunc
     @cython.nogil

@@ -768,7 +768,7 @@ class ValueShape(Struct):
 
 
 class Note(IntEnum):
-    """What became of a group record: the newest one of its key is enough, or it is for the loader in Python."""
+    """What became of a group record: taken, or left to the loader in Python."""
 
     TAKEN = 0
     CARRIED = 1

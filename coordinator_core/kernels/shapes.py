@@ -40,7 +40,7 @@ class Shapes:
     @cython.cfunc
     @cython.nogil
     def behind(self, step: Int, last: Int, at: Int, stop: Int) -> Int:
-        """Position behind what the steps before ``last`` say, ``INVALID`` if ``data[at:stop]`` is otherwise."""
+        """Position behind what the steps before ``last`` say; ``INVALID``: ``data[at:stop]`` is otherwise."""
         kind: Int
         length: Int
         start: Int
@@ -105,12 +105,9 @@ class Shapes:
     def _elements(self, step: Int, count: Int, at: Int, stop: Int) -> Int:
         body: Int = step + 1
         last: Int = self.steps[step].behind
-        if count > 0 and last == body + 1 and self.steps[body].kind == ShapeKind.FIXED:
-            return (
-                at + count * self.steps[body].size
-                if count <= (stop - at) // self.steps[body].size
-                else INVALID
-            )
+        if last == body + 1 and self.steps[body].kind == ShapeKind.FIXED:
+            at += max(count, 0) * self.steps[body].size
+            return at if at <= stop else INVALID
         for _ in range(count):
             at = self.behind(body, last, at, stop)
             if at == INVALID:

@@ -210,6 +210,10 @@ class NewestGroupRecords:
                 dict(epochs[row] for row in own_partitions) if is_consumer and has_owners[number] else None,
             )
 
+    def compact(self) -> None:
+        """Give the memory of records that no longer stand back."""
+        self._kernel.compact()
+
     def __getstate__(self) -> dict[str, Any]:
         kernel = self._kernel
         kernel.compact()

@@ -191,7 +191,7 @@ class Writer:
         return shares
 
     def rebalance(self, turn: int, *, careful: bool = True) -> None:
-        """A new target, to which members come one after the other; ``careful``: what moves is let go first."""
+        """A new target, to which members come one by one; ``careful``: what moves is let go first."""
         if self.kind is None:
             self.begin("consumer")
         old = {member: list(owned) for member, owned in self.members.items()}
@@ -405,11 +405,7 @@ def changed(found: list[Item], changes: Sequence[Change]) -> list[Item]:
                     found[at] = key, donor[1]
             case "byte":
                 if value:
-                    place = other % len(value)
-                    found[at] = (
-                        key,
-                        value[:place] + bytes([value[place] ^ (1 << number % 8)]) + value[place + 1 :],
-                    )
+                    found[at] = key, _flipped(value, other, number)
             case "cut":
                 if value:
                     found[at] = key, value[: other % len(value)]
@@ -419,23 +415,20 @@ def changed(found: list[Item], changes: Sequence[Change]) -> list[Item]:
                 found[at] = None if key is None else key + b"\0", value
             case "key byte":
                 if key:
-                    place = other % len(key)
-                    found[at] = (
-                        key[:place] + bytes([key[place] ^ (1 << number % 8)]) + key[place + 1 :],
-                        value,
-                    )
+                    found[at] = _flipped(key, other, number), value
             case "epoch":
-                if (
-                    value is not None
-                    and key
-                    and key[:2] in (b"\0\x08", b"\0\x0e", b"\0\x16")
-                    and len(value) > 6
-                ):
+                has_epoch = key is not None and int.from_bytes(key[:2], "big") in CURRENT.values()
+                if value is not None and has_epoch and len(value) > 6:
                     found[at] = key, value[:2] + (other % 5 - 2).to_bytes(4, "big", signed=True) + value[6:]
             case "twins":
                 if key and key[:2] == b"\0\2":
                     found[at] = key, classic_value([("a", "i"), ("b", "i")])
     return found
+
+
+def _flipped(data: bytes, place: int, bit: int) -> bytes:
+    place %= len(data)
+    return data[:place] + bytes([data[place] ^ (1 << bit % 8)]) + data[place + 1 :]
 
 
 CHANGES = (
@@ -466,3 +459,20 @@ hostile_items = st.builds(
     st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, 400), st.integers(0, 400)), max_size=5),
 )
 """The same, with changes."""
+
+_owning = st.sampled_from(("join", "join", "rebalance", "rebalance at once", "replace", "leave", "consumer"))
+owning_items = st.builds(
+    changed,
+    st.lists(st.tuples(_owning, st.just(0), _numbers), max_size=10).map(
+        lambda steps: items([("consumer", 0, 0), *steps], GROUPS[:1])
+    ),
+    st.lists(
+        st.tuples(
+            st.sampled_from(("drop", "repeat", "move", "value", "epoch")),
+            st.integers(0, 400),
+            st.integers(0, 400),
+        ),
+        max_size=8,
+    ),
+)
+"""Consumer groups whose members take partitions that are still owned, as in a log that was compacted."""
