@@ -1,8 +1,8 @@
 """Builds the kernels: one extension module of the sources in ``coordinator_core/kernels``.
 
-``REGROUP_CHECKED_KERNELS=1`` builds them with bounds checks and the sanitizers of the C compiler. Where none
-compiles a C file that includes ``Python.h``, the package is installed all the same, and runs the same sources
-uncompiled. An error in a kernel is an error.
+``REGROUP_CHECKED_KERNELS=1`` builds them with bounds checks and the sanitizers of the C compiler, into
+``build/checked``, beside the ordinary ones (``make check-kernels``). Where no C compiler finds ``Python.h``, the
+package is installed all the same, and runs the same sources uncompiled. An error in a kernel is an error.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ LAYOUTS = (ROOT / "coordinator_core" / "log" / "layout.py", KERNELS / "layout.py
 C_TYPES = {"i64": "long long", "i32": "int", "i16": "short", "i8": "signed char", "u8": "unsigned char"}
 
 CHECKED = bool(os.environ.get("REGROUP_CHECKED_KERNELS"))
+CHECKED_BUILD = "build/checked"
 OPTIMIZED = ["-O3", "-fwrapv"]
-SANITIZED = ["-O1", "-g", "-fwrapv", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZED = ["-O1", "-g", "-fwrapv", "-fno-omit-frame-pointer", *SANITIZERS]
 
 
 def write_layout() -> None:
@@ -84,10 +86,19 @@ def extensions() -> list[Extension]:
         ["coordinator_core/kernels/compiled.pyx"],
         depends=[*sources, *map(str, made)],
         extra_compile_args=SANITIZED if CHECKED else OPTIMIZED,
-        extra_link_args=["-fsanitize=address,undefined"] if CHECKED else [],
+        extra_link_args=SANITIZERS if CHECKED else [],
+        include_dirs=[str(KERNELS)],
     )
-    directives: dict[str, Any] = {"boundscheck": True, "legacy_implicit_noexcept": False} if CHECKED else {}
-    return list(cythonize([kernels], compiler_directives=directives, show_all_warnings=False))
+    # Here and not in compiled.pyx, which would win. A bounds error must pass through every function.
+    directives = {
+        "boundscheck": CHECKED,
+        "legacy_implicit_noexcept": not CHECKED,
+        "show_performance_hints": not CHECKED,
+    }
+    place = CHECKED_BUILD if CHECKED else None
+    return list(
+        cythonize([kernels], compiler_directives=directives, build_dir=place, show_all_warnings=False)
+    )
 
 
 class BuildKernels(build_ext):
@@ -110,4 +121,10 @@ class BuildKernels(build_ext):
         return True
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels})
+OPTIONS: dict[str, Any] = {"build_ext": {"build_lib": CHECKED_BUILD, "build_temp": CHECKED_BUILD}}
+
+setup(
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildKernels},
+    options=OPTIONS if CHECKED else {},
+)

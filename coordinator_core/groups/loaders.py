@@ -7,11 +7,11 @@ Sources: ``GroupMetadataManager.doLoadGroupsAndOffsets`` (Scala), ``GroupMetadat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from coordinator_core.groups.classic import classic_group_from_record, duplicate_instance_id
-from coordinator_core.groups.model import ClassicGroup, Group, GroupState
+from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, GroupState, GroupType
 from coordinator_core.groups.modern import (
     ConsumerRecords,
     LoadError,
@@ -21,7 +21,20 @@ from coordinator_core.groups.modern import (
     StreamsRecords,
 )
 
-__all__ = ["GroupLoader", "JavaGroups", "LoadError", "LoaderRules", "ScalaGroups"]
+__all__ = ["GroupLoader", "JavaGroups", "LoadError", "LoadedRecord", "LoaderRules", "ScalaGroups"]
+
+PartitionEpochs = dict[tuple[str, int], int]
+"""``ConsumerGroup.partition_epochs``."""
+
+
+class LoadedRecord(NamedTuple):
+    """Arguments of :meth:`GroupLoader.apply`."""
+
+    record_offset: int
+    key_type: int
+    key: dict[str, Any]
+    version: int
+    value: dict[str, Any] | None
 
 
 class LoaderRules(ModernRules, Protocol):
@@ -52,6 +65,20 @@ class GroupLoader(Protocol):
 
     def touch(self, group_id: str) -> None:
         """An offset was committed (perhaps in a transaction) for ``group_id``."""
+
+    def restore(
+        self,
+        group_id: str,
+        group_type: GroupType,
+        records: Iterable[LoadedRecord],
+        partition_epochs: PartitionEpochs | None,
+    ) -> None:
+        """Make a group of the newest record of each of its keys; no record of it may have been applied.
+
+        Records come in an order in which none refers to a later one: of the group, of members, of the rest.
+        ``partition_epochs`` are given where they do not follow from these records: a member has left, or has
+        taken partitions that another one still owned.
+        """
 
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
         """The groups after the scan, by id; ``groups_with_offsets`` have committed or pending offsets."""
@@ -88,6 +115,16 @@ class ScalaGroups:
     def touch(self, group_id: str) -> None:
         """Commits create nothing while the log is read; see :meth:`finish`."""
 
+    def restore(
+        self,
+        group_id: str,
+        group_type: GroupType,
+        records: Iterable[LoadedRecord],
+        partition_epochs: PartitionEpochs | None,
+    ) -> None:
+        for record in records:
+            self.apply(*record)
+
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
         groups: dict[str, Group] = dict(self._loaded)
         if self._rules.keeps_offsets_only_groups:
@@ -110,6 +147,7 @@ class JavaGroups:
             self._share,
             StreamsRecords(self._groups, rules),
         ]
+        self._kinds: Mapping[GroupType, ModernRecords] = {kind.type: kind for kind in kinds}
         self._handlers = {
             key_type: handler for kind in kinds for key_type, handler in kind.handlers().items()
         }
@@ -131,6 +169,30 @@ class JavaGroups:
         """A commit for an unknown group id makes a simple group; its tombstone does not unmake it."""
         if group_id not in self._groups:
             self._groups[group_id] = ClassicGroup(group_id, GroupState.EMPTY)
+
+    def restore(
+        self,
+        group_id: str,
+        group_type: GroupType,
+        records: Iterable[LoadedRecord],
+        partition_epochs: PartitionEpochs | None,
+    ) -> None:
+        if group_type is GroupType.CLASSIC:
+            self.touch(group_id)
+        else:
+            self._kinds[group_type].create(group_id)
+        for record in records:
+            self.apply(*record)
+            if partition_epochs is not None:
+                # Members may own the same partition: none must find another one's epoch.
+                self._set_partition_epochs(group_id, {})
+        if partition_epochs is not None:
+            self._set_partition_epochs(group_id, partition_epochs)
+
+    def _set_partition_epochs(self, group_id: str, epochs: PartitionEpochs) -> None:
+        group = self._groups[group_id]
+        assert isinstance(group, ConsumerGroup)
+        group.partition_epochs = epochs
 
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
         self._share.finish()

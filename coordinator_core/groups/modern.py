@@ -111,6 +111,10 @@ class ModernRecords(ABC):
             raise LoadError(f"group {group_id!r} is a {group.type} group, not a {self.type} group")
         if group is None and not create:
             return self._missing(f"{self.type} group {group_id!r}")
+        return self.create(group_id)
+
+    def create(self, group_id: str) -> Any:
+        """A group of this kind without members, in the place of whatever has the id."""
         epoch = self._rules.initial_epoch
         created = self._groups[group_id] = self.group_class(
             group_id, group_epoch=epoch, assignment_epoch=epoch

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from coordinator_core import storage
-from coordinator_core.columnar.compaction_survey import BatchRow
-from coordinator_core.columnar.tables import Int64s
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.groups.model import PartitionState
+from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
 from coordinator_core.lifecycle.compact_plan import (
     DAY_MS,
@@ -176,7 +175,7 @@ class _Plan:
     scan: LogScan
     end_offset: int
     stays: Survivors
-    actions: Int64s
+    actions: Array
 
 
 def compact_partition(
@@ -245,7 +244,7 @@ class _Compaction:
         facts = transaction_facts(scan, self.rules)
         end_offset = _end_offset(facts.last_stable_offset, self.rules)
         newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=self.workers)
-        with_producers = bool((scan.rows[:, BatchRow.PRODUCER_ID] != -1).any())
+        with_producers = bool((scan.index["producer_id"] != -1).any())
         key_types = set(newest.key_types().tolist()) if end_offset == scan.log_end_offset else None
         profiles = proof_profiles(self.profile, key_types, with_producers=with_producers)
         # Every CRC was checked by the scan.

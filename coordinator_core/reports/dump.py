@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -34,14 +33,8 @@ from coordinator_core.records.codec import AUTO, decode_key, decode_value
 from coordinator_core.records.jsontext import key_json, value_json
 from coordinator_core.records.schemas import CURRENT_LAYOUT
 from coordinator_core.records.wire import RecordDecodeError
-from coordinator_core.reports.dump_stretches import SegmentBytes, StretchText, StretchWriter
-from coordinator_core.reports.dump_styles import (
-    batch_text,
-    codec_name,
-    programs_of,
-    record_text,
-    style_of,
-)
+from coordinator_core.reports.dump_compiled import CompiledDump
+from coordinator_core.reports.dump_styles import batch_text, codec_name, record_text, style_of
 
 _READ_TO_THE_END: Final = frozenset({"torn_tail", "bad_crc", "offset_order", "offset_range"})
 """Damage behind which the tool reads on, in this file or the next."""
@@ -71,28 +64,23 @@ def dump_text(
     appended to ``damage``.
     """
     style = style_of(release)
-    programs = programs_of(style)
-    with ExitStack() as stack:
-        writer = None
-        if programs is not None:
-            stop_at_damage = on_damage is OnDamage.FAIL
-            writer = stack.enter_context(StretchWriter(style, programs, stop_at_damage=stop_at_damage))
-        for event in _walk(log, on_damage, [] if damage is None else damage, writer):
-            match event:
-                case StretchText():
-                    yield from event.pieces
-                case _SegmentStart(segment):
-                    yield _line(f"Dumping {segment.path}")
-                    yield _line(f"{style.start_label}: {segment.base_offset}")
-                case _BatchStart(batch):
-                    line = batch_text(batch, style)
-                    if line is not None:
-                        yield _line(line)
-                case _RecordIn(_, batch, record):
-                    yield _line(record_text(batch, record, style))
-                case _TrailingBytes(segment, count):
-                    name = PurePosixPath(segment.path).name
-                    yield _line(f"Found {count} invalid bytes at the end of {name}")
+    compiled = None if style.line is None else CompiledDump(style)
+    for event in _walk(log, on_damage, [] if damage is None else damage, compiled):
+        match event:
+            case memoryview():
+                yield event
+            case _SegmentStart(segment):
+                yield _line(f"Dumping {segment.path}")
+                yield _line(f"{style.start_label}: {segment.base_offset}")
+            case _BatchStart(batch):
+                line = batch_text(batch, style)
+                if line is not None:
+                    yield _line(line)
+            case _RecordIn(_, batch, record):
+                yield _line(record_text(batch, record, style))
+            case _TrailingBytes(segment, count):
+                name = PurePosixPath(segment.path).name
+                yield _line(f"Found {count} invalid bytes at the end of {name}")
 
 
 def _line(text: str) -> bytes:
@@ -167,6 +155,14 @@ def _key_and_value(record: Record) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Text:
+    """The lines of batches up to the byte position ``end``."""
+
+    text: memoryview
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class _SegmentStart:
     segment: SegmentFile
 
@@ -189,15 +185,15 @@ class _TrailingBytes:
     count: int
 
 
-_Event = _SegmentStart | StretchText | _BatchStart | _RecordIn | _TrailingBytes
+_Event = memoryview | _SegmentStart | _BatchStart | _RecordIn | _TrailingBytes
 
 
 def _walk(
-    log: PartitionLog, on_damage: OnDamage, damage: list[Damage], writer: StretchWriter | None = None
+    log: PartitionLog, on_damage: OnDamage, damage: list[Damage], compiled: CompiledDump | None = None
 ) -> Iterator[_Event]:
     """The segments, batches and records of ``log`` in the order in which they are dumped.
 
-    With a ``writer`` sound batches come as text.
+    Batches that ``compiled`` covers come as text.
     """
     known = len(damage)
     if on_damage is OnDamage.RECOVER:
@@ -207,13 +203,10 @@ def _walk(
         yield _SegmentStart(segment)
         valid_bytes = 0
         found: list[Damage] = []
-        for batch in _batches(segment, end_offset, on_damage, found, writer):
-            if isinstance(batch, StretchText):
-                yield batch
-                found += batch.damage
+        for batch in _batches(segment, end_offset, on_damage, found, compiled):
+            if isinstance(batch, _Text):
+                yield batch.text
                 valid_bytes = batch.end
-                if batch.stopped:
-                    break
                 continue
             yield _BatchStart(batch)
             try:
@@ -246,15 +239,16 @@ def _batches(
     end_offset: int | None,
     on_damage: OnDamage,
     damage: list[Damage],
-    writer: StretchWriter | None,
-) -> Iterator[StretchText | Batch]:
+    compiled: CompiledDump | None,
+) -> Iterator[_Text | Batch]:
     """Batches as the tool sees them, wrong CRC or not; under ``SALVAGE`` also those behind a bad length."""
     walk = SegmentWalk(segment, _LIMITS, OnDamage.RECOVER, damage, end_offset, check_crc=False)
     batches = walk.batches()
-    source = None if writer is None else SegmentBytes(walk)
-    while writer is None or walk.position < segment.size:
-        if writer is not None and source is not None:
-            yield from writer.texts(source)
+    texts = None if compiled is None else compiled.segment(walk)
+    while True:
+        if texts is not None:
+            for text in texts():
+                yield _Text(text, walk.position)
         batch = next(batches, None)
         if batch is None:
             break
