@@ -27,7 +27,7 @@ from coordinator_core.runs.read import open_run, resolve_latest
 from ..bench.generator import Workload, generate
 from ..building import ROOT, build_environment
 from ..log.object_store import ObjectStore, object_store
-from .cluster import WORKER_MEMORY, Cluster, clean_environment, cluster
+from .cluster import SPARK_HOME, WORKER_MEMORY, Cluster, clean_environment, cluster
 
 PATIENCE_SECONDS = 240
 LOG = Workload(
@@ -172,7 +172,7 @@ def test_an_app_under_spark_submit(running: Cluster, archive: Path, log: Path, t
     done = subprocess.run(
         [*submit, *source],
         cwd=tmp_path,
-        env={**clean_environment(), "PYTHONPATH": str(ROOT)},
+        env={**clean_environment(), "PYTHONPATH": str(ROOT), "SPARK_HOME": str(SPARK_HOME)},
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
