@@ -1,8 +1,8 @@
 """Builds the kernels: one extension module of the sources in ``coordinator_core/kernels``.
 
 ``REGROUP_CHECKED_KERNELS=1`` builds them with bounds checks and the sanitizers of the C compiler, into
-``build/checked``, beside the ordinary ones (``make check-kernels``). Where no C compiler finds ``Python.h``, the
-package is installed all the same, and runs the same sources uncompiled. An error in a kernel is an error.
+``build/checked``, beside the ordinary ones (``make check-kernels``). Where no C compiler finds ``Python.h``,
+the package is installed all the same, and runs the same sources uncompiled. An error in a kernel is an error.
 """
 
 from __future__ import annotations

@@ -52,7 +52,6 @@ from coordinator_core.lifecycle.compact_write import (
     write_survivors,
 )
 from coordinator_core.lifecycle.expiry import plan_expiry
-from coordinator_core.lifecycle.expiry_rules import expiry_rules
 from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.lifecycle.repartition import MOST_PARTITIONS
 from coordinator_core.log.discovery import PARTITION_METADATA_FILE
@@ -65,7 +64,7 @@ from coordinator_core.log.segments import (
     partition_directory_name,
 )
 from coordinator_core.log.types import Codec, PartitionLog
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 
 _ATTEMPTS = 3
 _TOLD = 5
@@ -152,7 +151,7 @@ class CompactionOptions:
         """
         if offsets_partitions is not None and not 1 <= offsets_partitions <= MOST_PARTITIONS:
             raise UsageError(f"offsets partitions: from 1 to {MOST_PARTITIONS}, not {offsets_partitions}")
-        retention_ms = offsets_retention_ms or expiry_rules(profile).default_offsets_retention_ms
+        retention_ms = offsets_retention_ms or profile.expiry.default_offsets_retention_ms
         return cls(
             profile=profile,
             rules=CompactionRules(now_ms, delete_retention_ms),

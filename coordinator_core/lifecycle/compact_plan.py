@@ -19,7 +19,7 @@ from coordinator_core.kernels.layout import NO_CONTROL_TYPE, Action
 from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords
 from coordinator_core.log.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from coordinator_core.log.types import NO_PRODUCER_ID, ControlType
-from coordinator_core.replay.profiles import CONSUMER_KEY_TYPES, SHARE_KEY_TYPES, STREAMS_KEY_TYPES
+from coordinator_core.releases import CONSUMER_KEY_TYPES, SHARE_KEY_TYPES, STREAMS_KEY_TYPES
 
 DAY_MS = 86_400_000
 _ENDS = (ControlType.ABORT, ControlType.COMMIT)

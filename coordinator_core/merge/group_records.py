@@ -28,8 +28,8 @@ from coordinator_core.kernels.layout import (
 )
 from coordinator_core.merge.record_shapes import KEY_TYPES, value_shapes
 from coordinator_core.records.wire import uuid_text
+from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile
 from coordinator_core.replay.interpret import max_value_version
-from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, Loader, Profile
 
 GROUP_METADATA = 2
 """Key type of classic groups."""
@@ -315,7 +315,7 @@ def _keys(table: Any) -> tuple[Bytes, Int64s]:
 
 def _slices(data: Any, starts: Int64s, lengths: Int64s) -> list[Any]:
     """Bytes by position and length; ``None`` for a negative length."""
-    view = memoryview(np.asarray(data))
+    view = np.asarray(data).data
     places = zip(starts.tolist(), lengths.tolist(), strict=True)
     return [None if length < 0 else bytes(view[start : start + length]) for start, length in places]
 

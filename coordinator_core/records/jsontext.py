@@ -19,9 +19,9 @@ from coordinator_core.records.compiled import struct_decoder
 from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES
 from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Schema, Struct
 from coordinator_core.records.wire import Reader, RecordDecodeError
+from coordinator_core.releases import Release
 
 ToText = Callable[[Any], str]
-Release = tuple[int, ...]
 
 GROUP_METADATA_TYPE: Final = 2
 

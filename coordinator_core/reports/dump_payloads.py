@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from coordinator_core.log.types import Record
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE, decode_consumer_assignment
 from coordinator_core.records.codec import CURRENT, SHARE_4_0, Key, Layouts, decode_key, decode_value
-from coordinator_core.records.jsontext import Release, key_json, quote, value_json
+from coordinator_core.records.jsontext import key_json, quote, value_json
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import Schema
 from coordinator_core.records.wire import RecordDecodeError, decode_utf8
+from coordinator_core.releases import Loader, Profile, Release, profile_for_release
+from coordinator_core.releases.table import TABLE
 from coordinator_core.reports.scala_maps import MapOrder, scala_2_12_order, scala_2_13_order
 
 Texts = tuple[str | None, str | None]
@@ -143,11 +145,7 @@ def json_formatter(release: Release) -> Formatter:
 
 def known_types(release: Release) -> frozenset[int]:
     """The record types that the tool of ``release`` can print, 3.8 or later."""
-    if release < (4, 0):
-        return frozenset(range(9))
-    if release < (4, 1):
-        return frozenset(range(17))
-    return frozenset({*range(9), *range(10, 18), *range(19, 24)})
+    return TABLE.tools(release).dumped_key_types
 
 
 def known_value_schema(key_type: int, version: int, release: Release) -> Schema | None:
@@ -163,12 +161,19 @@ def known_value_schema(key_type: int, version: int, release: Release) -> Schema 
 
 
 def _layouts(release: Release) -> Layouts:
-    return SHARE_4_0 if (4, 0) <= release < (4, 1) else CURRENT
+    return SHARE_4_0 if _profile(release).has_first_share_layout else CURRENT
 
 
-def _knows_version(key_type: int, version: int, release: Release) -> bool:
+def _knows_version(key_type: int, version: int, release: Release | None) -> bool:
     """Since 4.1 values of type 0 have a schema of their own, with one version."""
-    return key_type != 0 or version <= 0 or release < (4, 1)
+    if key_type != 0 or release is None:
+        return True
+    return version <= _profile(release).max_legacy_offset_value_version
+
+
+@cache
+def _profile(release: Release) -> Profile:
+    return profile_for_release(release, Loader.JAVA.coordinator)
 
 
 def _json_texts(release: Release, types: frozenset[int], record: Record) -> Texts:
@@ -206,7 +211,7 @@ def _read_key(record: Record, known_types: Collection[int], unknown: str = _UNKN
     return key
 
 
-def _read_value(record: Record, key: Key, layouts: Layouts, release: Release = (0, 0)) -> Any:
+def _read_value(record: Record, key: Key, layouts: Layouts, release: Release | None = None) -> Any:
     assert record.value is not None
     try:
         value = decode_value(key.type, record.value, layouts)

@@ -12,7 +12,9 @@ from coordinator_core.errors import UsageError
 from coordinator_core.kernels.layout import Number, Text
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.types import Batch, Codec, ControlType, Record
-from coordinator_core.records.jsontext import Release
+from coordinator_core.releases import Release
+from coordinator_core.releases.facts import DumpText
+from coordinator_core.releases.table import TABLE
 from coordinator_core.reports.dump_payloads import (
     COLON_FORM,
     NAMED_FORM,
@@ -98,7 +100,7 @@ class DumpStyle:
     that of messages. ``form`` is what compiled code prints of batches in place of ``texts``.
     """
 
-    since: tuple[int, ...]
+    since: Release
     line: str | None
     legacy_line: str
     texts: Formatter
@@ -195,39 +197,34 @@ _LOWER_WITH_HORIZON = _batch_lines(_NO_HORIZON_SET, "{codec_in_lower_case}")
 _LOG_START = "Log starting offset"
 
 
-def _json(release: tuple[int, ...], lines: tuple[str, str]) -> DumpStyle:
+def _json(release: Release, lines: tuple[str, str]) -> DumpStyle:
     return DumpStyle(release, *lines, json_formatter(release), release, *_LOWER_WITH_HORIZON, _LOG_START)
 
 
+_SINCE: Final = {text: since for since, text in reversed([*TABLE.dump_changes()])}
+_JSON_LINES: Final = {DumpText.JSON: _3_0, DumpText.JSON_WITHOUT_SLIP: _4_3}
+
 STYLES: Final = (
-    DumpStyle((0, 8), *_0_8, raw_texts, None),
-    DumpStyle((0, 9), *_0_8, plain_texts, None),
-    DumpStyle((0, 10, 1), *_0_10_1, plain_texts_without_empty_type, None),
-    DumpStyle((0, 10, 2), *_0_10_2, plain_texts_without_empty_type, None),
-    DumpStyle((0, 11), *_0_11, plain_texts_without_empty_type, COLON_FORM),
-    DumpStyle((1, 0), *_0_11, plain_json_texts, COLON_FORM),
-    DumpStyle((2, 2), *_2_2, plain_json_texts, COLON_FORM, *_UPPER),
-    DumpStyle((2, 4), *_2_2, named_texts, NAMED_FORM, *_UPPER),
-    DumpStyle((2, 8), *_2_8, named_texts, NAMED_FORM, *_UPPER),
-    DumpStyle((3, 0), *_3_0, named_texts, NAMED_FORM, *_LOWER),
-    DumpStyle((3, 2), *_3_0, named_texts, NAMED_FORM, *_LOWER_WITH_HORIZON),
-    DumpStyle((3, 3), *_3_0, named_texts, NAMED_FORM, *_LOWER_WITH_HORIZON, _LOG_START),
-    _json((3, 8), _3_0),
-    _json((4, 0), _3_0),
-    _json((4, 1), _3_0),
-    _json((4, 2), _3_0),
-    _json((4, 3), _4_3),
-    _json((4, 4), _4_3),
+    DumpStyle(_SINCE[DumpText.RAW], *_0_8, raw_texts, None),
+    DumpStyle(_SINCE[DumpText.PLAIN], *_0_8, plain_texts, None),
+    DumpStyle(_SINCE[DumpText.TIMESTAMPS], *_0_10_1, plain_texts_without_empty_type, None),
+    DumpStyle(_SINCE[DumpText.CODEC_NAMES], *_0_10_2, plain_texts_without_empty_type, None),
+    DumpStyle(_SINCE[DumpText.BATCHES], *_0_11, plain_texts_without_empty_type, COLON_FORM),
+    DumpStyle(_SINCE[DumpText.GROUPS_AS_JSON], *_0_11, plain_json_texts, COLON_FORM),
+    DumpStyle(_SINCE[DumpText.BATCH_LINES], *_2_2, plain_json_texts, COLON_FORM, *_UPPER),
+    DumpStyle(_SINCE[DumpText.NAMED_KEYS], *_2_2, named_texts, NAMED_FORM, *_UPPER),
+    DumpStyle(_SINCE[DumpText.BATCH_IN_EVERY_LINE], *_2_8, named_texts, NAMED_FORM, *_UPPER),
+    DumpStyle(_SINCE[DumpText.SHORT_LINES], *_3_0, named_texts, NAMED_FORM, *_LOWER),
+    DumpStyle(_SINCE[DumpText.DELETE_HORIZON], *_3_0, named_texts, NAMED_FORM, *_LOWER_WITH_HORIZON),
+    DumpStyle(_SINCE[DumpText.LOG_START], *_3_0, named_texts, NAMED_FORM, *_LOWER_WITH_HORIZON, _LOG_START),
+    *(_json(since, _JSON_LINES[text]) for since, text in TABLE.dump_changes() if text in _JSON_LINES),
 )
 """Oldest first."""
 
 
 def style_of(release: str) -> DumpStyle:
-    """The style of ``release`` (such as ``3.9.2``); :class:`UsageError` when it is no release from 0.8 on."""
-    try:
-        numbers = tuple(int(part) for part in release.split("."))
-    except ValueError:
-        raise UsageError(f"not a Kafka release: {release}") from None
+    """The style of ``release`` (such as ``3.9.2``); :class:`UsageError` when it is none from 0.8.2 on."""
+    numbers = Release.parse(release)
     for style in reversed(STYLES):
         if style.since <= numbers:
             return style

@@ -28,7 +28,6 @@ from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.records.jsontext import (
     CONSUMER_BLOBS,
     GROUP_METADATA_TYPE,
-    Release,
     json_text,
     key_start,
     quote,
@@ -36,6 +35,7 @@ from coordinator_core.records.jsontext import (
 )
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Schema, Struct
+from coordinator_core.releases import Release
 from coordinator_core.reports.dump_payloads import (
     OFFSET_TYPES,
     TOMBSTONE,

@@ -41,7 +41,7 @@ def test_a_replay_needs_neither_pandas_nor_a_compiler(tmp_path: Path) -> None:
 def test_help_needs_no_data(tmp_path: Path) -> None:
     """Packages that take long to import; the command line itself comes first, then its help."""
     heavy = {"numpy", "pyarrow", "jinja2", "matplotlib", "kafka", "cython"}
-    about = json.dumps(sorted(heavy | {"coordinator_core.kernels", "coordinator_core.columnar"}))
+    about = json.dumps(sorted(heavy | {"coordinator_core.kernels", "coordinator_core.fold"}))
     for run in ("import coordinator_core.cli", "from coordinator_core.cli.app import run; run(['--help'])"):
         script = f"import json, sys; {run}; print(json.dumps([n for n in {about} if n in sys.modules]))"
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -19,7 +19,7 @@ from coordinator_core.kernels.layout import Note
 from coordinator_core.log.batch import parse_batch
 from coordinator_core.merge.partition import PartitionMerge
 from coordinator_core.merge.shards import combine_shards
-from coordinator_core.replay.profiles import Profile, profile_for_release
+from coordinator_core.releases import Profile, profile_for_release
 from tests.columnar.group_histories import (
     GROUPS,
     USUAL,

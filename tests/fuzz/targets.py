@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from coordinator_core import storage
-from coordinator_core.columnar.arena import Arena
-from coordinator_core.columnar.fingerprint import RunningFingerprint, fingerprint
-from coordinator_core.columnar.fold import Piece, fold_partition, fold_run, fold_segment
-from coordinator_core.columnar.inference import infer_profile
-from coordinator_core.columnar.merge import merge_folds
-from coordinator_core.columnar.unpacking import chunks, codec_functions
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.fold.arena import Arena
+from coordinator_core.fold.fingerprint import RunningFingerprint, fingerprint
+from coordinator_core.fold.inference import infer_profile
+from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.segments import Piece, fold_partition, fold_run, fold_segment
+from coordinator_core.fold.unpacking import chunks, codec_functions
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.kernels import (
     Bounds,
@@ -44,10 +44,10 @@ from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.merge.partition import merge_folds
 from coordinator_core.records.codec import RecordDecodeError, decode_value
-from coordinator_core.replay.fold import FoldRules
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release_of, sample
-from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.parity import PROFILES, differences
 from tests.fuzz import payloads, segments
@@ -107,7 +107,7 @@ def base_offset(data: bytes, choices: Random) -> int:
     return int(first) if first > 0 and choices.random() < 0.5 else 0
 
 
-# The kernels of the fold, called as `columnar.fold` calls them
+# The kernels of the fold, called as `fold.segments` calls them
 
 
 def passes(data: bytes, choices: Random) -> str:
@@ -180,9 +180,7 @@ def _fold_unpacked(
     return int(rows["position"][done - 1] + rows["size"][done - 1])
 
 
-def _survivors(
-    array: Bytes, tables: FoldTables, arena: Arena, choices: Random, *, is_shifting: bool
-) -> None:
+def _survivors(array: Bytes, tables: FoldTables, arena: Arena, choices: Random, *, is_shifting: bool) -> None:
     """Copy what a fold would keep, and decode it."""
     kept = np.empty(max(arena.used, 1), np.uint8)
     used = compact_arena(np.array(arena.data[: arena.used]), kept, tables)
@@ -208,9 +206,10 @@ def _check_group_records(array: Bytes, tables: FoldTables) -> None:
     rows = np.asarray(tables.group_records)[: tables.group_records_used]
     for field in ("key", "value"):
         here = rows[(rows[field] < ARENA) & (rows[f"{field}_bytes"] > 0)]
-        if len(here) and not (
-            (here[field] >= 0) & (here[field] + here[f"{field}_bytes"] <= len(array))
-        ).all():
+        if (
+            len(here)
+            and not ((here[field] >= 0) & (here[field] + here[f"{field}_bytes"] <= len(array))).all()
+        ):
             raise Wrong(f"a {field} lies outside the segment")
 
 
@@ -227,9 +226,7 @@ def fold(data: bytes, choices: Random) -> str:
     expected: list[Damage] = []
     with file_of(data):
         try:
-            folds = list(
-                fold_partition(log, rules=rules, on_damage=on_damage, damage=found)
-            )
+            folds = list(fold_partition(log, rules=rules, on_damage=on_damage, damage=found))
         except DamagedInputError as error:
             return _require_damage(log, profile, on_damage, error.damage)
         try:
@@ -295,7 +292,9 @@ def shifting_fold(data: bytes, choices: Random) -> str:
                 case 1:
                     fold_segment(segment, rules=rules, limits=LIMITS, on_damage=on_damage)
                 case _:
-                    pieces = [Piece(segment, memoryview(bytearray(version)), None, None) for version in versions]
+                    pieces = [
+                        Piece(segment, memoryview(bytearray(version)), None, None) for version in versions
+                    ]
                     pieces[0] = Piece(segment, running.data, None, running)
                     if fold_run(pieces[: choices.randint(1, 3)], rules=rules, limits=LIMITS) is None:
                         return "left"
@@ -433,7 +432,9 @@ def commits(data: bytes, choices: Random) -> str:
     rows = np.empty(len(values), dtype("Commit"))
     array = array_of(b"".join(values))
     whole = decode_commits(array, starts, rows)
-    require_equal(whole, next((n for n, value in enumerate(values) if not _is_decoded(value)), len(values)), "row")
+    require_equal(
+        whole, next((n for n, value in enumerate(values) if not _is_decoded(value)), len(values)), "row"
+    )
     if len(values):
         starts[choices.randrange(len(starts))] = choices.choice((-1, 0, len(array) + 1, 1 << 62, -(1 << 63)))
         decode_commits(array, starts, rows)

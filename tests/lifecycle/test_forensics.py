@@ -15,7 +15,7 @@ from coordinator_core.lifecycle.forensics import PartitionForensics, Total, fore
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.records.codec import decode_key
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run
