@@ -121,7 +121,8 @@ def test_the_first_run_compiles_nothing_and_writes_nothing_beside_its_folds(
     _, errors = replay(installed, tmp_path / "cache", tmp_path / "runs")
     assert errors == ""
     assert files(installed) == before
-    assert {name.split("/")[:2] == ["regroup", "folds"] for name in files(tmp_path / "cache")} <= {True}
+    cached = files(tmp_path / "cache")
+    assert [name for name in cached if not name.startswith("regroup/folds/")] == []
 
 
 def test_without_a_compiler_the_same_kernels_run_as_python(

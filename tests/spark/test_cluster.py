@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from coordinator_core import storage
 from coordinator_core.errors import DamagedInputError
@@ -24,7 +27,7 @@ from coordinator_core.runs.read import open_run, resolve_latest
 from ..bench.generator import Workload, generate
 from ..building import ROOT, build_environment
 from ..log.object_store import ObjectStore, object_store
-from .cluster import WORKER_MEMORY, Cluster, clean_environment, cluster
+from .cluster import SPARK_HOME, WORKER_MEMORY, Cluster, clean_environment, cluster
 
 PATIENCE_SECONDS = 240
 LOG = Workload(
@@ -60,6 +63,23 @@ def local_hash(log: Path, output: Path) -> str:
     place = RunPlace(str(output), "c", "w", "local")
     manifest = replay_to_run(discover([str(log)]), place, profile=None, now_ms=0)
     return str(manifest["state_hash"])
+
+
+def test_the_archive_holds_locked_packages_and_no_tools(archive: Path) -> None:
+    with tarfile.open(archive) as packed:
+        paths = packed.getnames()
+        python = packed.getmember("./bin/python")
+    assert python.issym()
+    found = {
+        canonicalize_name(match[1]): match[2]
+        for path in paths
+        if (match := re.fullmatch(r".*/site-packages/([^/]+)-([^/-]+)\.dist-info", path))
+    }
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    locked = {line.split()[0] for line in lines if re.match(r"[a-z]", line)}
+    assert {f"{name}=={version}" for name, version in found.items() if name != "regroup"} <= locked
+    assert {"regroup", "numpy", "pyarrow", "cython"} <= set(found)
+    assert not {"pyspark", "pytest", "numba", "apache-airflow", "setuptools"} & set(found)
 
 
 def test_executors_run_the_archived_environment_and_may_be_killed(
@@ -152,7 +172,7 @@ def test_an_app_under_spark_submit(running: Cluster, archive: Path, log: Path, t
     done = subprocess.run(
         [*submit, *source],
         cwd=tmp_path,
-        env={**clean_environment(), "PYTHONPATH": str(ROOT)},
+        env={**clean_environment(), "PYTHONPATH": str(ROOT), "SPARK_HOME": str(SPARK_HOME)},
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
