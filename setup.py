@@ -1,8 +1,8 @@
 """Builds the kernels: one extension module of the sources in ``coordinator_core/kernels``.
 
 ``REGROUP_CHECKED_KERNELS=1`` builds them with bounds checks and the sanitizers of the C compiler, into
-``build/checked``, beside the ordinary ones (``make check-kernels``). Where no C compiler is found the package is
-installed all the same, and runs the same sources uncompiled.
+``build/checked``, beside the ordinary ones (``make check-kernels``). Where no C compiler finds ``Python.h``,
+the package is installed all the same, and runs the same sources uncompiled. An error in a kernel is an error.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ import runpy
 import sys
 from enum import IntEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 ROOT = Path(__file__).parent
 KERNELS = ROOT / "coordinator_core" / "kernels"
@@ -73,12 +77,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def extensions() -> list[Extension]:
-    """The kernels; none where Cython is missing."""
-    try:
-        from Cython.Build import cythonize
-    except ImportError:
-        print("regroup: Cython is missing; kernels will run uncompiled", file=sys.stderr)
-        return []
+    """The kernels, as C source."""
     write_layout()
     sources = [str(path) for path in sorted(KERNELS.glob("*.py"))]
     made = [KERNELS / "layout.pxi", KERNELS / "layout.h", KERNELS / "native.h"]
@@ -89,9 +88,8 @@ def extensions() -> list[Extension]:
         extra_compile_args=SANITIZED if CHECKED else OPTIMIZED,
         extra_link_args=SANITIZERS if CHECKED else [],
         include_dirs=[str(KERNELS)],
-        optional=not CHECKED,
     )
-    # Here and not in compiled.pyx, which would win. What a bounds check raises must pass through every function.
+    # Here and not in compiled.pyx, which would win. A bounds error must pass through every function.
     directives = {
         "boundscheck": CHECKED,
         "legacy_implicit_noexcept": not CHECKED,
@@ -103,6 +101,30 @@ def extensions() -> list[Extension]:
     )
 
 
+class BuildKernels(build_ext):
+    """Compiles the kernels, or says that nothing can be compiled here."""
+
+    def build_extensions(self) -> None:
+        if not self._can_compile():
+            print("regroup: no C compiler finds Python.h; kernels will run uncompiled", file=sys.stderr)
+            self.extensions = []
+        super().build_extensions()
+
+    def _can_compile(self) -> bool:
+        with TemporaryDirectory() as directory:
+            probe = Path(directory, "probe.c")
+            probe.write_text("#include <Python.h>\n")
+            try:
+                self.compiler.compile([str(probe)], output_dir=directory)
+            except CompileError:
+                return False
+        return True
+
+
 OPTIONS: dict[str, Any] = {"build_ext": {"build_lib": CHECKED_BUILD, "build_temp": CHECKED_BUILD}}
 
-setup(ext_modules=extensions(), options=OPTIONS if CHECKED else {})
+setup(
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildKernels},
+    options=OPTIONS if CHECKED else {},
+)

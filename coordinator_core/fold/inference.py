@@ -23,8 +23,8 @@ from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, parse_entry_batch
 from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release_of, sample
-from coordinator_core.replay.profiles import Profile, profile_for_release
 
 _MOST_RECORDS = 4096
 """Larger batches are looked at one record after the other."""

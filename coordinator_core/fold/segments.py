@@ -27,7 +27,7 @@ from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, OnDamage, parse_entry, read_partition, read_segment
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
-from coordinator_core.replay.profiles import MergeOffsetRule
+from coordinator_core.releases import MergeOffsetRule
 
 __all__ = ["Piece", "fold_batches", "fold_partition", "fold_run", "fold_segment"]
 

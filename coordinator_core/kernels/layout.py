@@ -407,3 +407,447 @@ class CodecFunction(IntEnum):
     ZSTD_FRAME_SIZE = 5
     ZSTD_CONTEXT = 6
     """A decompression context, for one thread at a time."""
+
+
+NO_CONTROL_TYPE = -(1 << 15) - 1
+"""``IndexedBatch.control_type`` of a batch that is no control batch, or is empty."""
+
+UNREAD_CONTROL_TYPE = -(1 << 15) - 2
+"""``IndexedBatch.control_type`` of a control batch that only the readers of ``log`` understand."""
+
+
+class IndexedBatch(Struct):
+    """A batch that decides about others."""
+
+    base_offset: i64
+    last_offset: i64
+    attributes: i64
+    records: i64
+    producer_id: i64
+    producer_epoch: i64
+    max_timestamp: i64
+    delete_horizon: i64
+    """Epoch milliseconds, -1 for none."""
+    control_type: i64
+    leader_epoch: i64
+    position: i64
+    """In its segment."""
+    segment: i64
+    """Number of the segment; the caller fills it in."""
+
+
+class SplitKey(Struct):
+    """A record of the batches at hand, to compaction."""
+
+    offset: i64
+    key: i64
+    key_bytes: i64
+    """-1 for a null key."""
+    hash: i64
+    delete_horizon: i64
+    is_tombstone: i64
+    is_aborted: i64
+
+
+class Newest(Struct):
+    """The newest records of a raw key, by record offset: -1 where there is none."""
+
+    offset: i64
+    """The newest record that no abort undid; the two fields below are about it."""
+    is_tombstone: i64
+    delete_horizon: i64
+    """Delete horizon of its batch, epoch milliseconds; -1 for none."""
+    value_offset: i64
+    """The newest record with a value that no abort undid."""
+    aborted_offset: i64
+    """The newest record with a value that an abort undid."""
+
+
+class Action(IntEnum):
+    """What becomes of a batch, where that does not follow from its records."""
+
+    NONE = 0
+    COPY = 1
+    DROP = 2
+    KEEP_EMPTY = 3
+    """Keep it without records if none of them stays."""
+    SET_HORIZON = 4
+    """Keep all records and set the delete horizon."""
+
+
+class BatchAction(Struct):
+    """What becomes of the batch at ``base_offset``: an :class:`Action`."""
+
+    base_offset: i64
+    action: i64
+
+
+class WrittenBatch(Struct):
+    """A batch of the output; ``position`` is that in the bytes at hand."""
+
+    position: i64
+    base_offset: i64
+    last_offset: i64
+    records: i64
+    source_base_offset: i64
+    """Base offset of the batch that it was made of."""
+
+
+MOST_BYTES_A_RECORD_GROWS = 16
+"""A record that is written again with other deltas: both at their longest, and the length with them."""
+
+
+class RecordSizes(Struct):
+    """Records of a raw key, and their bytes in decompressed batches. Timestamps in epoch milliseconds."""
+
+    records: i64
+    tombstones: i64
+    size_bytes: i64
+    live_records: i64
+    live_bytes: i64
+    first_timestamp: i64
+    last_timestamp: i64
+
+
+class Number(IntEnum):
+    """What a line of the dump can say of a batch or a record.
+
+    Names are those of the attributes of ``log.types.Batch`` and ``Record``, in capitals.
+    """
+
+    POSITION = 0
+    SIZE = 1
+    BASE_OFFSET = 2
+    LAST_OFFSET = 3
+    RECORD_COUNT = 4
+    BASE_SEQUENCE = 5
+    LAST_SEQUENCE = 6
+    PRODUCER_ID = 7
+    PRODUCER_EPOCH = 8
+    PARTITION_LEADER_EPOCH = 9
+    CRC = 10
+    CODEC_ID = 11
+    TIMESTAMP_TYPE = 12
+    IS_TRANSACTIONAL = 13
+    IS_CONTROL = 14
+    BASE_TIMESTAMP_MS = 15
+    MAX_TIMESTAMP_MS = 16
+    OFFSET = 17
+    TIMESTAMP_MS = 18
+    KEY_SIZE = 19
+    VALUE_SIZE = 20
+    SEQUENCE = 21
+    COORDINATOR_EPOCH = 22
+    """Of an end marker."""
+    LENGTH = 23
+
+
+class FieldKind(IntEnum):
+    """How a field lies in a key or value, and how it is printed; or what of a batch or record it prints."""
+
+    END = 0
+    """No field: behind the fields of a struct."""
+    INT = 1
+    UUID = 2
+    STRING = 3
+    """A JSON string."""
+    PLAIN_STRING = 4
+    """Text without quotes."""
+    PROTOCOL_TYPE = 5
+    """A JSON string, which says whether blobs are objects."""
+    BYTES = 6
+    """In base64."""
+    BLOB = 7
+    """Bytes in base64; an object where the protocol type is that of consumers."""
+    ARRAY = 8
+    STRUCT = 9
+    NUMBER = 10
+    """Of a line: a :class:`Number`."""
+    CHOICE = 11
+    """Of a line: one of several texts by a :class:`Number`."""
+
+
+class FieldFlag(IntEnum):
+    """Bits of ``TextField.flags``."""
+
+    COMPACT = 1
+    """The length is an unsigned varint, one more than it is. With ``END``: a tag section follows."""
+    NULLABLE = 2
+    TAGGED = 4
+    UNSIGNED = 8
+    UNPRINTED = 16
+    """Read over."""
+    OMIT_EMPTY = 32
+    """An empty ``PLAIN_STRING`` is left out with its label."""
+
+
+class TextField(Struct):
+    """A field of a record schema as the dump prints it, or a piece of a line.
+
+    The fields of a struct are rows in wire order up to ``END``; if that is ``COMPACT``, its tagged fields are
+    behind it in the order of their tags, up to another ``END``.
+    """
+
+    label: i64
+    """Text before the value, its separator included; of ``END``, text behind the last value."""
+    label_bytes: i64
+    kind: i64
+    flags: i64
+    inner: i64
+    """``INT``, ``UUID``: bytes. ``STRUCT``: its first row. ``ARRAY``: the row of its element, whose label is
+    empty. ``BLOB``: the first of the rows, one a version, of the structs that it can hold. ``NUMBER`` and
+    ``CHOICE``: the :class:`Number`."""
+    last_version: i64
+    """Of a ``BLOB``."""
+    tag: i64
+    text: i64
+    """Tagged: the text of the default, with which it is left out. ``PROTOCOL_TYPE``: that of consumers.
+    ``CHOICE``: the texts, each a byte for its length and itself, filled up to ``text_bytes``."""
+    text_bytes: i64
+
+
+MAX_INT = 0x7FFFFFFF
+MAX_STRING_BYTES = 0x7FFF
+"""Of Java's ``int``, and of a string in Kafka's protocol."""
+
+SHORT_TEXT_BYTES = 32
+"""At most what a field takes besides its label and its own bytes: a number, a UUID, quotes."""
+
+TEXT_KEY_TYPES = 32
+TEXT_VERSIONS = 8
+"""Record types and value versions that can have fields to print."""
+
+BASE64_DIGITS = 0
+URL_DIGITS = 64
+NULL_TEXT = 128
+NULL_TEXT_BYTES = 4
+ESCAPES = 132
+ESCAPE_BYTES = 8
+"""What the texts of a dump begin with: digits of base64 and of UUIDs, ``null``, and what each byte is in a
+JSON string, as the texts of a ``CHOICE``."""
+
+
+class Text(IntEnum):
+    """First row of each line, key and value of the dump, ``INVALID`` where there is none."""
+
+    BATCH = 0
+    BATCH_WITH_HORIZON = 1
+    RECORD = 2
+    ABORT = 3
+    COMMIT = 4
+    """Lines up to here, fields from here on."""
+    TOMBSTONE = 5
+    """Payload of a tombstone; without it nothing is printed of its key either."""
+    KEYS = 6
+    """By record type."""
+    VALUES = 38
+    """By record type and value version."""
+    LENGTH = 294
+
+
+class ShapeKind(IntEnum):
+    """What stands at a step of the shape of a record (:mod:`coordinator_core.kernels.shapes`)."""
+
+    FIXED = 0
+    """So many bytes (``size``), whatever they are."""
+    SIZED = 1
+    """A length and so many bytes, at most ``size``: text or bytes."""
+    ARRAY = 2
+    """A length and as often what the steps before ``behind`` say."""
+    OPTIONAL = 3
+    """A sign and, if it says so, what the steps before ``behind`` say."""
+    TAGS = 4
+    """A tag section; the steps before ``behind`` are the tags that the schema knows."""
+    TAG = 5
+    """A known tag (``size`` is its number), whose steps end before ``behind``."""
+
+
+class Prefix(IntEnum):
+    """How a length or a sign is written."""
+
+    INT8 = 0
+    INT16 = 1
+    INT32 = 2
+    COMPACT = 3
+    """An unsigned varint, one more than the length."""
+
+
+class ShapeStep(Struct):
+    """A step of a shape."""
+
+    kind: i32
+    prefix: i32
+    is_nullable: i32
+    mark: i32
+    """``MarkedField``, or 0."""
+    size: i64
+    behind: i64
+    """First step behind this one and what belongs to it."""
+
+
+class MarkedField(IntEnum):
+    """A field of a group record whose content decides more than what its own record says."""
+
+    NONE = 0
+    PROTOCOL_TYPE = 1
+    MEMBERS = 2
+    INSTANCE_ID = 3
+    EPOCH = 4
+    OWNED = 5
+    """A list of topics with partitions that a member owns."""
+    TOPIC_ID = 6
+    PARTITIONS = 7
+
+
+class Mark(Struct):
+    """Where a marked field is: ``at`` is behind its length, ``length`` is -1 for null."""
+
+    field: i64
+    start: i64
+    at: i64
+    length: i64
+
+
+class GroupKind(IntEnum):
+    """What a loader holds under a group id."""
+
+    ABSENT = 0
+    CLASSIC = 1
+    CONSUMER = 2
+    SHARE = 3
+    STREAMS = 4
+
+
+class Role(IntEnum):
+    """What a group record says. Those below ``MEMBER`` are of the group, the others of a name in it."""
+
+    METADATA = 0
+    TARGET_METADATA = 1
+    EXTRA = 2
+    """Partition metadata of a consumer group, topics of a share group, topology of a streams group."""
+    MEMBER = 4
+    TARGET = 5
+    CURRENT = 6
+    REGEX = 7
+
+
+ROLES = 4
+"""Roles of a group, and of a name in it; a role of a name is so much greater than its place."""
+
+SHAPE_VERSIONS = 5
+"""Value versions of a key type that have shapes: 0 to 4."""
+
+COUNTED_VERSIONS = 6
+"""Counters of a key type: tombstones, value versions 0 to 4."""
+
+
+LEAVING_EPOCH = -1
+"""Member epoch of a member whose current assignment has a tombstone."""
+
+PARTITION_KEY_BYTES = 24
+"""Group number, topic id and partition."""
+
+TOPIC_KEY_BYTES = 21
+"""Group number, topic id and number of the list that it is in."""
+
+
+class KeyTypeFacts(Struct):
+    """A key type as the loader of a release sees it."""
+
+    kind: i64
+    role: i64
+    newest_version: i64
+    """Newest value version that the loader reads, -1 where it does not know the key type."""
+
+
+class ValueShape(Struct):
+    """Steps of a value version, from ``first`` to before ``behind``; none where ``behind`` is 0."""
+
+    first: i64
+    behind: i64
+
+
+class Note(IntEnum):
+    """What became of a group record: taken, or left to the loader in Python."""
+
+    TAKEN = 0
+    CARRIED = 1
+    """No loader interprets it: it changes no group."""
+    KEY = 2
+    """The key is not as Kafka writes it. From here on, the group has records whose order matters."""
+    VALUE = 3
+    """The value is not as Kafka writes it."""
+    TYPE = 4
+    """The record is for a group of another type."""
+    TOMBSTONE = 5
+    """The tombstone is refused, or stays behind without a record that it followed."""
+    OWNER = 6
+    """The member takes a partition that it may not take, or one twice."""
+    INSTANCE_ID = 7
+    """Two members may have one group instance id."""
+    NOTED = 8
+    """The group got its note from an earlier record."""
+
+
+NO_RECORD = -2
+"""``NewestRecord.value_bytes`` of a key without a record that still stands; -1 is a tombstone."""
+
+
+class NewestRecord(Struct):
+    """The newest record of a raw key."""
+
+    created: i64
+    """When a record of the key came after none stood."""
+    record_offset: i64
+    value: i64
+    value_bytes: i64
+    replaced_bytes: i64
+    """Of a tombstone: size of the value at ``value`` that it replaced, 0 for none."""
+    room: i64
+    """Bytes from ``value`` on that are kept for the key."""
+
+
+class Subject(Struct):
+    """What group records are about: a group, or a name in it (member id, regular expression).
+
+    Its newest records are the rows from ``ROLES`` times its own on.
+    """
+
+    group: i64
+    generation: i64
+    """It stands for nothing unless this is the generation of its group."""
+    is_named: i64
+    created: i64
+    """When the member came."""
+    epoch: i64
+    """Member epoch of the member."""
+
+
+class LoadedGroup(Struct):
+    """A group by its number."""
+
+    kind: i64
+    note: i64
+    generation: i64
+    """Goes up when the group loses all its records."""
+    created: i64
+    members: i64
+    targets: i64
+    assignment_epoch: i64
+    is_simple: i64
+    """1 for a classic group without protocol type and members."""
+    is_shared: i64
+    """1 after a member took a partition that another one still owned."""
+    has_topics: i64
+    """1 while a share group has a record of its topics."""
+
+
+class PartitionOwner(Struct):
+    """A partition of a consumer group, and the member (row of ``Subject``) who took it last; -1 for none."""
+
+    group: i64
+    generation: i64
+    owner: i64
+    released: i64
+    taken: i64
+    """Number of the record that was looked at when the partition was last released, and taken."""

@@ -40,7 +40,7 @@ def parse_batch(data: memoryview, position: int) -> Batch:
         position=position,
         data=data,
         base_offset=base_offset,
-        last_offset=_long(base_offset + last_offset_delta),
+        last_offset=java_long(base_offset + last_offset_delta),
         magic=magic,
         attributes=attributes & 0xFF,
         crc=crc,
@@ -151,10 +151,12 @@ def _default_records(batch: Batch, limits: Limits) -> Iterator[Record]:
             sequence = offset_delta - (_MAX_INT - base_sequence) - 1
         else:
             sequence = base_sequence + offset_delta
-        timestamp = _long(batch.base_timestamp_ms + timestamp_delta) if append_time is None else append_time
+        timestamp = append_time
+        if timestamp is None:
+            timestamp = java_long(batch.base_timestamp_ms + timestamp_delta)
         offset = batch.base_offset + offset_delta
         if offset > batch.last_offset:
-            offset = _long(offset)
+            offset = java_long(offset)
         yield Record(offset, timestamp, key, value, headers, sequence)
     if position != len(section):
         raise InvalidRecordError(f"{len(section) - position} bytes remain after {count} records")
@@ -228,7 +230,7 @@ def _int(value: int) -> int:
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def _long(value: int) -> int:
+def java_long(value: int) -> int:
     """Java's ``long`` arithmetic, for timestamps and offsets that overflow it."""
     return value if -(1 << 63) <= value < 1 << 63 else (value + (1 << 63)) % (1 << 64) - (1 << 63)
 

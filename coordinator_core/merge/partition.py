@@ -26,7 +26,7 @@ from coordinator_core.merge.schema import OFFSETS, MergedPartition
 from coordinator_core.merge.shards import MergedShard, combine_shards
 from coordinator_core.merge.transactions import Transactions
 from coordinator_core.merge.values import NOWHERE, ValueStore
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 
 __all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]
 
@@ -48,7 +48,7 @@ def merge_columns(folds: Iterable[SegmentFold], profile: Profile, offsets_partit
 
 
 def merge_shard(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> MergedShard:
-    """State of one shard, after folds as :func:`columnar.shards.shard_folds` gives them, in log order."""
+    """State of one shard, after folds as :func:`merge.shards.shard_folds` gives them, in log order."""
     merge = PartitionMerge(profile, offsets_partition)
     for fold in folds:
         merge.add(fold)
@@ -73,7 +73,6 @@ class PartitionMerge:
         self._transactions = Transactions()
         self._stats = GroupStats()
         self._replay = GroupReplay(profile)
-        self._exists = np.empty(0, np.bool_)
 
     def add(self, fold: SegmentFold) -> None:
         """Take in the next fold; ``ValueError`` when it was made by other rules than the profile's."""
@@ -85,7 +84,7 @@ class PartitionMerge:
         self._open.apply(fold, slot_of, self._committed)
         self._transactions.apply(fold, slot_of, group_of)
         self._stats.add(fold, group_of)
-        self._replay.apply(fold, group_of, self._touches(fold, group_of))
+        self._replay.apply(fold, group_of, self._groups)
         if self._values.rows > _SPARE_ROWS + 2 * len(self._slots):
             self._compact()
 
@@ -94,6 +93,7 @@ class PartitionMerge:
         slots = np.flatnonzero(self._committed[: len(self._slots)] != NOWHERE)
         offsets = self._offset_rows(slots, self._committed[slots])
         pending = self._offset_rows(*self._open.items())
+        self._replay.end(self._groups)
         return MergedShard(
             offsets_partition=self._offsets_partition,
             offsets=offsets,
@@ -103,21 +103,6 @@ class PartitionMerge:
             groups_with_offsets=self._groups_with(offsets, pending),
             replay=self._replay,
         )
-
-    def _touches(self, fold: SegmentFold, group_of: Int64s) -> list[tuple[int, str]]:
-        """The commits of a fold that may create a group: those of groups that may be gone, or not yet be.
-
-        Only a record of its own can unmake a group, so between such records one touch is as good as many.
-        """
-        self._exists = _grown(self._exists, len(self._groups), False)
-        with_records = np.zeros(len(self._groups), np.bool_)
-        with_records[group_of[fold.others["group"].drop_null().to_numpy()]] = True
-        touched = group_of[fold.touches["group"].to_numpy()]
-        rows = np.flatnonzero(~self._exists[touched] | with_records[touched])
-        self._exists[touched] = True
-        self._exists[: len(self._groups)][with_records] = False
-        sequences = fold.touches["sequence"].to_numpy()[rows].tolist()
-        return list(zip(sequences, self._groups.of(touched[rows]), strict=True)) if len(rows) else []
 
     def _compact(self) -> None:
         slots = np.flatnonzero(self._committed != NOWHERE)

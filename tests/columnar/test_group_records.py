@@ -1,176 +1,300 @@
-"""Group records that need not be decoded: only where it is certain that the next one makes them void."""
+"""Group records that newer ones replace are not decoded, and groups are those of the sequential replay."""
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.segments import fold_batches
+from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, PartitionState
+from coordinator_core.kernels.layout import Note
 from coordinator_core.log.batch import parse_batch
-from coordinator_core.merge.group_replay import whole_group_versions
-from coordinator_core.merge.partition import merge_folds
-from coordinator_core.records.codec import encode_key, encode_value
-from coordinator_core.replay.interpret import GroupRecord, interpret
-from coordinator_core.replay.sequential import group_loader
+from coordinator_core.merge import group_replay
+from coordinator_core.merge.group_records import KEY_TYPE_ROLES
+from coordinator_core.merge.partition import PartitionMerge
+from coordinator_core.merge.shards import combine_shards
+from coordinator_core.records.codec import decode_value, encode_key, encode_value
+from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES
+from coordinator_core.releases import Profile, profile_for_release
+from coordinator_core.replay.interpret import Interpreted, interpret
+from tests.columnar.group_histories import (
+    TOPIC_IDS,
+    Item,
+    classic_value,
+    hostile_items,
+    items,
+    owning_items,
+    usual_items,
+)
 from tests.columnar.parity import PROFILES, differences
-from tests.replay.histories import History, group_value
+from tests.records.strategies import data_for, ordinary_data_for
+from tests.replay.histories import History
 
-PROFILE = PROFILES["4.3.1"]
-KEY = encode_key(2, {"group": "g"})
+MODERN = {
+    **PROFILES,
+    "3.8.1 new": profile_for_release("3.8.1", "new"),
+    "4.0.1": profile_for_release("4.0.1"),
+    "4.1.1": profile_for_release("4.1.1"),
+}
+NEWEST = PROFILES["4.3.1"]
 
-texts = st.sampled_from(("", "a", "b", "ü", "long" * 50))
-members = st.fixed_dictionaries(
-    {
-        "memberId": texts,
-        "groupInstanceId": st.one_of(st.none(), texts),
-        "clientId": texts,
-        "clientHost": texts,
-        "rebalanceTimeout": st.integers(-1, 5),
-        "sessionTimeout": st.integers(-1, 5),
-        "subscription": st.binary(max_size=9),
-        "assignment": st.binary(max_size=9),
-    }
-)
-groups = st.fixed_dictionaries(
-    {
-        "protocolType": texts,
-        "generation": st.integers(-1, 5),
-        "protocol": st.one_of(st.none(), texts),
-        "leader": st.one_of(st.none(), texts),
-        "currentStateTimestamp": st.integers(-1, 5),
-        "members": st.lists(members, max_size=4),
-    }
-)
+every_profile = pytest.mark.parametrize("name", MODERN)
+many = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def encoded(version: int, value: dict[str, Any]) -> bytes:
-    """The value without the fields that its version does not have."""
-    known = {1: "rebalanceTimeout", 2: "currentStateTimestamp", 3: "groupInstanceId"}
-    later = {name for since, name in known.items() if since > version}
-    members = [
-        {name: item for name, item in member.items() if name not in later} for member in value["members"]
-    ]
-    fields = {name: item for name, item in value.items() if name not in later}
-    return encode_value(2, version, {**fields, "members": members})
+def history(records: Sequence[Item], size: int = 3) -> History:
+    """Batches of so many records."""
+    made = History()
+    for first in range(0, len(records), size):
+        made.records(*records[first : first + size])
+    return made
 
 
-def versions_of(*records: tuple[bytes | None, bytes | None]) -> list[int]:
-    (data,) = History().records(*records).batches
-    fold = fold_batches([parse_batch(memoryview(data), 0)], rules=FoldRules.of(PROFILE), offsets_partition=0)
-    found: list[int] = whole_group_versions(fold, PROFILE.max_group_value_version).tolist()
-    return found
-
-
-def loads_whole(key: bytes, value: bytes | None) -> bool:
-    record = interpret(0, key, value, PROFILE)
-    if not isinstance(record, GroupRecord) or record.key_type != 2 or record.value is None:
-        return False
-    loader = group_loader(PROFILE)
-    loader.apply(0, 2, record.key, record.version or 0, record.value)
-    return loader.finish([]).keys() == {record.key["group"]}
-
-
-@settings(max_examples=300, deadline=None)
-@given(version=st.integers(0, 3), value=groups, position=st.integers(0, 400), byte=st.integers(0, 255))
-def test_a_changed_value_is_whole_only_if_it_loads(
-    version: int, value: dict[str, Any], position: int, byte: int
-) -> None:
-    data = bytearray(encoded(version, value))
-    data[position % len(data)] = byte
-    (found,) = versions_of((KEY, bytes(data)))
-    if found >= 0:
-        assert found == int.from_bytes(data[:2], "big")
-        assert loads_whole(KEY, bytes(data))
-
-
-@settings(max_examples=300, deadline=None)
-@given(version=st.integers(0, 3), value=groups, cut=st.integers(0, 400))
-def test_every_value_that_loads_is_whole(version: int, value: dict[str, Any], cut: int) -> None:
-    data = encoded(version, value)
-    instances = [member["groupInstanceId"] for member in value["members"] if version >= 3]
-    named = [instance for instance in instances if instance is not None]
-    # The empty group instance id is left to the decoder.
-    certain = len(named) == len(set(named)) and "" not in named
-    assert versions_of((KEY, data), (KEY, data[: cut % len(data)]), (KEY, data + b"x")) == [
-        version if certain else -1,
-        -1,
-        -1,
+def folds(log: History, profile: Profile, cuts: Sequence[int] = ()) -> list[SegmentFold]:
+    """A fold of each part of the log, cut before the batches with these numbers."""
+    batches = [parse_batch(memoryview(data), 0) for data in log.batches]
+    bounds = sorted({0, len(batches), *(cut for cut in cuts if cut < len(batches))})
+    rules = FoldRules.of(profile)
+    return [
+        fold_batches(batches[first:last], rules=rules, offsets_partition=0)
+        for first, last in pairwise(bounds)
     ]
 
 
-def test_what_is_not_a_whole_group() -> None:
-    value = group_value("m")
-    others = [
-        (KEY, None),
-        (KEY + b"x", value),
-        (KEY[:-1], value),
-        (b"\0\2", value),
-        (None, value),
-        (encode_key(3, {"groupId": "g"}), value),
-        (KEY, encode_value(2, 4, {**group_dict(), "members": []})),
-        (KEY, b"\xff\xff" + value[2:]),
-        (KEY, b"\0\3"),
-        (KEY, b""),
-    ]
-    assert versions_of(*others) == [-1] * len(others)
-    assert versions_of((KEY, value)) == [3]
+def merged(parts: Sequence[SegmentFold], profile: Profile, between: str = "") -> PartitionMerge:
+    """The folds merged; between them group records are ``"pickled"``, as in a fold cache, or compacted."""
+    merge = PartitionMerge(profile, 0)
+    for part in parts:
+        merge.add(part)
+        if between == "pickled":
+            merge._replay = pickle.loads(pickle.dumps(merge._replay))
+        elif between:
+            merge._replay.newest.compact()
+    return merge
 
 
-def group_dict() -> dict[str, Any]:
+def finished(merge: PartitionMerge) -> PartitionState:
+    shard = merge.finish()
+    sent = replace(shard, replay=pickle.loads(pickle.dumps(shard.replay)))
+    return combine_shards([sent]).to_state()
+
+
+def orders(groups: dict[str, Group]) -> dict[str, Any]:
+    """The order of dictionaries, which comparing them does not look at."""
     return {
-        "protocolType": "consumer",
-        "generation": 1,
-        "protocol": None,
-        "leader": None,
-        "currentStateTimestamp": 5,
+        group_id: [list(getattr(group, name, ())) for name in ("members", "target_assignment", "regexes")]
+        for group_id, group in groups.items()
+        if not isinstance(group, ClassicGroup)
     }
 
 
-STEPS: dict[str, Any] = {
-    "group of one": lambda log: log.group("a"),
-    "group of two": lambda log: log.group("a", "b"),
-    "other group": lambda log: log.group("a", group_id="h"),
-    "two with one instance id": lambda log: log.records((KEY, twins())),
-    "cut short": lambda log: log.records((KEY, group_value("a")[:-1])),
-    "trailing": lambda log: log.records((KEY, group_value("c") + b"x")),
-    "tombstone": lambda log: log.group_tombstone(),
-    "epoch of a consumer group": lambda log: log.modern(3, {"groupId": "g"}, {"epoch": 3, "metadataHash": 0}),
-    "commit": lambda log: log.commit(1),
+def assert_same(expected: PartitionState, found: PartitionState) -> None:
+    assert not differences(expected, found), "\n".join(differences(expected, found))
+    assert orders(expected.groups) == orders(found.groups)
+
+
+def notes(records: Sequence[Item], profile: Profile = NEWEST) -> list[Note]:
+    merge = merged(folds(history(records), profile), profile)
+    return [Note(note) for note in merge.finish().replay.newest.notes()]
+
+
+@every_profile
+@many
+@given(
+    records=usual_items | hostile_items,
+    cuts=st.lists(st.integers(1, 40), max_size=3),
+    between=st.sampled_from(("", "pickled", "compacted")),
+)
+def test_groups_are_those_of_the_sequential_replay(
+    name: str, records: list[Item], cuts: list[int], between: str
+) -> None:
+    profile = MODERN[name]
+    log = history(records)
+    assert_same(log.replay(profile), finished(merged(folds(log, profile, cuts), profile, between)))
+
+
+@many
+@given(records=owning_items, cuts=st.lists(st.integers(1, 40), max_size=3))
+def test_partitions_that_change_hands(records: list[Item], cuts: list[int]) -> None:
+    log = history(records)
+    assert_same(log.replay(NEWEST), finished(merged(folds(log, NEWEST, cuts), NEWEST)))
+
+
+@many
+@given(records=usual_items)
+def test_what_coordinators_write_gets_no_note(records: list[Item]) -> None:
+    assert notes(records) == []
+    assert history(records).replay(NEWEST).load_failures == []
+
+
+def test_only_what_stands_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [("join", group, 3 * turn) for turn in range(4) for group in range(2)]
+    steps += [("rebalance", group, turn) for turn in range(50) for group in range(2)]
+    steps += [
+        ("leave", 0, 1),
+        ("regex", 0, 1),
+        ("extra", 1, 2),
+        ("classic", 2, 1),
+        ("classic", 2, 5),
+        ("commit", 3, 1),
+    ]
+    records = items(steps, ("g", "h", "i", "j"))
+    newest = {key: value for key, value in records if key and key[1] > 1}
+    standing = sum(value is not None for value in newest.values())
+    decoded: list[int] = []
+
+    def counting(record_offset: int, *record: Any) -> Interpreted:
+        decoded.append(record_offset)
+        return interpret(record_offset, *record)
+
+    monkeypatch.setattr(group_replay, "interpret", counting)
+    log = history(records)
+    assert_same(log.replay(NEWEST), finished(merged(folds(log, NEWEST, [20, 40]), NEWEST)))
+    assert len(decoded) == len(set(decoded)) == standing
+    assert len(records) > 20 * standing
+
+
+def test_a_group_is_replayed_record_by_record_only_from_its_note_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = items([("join", 0, 0), ("join", 0, 3), *[("rebalance", 0, turn) for turn in range(30)]], ("g",))
+    odd = (encode_key(3, {"groupId": "g"}), encode_value(3, 0, {"epoch": 9, "metadataHash": 0}) + b"x")
+    after = items([("join", 0, 0), *[("rebalance", 0, turn) for turn in range(4)]], ("g",))
+    others = items([("join", 0, 0), *[("rebalance", 0, turn) for turn in range(30)]], ("h",))
+    decoded: list[int] = []
+
+    def counting(record_offset: int, *record: Any) -> Interpreted:
+        decoded.append(record_offset)
+        return interpret(record_offset, *record)
+
+    monkeypatch.setattr(group_replay, "interpret", counting)
+    log = history([*before, *others, odd, *after])
+    assert_same(log.replay(NEWEST), finished(merged(folds(log, NEWEST, [9]), NEWEST)))
+    standing = len({key for key, _ in before}) + len({key for key, _ in others})
+    assert len(decoded) == standing + 1 + len(after)
+
+
+G = {"groupId": "g"}
+M = G | {"memberId": "m"}
+EPOCH = (encode_key(3, G), encode_value(3, 0, {"epoch": 2, "metadataHash": 0}))
+SIMPLE = items([("commit", 0, 1)], ("g",))
+CLASSIC = items([("classic", 0, 1)], ("g",))
+SHARE = items([("join", 0, 1)], ("g",))
+JOINED = items([("join", 0, 0)], ("g",))
+MEMBER = (encode_key(5, {"groupId": "g", "memberId": "m0"}), None)
+
+
+def owned(member: str, epoch: int, *partitions: int, topics: int = 1) -> Item:
+    topic = {"topicId": TOPIC_IDS[0], "partitions": list(partitions), "assignmentEpochs": None}
+    value = {
+        "memberEpoch": epoch,
+        "previousMemberEpoch": 0,
+        "state": 0,
+        "assignedPartitions": [topic] * topics,
+        "partitionsPendingRevocation": [],
+    }
+    return encode_key(8, {"groupId": "g", "memberId": member}), encode_value(8, 0, value)
+
+
+NOTES: dict[str, tuple[str, list[Item], list[Note]]] = {
+    "nothing": ("4.3.1", [EPOCH], []),
+    "key with more bytes": ("4.3.1", [(encode_key(3, G) + b"x", EPOCH[1])], [Note.KEY]),
+    "key that is not UTF-8": ("4.3.1", [(b"\0\3\0\1\xff", EPOCH[1])], [Note.KEY]),
+    "key with U+FFFD": ("4.3.1", [(encode_key(3, {"groupId": "\ufffd"}), EPOCH[1])], [Note.KEY]),
+    "value cut": ("4.3.1", [EPOCH, (EPOCH[0], (EPOCH[1] or b"")[:-1])], [Note.VALUE]),
+    "value with more bytes": ("4.3.1", [(EPOCH[0], (EPOCH[1] or b"") + b"x")], [Note.VALUE]),
+    "value of a newer version": ("4.3.1", [(EPOCH[0], b"\0\1" + (EPOCH[1] or b"")[2:])], []),
+    "unknown key type": ("4.3.1", [(b"\0\x63\0\1g", b"\0\0")], []),
+    "simple group replaced": ("4.3.1", [*SIMPLE, EPOCH], []),
+    "simple group replaced, before 4.0": ("3.7.2 new", [*SIMPLE, EPOCH], [Note.TYPE]),
+    "simple group by a share group": ("4.3.1", [*SIMPLE, *SHARE], [Note.TYPE]),
+    "classic group replaced": ("4.3.1", [*CLASSIC, EPOCH], [Note.TYPE]),
+    "consumer group replaced": ("4.3.1", [EPOCH, *CLASSIC], []),
+    "other kind": ("4.3.1", [*SHARE, EPOCH], [Note.TYPE]),
+    "tombstone of no group": ("4.3.1", [(EPOCH[0], None)], []),
+    "tombstone of no group, before 4.0": ("3.7.2 new", [(EPOCH[0], None)], [Note.TOMBSTONE]),
+    "tombstone of a simple group": ("4.3.1", [*SIMPLE, (EPOCH[0], None)], [Note.TOMBSTONE]),
+    "tombstone with members": ("4.3.1", [*JOINED, (EPOCH[0], None)], [Note.TOMBSTONE]),
+    "member before its assignment": ("4.3.1", [*JOINED, MEMBER], [Note.TOMBSTONE]),
+    "tombstone of no member": ("4.3.1", [EPOCH, MEMBER], []),
+    "tombstone of an assignment alone": (
+        "4.3.1",
+        [owned("m", 1), (encode_key(8, M), None)],
+        [Note.TOMBSTONE],
+    ),
+    "partition taken": ("4.3.1", [owned("a", 1, 0, 1), owned("b", 1, 2)], []),
+    "partition taken over": ("4.3.1", [owned("a", 1, 0, 1), owned("b", 2, 1)], []),
+    "partition taken over too early": ("4.3.1", [owned("a", 2, 0, 1), owned("b", 2, 1)], [Note.OWNER]),
+    "partition twice": ("4.3.1", [owned("a", 1, 4, 4)], [Note.OWNER]),
+    "topic twice": ("4.3.1", [owned("a", 1, 4, topics=2)], [Note.OWNER]),
+    "twins": ("4.3.1", [(CLASSIC[0][0], classic_value([("a", "i"), ("b", "i")]))], [Note.INSTANCE_ID]),
+    "twins, classic coordinator": (
+        "3.9.2 classic",
+        [(CLASSIC[0][0], classic_value([("a", "i"), ("b", "i")]))],
+        [],
+    ),
 }
 
 
-def twins() -> bytes:
-    member = {
-        "memberId": "a",
-        "groupInstanceId": "i",
-        "clientId": "c",
-        "clientHost": "/h",
-        "rebalanceTimeout": 1,
-        "sessionTimeout": 1,
-        "subscription": b"",
-        "assignment": b"",
-    }
-    return encode_value(2, 3, {**group_dict(), "members": [member, {**member, "memberId": "b"}]})
+@pytest.mark.parametrize("name", NOTES)
+def test_notes(name: str) -> None:
+    profile_name, records, expected = NOTES[name]
+    profile = MODERN[profile_name]
+    assert notes(records, profile) == expected
+    log = history(records)
+    for cut in range(len(records)):
+        assert_same(log.replay(profile), finished(merged(folds(log, profile, [cut]), profile)))
 
 
-@pytest.mark.parametrize("profile_name", PROFILES)
-@settings(max_examples=60, deadline=None)
-@given(steps=st.lists(st.sampled_from(sorted(STEPS)), max_size=9), cut=st.integers(0, 9))
-@example(steps=["group of one", "two with one instance id", "commit"], cut=0)
-@example(steps=["group of one", "epoch of a consumer group", "group of two"], cut=1)
-@example(steps=["group of one", "group of two", "trailing", "group of one"], cut=2)
-def test_groups_are_those_of_the_sequential_replay(profile_name: str, steps: list[str], cut: int) -> None:
-    profile = PROFILES[profile_name]
-    history = History()
-    for step in steps:
-        STEPS[step](history)
-    whole = [parse_batch(memoryview(data), 0) for data in history.batches]
-    rules = FoldRules.of(profile)
-    folds = [
-        fold_batches(part, rules=rules, offsets_partition=0) for part in (whole[:cut], whole[cut:]) if part
-    ]
-    assert not differences(history.replay(profile), merge_folds(folds, profile, 0))
+def test_epochs_of_shared_partitions_are_those_of_who_took_them_last() -> None:
+    log = history([owned("a", 5, 0, 1), owned("b", 6, 1, 2), owned("b", 7, 2), owned("c", 3, 1)])
+    found = finished(merged(folds(log, NEWEST), NEWEST))
+    assert_same(log.replay(NEWEST), found)
+    group = found.groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    epochs = {partition: epoch for (_, partition), epoch in group.partition_epochs.items()}
+    assert epochs == {0: 5, 1: 3, 2: 7}
+
+
+SHAPES = [
+    (key_type, version)
+    for key_type, record_type in RECORD_TYPES.items()
+    if key_type in KEY_TYPE_ROLES
+    for version in record_type.value.versions
+]
+
+
+def one_key(key_type: int) -> bytes:
+    names = [field.name for field in RECORD_TYPES[key_type].key.struct.fields]
+    return encode_key(key_type, dict.fromkeys(names, "g"))
+
+
+@pytest.mark.parametrize("key_type, version", SHAPES)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(draw=st.data())
+def test_values_as_their_schema_says_have_its_shape(key_type: int, version: int, draw: st.DataObject) -> None:
+    data = draw.draw(ordinary_data_for(RECORD_TYPES[key_type].value, version))
+    value = encode_value(key_type, version, data)
+    assert Note.VALUE not in notes([(one_key(key_type), value)])
+    assert notes([(one_key(key_type), value + b"\0")]) == [Note.VALUE]
+
+
+@pytest.mark.parametrize("key_type, version", SHAPES)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(draw=st.data())
+def test_what_has_a_shape_is_read_by_its_schema(key_type: int, version: int, draw: st.DataObject) -> None:
+    value = bytearray(
+        encode_value(key_type, version, draw.draw(data_for(RECORD_TYPES[key_type].value, version)))
+    )
+    for _ in range(draw.draw(st.integers(0, 2))):
+        place = draw.draw(st.integers(2, max(len(value) - 1, 2)))
+        value[place : place + draw.draw(st.integers(0, 2))] = draw.draw(st.binary(max_size=2))
+    if Note.VALUE not in notes([(one_key(key_type), bytes(value))]):
+        read = decode_value(key_type, bytes(value))
+        assert (read.version, read.layout, read.trailing) == (version, CURRENT_LAYOUT, b"")

@@ -29,7 +29,9 @@ def item(hostile: Hostile) -> Item:
     if hostile.strikes():
         key_type = hostile.pick((-1, -32768, 9, 18, 24, 99, 32767, 0, 1, 2))
     if hostile.strikes():
-        return hostile.pick((None, b"", b"\0", b"\0\1", hostile.random.randbytes(12))), value(hostile, key_type)
+        return hostile.pick((None, b"", b"\0", b"\0\1", hostile.random.randbytes(12))), value(
+            hostile, key_type
+        )
     return hostile.broken(_key(hostile, key_type)), None if hostile.chance(0.2) else value(hostile, key_type)
 
 

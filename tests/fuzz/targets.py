@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from coordinator_core import storage
+from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.arena import Arena
 from coordinator_core.fold.fingerprint import RunningFingerprint, fingerprint
-from coordinator_core.fold.segments import Piece, fold_partition, fold_run, fold_segment
 from coordinator_core.fold.inference import infer_profile
-from coordinator_core.merge.partition import merge_folds
+from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.segments import Piece, fold_partition, fold_run, fold_segment
 from coordinator_core.fold.unpacking import chunks, codec_functions
-from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.kernels import (
     Bounds,
@@ -45,10 +45,10 @@ from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.merge.partition import merge_folds
 from coordinator_core.records.codec import RecordDecodeError, decode_value
-from coordinator_core.fold.schema import FoldRules
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release_of, sample
-from coordinator_core.replay.profiles import profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.parity import PROFILES, differences
 from tests.fuzz import payloads, segments
@@ -119,7 +119,7 @@ def base_offset(data: bytes, choices: Random) -> int:
     return int(first) if first > 0 and choices.random() < 0.5 else 0
 
 
-# The kernels of the fold, called as `columnar.fold` calls them
+# The kernels of the fold, called as `fold.segments` calls them
 
 
 def passes(data: bytes, choices: Random) -> str:
@@ -192,9 +192,7 @@ def _fold_unpacked(
     return int(rows["position"][done - 1] + rows["size"][done - 1])
 
 
-def _survivors(
-    array: Bytes, tables: FoldTables, arena: Arena, choices: Random, *, is_shifting: bool
-) -> None:
+def _survivors(array: Bytes, tables: FoldTables, arena: Arena, choices: Random, *, is_shifting: bool) -> None:
     """Copy what a fold would keep, and decode it."""
     kept = np.empty(max(arena.used, 1), np.uint8)
     used = compact_arena(np.array(arena.data[: arena.used]), kept, tables)
@@ -220,9 +218,10 @@ def _check_group_records(array: Bytes, tables: FoldTables) -> None:
     rows = np.asarray(tables.group_records)[: tables.group_records_used]
     for field in ("key", "value"):
         here = rows[(rows[field] < ARENA) & (rows[f"{field}_bytes"] > 0)]
-        if len(here) and not (
-            (here[field] >= 0) & (here[field] + here[f"{field}_bytes"] <= len(array))
-        ).all():
+        if (
+            len(here)
+            and not ((here[field] >= 0) & (here[field] + here[f"{field}_bytes"] <= len(array))).all()
+        ):
             raise Wrong(f"a {field} lies outside the segment")
 
 
@@ -239,9 +238,7 @@ def fold(data: bytes, choices: Random) -> str:
     expected: list[Damage] = []
     with file_of(data):
         try:
-            folds = list(
-                fold_partition(log, rules=rules, on_damage=on_damage, damage=found)
-            )
+            folds = list(fold_partition(log, rules=rules, on_damage=on_damage, damage=found))
         except DamagedInputError as error:
             return _require_damage(log, profile, on_damage, error.damage)
         # Whether the log reaches its start offset is asked of a whole partition.
@@ -450,7 +447,9 @@ def commits(data: bytes, choices: Random) -> str:
     rows = np.empty(len(values), dtype("Commit"))
     array = array_of(b"".join(values))
     whole = decode_commits(array, starts, rows)
-    require_equal(whole, next((n for n, value in enumerate(values) if not _is_decoded(value)), len(values)), "row")
+    require_equal(
+        whole, next((n for n, value in enumerate(values) if not _is_decoded(value)), len(values)), "row"
+    )
     if len(values):
         starts[choices.randrange(len(starts))] = choices.choice((-1, 0, len(array) + 1, 1 << 62, -(1 << 63)))
         decode_commits(array, starts, rows)

@@ -1,0 +1,334 @@
+"""The newest group record of each key, fold after fold, and what they make of groups.
+
+The proof that they are enough is in :mod:`coordinator_core.kernels.group_records`; here are the rules of a
+profile as the kernel takes them, and the way back from its rows to records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from coordinator_core.fold.schema import SegmentFold
+from coordinator_core.groups.loaders import PartitionEpochs
+from coordinator_core.groups.model import GroupType
+from coordinator_core.groups.modern import ConsumerRecords, ModernRecords, ShareRecords, StreamsRecords
+from coordinator_core.kernels import GroupRecords
+from coordinator_core.kernels.arrays import Array, Bytes, Int64s, dtype, viewed
+from coordinator_core.kernels.layout import (
+    COUNTED_VERSIONS,
+    NO_RECORD,
+    ROLES,
+    GroupKind,
+    Role,
+)
+from coordinator_core.merge.record_shapes import KEY_TYPES, value_shapes
+from coordinator_core.records.wire import uuid_text
+from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile
+from coordinator_core.replay.interpret import max_value_version
+
+GROUP_METADATA = 2
+"""Key type of classic groups."""
+
+_KINDS: dict[GroupKind, type[ModernRecords]] = {
+    GroupKind.CONSUMER: ConsumerRecords,
+    GroupKind.SHARE: ShareRecords,
+    GroupKind.STREAMS: StreamsRecords,
+}
+_TYPES: dict[int, GroupType] = {
+    GroupKind.CLASSIC: GroupType.CLASSIC,
+    **{kind: records.type for kind, records in _KINDS.items()},
+}
+_EXTRA = {GroupKind.CONSUMER: 4, GroupKind.SHARE: 15, GroupKind.STREAMS: 23}
+_REGEX = 16
+_NOTHING: Bytes = np.empty(0, np.uint8)
+
+
+def _key_types() -> dict[int, tuple[GroupKind, Role]]:
+    found = {GROUP_METADATA: (GroupKind.CLASSIC, Role.METADATA), _REGEX: (GroupKind.CONSUMER, Role.REGEX)}
+    for kind, records in _KINDS.items():
+        found |= {
+            records.metadata: (kind, Role.METADATA),
+            records.target_metadata: (kind, Role.TARGET_METADATA),
+            _EXTRA[kind]: (kind, Role.EXTRA),
+            records.member: (kind, Role.MEMBER),
+            records.target_member: (kind, Role.TARGET),
+            records.current_assignment: (kind, Role.CURRENT),
+        }
+    return found
+
+
+KEY_TYPE_ROLES = _key_types()
+"""By key type: the kind of group that has it, and what it says."""
+
+_KEY_TYPE_OF = np.zeros((len(GroupKind), 2 * ROLES), np.int64)
+for _key_type, _place in KEY_TYPE_ROLES.items():
+    _KEY_TYPE_OF[_place] = _key_type
+
+
+class LeftRecord(NamedTuple):
+    """A record that stands: its coordinates and bytes."""
+
+    record_offset: int
+    key: bytes
+    value: bytes | None
+
+
+class RestoredGroup(NamedTuple):
+    """A group by its newest records, in the order that ``GroupLoader.restore`` asks for.
+
+    ``type`` is ``None`` where no group is left.
+    """
+
+    number: int
+    type: GroupType | None
+    records: list[LeftRecord]
+    partition_epochs: PartitionEpochs | None
+
+
+class Left(NamedTuple):
+    """What of a fold is for the loader in Python.
+
+    ``steps`` are, in order, rows of ``fold.others`` and, as minus one less the row, of ``fold.touches``.
+    ``noted`` are groups that are to be restored before.
+    """
+
+    steps: Int64s
+    noted: Int64s
+
+
+class NewestGroupRecords:
+    """Group records of one offsets partition, as the loader of ``profile`` would apply them.
+
+    Can be pickled: as plain arrays.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        steps, shapes = value_shapes()
+        replaces = np.zeros(len(GroupKind), np.int64)
+        replaces[GroupKind.CONSUMER] = profile.consumer_replaces_simple
+        replaces[GroupKind.STREAMS] = profile.streams_replaces_simple
+        self._kernel = GroupRecords(
+            viewed(_facts(profile)),
+            viewed(shapes),
+            viewed(steps),
+            viewed(replaces),
+            refuses_missing=not profile.tolerates_missing_groups,
+            refuses_twins=profile.loader is Loader.JAVA,
+        )
+
+    def take(self, fold: SegmentFold, groups: int, group_of: Int64s) -> Left:
+        """Take in a fold whose groups have the numbers ``group_of``, below ``groups``."""
+        others, creations = fold.others, fold.touches
+        if not others.num_rows and not creations.num_rows:
+            return Left(np.empty(0, np.int64), np.empty(0, np.int64))
+        numbers = np.full(others.num_rows, -1, np.int64)
+        has_group = others["group"].is_valid().to_numpy()
+        numbers[has_group] = group_of[others["group"].drop_null().to_numpy()]
+        steps = np.empty(others.num_rows + creations.num_rows, np.int64)
+        noted = np.empty(others.num_rows, np.int64)
+        arguments = [
+            numbers,
+            others["sequence"].to_numpy(),
+            others["record_offset"].to_numpy(),
+            *_bytes(others["key"]),
+            *_bytes(others["value"]),
+            others["value"].is_null().to_numpy().astype(np.uint8),
+            creations["sequence"].to_numpy(),
+            group_of[creations["group"].to_numpy()],
+            steps,
+            noted,
+        ]
+        left = self._kernel.take(groups, *map(viewed, arguments))
+        if self._kernel.is_wasteful():
+            self._kernel.compact()
+        return Left(steps[: left[0]], noted[: left[1]])
+
+    def counts(self) -> dict[tuple[int, int | None], int]:
+        """Records taken so far, by key type and value version (``None`` for a tombstone)."""
+        counts = np.asarray(self._kernel.counts).reshape(KEY_TYPES, COUNTED_VERSIONS)
+        return {
+            (key_type, version - 1 if version else None): int(counts[key_type, version])
+            for key_type, version in np.argwhere(counts).tolist()
+        }
+
+    def notes(self) -> list[int]:
+        """The ``layout.Note`` of each group that has one."""
+        notes = self._groups()["note"]
+        found: list[int] = notes[notes != 0].tolist()
+        return found
+
+    def forget(self, groups: Int64s) -> None:
+        """Drop the records of these groups, which have notes."""
+        for group in groups.tolist():
+            self._kernel.forget(group)
+
+    def without_note(self) -> Int64s:
+        """The groups that exist by what was taken in, in the order in which they came to be."""
+        groups = self._groups()
+        rows = np.flatnonzero((groups["note"] == 0) & (groups["kind"] != GroupKind.ABSENT))
+        found: Int64s = rows[np.argsort(groups["created"][rows])]
+        return found
+
+    def groups(self, numbers: Int64s) -> Iterator[RestoredGroup]:
+        """These groups, in this order; their records must not be forgotten."""
+        kernel, groups, subjects = self._kernel, self._groups(), self._subjects()
+        rows, lengths = self._standing(numbers)
+        subject = rows // ROLES
+        group = subjects["group"][subject]
+        role = rows % ROLES + ROLES * subjects["is_named"][subject]
+        keys, newest = np.asarray(kernel.keys.keys)[subject], self._newest()[rows]
+        records = [
+            LeftRecord(record_offset, key_type.to_bytes(2, "big") + key, value)
+            for record_offset, key_type, key, value in zip(
+                newest["record_offset"].tolist(),
+                _KEY_TYPE_OF[groups["kind"][group], role].tolist(),
+                _slices(kernel.keys.data, keys["start"], keys["length"]),
+                _slices(kernel.values, newest["value"], lengths),
+                strict=True,
+            )
+        ]
+        has_owners = groups["is_shared"] != 0
+        has_owners[group[(lengths < 0) & (role == Role.CURRENT)]] = True
+        owners = self._owners(has_owners)
+        epochs = self._partition_epochs(owners)
+        of_group = _by_group(group, numbers)
+        owners_of_group = _by_group(np.asarray(kernel.owners)["group"][owners], numbers)
+        for number, own_records, own_partitions in zip(
+            numbers.tolist(), of_group, owners_of_group, strict=True
+        ):
+            is_consumer = groups["kind"][number] == GroupKind.CONSUMER
+            yield RestoredGroup(
+                number,
+                _TYPES.get(groups["kind"][number]),
+                [records[row] for row in own_records],
+                dict(epochs[row] for row in own_partitions) if is_consumer and has_owners[number] else None,
+            )
+
+    def compact(self) -> None:
+        """Give the memory of records that no longer stand back."""
+        self._kernel.compact()
+
+    def __getstate__(self) -> dict[str, Any]:
+        kernel = self._kernel
+        kernel.compact()
+        keys, partitions = kernel.keys, kernel.partitions
+        return {
+            "profile": self._profile,
+            "counts": np.asarray(kernel.counts).copy(),
+            "state": [
+                kernel.order,
+                self._groups().copy(),
+                *_keys(keys),
+                self._subjects().copy(),
+                self._newest().copy(),
+                np.asarray(kernel.values)[: kernel.values_used].copy(),
+                *_keys(partitions),
+                np.asarray(kernel.owners)[: partitions.used].copy(),
+            ],
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["profile"])  # type: ignore[misc]
+        self._kernel.counts = viewed(state["counts"])
+        order, *arrays = state["state"]
+        self._kernel.load(order, *map(viewed, arrays))
+
+    def _groups(self) -> Array:
+        return np.asarray(self._kernel.groups)[: self._kernel.known_groups]
+
+    def _subjects(self) -> Array:
+        return np.asarray(self._kernel.subjects)[: self._kernel.keys.used]
+
+    def _newest(self) -> Array:
+        return np.asarray(self._kernel.newest)[: ROLES * self._kernel.keys.used]
+
+    def _standing(self, numbers: Int64s) -> tuple[Int64s, Int64s]:
+        """Rows of the newest records of these groups, in the order in which they are to be applied.
+
+        Members come in the order in which they came to be, each with its own record first. With each row the
+        size of its value, negative for a tombstone. Before the tombstone of a current assignment comes the
+        value that it replaced: the member keeps the state in it.
+        """
+        groups, subjects, newest = self._groups(), self._subjects(), self._newest()
+        wanted = np.zeros(len(groups), np.bool_)
+        wanted[numbers] = True
+        stands = wanted[subjects["group"]] & (
+            subjects["generation"] == groups["generation"][subjects["group"]]
+        )
+        rows = np.flatnonzero(np.repeat(stands, ROLES) & (newest["value_bytes"] != NO_RECORD))
+        subject = rows // ROLES
+        role = rows % ROLES + ROLES * subjects["is_named"][subject]
+        of_member = (role == Role.MEMBER) | (role == Role.CURRENT)
+        phase = np.where(role < Role.MEMBER, 0, np.where(of_member, 1, 2))
+        created = np.where(of_member, subjects["created"][subject], newest["created"][rows])
+        order = np.lexsort((role, created, phase))
+        lengths, replaced = newest["value_bytes"][rows], newest["replaced_bytes"][rows]
+        is_second = (lengths < 0) & (role == Role.CURRENT) & (replaced > 0)
+        twice = np.repeat(order, 1 + is_second[order])
+        lengths = lengths[twice]
+        lengths[np.flatnonzero(twice[1:] == twice[:-1])] = replaced[twice[:-1]][twice[1:] == twice[:-1]]
+        return rows[twice], lengths
+
+    def _owners(self, wanted: npt.NDArray[np.bool_]) -> Int64s:
+        """Rows of the owned partitions of the groups that are ``wanted``."""
+        groups = self._groups()
+        owners = np.asarray(self._kernel.owners)[: self._kernel.partitions.used]
+        stands = wanted[owners["group"]] & (owners["generation"] == groups["generation"][owners["group"]])
+        found: Int64s = np.flatnonzero(stands & (owners["owner"] >= 0))
+        return found
+
+    def _partition_epochs(self, rows: Int64s) -> list[tuple[tuple[str, int], int]]:
+        partitions = self._kernel.partitions
+        keys, owners = np.asarray(partitions.keys)[rows], np.asarray(self._kernel.owners)[rows]
+        found = _slices(partitions.data, keys["start"], keys["length"])
+        epochs: list[int] = self._subjects()["epoch"][owners["owner"]].tolist()
+        return [
+            ((uuid_text(key[4:20]), int.from_bytes(key[20:], "big", signed=True)), epoch)
+            for key, epoch in zip(found, epochs, strict=True)
+            if key is not None
+        ]
+
+
+def _facts(profile: Profile) -> Array:
+    facts = np.zeros(KEY_TYPES, dtype("KeyTypeFacts"))
+    facts["newest_version"] = -1
+    for key_type in profile.known_key_types - OFFSET_KEY_TYPES:
+        facts[key_type] = *KEY_TYPE_ROLES[key_type], max_value_version(key_type, profile)
+    return facts
+
+
+def _bytes(values: pa.ChunkedArray) -> tuple[Bytes, Int64s]:
+    """The bytes of all rows, and where each row starts; a null row has none."""
+    array = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+    _, starts, data = array.buffers()
+    whole: Int64s = np.frombuffer(starts, np.int64)[array.offset : array.offset + len(array) + 1]
+    return _NOTHING if data is None else np.frombuffer(data, np.uint8), whole
+
+
+def _keys(table: Any) -> tuple[Bytes, Int64s]:
+    """All bytes of a compact key table, and the length of each key."""
+    lengths = np.asarray(table.keys)["length"][: table.used].astype(np.int64)
+    return np.asarray(table.data)[: table.data_used].copy(), lengths
+
+
+def _slices(data: Any, starts: Int64s, lengths: Int64s) -> list[Any]:
+    """Bytes by position and length; ``None`` for a negative length."""
+    view = np.asarray(data).data
+    places = zip(starts.tolist(), lengths.tolist(), strict=True)
+    return [None if length < 0 else bytes(view[start : start + length]) for start, length in places]
+
+
+def _by_group(groups: Int64s, numbers: Int64s) -> list[list[int]]:
+    """For each of ``numbers`` the rows whose group it is, in their order."""
+    order = np.argsort(groups, kind="stable")
+    sorted_groups = groups[order]
+    firsts = np.searchsorted(sorted_groups, numbers).tolist()
+    lasts = np.searchsorted(sorted_groups, numbers, side="right").tolist()
+    rows = order.tolist()
+    return [rows[first:last] for first, last in zip(firsts, lasts, strict=True)]
