@@ -17,11 +17,11 @@ from coordinator_core.errors import DamagedInputError
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, pass_known
 from coordinator_core.kernels.arrays import Bytes, new_rows
-from coordinator_core.kernels.layout import LAST_OFFSET, Stop
+from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.batch import batch_records
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import MAX_OFFSET_SPAN, parse_entry_batch
+from coordinator_core.log.reader import last_offset_of, parse_entry_batch
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release_of, sample
@@ -63,7 +63,7 @@ class _Sampler:
         self._evidence = evidence
         self._limits = Limits()
         bounds = Bounds(self._limits.max_batch_bytes, _MOST_RECORDS)
-        bounds.last_offset = min(segment.base_offset + MAX_OFFSET_SPAN, LAST_OFFSET)
+        bounds.last_offset = last_offset_of(segment, None)
         self._tables = tables = FoldTables(bounds)
         tables.reserve_scratch(_MOST_RECORDS)
         tables.max_legacy_version = tables.max_version = np.iinfo(np.int16).max

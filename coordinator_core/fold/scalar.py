@@ -10,7 +10,7 @@ from typing import Any
 from coordinator_core.fold.arena import Arena
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.kernels import FoldTables, fold_split
-from coordinator_core.kernels.layout import ARENA, CONTROL_KEY, LAST_OFFSET, NO_KEY_TYPE, Kind
+from coordinator_core.kernels.layout import ARENA, CONTROL_KEY, NO_KEY_TYPE, Kind
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from coordinator_core.log.types import Batch, Record
@@ -61,7 +61,7 @@ def fold_scalar(batch: Batch, records: Sequence[Record], size: int, tables: Fold
         size,
         len(records),
         batch.base_offset if batch.magic >= 2 or not records else records[0].offset,
-        min(batch.next_offset, LAST_OFFSET + 1),
+        batch.next_offset,
         attributes,
         batch.producer_id,
         batch.producer_epoch,

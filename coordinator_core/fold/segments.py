@@ -20,12 +20,12 @@ from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, fold_chunk
 from coordinator_core.kernels.arrays import Bytes
-from coordinator_core.kernels.layout import ARENA, LAST_OFFSET, SEGMENT, OrderingOffset, Stop
+from coordinator_core.kernels.layout import ARENA, SEGMENT, OrderingOffset, Stop
 from coordinator_core.log.batch import batch_records, parse_batch, records_section
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import MAX_OFFSET_SPAN, OnDamage, parse_entry, read_partition, read_segment
+from coordinator_core.log.reader import OnDamage, last_offset_of, parse_entry, read_partition, read_segment
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
 from coordinator_core.releases import MergeOffsetRule
 
@@ -245,9 +245,7 @@ class _Folder:
         tag = len(self._segments) * SEGMENT
         self._segments.append(array)
         bounds.start_offset = start_offset
-        bounds.last_offset = min(segment.base_offset + MAX_OFFSET_SPAN, LAST_OFFSET)
-        if end_offset is not None:
-            bounds.last_offset = min(bounds.last_offset, end_offset - 1)
+        bounds.last_offset = last_offset_of(segment, end_offset)
         tables.next_offset = segment.base_offset
         position, stop = 0, len(view)
         while position < stop:

@@ -19,9 +19,6 @@ u8 = int
 INVALID = -1
 """A position where there is none."""
 
-LAST_OFFSET = (1 << 63) - 2
-"""Largest record offset that kernels take: the one behind it is an int64 as well."""
-
 RECORDS_AT_A_TIME = 128
 """Records that a fold looks up together: waits for memory overlap."""
 

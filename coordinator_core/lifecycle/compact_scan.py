@@ -31,7 +31,13 @@ from coordinator_core.log.batch import batch_records, control_type, records_sect
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import MAX_OFFSET_SPAN, parse_entry, parse_entry_batch, read_segment
+from coordinator_core.log.reader import (
+    MAX_OFFSET_SPAN,
+    last_offset_of,
+    parse_entry,
+    parse_entry_batch,
+    read_segment,
+)
 from coordinator_core.log.types import Batch, ControlType, PartitionLog, SegmentFile
 from coordinator_core.log.writer import keys_of_batch
 
@@ -195,9 +201,7 @@ class _IndexedSegment:
 def _index_segment(segment: SegmentFile, end_offset: int | None) -> _IndexedSegment:
     data = storage.read(segment.path)[: segment.size]
     bounds = Bounds(_LIMITS.max_batch_bytes, _LIMITS.max_records)
-    bounds.last_offset = segment.base_offset + MAX_OFFSET_SPAN
-    if end_offset is not None:
-        bounds.last_offset = min(bounds.last_offset, end_offset - 1)
+    bounds.last_offset = last_offset_of(segment, end_offset)
     index = BatchIndex(segment.base_offset)
     stopped, position = index_batches(data, 0, len(data), bounds, index)
     # Zeroes up to the end are a preallocated file.

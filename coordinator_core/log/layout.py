@@ -27,6 +27,9 @@ DELETE_HORIZON_BIT = 0x40
 
 NO_PRODUCER_ID = -1
 
+LAST_OFFSET = (1 << 63) - 2
+"""Largest record offset that can be: the one behind it is an int64 as well."""
+
 
 class BatchField(IntEnum):
     """Byte positions of the fields of a v2 batch, counted from its first byte."""

@@ -31,7 +31,7 @@ from enum import Enum
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.batch import batch_records, iter_batch_records, parse_batch
-from coordinator_core.log.layout import HEADER_BYTES
+from coordinator_core.log.layout import HEADER_BYTES, LAST_OFFSET
 from coordinator_core.log.legacy import LOG_OVERHEAD, MIN_MESSAGE_BYTES, parse_message
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.resync import CRC_BUDGET, find_batch
@@ -272,6 +272,12 @@ def _verified(log: PartitionLog, end_offset: int | None) -> bool:
     return end_offset is None or log.recovery_point is None or end_offset > log.recovery_point
 
 
+def last_offset_of(segment: SegmentFile, end_offset: int | None) -> int:
+    """The last record offset that may be in a segment; ``end_offset`` is the base offset of the next one."""
+    last = min(segment.base_offset + MAX_OFFSET_SPAN, LAST_OFFSET)
+    return last if end_offset is None else min(last, end_offset - 1)
+
+
 class SegmentWalk:
     """One pass over a segment.
 
@@ -376,7 +382,7 @@ class SegmentWalk:
             return f"record offset {entry.base_offset} is below the segment's base offset {base}"
         if self.end_offset is not None and entry.last_offset >= self.end_offset:
             return f"record offset {entry.last_offset} reaches into the segment at {self.end_offset}"
-        if entry.last_offset - base > MAX_OFFSET_SPAN:
+        if entry.last_offset > last_offset_of(self.segment, None):
             return f"record offset {entry.last_offset} is too far from the segment's base offset {base}"
         return None
 

@@ -12,6 +12,7 @@ from coordinator_core.log.layout import (
     CODEC_BITS,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    LAST_OFFSET,
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
 )
@@ -125,7 +126,8 @@ class Batch:
 
     @property
     def next_offset(self) -> int:
-        return self.last_offset + 1
+        """The offset behind the batch, an int64 as well."""
+        return min(self.last_offset, LAST_OFFSET) + 1
 
 
 @dataclass(frozen=True, slots=True)

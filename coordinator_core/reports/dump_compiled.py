@@ -10,7 +10,7 @@ from coordinator_core.kernels import Bounds, TextWriter
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.batch import parse_batch, records_section
 from coordinator_core.log.compression import CompressionError
-from coordinator_core.log.reader import MAX_OFFSET_SPAN, SegmentWalk
+from coordinator_core.log.reader import SegmentWalk, last_offset_of
 from coordinator_core.log.types import Record
 from coordinator_core.reports.dump_styles import DumpStyle, tables_of, texts_of
 
@@ -35,9 +35,7 @@ class CompiledDump:
         """
         segment = walk.segment
         bounds = Bounds(walk.limits.max_batch_bytes, walk.limits.max_records)
-        bounds.last_offset = segment.base_offset + MAX_OFFSET_SPAN
-        if walk.end_offset is not None:
-            bounds.last_offset = min(bounds.last_offset, walk.end_offset - 1)
+        bounds.last_offset = last_offset_of(segment, walk.end_offset)
         return partial(self._texts, walk, storage.read(segment.path)[: segment.size], bounds)
 
     def _texts(self, walk: SegmentWalk, view: memoryview, bounds: Bounds) -> Iterator[memoryview]:

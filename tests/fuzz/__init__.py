@@ -1,4 +1,4 @@
-"""Fuzzing of the compiled kernels: segments whose headers and checksums are valid, and whose contents are hostile.
+"""Fuzzing of compiled code: segments whose headers and checksums are valid, and whose contents are hostile.
 
     python -m tests.fuzz --inputs 1000000 --seed 7 --kind fold
 

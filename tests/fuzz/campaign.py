@@ -11,6 +11,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -26,7 +27,7 @@ HANGS_AFTER_S = 120
 
 _PROGRESS = struct.Struct("<qd")
 _BATCH = 2_000
-_MOST_FINDINGS = 20
+_MOST_KINDS = 20
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,15 @@ class Input:
 
 @dataclass(frozen=True)
 class Finding:
-    """``number`` is the input's; ``report`` says what happened."""
+    """``number`` is the input's; ``report`` says what happened, in front of a colon what kind it is."""
 
     target: str
     number: int
     report: str
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        return self.target, self.report.partition(":\n")[0][:120]
 
 
 @dataclass
@@ -52,6 +57,13 @@ class Outcome:
 
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+
+    def kinds(self) -> dict[tuple[str, str], list[Finding]]:
+        """What was found, by kind."""
+        kinds: dict[tuple[str, str], list[Finding]] = {}
+        for finding in self.findings:
+            kinds.setdefault(finding.kind, []).append(finding)
+        return kinds
 
     def total(self) -> int:
         return sum(sum(counted.values()) for counted in self.counts.values())
@@ -128,7 +140,7 @@ def run_in_processes(shares: dict[str, int], seed: int, jobs: int, seconds: floa
             left = worker.collect(outcome)
             if left:
                 waiting.append((worker.target, left))
-        if len(outcome.findings) >= _MOST_FINDINGS:
+        if len(outcome.kinds()) >= _MOST_KINDS:
             waiting.clear()
     return outcome
 
@@ -159,10 +171,8 @@ class _Worker:
             json.dump(report, file)
 
     def is_running(self) -> bool:
-        try:
+        with suppress(BlockingIOError):
             self._report += os.read(self._read, 1 << 16)
-        except BlockingIOError:
-            pass
         _, since = _PROGRESS.unpack_from(self._shared)
         if time.monotonic() - since > HANGS_AFTER_S and self._process.is_alive():
             self._hung = True

@@ -38,6 +38,8 @@ class Hostile:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.rate = self.random.choice(_RATES)
+        self.group_share = 0.3
+        """Part of the records that are no commits."""
 
     def strikes(self) -> bool:
         return self.random.random() < self.rate

@@ -23,9 +23,9 @@ _MOST_DEPTH = 6
 
 def item(hostile: Hostile) -> Item:
     """Key and value of a record."""
-    key_type = 1
-    if hostile.chance(0.4):
-        key_type = 0 if hostile.chance(0.3) else hostile.pick(_GROUP_TYPES)
+    key_type = 0 if hostile.chance(0.15) else 1
+    if hostile.chance(hostile.group_share):
+        key_type = hostile.pick(_GROUP_TYPES)
     if hostile.strikes():
         key_type = hostile.pick((-1, -32768, 9, 18, 24, 99, 32767, 0, 1, 2))
     if hostile.strikes():

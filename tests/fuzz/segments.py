@@ -51,6 +51,12 @@ def segment(hostile: Hostile) -> bytes:
     return data
 
 
+def segment_of_groups(hostile: Hostile) -> bytes:
+    """Mostly records of groups."""
+    hostile.group_share = 0.95
+    return _made(hostile)
+
+
 # Made from nothing
 
 
