@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 
-.PHONY: help setup demo test lint bench bench-full wheel environment lock clean
+.PHONY: help setup demo test lint check-kernels bench bench-full wheel environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -25,6 +25,9 @@ lint: setup ## ruff, mypy --strict on coordinator_core, spark_apps and expectati
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict coordinator_core spark_apps expectations
 	$(PYTEST) -q tests/test_architecture.py
+
+check-kernels: setup ## Kernels with bounds checks and sanitizers: tests, corpus, fuzzer; INPUTS=… SECONDS=… SEED=…
+	@.ci/check-kernels.sh $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## Measure; ratios against Kafka's own tools on the same bytes, some minutes
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
