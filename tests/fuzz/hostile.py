@@ -40,6 +40,8 @@ class Hostile:
         self.rate = self.random.choice(_RATES)
         self.group_share = 0.3
         """Part of the records that are no commits."""
+        self.packed_share = 0.3
+        """Part of the batches that are compressed."""
 
     def strikes(self) -> bool:
         return self.random.random() < self.rate

@@ -57,6 +57,12 @@ def segment_of_groups(hostile: Hostile) -> bytes:
     return _made(hostile)
 
 
+def packed_segment(hostile: Hostile) -> bytes:
+    """Mostly compressed batches."""
+    hostile.packed_share = 0.9
+    return _made(hostile)
+
+
 # Made from nothing
 
 
@@ -98,7 +104,7 @@ def _batch(
 ) -> tuple[bytes, int]:
     section, last_delta = _records(hostile, items)
     codec = 0
-    if hostile.chance(0.3):
+    if hostile.chance(hostile.packed_share):
         codec = hostile.pick((Codec.LZ4, Codec.LZ4, Codec.ZSTD, Codec.ZSTD, Codec.GZIP, Codec.SNAPPY))
         if hostile.strikes():
             codec = hostile.random.randrange(8)

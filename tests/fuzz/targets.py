@@ -28,7 +28,7 @@ class Target:
 TARGETS: dict[str, Target] = {
     "passes": Target(fold_targets.passes, 0.40),
     "headers": Target(fold_targets.headers, 0.15),
-    "unpacking": Target(fold_targets.unpacking, 0.13),
+    "unpacking": Target(fold_targets.unpacking, 0.13, segments.packed_segment),
     "commits": Target(fold_targets.commits, 0.08, fold_targets.make_values, fold_targets.vary_values),
     "compaction": Target(log_targets.compaction, 0.08),
     "dump": Target(log_targets.dump, 0.08),
