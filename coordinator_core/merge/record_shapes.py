@@ -127,7 +127,7 @@ def _field(
     if isinstance(kind, Struct):
         body = _struct(kind, version, flexible, marked)
         if not field.nullable:
-            raise NotImplementedError(f"field {field.name}: a struct in its place")
+            raise TypeError(f"field {field.name}: a struct that cannot be null")
         return Step(ShapeKind.OPTIONAL, body=body)
     if isinstance(kind, ArrayOf):
         prefix = Prefix.COMPACT if flexible else Prefix.INT32
