@@ -1,24 +1,30 @@
 # One image for every Spark app, the DAGs and the command line. Its steps are the scripts that `make setup` runs.
-FROM python:3.11-slim-bookworm
+FROM python:3.11-slim-bookworm AS base
 
 WORKDIR /opt/regroup
-RUN useradd --create-home --uid 10001 regroup && chown regroup:regroup /opt/regroup
+COPY .ci/setup.sh .ci/
+RUN .ci/setup.sh java libraries && rm -rf /var/lib/apt/lists/*
 
-COPY --chown=regroup .ci/setup.sh .ci/bootstrap.txt .ci/
-RUN .ci/setup.sh java && rm -rf /var/lib/apt/lists/*
+# The compiler stays behind in this stage.
+FROM base AS build
 
-USER regroup
-RUN .ci/setup.sh python
+RUN .ci/setup.sh python compiler
+COPY .ci/bootstrap.txt .ci/
+COPY requirements.lock ./
+RUN .ci/setup.sh packages
 
-COPY --chown=regroup requirements.lock ./
-RUN .ci/setup.sh packages && rm -rf "$HOME/.cache"
-
-COPY --chown=regroup pyproject.toml README.md LICENSE ./
-COPY --chown=regroup coordinator_core coordinator_core
-COPY --chown=regroup spark_apps spark_apps
-COPY --chown=regroup expectations expectations
-COPY --chown=regroup dags dags
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY coordinator_core coordinator_core
+COPY spark_apps spark_apps
+COPY expectations expectations
+COPY dags dags
 RUN .ci/setup.sh project
+
+FROM base
+
+RUN useradd --create-home --uid 10001 regroup && chown regroup:regroup /opt/regroup
+COPY --from=build --chown=regroup /opt/regroup /opt/regroup
+USER regroup
 
 ENV PATH=/opt/regroup/.venv/bin:$PATH \
     AIRFLOW__CORE__DAGS_FOLDER=/opt/regroup/dags \

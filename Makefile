@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 
-.PHONY: help setup demo test lint bench bench-full wheel lock clean
+.PHONY: help setup demo test lint bench bench-full wheel environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,8 +32,12 @@ bench: setup ## Measure; ratios against Kafka's own tools on the same bytes, som
 bench-full: setup ## All tables of docs/performance.md, some 40 minutes; goes on where it stopped
 	$(BIN)/python -m tests.bench --full --publish $(BENCH_ARGS)
 
-wheel: setup ## Build dist/regroup-*.whl, what executors of a Spark cluster need of Regroup
+wheel: setup ## Build dist/regroup-*.whl, for this platform and release of Python
+	@rm -rf build dist/regroup-*.whl
 	$(BIN)/python -m pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir dist .
+
+environment: wheel ## Build dist/regroup-environment.tar.gz, Python environment for executors of a Spark cluster
+	.ci/environment.sh dist/regroup-*.whl dist/regroup-environment.tar.gz
 
 lock: setup ## Lock the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \

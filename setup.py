@@ -1,7 +1,8 @@
 """Builds the kernels: one extension module of the sources in ``coordinator_core/kernels``.
 
-``REGROUP_CHECKED_KERNELS=1`` builds them with bounds checks and the sanitizers of the C compiler. Where no C
-compiler is found the package is installed all the same, and runs the same sources uncompiled.
+``REGROUP_CHECKED_KERNELS=1`` builds them with bounds checks and the sanitizers of the C compiler, into
+``build/checked``, beside the ordinary ones (``make check-kernels``). Where no C compiler finds ``Python.h``,
+the package is installed all the same, and runs the same sources uncompiled. An error in a kernel is an error.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import runpy
 import sys
 from enum import IntEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 ROOT = Path(__file__).parent
 KERNELS = ROOT / "coordinator_core" / "kernels"
@@ -22,8 +27,10 @@ LAYOUTS = (ROOT / "coordinator_core" / "log" / "layout.py", KERNELS / "layout.py
 C_TYPES = {"i64": "long long", "i32": "int", "i16": "short", "i8": "signed char", "u8": "unsigned char"}
 
 CHECKED = bool(os.environ.get("REGROUP_CHECKED_KERNELS"))
+CHECKED_BUILD = "build/checked"
 OPTIMIZED = ["-O3", "-fwrapv"]
-SANITIZED = ["-O1", "-g", "-fwrapv", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZED = ["-O1", "-g", "-fwrapv", "-fno-omit-frame-pointer", *SANITIZERS]
 
 
 def write_layout() -> None:
@@ -70,12 +77,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def extensions() -> list[Extension]:
-    """The kernels; none where Cython is missing."""
-    try:
-        from Cython.Build import cythonize
-    except ImportError:
-        print("regroup: Cython is missing; kernels will run uncompiled", file=sys.stderr)
-        return []
+    """The kernels, as C source."""
     write_layout()
     sources = [str(path) for path in sorted(KERNELS.glob("*.py"))]
     made = [KERNELS / "layout.pxi", KERNELS / "layout.h", KERNELS / "native.h"]
@@ -84,11 +86,45 @@ def extensions() -> list[Extension]:
         ["coordinator_core/kernels/compiled.pyx"],
         depends=[*sources, *map(str, made)],
         extra_compile_args=SANITIZED if CHECKED else OPTIMIZED,
-        extra_link_args=["-fsanitize=address,undefined"] if CHECKED else [],
-        optional=True,
+        extra_link_args=SANITIZERS if CHECKED else [],
+        include_dirs=[str(KERNELS)],
     )
-    directives: dict[str, Any] = {"boundscheck": True, "legacy_implicit_noexcept": False} if CHECKED else {}
-    return list(cythonize([kernels], compiler_directives=directives, show_all_warnings=False))
+    # Here and not in compiled.pyx, which would win. A bounds error must pass through every function.
+    directives = {
+        "boundscheck": CHECKED,
+        "legacy_implicit_noexcept": not CHECKED,
+        "show_performance_hints": not CHECKED,
+    }
+    place = CHECKED_BUILD if CHECKED else None
+    return list(
+        cythonize([kernels], compiler_directives=directives, build_dir=place, show_all_warnings=False)
+    )
 
 
-setup(ext_modules=extensions())
+class BuildKernels(build_ext):
+    """Compiles the kernels, or says that nothing can be compiled here."""
+
+    def build_extensions(self) -> None:
+        if not self._can_compile():
+            print("regroup: no C compiler finds Python.h; kernels will run uncompiled", file=sys.stderr)
+            self.extensions = []
+        super().build_extensions()
+
+    def _can_compile(self) -> bool:
+        with TemporaryDirectory() as directory:
+            probe = Path(directory, "probe.c")
+            probe.write_text("#include <Python.h>\n")
+            try:
+                self.compiler.compile([str(probe)], output_dir=directory)
+            except CompileError:
+                return False
+        return True
+
+
+OPTIONS: dict[str, Any] = {"build_ext": {"build_lib": CHECKED_BUILD, "build_temp": CHECKED_BUILD}}
+
+setup(
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildKernels},
+    options=OPTIONS if CHECKED else {},
+)

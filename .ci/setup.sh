@@ -3,15 +3,18 @@
 #
 #   .ci/setup.sh [STEP…]      every step but browser, in this order, when none is named
 #
-#   java      Java 17 or newer (Spark, and the brokers of the tests)
-#   maven     Maven (fetches the brokers of the tests)
-#   python    Python 3.11 to 3.13 with venv, and the virtual environment .venv/
-#   packages  the locked packages, each checked against its hash
-#   project   Regroup itself, editable
-#   browser   Chromium (the tests open reports in it; `make test` asks for it)
+#   java       Java 17 or newer (Spark, and the brokers of the tests)
+#   maven      Maven (fetches the brokers of the tests)
+#   python     Python 3.11 to 3.13 with venv, and the virtual environment .venv/
+#   libraries  LZ4 and zstd as C libraries
+#   compiler   a C compiler, and Python's headers
+#   packages   the locked packages, each checked against its hash
+#   project    Regroup itself, editable, with its kernels compiled
+#   browser    Chromium (the tests open reports in it; `make test` asks for it)
 #
-# java, maven, python and browser use the system's package manager when something is missing and this user may; else
-# they end with one line that says what to install. PYTHON=… names the interpreter for a new .venv/.
+# A step uses the system's package manager when something is missing and this user may; else it ends with one line that
+# says what to install. Regroup runs without `libraries` and `compiler`, slower: they say so and go on.
+# PYTHON=… names the interpreter for a new .venv/, CC=… the C compiler.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -112,6 +115,42 @@ step_python() {
     "$python" -m venv $VENV
 }
 
+interpreter() { if [ -x $VENV/bin/python ]; then echo $VENV/bin/python; else find_python; fi; }
+
+has_library() {  # whether processes find the shared library $1
+    "$(interpreter)" -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$1" 2>/dev/null
+}
+
+# The names are those that coordinator_core/log/compression/libraries.py opens.
+step_libraries() {
+    if [[ $OSTYPE = darwin* ]]; then set -- lz4:liblz4.1.dylib zstd:libzstd.1.dylib
+    else set -- lz4:liblz4.so.1 zstd:libzstd.so.1; fi
+    local each name
+    for each in "$@"; do
+        name=${each%%:*}
+        has_library "${each#*:}" || system_install "$name" "lib${name}-1 lib${name}1" "${name}-libs lib$name" "$name" || true
+        has_library "${each#*:}" || say "${each#*:} is missing and cannot be installed by this user: $name batches are" \
+            "decompressed by Python packages, slower"
+    done
+}
+
+can_compile() {  # whether the C compiler finds the headers of the interpreter
+    local headers
+    headers=$("$(interpreter)" -c 'import sysconfig; print(sysconfig.get_path("include"))') || return 1
+    printf '#include <Python.h>\n' | ${CC:-cc} -I"$headers" -x c -fsyntax-only - 2>/dev/null
+}
+
+step_compiler() {
+    local release
+    can_compile || system_install "a C compiler" gcc gcc gcc || true
+    can_compile || system_install "headers of the C library" libc6-dev glibc-devel "" || true
+    release=$("$(interpreter)" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || true
+    can_compile || system_install "headers of Python" "python$release-dev python3-dev" \
+        "python$release-devel python3-devel" "" || true
+    can_compile || say "a C compiler or Python.h is missing and cannot be installed by this user: kernels run" \
+        "uncompiled, slow and correct (Debian: gcc, libc6-dev and python3-dev, then again)"
+}
+
 # done_before STEP FILE…: whether STEP was completed with these very files; complete STEP FILE… notes that it was.
 digest() { $VENV/bin/python -c 'import hashlib, sys; print(sys.version, *(hashlib.sha256(open(f, "rb").read()).hexdigest() for f in sys.argv[1:]))' "$@"; }
 done_before() { [ -f "$VENV/.$1" ] && [ "$(cat "$VENV/.$1")" = "$(digest "${@:2}")" ]; }
@@ -127,17 +166,23 @@ step_packages() {
     if [ -n "${PIP_INDEX_URL:-}" ]; then export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}; fi
     # pyspark comes as source; building it with the pinned setuptools keeps the whole installation under hashes.
     # Bytecode now, once: under PYTHONDONTWRITEBYTECODE, which many images set, every process would compile anew
-    # what it imports (numba 1.5 s, pandas 2 s, the parts of Airflow more).
+    # what it imports (pandas 2 s, the parts of Airflow more).
     VIRTUAL_ENV=$PWD/$VENV $VENV/bin/uv pip sync --quiet --require-hashes --no-build-isolation --compile-bytecode \
         .ci/bootstrap.txt requirements.lock
     complete packages "${inputs[@]}"
 }
 
 step_project() {
-    local inputs=(pyproject.toml coordinator_core/__init__.py .ci/setup.sh)
+    local kernels=coordinator_core/kernels
+    local inputs=(pyproject.toml setup.py .ci/setup.sh coordinator_core/__init__.py coordinator_core/log/layout.py
+        $kernels/*.py $kernels/*.pyx $kernels/native.h)
     $VENV/bin/python -m compileall -q coordinator_core spark_apps expectations dags
-    if done_before project "${inputs[@]}" && [ -x $VENV/bin/regroup ]; then return; fi
+    if done_before project "${inputs[@]}" && [ -x $VENV/bin/regroup ]; then
+        if compgen -G "$kernels/compiled.*.so" >/dev/null || ! can_compile; then return; fi
+    fi
     say "installing regroup"
+    # Kernels of another source must not be left where these cannot be compiled.
+    rm -f $VENV/.project $kernels/compiled.*.so
     # As a path: the import hook that setuptools makes otherwise costs each process 15 ms.
     $VENV/bin/uv pip install --quiet --python $VENV/bin/python --no-deps --no-build-isolation \
         --config-settings editable_mode=compat --editable .
@@ -154,10 +199,11 @@ step_browser() {
         "(Debian: chromium)"
 }
 
-if [ $# -eq 0 ]; then set -- java maven python packages project; fi
+if [ $# -eq 0 ]; then set -- java maven python libraries compiler packages project; fi
 for step in "$@"; do
     case $step in
-        java | maven | python | packages | project | browser) "step_$step" ;;
-        *) fail "unknown step '$step'; the steps are java, maven, python, packages, project, browser" ;;
+        java | maven | python | libraries | compiler | packages | project | browser) "step_$step" ;;
+        *) fail "unknown step '$step'; the steps are java, maven, python, libraries, compiler, packages, project," \
+            "browser" ;;
     esac
 done

@@ -23,7 +23,7 @@ from coordinator_core import __version__
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec
-from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, chosen_profile
+from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
 from coordinator_core.storage import join, new_directory
 from spark_apps.exits import App
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from coordinator_core import __version__
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.replay.profiles import PROFILE_RELEASES, chosen_profile
+from coordinator_core.releases import PROFILE_RELEASES, chosen_profile
 from spark_apps.exits import App
 
 PROGRAM = "regroup-replay"

@@ -7,14 +7,10 @@ through Spark here are tasks and their short answers.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from spark_apps.classdata import ClassData
 
@@ -61,7 +57,6 @@ class Session:
         self._gateway: Future[Any] = with_jvm.submit(self._start_jvm)
         with_jvm.shutdown(wait=False)
         self._context: SparkContext | None = None
-        self._wheels: TemporaryDirectory[str] | None = None
 
     def _start_jvm(self) -> Any:
         from pyspark import SparkConf
@@ -94,20 +89,7 @@ class Session:
         conf.setMaster(master).setAppName(self._name).setAll(list(settings.items()))
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("ERROR")
-        self._ship_wheels(context)
         return context
-
-    def _ship_wheels(self, context: SparkContext) -> None:
-        """Have workers import from the wheels of ``--py-files``, as from other archives.
-
-        PySpark tells an archive by its name, and does not know that of wheels. What it ships must stay there.
-        """
-        for path in (context.getConf().get("spark.submit.pyFiles") or "").split(","):
-            if path.endswith(".whl"):
-                self._wheels = self._wheels or TemporaryDirectory(prefix="regroup-")
-                archive = Path(self._wheels.name, f"{Path(path).stem}.zip")
-                shutil.copy(urlsplit(path).path, archive)
-                context.addPyFile(str(archive))
 
     def stop(self) -> None:
         """End the app for Spark. Does not wait: the JVM ends with this process at the latest."""

@@ -27,7 +27,7 @@ from coordinator_core.fold.tasks import FoldTask, SegmentResult, run_fold_task
 from coordinator_core.merge.partition import merge_shard
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.merge.shards import MergedShard, combine_shards, shard_folds
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.merging import merge_partition
 from coordinator_core.runs.publish import StagedTables, TableFile

@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 # Directories whose tests share something costly, such as a broker, a Spark session or an Airflow home.
 TOGETHER = ("live", "dags", "spark")
 # They come first, with the other slow ones: last, one worker would do them while the other is idle.
-FIRST = (*TOGETHER, "cluster", "drill", "test_image.py")
+FIRST = (*TOGETHER, "cluster", "drill", "test_image.py", "test_installation.py")
 
 # What a test finds must not depend on what an earlier run has kept.
 os.environ["REGROUP_FOLD_CACHE"] = ""

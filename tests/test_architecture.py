@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # A package imports itself and those before it.
 LAYERS = (
     "errors",
+    "releases",
     "storage",
     "files",
     "log",
@@ -26,7 +28,6 @@ LAYERS = (
     "records",
     "groups",
     "replay",
-    "columnar",
     "fold",
     "merge",
     "runs",
@@ -40,7 +41,7 @@ LAYERS = (
 )
 OUTER = {"spark_apps", "dags", "expectations", "tests"}
 ENGINES = {"pyspark", "airflow", "great_expectations"}
-HEAVY = {"pyspark", "great_expectations", "pandas", "numba", "matplotlib"}
+HEAVY = {"pyspark", "great_expectations", "pandas", "matplotlib"}
 
 # What each package must not import, anywhere in its files.
 FORBIDDEN = {
@@ -145,6 +146,48 @@ def test_the_rule_finds(source: str) -> None:
 )
 def test_the_rule_accepts(source: str) -> None:
     assert violations(source, "coordinator_core.records.codec") == []
+
+
+def release_comparisons(source: str) -> list[int]:
+    """Lines that order something by a release number: a tuple of integers, or text such as ``"3.9"``."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare) and any(
+            isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in node.ops
+        ):
+            for side in (node.left, *node.comparators):
+                parts = side.elts if isinstance(side, ast.Tuple) else []
+                numbers = [part.value for part in parts if isinstance(part, ast.Constant)]
+                text = side.value if isinstance(side, ast.Constant) else None
+                if (len(numbers) == len(parts) > 1 and all(type(number) is int for number in numbers)) or (
+                    isinstance(text, str) and re.fullmatch(r"\d+(\.\d+)*", text)
+                ):
+                    found.append(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_only_the_table_of_releases_compares_releases(package: str) -> None:
+    found = [
+        f"{module}:{line}"
+        for module, path in modules(package)
+        if not module.startswith("coordinator_core.releases")
+        for line in release_comparisons(path.read_text())
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["if release >= (4, 1): pass", "x = (3, 0) <= release < (4, 0)", "old = profile.release < '3.9'"],
+)
+def test_the_rule_about_releases_finds(source: str) -> None:
+    assert release_comparisons(source)
+
+
+@pytest.mark.parametrize("source", ["a < b", "(a, 1) < (b, 2)", "release == (4, 1)", "x > 3", "name < 'S3'"])
+def test_the_rule_about_releases_accepts(source: str) -> None:
+    assert not release_comparisons(source)
 
 
 def loaded_by(names: list[str], **environment: str) -> set[str]:

@@ -12,7 +12,7 @@ import click
 
 from coordinator_core.cli.options import Format, format_option, note, write_line
 from coordinator_core.errors import ExitCode
-from coordinator_core.replay.profiles import chosen_profile
+from coordinator_core.releases import chosen_profile
 
 _SHOW_BYTES = 1_000_000
 

@@ -157,7 +157,7 @@ def _with_spark(
     command = ["--snapshot", *paths, "--output", output, "--now-ms", str(replaying.now_ms)]
     if replaying.profile is not None:
         profile = replaying.profile
-        command += ["--kafka-version", profile.release, "--coordinator", profile.coordinator]
+        command += ["--kafka-version", str(profile.release), "--coordinator", profile.coordinator]
     if replaying.on_damage is OnDamage.RECOVER:
         command.append("--partial")
     for name, value in chosen.items():

@@ -41,7 +41,7 @@ from coordinator_core.drill.predict import Situation, predict
 from coordinator_core.drill.scenario import Scenario
 from coordinator_core.drill.timing import ClusterSettings
 from coordinator_core.errors import Damage, ExitCode, UsageError
-from coordinator_core.replay.profiles import Profile, profile_from_label
+from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.reports.drill_prediction import prediction_text
 from coordinator_core.runs.read import is_run, open_run
 from coordinator_core.topology import Topology, load_topology

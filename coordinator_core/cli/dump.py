@@ -41,7 +41,7 @@ def dump_command(paths: tuple[str, ...], output_format: Format, **replay: Any) -
     else:
         snapshot, profile = open_snapshot(paths, options)
         for log in snapshot.partitions:
-            pieces = dump_text(log, release=profile.release, on_damage=options.on_damage, damage=damage)
+            pieces = dump_text(log, release=str(profile.release), on_damage=options.on_damage, damage=damage)
             for piece in pieces:
                 write(piece)
     damage += (entry for entry in snapshot.damage if is_unknown(entry))

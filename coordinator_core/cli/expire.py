@@ -21,7 +21,6 @@ from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.source import Source, load_source
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.lifecycle.expiry import plan_expiry
-from coordinator_core.lifecycle.expiry_rules import expiry_rules
 from coordinator_core.lifecycle.publish_expiry import publish_expiry
 from coordinator_core.reports.expiry import CSV_COLUMNS, expiry_document, expiry_rows, expiry_text
 from coordinator_core.runs.read import is_run, open_run
@@ -58,7 +57,7 @@ def expire_command(
         raise UsageError("--publish writes beside a run: name one")
     source = load_source(paths, replay_options_from(**replay))
     now_ms = source.now_ms if replay["now_ms"] is None else replay["now_ms"]
-    retention_ms = offsets_retention_ms or expiry_rules(source.profile).default_offsets_retention_ms
+    retention_ms = offsets_retention_ms or source.profile.expiry.default_offsets_retention_ms
     _check_groups(source, (*groups, *rebalancing))
     plans = [
         plan_expiry(

@@ -14,7 +14,7 @@ from coordinator_core.cli.output import write
 from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE, FoldCache, directory_of_environment
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.replay.profiles import PROFILE_RELEASES, Profile, chosen_profile
+from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -21,7 +21,7 @@ from coordinator_core.imports.unknown import is_unknown
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
-from coordinator_core.replay.profiles import Profile, profile_from_label
+from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.read import Run, is_run, open_run
@@ -103,7 +103,8 @@ def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOpt
     command += ["--window", place.window, "--run-id", place.run_id, "--now-ms", str(options.now_ms)]
     command += ["--offsets-topic-num-partitions", str(options.offsets_topic_num_partitions)]
     if options.profile is not None:
-        command += ["--kafka-version", options.profile.release, "--coordinator", options.profile.coordinator]
+        profile = options.profile
+        command += ["--kafka-version", str(profile.release), "--coordinator", profile.coordinator]
     if options.on_damage is not OnDamage.FAIL:
         command.append("--partial" if options.on_damage is OnDamage.RECOVER else "--salvage")
     cache = "" if options.fold_cache is None else options.fold_cache.directory

@@ -55,8 +55,8 @@ def stats_command(
     output_format: Format,
     **replay: Any,
 ) -> None:
-    """What the log weighs: records, bytes, dead bytes and commit rate by group, topic and member client; what
-    keeps the broker's cleaner from it; what compaction would leave.
+    """What takes room in the log: records, bytes, dead bytes and commit rate by group, topic and member
+    client; what keeps the broker's cleaner from it; what compaction would leave.
 
     The log must be sound. Of a RUN, the logs that it was made from are read again.
     """
@@ -78,7 +78,7 @@ def stats_command(
         )
         for log in snapshot.partitions
     ]
-    known = {group_id for item in partitions for group_id in item.weights.groups}
+    known = {group_id for item in partitions for group_id in item.totals.groups}
     for group_id in groups:
         if group_id not in known:
             raise UsageError(f"no record in this log concerns group {group_id!r}")

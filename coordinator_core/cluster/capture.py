@@ -25,7 +25,7 @@ from coordinator_core.cluster.snapshot import (
 )
 from coordinator_core.errors import UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 from coordinator_core.topology import TopicInfo, Topology
 
 _TAIL = ".tail"

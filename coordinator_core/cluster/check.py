@@ -17,8 +17,8 @@ from coordinator_core.fold.inference import infer_profile
 from coordinator_core.groups.model import PartitionState, Slot
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
+from coordinator_core.releases import Profile
 from coordinator_core.replay.interpret import OffsetRecord, interpret
-from coordinator_core.replay.profiles import Profile
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.topology import TopicInfo
 

@@ -8,8 +8,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_core.columnar.kernels import Status, gather_headers
-from coordinator_core.log.layout import HEADER_BYTES
+from coordinator_core.kernels import gather_headers
+from coordinator_core.kernels.layout import Stop
+from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.reader import parse_entry
 from coordinator_core.log.types import Batch
 
@@ -17,11 +18,19 @@ _HEADER = np.dtype(
     {
         "names": ["base_offset", "length", "epoch", "last_offset_delta", "records"],
         "formats": [">i8", ">i4", ">i4", ">i4", ">i4"],
-        "offsets": [0, 8, 12, 23, 57],
+        "offsets": [
+            int(field)
+            for field in (
+                BatchField.BASE_OFFSET,
+                BatchField.LENGTH,
+                BatchField.LEADER_EPOCH,
+                BatchField.LAST_OFFSET_DELTA,
+                BatchField.RECORD_COUNT,
+            )
+        ],
         "itemsize": HEADER_BYTES,
     }
 )
-_LENGTH_END = 12
 
 
 class Column(IntEnum):
@@ -70,18 +79,15 @@ def split(data: memoryview) -> Chunk:
 
     :class:`DamagedBatchError` at the first entry that is complete but not sound.
     """
-    array = np.frombuffer(data, np.uint8)
     headers = np.empty(max(1, len(data) // HEADER_BYTES) * HEADER_BYTES, np.uint8)
-    done = np.zeros(2, np.int64)
     parts: list[NDArray[np.int64]] = []
     position = 0
     while position < len(data):
-        status = Status(gather_headers(array, position, len(array), headers, done))
-        parts.append(_rows(headers[: int(done[1]) * HEADER_BYTES]))
-        position = int(done[0])
-        if status != Status.ODD_BATCH:
+        stopped, position, count = gather_headers(data, position, len(data), headers)
+        parts.append(_rows(headers[: count * HEADER_BYTES]))
+        if stopped != Stop.UNUSUAL_BATCH:
             continue
-        row = _odd_row(data, position)
+        row = _legacy_row(data, position)
         if row is None:
             break
         parts.append(row)
@@ -110,13 +116,13 @@ def _rows(headers: NDArray[np.uint8]) -> NDArray[np.int64]:
     rows = np.empty((len(table), len(Column)), np.int64)
     rows[:, Column.BASE_OFFSET] = table["base_offset"]
     rows[:, Column.NEXT_OFFSET] = rows[:, Column.BASE_OFFSET] + table["last_offset_delta"] + 1
-    rows[:, Column.SIZE] = table["length"].astype(np.int64) + _LENGTH_END
+    rows[:, Column.SIZE] = table["length"].astype(np.int64) + LENGTH_END
     rows[:, Column.EPOCH] = table["epoch"]
     rows[:, Column.RECORDS] = table["records"]
     return rows
 
 
-def _odd_row(data: memoryview, position: int) -> NDArray[np.int64] | None:
+def _legacy_row(data: memoryview, position: int) -> NDArray[np.int64] | None:
     """A message of format 0 or 1, which topics written by old brokers still hold; ``None``: incomplete."""
     entry = parse_entry(data, position)
     if isinstance(entry, Batch):

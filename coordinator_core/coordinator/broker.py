@@ -15,15 +15,17 @@ from coordinator_core.coordinator.java.coordinator import JavaCoordinator
 from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.manager import PartitionState
 from coordinator_core.coordinator.maps import TopicId
-from coordinator_core.coordinator.membership import Client, MemberIds, Request
+from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.replies import (
     Reply,
     Respond,
+    fetched_offset,
     sync_reply,
     topic_of,
     topic_results,
 )
+from coordinator_core.coordinator.requests import Request
 from coordinator_core.coordinator.scala.coordinator import ScalaCoordinator
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock
@@ -166,7 +168,7 @@ class Broker:
         handler(client, request, with_operations)
 
     def _api_versions(self, client: Client, request: Request, respond: Respond) -> None:
-        respond(api_versions(self.coordinator.rules.name))
+        respond(api_versions(self.coordinator.rules))
 
     def _find_coordinator(self, client: Client, request: Request, respond: Respond) -> None:
         respond(self.find_coordinator.handle(request, client.version))
@@ -355,17 +357,6 @@ def _in_request_order(
 def _failed_fetch(topics: list[Reply], error: Errors) -> list[Reply]:
     return [
         topic_of(topic)
-        | {
-            "partitions": [
-                {
-                    "partitionIndex": partition,
-                    "committedOffset": -1,
-                    "committedLeaderEpoch": -1,
-                    "metadata": "",
-                    "errorCode": error,
-                }
-                for partition in topic["partitionIndexes"]
-            ]
-        }
+        | {"partitions": [fetched_offset(partition, None, error) for partition in topic["partitionIndexes"]]}
         for topic in topics
     ]

@@ -5,17 +5,18 @@ Sources: ``GroupMetadata`` and ``MemberMetadata`` (Scala), ``ClassicGroup`` and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import Reply, Respond, join_reply, sync_reply
+from coordinator_core.coordinator.requests import Protocols
 from coordinator_core.coordinator.rules import ReleaseRules
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
+from coordinator_core.groups.model import ClassicGroup, ClassicMember, GroupState, GroupType
 from coordinator_core.records.blobs import decode_consumer_subscription
 from coordinator_core.records.codec import RecordDecodeError
-
-Protocols = tuple[tuple[str, bytes], ...]
 
 EMPTY_ASSIGNMENT = b""
 
@@ -68,10 +69,10 @@ class Member:
         return next(name for name, _ in self.protocols if name in candidates)
 
 
-class ClassicGroup:
+class LiveClassicGroup:
     """A classic group; its maps iterate as those of the release do, which decides leaders and orders."""
 
-    type = "classic"
+    type = GroupType.CLASSIC
 
     def __init__(self, group_id: str, rules: ReleaseRules, now_ms: int) -> None:
         self.group_id = group_id
@@ -241,3 +242,55 @@ class ClassicGroup:
 
     def assignments(self) -> dict[str, bytes]:
         return {member.member_id: member.assignment for member in self.members.values()}
+
+    # What a record holds of the group
+
+    def restore(self, loaded: ClassicGroup) -> None:
+        """Become the group of a record: Stable with members, else Empty."""
+        self.protocol_type = loaded.protocol_type
+        self.protocol_name = loaded.protocol
+        self.generation = loaded.generation
+        self.leader = loaded.leader
+        for member in loaded.members:
+            self.add(
+                Member(
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    protocol_type=loaded.protocol_type or "",
+                    protocols=((loaded.protocol or "", member.subscription),),
+                    assignment=member.assignment,
+                )
+            )
+        self.state = State.STABLE if self.members else State.EMPTY
+        self.state_timestamp_ms = loaded.state_timestamp_ms
+        self.subscribed_topics = self.compute_subscribed_topics()
+
+    def recorded(self, assignment: Mapping[str, bytes]) -> ClassicGroup:
+        """The group as its record will have it, with the members' parts of ``assignment``."""
+        members = tuple(
+            ClassicMember(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                session_timeout_ms=member.session_timeout_ms,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                subscription=member.metadata(self.protocol_name or ""),
+                assignment=assignment[member.member_id],
+            )
+            for member in self.members.values()
+        )
+        return ClassicGroup(
+            group_id=self.group_id,
+            state=GroupState.STABLE if members else GroupState.EMPTY,
+            protocol_type=self.protocol_type,
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.leader,
+            state_timestamp_ms=self.state_timestamp_ms,
+            members=members,
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from coordinator_core.coordinator.classic import ClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup, State
 from coordinator_core.coordinator.replies import Reply, described_group
 
 
@@ -22,7 +22,7 @@ class Listed(Protocol):
     def protocol_type(self) -> str | None: ...
 
 
-def classic_description(group: ClassicGroup) -> Reply:
+def classic_description(group: LiveClassicGroup) -> Reply:
     """Members' metadata and the protocol are shown in Stable only; assignments depend on the release."""
     stable = group.is_in(State.STABLE)
     protocol = group.protocol_name or ""

@@ -7,9 +7,9 @@ Sources: ``GroupCoordinator.handleJoinGroup`` and its siblings (Scala);
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, ClassicGroup, Member, Protocols, State
+from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGroup, Member, State
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.rebalance import Rebalances
 from coordinator_core.coordinator.replies import (
@@ -20,9 +20,9 @@ from coordinator_core.coordinator.replies import (
     leave_reply,
     sync_reply,
 )
+from coordinator_core.coordinator.requests import Heartbeat, JoinGroup, MemberIdentity, SyncGroup
 from coordinator_core.coordinator.validation import validate_member
 
-Request = dict[str, Any]
 MemberIds = Callable[[str], str]
 """Makes the id of a new member from its prefix (client id or group instance id)."""
 
@@ -46,7 +46,7 @@ class Membership:
 
     # JoinGroup
 
-    def accepts(self, group: ClassicGroup, member_id: str) -> bool:
+    def accepts(self, group: LiveClassicGroup, member_id: str) -> bool:
         """Whether ``group.max.size`` lets the member in (``acceptJoiningMember``)."""
         if group.is_in(State.EMPTY, State.DEAD):
             return True
@@ -56,8 +56,8 @@ class Membership:
             return joined or group.num_awaiting_join < self.settings.group_max_size
         return member is not None or len(group.members) < self.settings.group_max_size
 
-    def join(self, group: ClassicGroup, client: Client, request: Request, respond: Respond) -> None:
-        member_id: str = request["memberId"]
+    def join(self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
+        member_id = request.member_id
         if not self.accepts(group, member_id):
             group.remove(member_id)
             respond(join_reply(Errors.GROUP_MAX_SIZE_REACHED))
@@ -68,59 +68,63 @@ class Membership:
         if self.rules.purgatory:
             self.rebalances.maybe_complete_join(group)
 
-    def _join_new(self, group: ClassicGroup, client: Client, request: Request, respond: Respond) -> None:
+    def _join_new(
+        self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond
+    ) -> None:
         if group.is_in(State.DEAD):
             respond(join_reply(Errors.COORDINATOR_NOT_AVAILABLE))
             return
-        if not group.supports(request["protocolType"], _names(request)):
+        if not group.supports(request.protocol_type, request.protocol_names):
             respond(join_reply(Errors.INCONSISTENT_GROUP_PROTOCOL))
             return
-        instance_id: str | None = request.get("groupInstanceId")
+        instance_id = request.instance_id
         new_id = self._new_member_id(client.client_id if instance_id is None else instance_id)
         if instance_id is not None:
             old_id = group.static_members.get(instance_id)
             if old_id is not None:
-                self._rejoin_static(group, client, request, old_id, new_id, respond)
+                self._rejoin_static(group, client, request, instance_id, old_id, new_id, respond)
                 return
         elif client.version >= 4:
-            self.rebalances.await_pending_member(group, new_id, request["sessionTimeoutMs"])
+            self.rebalances.await_pending_member(group, new_id, request.session_timeout_ms)
             respond(join_reply(Errors.MEMBER_ID_REQUIRED, new_id))
             return
         self._add(group, client, request, new_id, respond)
 
     def _add(
-        self, group: ClassicGroup, client: Client, request: Request, member_id: str, respond: Respond
+        self, group: LiveClassicGroup, client: Client, request: JoinGroup, member_id: str, respond: Respond
     ) -> None:
         member = Member(
             member_id=member_id,
-            instance_id=request.get("groupInstanceId"),
+            instance_id=request.instance_id,
             client_id=client.client_id,
             client_host=client.host,
-            rebalance_timeout_ms=rebalance_timeout_of(request),
-            session_timeout_ms=request["sessionTimeoutMs"],
-            protocol_type=request["protocolType"],
-            protocols=_protocols(request),
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=request.protocols,
             awaiting_join=respond,
         )
         self.rebalances.add_member(group, member)
 
-    def _join_known(self, group: ClassicGroup, client: Client, request: Request, respond: Respond) -> None:
-        member_id: str = request["memberId"]
+    def _join_known(
+        self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond
+    ) -> None:
+        member_id = request.member_id
         if group.is_in(State.DEAD):
             respond(join_reply(Errors.COORDINATOR_NOT_AVAILABLE, member_id))
             return
-        if not group.supports(request["protocolType"], _names(request)):
+        if not group.supports(request.protocol_type, request.protocol_names):
             respond(join_reply(Errors.INCONSISTENT_GROUP_PROTOCOL, member_id))
             return
         if member_id in group.pending_join:
-            if request.get("groupInstanceId") is not None:
+            if request.instance_id is not None:
                 # Both coordinators throw an IllegalStateException here.
                 respond(join_reply(Errors.UNKNOWN_SERVER_ERROR))
                 return
             self._add(group, client, request, member_id, respond)
             return
         try:
-            validate_member(group, member_id, request.get("groupInstanceId"))
+            validate_member(group, member_id, request.instance_id)
         except ApiError as error:
             respond(join_reply(error.error, member_id))
             return
@@ -134,25 +138,26 @@ class Membership:
             self.rebalances.maybe_prepare_rebalance(group)
 
     @staticmethod
-    def _changes_nothing(group: ClassicGroup, member: Member, request: Request) -> bool:
+    def _changes_nothing(group: LiveClassicGroup, member: Member, request: JoinGroup) -> bool:
         """A repeated join is answered with the generation there is; a Stable group's leader asks for more."""
-        same = member.protocols == _protocols(request)
+        same = member.protocols == request.protocols
         if group.is_in(State.COMPLETING_REBALANCE):
             return same
         return group.is_in(State.STABLE) and same and group.leader != member.member_id
 
     def _rejoin_static(
         self,
-        group: ClassicGroup,
+        group: LiveClassicGroup,
         client: Client,
-        request: Request,
+        request: JoinGroup,
+        instance_id: str,
         old_id: str,
         new_id: str,
         respond: Respond,
     ) -> None:
         """A static member comes back under a new id (``updateStaticMemberAndRebalance``)."""
         old_leader = group.leader
-        member = group.replace_static_member(request["groupInstanceId"], old_id, new_id)
+        member = group.replace_static_member(instance_id, old_id, new_id)
         self.rebalances.restart_session(group, member)
         before = member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
         _update(member, request, respond)
@@ -169,7 +174,7 @@ class Membership:
                 if error is not Errors.NONE:
                     member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
                     member.awaiting_join = None
-                    group.replace_static_member(request["groupInstanceId"], new_id, old_id)
+                    group.replace_static_member(instance_id, new_id, old_id)
                     self.rebalances.restart_session(group, member)
                     respond(self._not_stored(group, old_leader, error))
                     return
@@ -178,7 +183,9 @@ class Membership:
 
             self.rebalances.store.store_group(group, group.assignments(), stored)
 
-    def _rejoined(self, group: ClassicGroup, client: Client, member: Member, old_leader: str | None) -> Reply:
+    def _rejoined(
+        self, group: LiveClassicGroup, client: Client, member: Member, old_leader: str | None
+    ) -> Reply:
         """From version 9 on a leader is told to skip the assignment; before, it is made to be a follower."""
         if client.version >= 9:
             reply = self.rebalances.joined(group, member.member_id)
@@ -187,7 +194,7 @@ class Membership:
         return reply | {"leader": old_leader or ""}
 
     @staticmethod
-    def _not_stored(group: ClassicGroup, old_leader: str | None, error: Errors) -> Reply:
+    def _not_stored(group: LiveClassicGroup, old_leader: str | None, error: Errors) -> Reply:
         return join_reply(
             error,
             generation=group.generation,
@@ -198,7 +205,7 @@ class Membership:
 
     # SyncGroup
 
-    def sync(self, group: ClassicGroup, request: Request, respond: Respond) -> None:
+    def sync(self, group: LiveClassicGroup, request: SyncGroup, respond: Respond) -> None:
         try:
             self._validate_sync(group, request)
         except ApiError as error:
@@ -211,31 +218,31 @@ class Membership:
         elif group.is_in(State.COMPLETING_REBALANCE):
             self._sync_completing(group, request, respond)
         else:
-            member = group.members[request["memberId"]]
+            member = group.members[request.member_id]
             self.rebalances.synced(group, member.member_id)
             respond(self.rebalances.synced_reply(group, member))
             if self.rules.sync_restarts_session:
                 self.rebalances.restart_session(group, member)
 
-    def _validate_sync(self, group: ClassicGroup, request: Request) -> None:
+    def _validate_sync(self, group: LiveClassicGroup, request: SyncGroup) -> None:
         if group.is_in(State.DEAD):
             raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
-        validate_member(group, request["memberId"], request.get("groupInstanceId"))
-        if request["generationId"] != group.generation:
+        validate_member(group, request.member_id, request.instance_id)
+        if request.generation != group.generation:
             raise ApiError(Errors.ILLEGAL_GENERATION)
-        asked = request.get("protocolType"), request.get("protocolName")
+        asked = request.protocol_type, request.protocol_name
         for given, known in zip(asked, (group.protocol_type, group.protocol_name), strict=True):
             unset = known is None and self.rules.unset_protocol_matches
             if given is not None and given != known and not unset:
                 raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
 
-    def _sync_completing(self, group: ClassicGroup, request: Request, respond: Respond) -> None:
-        member_id: str = request["memberId"]
+    def _sync_completing(self, group: LiveClassicGroup, request: SyncGroup, respond: Respond) -> None:
+        member_id = request.member_id
         group.members[member_id].awaiting_sync = respond
         self.rebalances.synced(group, member_id)
         if group.leader != member_id:
             return
-        given = {entry["memberId"]: entry["assignment"] for entry in request["assignments"]}
+        given = request.assignments
         assignment = {member: given.get(member, EMPTY_ASSIGNMENT) for member in group.members}
         generation = group.generation
 
@@ -254,23 +261,23 @@ class Membership:
 
     # Heartbeat
 
-    def heartbeat(self, group: ClassicGroup, request: Request) -> Errors:
+    def heartbeat(self, group: LiveClassicGroup, request: Heartbeat) -> Errors:
         if group.is_in(State.DEAD):
             return Errors.COORDINATOR_NOT_AVAILABLE
         try:
-            validate_member(group, request["memberId"], request.get("groupInstanceId"))
+            validate_member(group, request.member_id, request.instance_id)
         except ApiError as error:
             return error.error
-        if request["generationId"] != group.generation:
+        if request.generation != group.generation:
             return Errors.ILLEGAL_GENERATION
         if group.is_in(State.EMPTY):
             return Errors.UNKNOWN_MEMBER_ID
-        self.rebalances.restart_session(group, group.members[request["memberId"]])
+        self.rebalances.restart_session(group, group.members[request.member_id])
         return Errors.REBALANCE_IN_PROGRESS if group.is_in(State.PREPARING_REBALANCE) else Errors.NONE
 
     # LeaveGroup
 
-    def leave(self, group: ClassicGroup, identities: list[Request]) -> Reply:
+    def leave(self, group: LiveClassicGroup, identities: list[MemberIdentity]) -> Reply:
         if group.is_in(State.DEAD):
             return leave_reply(Errors.COORDINATOR_NOT_AVAILABLE)
         errors = [self._leave_one(group, identity) for identity in identities]
@@ -284,9 +291,9 @@ class Membership:
             [leave_member_reply(*pair) for pair in zip(identities, errors, strict=True)],
         )
 
-    def _leave_one(self, group: ClassicGroup, identity: Request) -> Errors:
-        member_id: str = identity["memberId"]
-        instance_id: str | None = identity.get("groupInstanceId")
+    def _leave_one(self, group: LiveClassicGroup, identity: MemberIdentity) -> Errors:
+        member_id = identity.member_id
+        instance_id = identity.instance_id
         if not member_id:
             current = group.static_members.get(instance_id) if instance_id is not None else None
             if current is None:
@@ -312,23 +319,9 @@ class Membership:
         return Errors.NONE
 
 
-def _protocols(request: Request) -> Protocols:
-    return tuple((protocol["name"], protocol["metadata"]) for protocol in request["protocols"])
-
-
-def _names(request: Request) -> set[str]:
-    return {protocol["name"] for protocol in request["protocols"]}
-
-
-def rebalance_timeout_of(request: Request) -> int:
-    """Version 0 has only the session timeout."""
-    timeout_ms: int = request["rebalanceTimeoutMs" if "rebalanceTimeoutMs" in request else "sessionTimeoutMs"]
-    return timeout_ms
-
-
-def _update(member: Member, request: Request, respond: Respond) -> None:
-    member.protocols = _protocols(request)
-    member.rebalance_timeout_ms = rebalance_timeout_of(request)
-    member.session_timeout_ms = request["sessionTimeoutMs"]
+def _update(member: Member, request: JoinGroup, respond: Respond) -> None:
+    member.protocols = request.protocols
+    member.rebalance_timeout_ms = request.rebalance_timeout_ms
+    member.session_timeout_ms = request.session_timeout_ms
     # A join that still waits is forgotten, never answered (``updateMember`` sets the new callback).
     member.awaiting_join = respond

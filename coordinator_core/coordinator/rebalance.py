@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, ClassicGroup, Member, State
+from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGroup, Member, State
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import Reply, join_reply, sync_reply
 from coordinator_core.coordinator.rules import ReleaseRules
@@ -23,11 +23,11 @@ class GroupStore(Protocol):
     """Where a group's metadata goes."""
 
     def store_group(
-        self, group: ClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
+        self, group: LiveClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
     ) -> None:
         """Append the group's record and call ``done`` with ``NONE`` or the translated append error."""
 
-    def has_group(self, group: ClassicGroup) -> bool:
+    def has_group(self, group: LiveClassicGroup) -> bool:
         """Whether ``group`` is still the one of its id."""
 
 
@@ -45,7 +45,7 @@ class Rebalances:
 
     # Sessions
 
-    def restart_session(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
+    def restart_session(self, group: LiveClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
         """Start the member's session again (``completeAndScheduleNextHeartbeatExpiration``)."""
         member_id = member.member_id
         self.timers.schedule(
@@ -54,7 +54,7 @@ class Rebalances:
             lambda: self._session_expired(group, member_id),
         )
 
-    def await_pending_member(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+    def await_pending_member(self, group: LiveClassicGroup, member_id: str, timeout_ms: int) -> None:
         group.pending_join.add(member_id)
         self.timers.schedule(
             ("heartbeat", group.group_id, member_id),
@@ -62,10 +62,10 @@ class Rebalances:
             lambda: self._session_expired(group, member_id),
         )
 
-    def end_session(self, group: ClassicGroup, member_id: str) -> None:
+    def end_session(self, group: LiveClassicGroup, member_id: str) -> None:
         self.timers.cancel(("heartbeat", group.group_id, member_id))
 
-    def _session_expired(self, group: ClassicGroup, member_id: str) -> None:
+    def _session_expired(self, group: LiveClassicGroup, member_id: str) -> None:
         if group.is_in(State.DEAD) or not self.store.has_group(group):
             return
         if member_id in group.pending_join:
@@ -77,7 +77,7 @@ class Rebalances:
 
     # Members
 
-    def add_member(self, group: ClassicGroup, member: Member) -> None:
+    def add_member(self, group: LiveClassicGroup, member: Member) -> None:
         """Take a new member in and start a rebalance, or let it join the one under way."""
         member.is_new = True
         initial = group.generation == 0 if self.rules.purgatory else group.previous_state is State.EMPTY
@@ -87,7 +87,7 @@ class Rebalances:
         self.restart_session(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self.maybe_prepare_rebalance(group)
 
-    def remove_member(self, group: ClassicGroup, member: Member) -> None:
+    def remove_member(self, group: LiveClassicGroup, member: Member) -> None:
         """Remove a member; a rebalance follows, or the one under way is done with waiting for it."""
         self.drop_member(group, member)
         if group.is_in(State.STABLE, State.COMPLETING_REBALANCE):
@@ -95,18 +95,18 @@ class Rebalances:
         else:
             self._complete_join_if_all_came(group)
 
-    def drop_member(self, group: ClassicGroup, member: Member) -> None:
+    def drop_member(self, group: LiveClassicGroup, member: Member) -> None:
         """Remove a member, nothing else; its waiting JoinGroup is answered, a waiting SyncGroup never."""
         if member.awaiting_join is not None:
             respond, member.awaiting_join = member.awaiting_join, None
             respond(join_reply(Errors.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
 
-    def remove_pending_member(self, group: ClassicGroup, member_id: str) -> None:
+    def remove_pending_member(self, group: LiveClassicGroup, member_id: str) -> None:
         group.remove(member_id)
         self._complete_join_if_all_came(group)
 
-    def _complete_join_if_all_came(self, group: ClassicGroup) -> None:
+    def _complete_join_if_all_came(self, group: LiveClassicGroup) -> None:
         if not group.is_in(State.PREPARING_REBALANCE) or not group.has_all_members_joined():
             return
         # Scala's InitialDelayedJoin cannot be completed before its time, whoever leaves.
@@ -116,13 +116,13 @@ class Rebalances:
 
     # The join phase
 
-    def maybe_prepare_rebalance(self, group: ClassicGroup) -> None:
+    def maybe_prepare_rebalance(self, group: LiveClassicGroup) -> None:
         if group.can_rebalance():
             self.prepare_rebalance(group)
         elif not self.rules.purgatory:
             self.maybe_complete_join(group)
 
-    def prepare_rebalance(self, group: ClassicGroup) -> None:
+    def prepare_rebalance(self, group: LiveClassicGroup) -> None:
         if group.is_in(State.COMPLETING_REBALANCE):
             self.reset_assignment(group, Errors.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
@@ -138,7 +138,7 @@ class Rebalances:
         else:
             self._await_joins(group)
 
-    def maybe_complete_join(self, group: ClassicGroup) -> None:
+    def maybe_complete_join(self, group: LiveClassicGroup) -> None:
         """End the join phase when everyone came, unless it is the initial one, which takes its time."""
         if (
             group.is_in(State.PREPARING_REBALANCE)
@@ -147,19 +147,19 @@ class Rebalances:
         ):
             self.complete_join(group)
 
-    def _is_initial(self, group: ClassicGroup) -> bool:
+    def _is_initial(self, group: LiveClassicGroup) -> bool:
         if self.rules.purgatory:
             return self.timers.is_scheduled(("initial-join", group.group_id))
         return group.previous_state is State.EMPTY
 
-    def _await_joins(self, group: ClassicGroup) -> None:
+    def _await_joins(self, group: LiveClassicGroup) -> None:
         self.timers.schedule(
             ("join", group.group_id),
             group.rebalance_timeout_ms,
             lambda: self._join_due(group),
         )
 
-    def _delay_initial_join(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+    def _delay_initial_join(self, group: LiveClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         def due() -> None:
             if not self.store.has_group(group) or not group.is_in(State.PREPARING_REBALANCE):
                 return
@@ -172,11 +172,11 @@ class Rebalances:
 
         self.timers.schedule(("initial-join", group.group_id), delay_ms, due)
 
-    def _join_due(self, group: ClassicGroup) -> None:
+    def _join_due(self, group: LiveClassicGroup) -> None:
         if self.store.has_group(group) and group.is_in(State.PREPARING_REBALANCE):
             self.complete_join(group)
 
-    def complete_join(self, group: ClassicGroup) -> None:
+    def complete_join(self, group: LiveClassicGroup) -> None:
         """The join phase is over: drop who did not come, elect a leader, begin the next generation."""
         self.timers.cancel(("join", group.group_id))
         self.timers.cancel(("initial-join", group.group_id))
@@ -208,7 +208,7 @@ class Rebalances:
             lambda: self._sync_due(group, generation),
         )
 
-    def joined(self, group: ClassicGroup, member_id: str, *, as_follower: bool = False) -> Reply:
+    def joined(self, group: LiveClassicGroup, member_id: str, *, as_follower: bool = False) -> Reply:
         """The answer to a member of the current generation; only the leader learns who is in it."""
         leads = group.leader == member_id and not as_follower
         return join_reply(
@@ -223,13 +223,13 @@ class Rebalances:
 
     # The sync phase
 
-    def synced(self, group: ClassicGroup, member_id: str) -> None:
+    def synced(self, group: LiveClassicGroup, member_id: str) -> None:
         """A member asked for its assignment; when all have, nobody is waited for any longer."""
         group.pending_sync.discard(member_id)
         if not group.pending_sync or not group.is_in(State.COMPLETING_REBALANCE, State.STABLE):
             self.timers.cancel(("sync", group.group_id))
 
-    def _sync_due(self, group: ClassicGroup, generation: int) -> None:
+    def _sync_due(self, group: LiveClassicGroup, generation: int) -> None:
         if not self.store.has_group(group) or generation != group.generation or not group.pending_sync:
             return
         if group.is_in(State.COMPLETING_REBALANCE, State.STABLE):
@@ -238,38 +238,38 @@ class Rebalances:
                 self.end_session(group, member_id)
             self.prepare_rebalance(group)
 
-    def set_assignment(self, group: ClassicGroup, assignment: dict[str, bytes]) -> None:
+    def set_assignment(self, group: LiveClassicGroup, assignment: dict[str, bytes]) -> None:
         for member in group.members.values():
             member.assignment = assignment.get(member.member_id, EMPTY_ASSIGNMENT)
         self._propagate(group, Errors.NONE)
 
-    def reset_assignment(self, group: ClassicGroup, error: Errors) -> None:
+    def reset_assignment(self, group: LiveClassicGroup, error: Errors) -> None:
         for member in group.members.values():
             member.assignment = EMPTY_ASSIGNMENT
         self._propagate(group, error)
 
-    def _propagate(self, group: ClassicGroup, error: Errors) -> None:
+    def _propagate(self, group: LiveClassicGroup, error: Errors) -> None:
         for member in group.members.values():
             if member.awaiting_sync is not None:
                 respond, member.awaiting_sync = member.awaiting_sync, None
                 respond(self.synced_reply(group, member, error))
                 self.restart_session(group, member)
 
-    def synced_reply(self, group: ClassicGroup, member: Member, error: Errors = Errors.NONE) -> Reply:
+    def synced_reply(self, group: LiveClassicGroup, member: Member, error: Errors = Errors.NONE) -> Reply:
         if error is not Errors.NONE:
             return sync_reply(error, member.assignment)
         return sync_reply(error, member.assignment, group.protocol_type, group.protocol_name)
 
     # Load and unload
 
-    def loaded(self, group: ClassicGroup) -> None:
+    def loaded(self, group: LiveClassicGroup) -> None:
         """Sessions of a loaded group begin now; one that is too large rebalances (``onGroupLoaded``)."""
         for member in group.members.values():
             self.restart_session(group, member)
         if len(group.members) > self.settings.group_max_size:
             self.prepare_rebalance(group)
 
-    def unloaded(self, group: ClassicGroup) -> None:
+    def unloaded(self, group: LiveClassicGroup) -> None:
         """The group is another coordinator's now: who waits is told so, and nothing is written."""
         group.transition(State.DEAD, self.clock.now_ms)
         for member in group.members.values():

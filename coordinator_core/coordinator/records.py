@@ -1,16 +1,15 @@
-"""Records that coordinators append, as data for :mod:`coordinator_core.records`, and back into members.
+"""Records that coordinators append, as data for :mod:`coordinator_core.records`.
 
 Source: ``GroupMetadataManager`` (Scala), ``GroupCoordinatorRecordHelpers`` (Java).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from coordinator_core.coordinator.classic import ClassicGroup, Member, State
 from coordinator_core.coordinator.log import Record
-from coordinator_core.groups import model
+from coordinator_core.coordinator.settings import Settings
+from coordinator_core.groups.model import ClassicGroup, Slot
 from coordinator_core.records.types import ZERO_UUID
 
 OFFSET_COMMIT = 1
@@ -19,10 +18,37 @@ NO_TIMESTAMP = -1
 GROUP_METADATA_VERSION = 3
 
 
+def requested_commit(
+    slot: Slot,
+    partition: dict[str, Any],
+    *,
+    now_ms: int,
+    expire_timestamp_ms: int | None,
+    version: int,
+    topic_id: str = ZERO_UUID,
+) -> Record:
+    """The record of a partition of an OffsetCommit or TxnOffsetCommit; see :func:`offset_commit`."""
+    timestamp_ms = partition.get("commitTimestamp", NO_TIMESTAMP)
+    return offset_commit(
+        slot,
+        offset=partition["committedOffset"],
+        leader_epoch=partition.get("committedLeaderEpoch", -1),
+        metadata=partition["committedMetadata"] or "",
+        commit_timestamp_ms=now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms,
+        expire_timestamp_ms=expire_timestamp_ms,
+        version=version,
+        topic_id=topic_id,
+    )
+
+
+def metadata_fits(partition: dict[str, Any], settings: Settings) -> bool:
+    """Whether the metadata of a commit is within ``offset.metadata.max.bytes``, which counts UTF-16 units."""
+    metadata: str = partition["committedMetadata"] or ""
+    return len(metadata.encode("utf-16-be", "surrogatepass")) // 2 <= settings.offset_metadata_max_bytes
+
+
 def offset_commit(
-    group_id: str,
-    topic: str,
-    partition: int,
+    slot: Slot,
     *,
     offset: int,
     leader_epoch: int,
@@ -45,37 +71,28 @@ def offset_commit(
         value["leaderEpoch"] = leader_epoch
     if version >= 4:
         value["topicId"] = topic_id
-    return Record(OFFSET_COMMIT, _offset_key(group_id, topic, partition), version, value)
+    return Record(OFFSET_COMMIT, _offset_key(slot), version, value)
 
 
-def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
-    return Record(OFFSET_COMMIT, _offset_key(group_id, topic, partition))
+def offset_tombstone(slot: Slot) -> Record:
+    return Record(OFFSET_COMMIT, _offset_key(slot))
 
 
-def _offset_key(group_id: str, topic: str, partition: int) -> dict[str, Any]:
-    return {"group": group_id, "topic": topic, "partition": partition}
+def _offset_key(slot: Slot) -> dict[str, Any]:
+    return {"group": slot.group_id, "topic": slot.topic, "partition": slot.partition}
 
 
-def group_metadata(group: ClassicGroup, assignment: dict[str, bytes]) -> Record:
-    """The group as it is, with the members' part of ``assignment``."""
-    protocol = group.protocol_name
-    members = [
-        (member, member.metadata(protocol or ""), assignment[member.member_id])
-        for member in group.members.values()
-    ]
-    return group_metadata_of(group, protocol, members)
+def slot_of(record: Record) -> Slot:
+    """What a record of type 0 or 1 is about."""
+    return Slot(record.key["group"], record.key["topic"], record.key["partition"])
 
 
-def group_metadata_of(
-    group: ClassicGroup | model.ClassicGroup,
-    protocol: str | None,
-    members: Iterable[tuple[Member | model.ClassicMember, bytes, bytes]],
-) -> Record:
-    """The record of a group in the coordinator or in a replay; members with subscription and assignment."""
+def group_metadata(group: ClassicGroup) -> Record:
+    """The record of a group, which ``groups.classic`` reads back."""
     value = {
         "protocolType": group.protocol_type or "",
         "generation": group.generation,
-        "protocol": protocol,
+        "protocol": group.protocol,
         "leader": group.leader,
         "currentStateTimestamp": (
             NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms
@@ -88,10 +105,10 @@ def group_metadata_of(
                 "clientHost": member.client_host,
                 "rebalanceTimeout": member.rebalance_timeout_ms,
                 "sessionTimeout": member.session_timeout_ms,
-                "subscription": subscription,
-                "assignment": assignment,
+                "subscription": member.subscription,
+                "assignment": member.assignment,
             }
-            for member, subscription, assignment in members
+            for member in group.members
         ],
     }
     return Record(GROUP_METADATA, {"group": group.group_id}, GROUP_METADATA_VERSION, value)
@@ -99,33 +116,3 @@ def group_metadata_of(
 
 def group_tombstone(group_id: str) -> Record:
     return Record(GROUP_METADATA, {"group": group_id})
-
-
-def loaded_members(group: ClassicGroup, value: dict[str, Any]) -> None:
-    """Make ``group`` what a GroupMetadata value says: Stable with members, else Empty."""
-    protocol = value["protocol"]
-    group.protocol_type = value["protocolType"] or None
-    group.protocol_name = protocol
-    group.generation = value["generation"]
-    group.leader = value["leader"]
-    for entry in value["members"]:
-        rebalance_timeout_ms = entry.get("rebalanceTimeout", -1)
-        group.add(
-            Member(
-                member_id=entry["memberId"],
-                instance_id=entry.get("groupInstanceId"),
-                client_id=entry["clientId"],
-                client_host=entry["clientHost"],
-                rebalance_timeout_ms=(
-                    entry["sessionTimeout"] if rebalance_timeout_ms == -1 else rebalance_timeout_ms
-                ),
-                session_timeout_ms=entry["sessionTimeout"],
-                protocol_type=value["protocolType"],
-                protocols=((protocol, entry["subscription"]),),
-                assignment=entry["assignment"],
-            )
-        )
-    group.state = State.STABLE if group.members else State.EMPTY
-    timestamp = value.get("currentStateTimestamp", NO_TIMESTAMP)
-    group.state_timestamp_ms = None if timestamp == NO_TIMESTAMP else timestamp
-    group.subscribed_topics = group.compute_subscribed_topics()

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.requests import MemberIdentity
+from coordinator_core.groups.model import CommittedOffset
 
 Reply = dict[str, Any]
 Respond = Callable[[Reply], None]
@@ -52,10 +54,10 @@ def leave_reply(error: Errors, members: Iterable[Reply] = ()) -> Reply:
     return {"errorCode": error, "members": list(members)}
 
 
-def leave_member_reply(identity: Reply, error: Errors) -> Reply:
+def leave_member_reply(identity: MemberIdentity, error: Errors) -> Reply:
     return {
-        "memberId": identity["memberId"],
-        "groupInstanceId": identity.get("groupInstanceId"),
+        "memberId": identity.member_id,
+        "groupInstanceId": identity.instance_id,
         "errorCode": error,
     }
 
@@ -84,6 +86,18 @@ def described_consumer_group(group_id: str, error: Errors = Errors.NONE, message
         "assignmentEpoch": 0,
         "assignorName": "",
         "members": [],
+    }
+
+
+def fetched_offset(partition: int, committed: CommittedOffset | None, error: Errors = Errors.NONE) -> Reply:
+    """A partition of an OffsetFetch."""
+    leader_epoch = None if committed is None else committed.leader_epoch
+    return {
+        "partitionIndex": partition,
+        "committedOffset": -1 if committed is None else committed.committed_offset,
+        "committedLeaderEpoch": -1 if leader_epoch is None else leader_epoch,
+        "metadata": "" if committed is None else committed.metadata,
+        "errorCode": error,
     }
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from coordinator_core.coordinator.classic import ClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup, State
 from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.requests import Committer
 
 
-def validate_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> None:
+def validate_member(group: LiveClassicGroup, member_id: str, instance_id: str | None) -> None:
     """``validateCurrentMember`` of 3.9, ``ClassicGroup.validateMember`` of 4.3; raises :class:`ApiError`."""
     if instance_id is not None:
         current = group.static_members.get(instance_id)
@@ -20,19 +19,15 @@ def validate_member(group: ClassicGroup, member_id: str, instance_id: str | None
         raise ApiError(Errors.UNKNOWN_MEMBER_ID)
 
 
-def validate_commit(
-    group: ClassicGroup, generation: int, request: dict[str, Any], *, transactional: bool
-) -> None:
+def validate_commit(group: LiveClassicGroup, who: Committer) -> None:
     """``validateOffsetCommit``; raises :class:`ApiError`."""
-    member_id: str = request.get("memberId", "")
-    instance_id: str | None = request.get("groupInstanceId")
     if group.is_in(State.DEAD):
         raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
-    if generation < 0 and group.is_in(State.EMPTY):
+    if who.generation < 0 and group.is_in(State.EMPTY):
         return
-    if generation >= 0 or member_id or instance_id is not None:
-        validate_member(group, member_id, instance_id)
-        if generation != group.generation:
+    if who.generation >= 0 or who.names_a_member:
+        validate_member(group, who.member_id, who.instance_id)
+        if who.generation != group.generation:
             raise ApiError(Errors.ILLEGAL_GENERATION)
-    elif not transactional and not group.is_in(State.EMPTY):
+    elif not who.transactional and not group.is_in(State.EMPTY):
         raise ApiError(Errors.UNKNOWN_MEMBER_ID)

@@ -10,7 +10,7 @@ from coordinator_core.fold.cache import FoldCache
 from coordinator_core.groups.model import PartitionState, TransactionOutcome
 from coordinator_core.log.reader import OnDamage, last_entry
 from coordinator_core.log.types import PartitionLog, Snapshot
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES

@@ -34,7 +34,7 @@ from coordinator_core.drill.timing import ClientSettings, ClusterSettings, moved
 from coordinator_core.drill.verdict import judged, totals
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import ClassicGroup, Group, GroupState, PartitionState
-from coordinator_core.replay.profiles import Loader, Profile
+from coordinator_core.releases import Loader, Profile
 from coordinator_core.topology import NO_LEADER, PartitionInfo, Topology
 
 NOW = Band(0, 0)

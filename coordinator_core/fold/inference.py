@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
+from copy import deepcopy
 
 import numpy as np
 
@@ -16,14 +17,14 @@ from coordinator_core.errors import DamagedInputError
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, pass_known
 from coordinator_core.kernels.arrays import Bytes, new_rows
-from coordinator_core.kernels.layout import Stop
+from coordinator_core.kernels.layout import LAST_OFFSET, Stop
 from coordinator_core.log.batch import batch_records
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, parse_entry_batch
 from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release_of, sample
-from coordinator_core.replay.profiles import Profile, profile_for_release
 
 _MOST_RECORDS = 4096
 """Larger batches are looked at one record after the other."""
@@ -37,17 +38,21 @@ def infer_profile(logs: Iterable[PartitionLog]) -> Profile:
         for segment in reversed(log.segments):
             if left == 0:
                 break
-            left = _take_from(log, segment, evidence, left)
+            left, evidence = _take_from(log, segment, evidence, left)
     return profile_for_release(*release_of(evidence))
 
 
-def _take_from(log: PartitionLog, segment: SegmentFile, evidence: Evidence, batches: int) -> int:
-    """What ``replay.inference.sample`` does."""
+def _take_from(
+    log: PartitionLog, segment: SegmentFile, evidence: Evidence, batches: int
+) -> tuple[int, Evidence]:
+    """What ``replay.inference.sample`` returns, and the evidence that it leaves."""
     if (log.log_start_offset or 0) <= segment.base_offset:
-        left = _Sampler(segment, evidence, batches).take()
+        # What was taken in before the scalar reader was needed does not count.
+        seen = deepcopy(evidence)
+        left = _Sampler(segment, seen, batches).take()
         if left is not None:
-            return left
-    return sample(log, segment, evidence, batches)
+            return left, seen
+    return sample(log, segment, evidence, batches), evidence
 
 
 class _Sampler:
@@ -58,7 +63,7 @@ class _Sampler:
         self._evidence = evidence
         self._limits = Limits()
         bounds = Bounds(self._limits.max_batch_bytes, _MOST_RECORDS)
-        bounds.last_offset = segment.base_offset + MAX_OFFSET_SPAN
+        bounds.last_offset = min(segment.base_offset + MAX_OFFSET_SPAN, LAST_OFFSET)
         self._tables = tables = FoldTables(bounds)
         tables.reserve_scratch(_MOST_RECORDS)
         tables.max_legacy_version = tables.max_version = np.iinfo(np.int16).max

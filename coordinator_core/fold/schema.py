@@ -1,7 +1,7 @@
 """The fold of a segment: its whole effect on the state of its offsets partition, as columns.
 
 A fold is computed from an empty prior state by the rules of the sequential replay, and carries what is needed
-to splice it behind earlier folds (``columnar.merge``). Sequence numbers count the records of the segment;
+to splice it behind earlier folds (``merge.partition``). Sequence numbers count the records of the segment;
 they order the events inside one fold. Rows refer to groups and topics by position in
 :attr:`SegmentFold.groups` and :attr:`SegmentFold.topics`.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_core.replay.profiles import Loader, MergeOffsetRule, Profile
+from coordinator_core.releases import Loader, MergeOffsetRule, Profile
 
 FORMAT = 3
 """Version of the serialised form; readers refuse any other."""

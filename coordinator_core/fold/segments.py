@@ -20,14 +20,14 @@ from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, fold_chunk
 from coordinator_core.kernels.arrays import Bytes
-from coordinator_core.kernels.layout import ARENA, SEGMENT, OrderingOffset, Stop
+from coordinator_core.kernels.layout import ARENA, LAST_OFFSET, SEGMENT, OrderingOffset, Stop
 from coordinator_core.log.batch import batch_records, parse_batch, records_section
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, OnDamage, parse_entry, read_partition, read_segment
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
-from coordinator_core.replay.profiles import MergeOffsetRule
+from coordinator_core.releases import MergeOffsetRule
 
 __all__ = ["Piece", "fold_batches", "fold_partition", "fold_run", "fold_segment"]
 
@@ -245,7 +245,7 @@ class _Folder:
         tag = len(self._segments) * SEGMENT
         self._segments.append(array)
         bounds.start_offset = start_offset
-        bounds.last_offset = segment.base_offset + MAX_OFFSET_SPAN
+        bounds.last_offset = min(segment.base_offset + MAX_OFFSET_SPAN, LAST_OFFSET)
         if end_offset is not None:
             bounds.last_offset = min(bounds.last_offset, end_offset - 1)
         tables.next_offset = segment.base_offset
@@ -289,6 +289,7 @@ class _Folder:
 
     def _fold_compressed(self, view: memoryview, position: int) -> int | None:
         """Fold the batches from ``position`` on by way of the arena, as long as there are compressed ones."""
+        start = position
         try:
             found = chunks(view, position, self._tables.next_offset, self._bounds, self._limits)
             with closing(found):
@@ -298,7 +299,8 @@ class _Folder:
                     position = int(chunk.batches["position"][-1] + chunk.batches["size"][-1])
         except CompressionError:
             return None
-        return position
+        # None is left of what the kernel saw when the file has changed since.
+        return position if position > start else None
 
     def _fold_unpacked(self, view: memoryview, chunk: Chunk) -> bool:
         self._arena.tidy(self._tables)

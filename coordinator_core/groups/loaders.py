@@ -1,13 +1,14 @@
 """How the two coordinators turn records that are not commits into groups.
 
 Both classes take records in log order through :meth:`apply` and the commits' side effect through
-:meth:`touch`. A record at which the real loader would give up raises :class:`LoadError`.
+:meth:`touch`. A record at which the real loader would give up raises :class:`LoadError`. The coordinator
+model uses them too: ``groups`` is then its own map, and ``classic`` makes its own class of a classic group.
 Sources: ``GroupMetadataManager.doLoadGroupsAndOffsets`` (Scala), ``GroupMetadataManager.replay`` (Java).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from coordinator_core.groups.classic import classic_group_from_record, duplicate_instance_id
@@ -37,8 +38,12 @@ class LoadedRecord(NamedTuple):
     value: dict[str, Any] | None
 
 
+def _unchanged(group: ClassicGroup) -> ClassicGroup:
+    return group
+
+
 class LoaderRules(ModernRules, Protocol):
-    """The facts of a profile (``replay.profiles.Profile``) that group loading depends on."""
+    """The facts of a profile (``releases.Profile``) that group loading depends on."""
 
     @property
     def state_timestamp_versions(self) -> frozenset[int]: ...
@@ -87,9 +92,15 @@ class GroupLoader(Protocol):
 class ScalaGroups:
     """The classic coordinator: GroupMetadata records, and a group for every id that has offsets."""
 
-    def __init__(self, rules: LoaderRules) -> None:
+    def __init__(
+        self,
+        rules: LoaderRules,
+        groups: dict[str, Any] | None = None,
+        classic: Callable[[ClassicGroup], Any] = _unchanged,
+    ) -> None:
         self._rules = rules
-        self._loaded: dict[str, ClassicGroup] = {}
+        self._groups: dict[str, Any] = {} if groups is None else groups
+        self._classic = classic
 
     def apply(
         self,
@@ -101,9 +112,9 @@ class ScalaGroups:
     ) -> None:
         group_id = key["group"]
         if value is None:
-            self._loaded.pop(group_id, None)
+            self._groups.pop(group_id, None)
             return
-        self._loaded[group_id] = classic_group_from_record(
+        group = classic_group_from_record(
             group_id,
             version,
             value,
@@ -111,6 +122,7 @@ class ScalaGroups:
             state_timestamp_versions=self._rules.state_timestamp_versions,
             empty_group_keeps_protocol_type=self._rules.empty_group_keeps_protocol_type,
         )
+        self._groups[group_id] = self._classic(group)
 
     def touch(self, group_id: str) -> None:
         """Commits create nothing while the log is read; see :meth:`finish`."""
@@ -126,30 +138,37 @@ class ScalaGroups:
             self.apply(*record)
 
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
-        groups: dict[str, Group] = dict(self._loaded)
         if self._rules.keeps_offsets_only_groups:
             state = GroupState.EMPTY if self._rules.has_group_state else None
             for group_id in groups_with_offsets:
-                if group_id not in groups:
-                    groups[group_id] = ClassicGroup(group_id, state)
-        return groups
+                if group_id not in self._groups:
+                    self._groups[group_id] = self._classic(ClassicGroup(group_id, state))
+        return self._groups
 
 
 class JavaGroups:
-    """The Java coordinator: groups of all four types, created by their first record or commit."""
+    """The Java coordinator: groups of all four types, created by their first record or commit.
 
-    def __init__(self, rules: LoaderRules) -> None:
+    ``kinds`` are the other types whose records it takes; ``KeyError`` for those of the rest.
+    """
+
+    def __init__(
+        self,
+        rules: LoaderRules,
+        groups: dict[str, Any] | None = None,
+        classic: Callable[[ClassicGroup], Any] = _unchanged,
+        kinds: Iterable[type[ModernRecords]] = (ConsumerRecords, ShareRecords, StreamsRecords),
+    ) -> None:
         self._rules = rules
-        self._groups: dict[str, Group] = {}
-        self._share = ShareRecords(self._groups, rules)
-        kinds: list[ModernRecords] = [
-            ConsumerRecords(self._groups, rules),
-            self._share,
-            StreamsRecords(self._groups, rules),
-        ]
-        self._kinds: Mapping[GroupType, ModernRecords] = {kind.type: kind for kind in kinds}
+        self._groups: dict[str, Any] = {} if groups is None else groups
+        self._classic = classic
+        self._kinds: Mapping[GroupType, ModernRecords] = {
+            kind.type: kind(self._groups, rules) for kind in kinds
+        }
         self._handlers = {
-            key_type: handler for kind in kinds for key_type, handler in kind.handlers().items()
+            key_type: handler
+            for kind in self._kinds.values()
+            for key_type, handler in kind.handlers().items()
         }
 
     def apply(
@@ -168,7 +187,7 @@ class JavaGroups:
     def touch(self, group_id: str) -> None:
         """A commit for an unknown group id makes a simple group; its tombstone does not unmake it."""
         if group_id not in self._groups:
-            self._groups[group_id] = ClassicGroup(group_id, GroupState.EMPTY)
+            self._groups[group_id] = self._classic(ClassicGroup(group_id, GroupState.EMPTY))
 
     def restore(
         self,
@@ -195,7 +214,9 @@ class JavaGroups:
         group.partition_epochs = epochs
 
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
-        self._share.finish()
+        for kind in self._kinds.values():
+            if isinstance(kind, ShareRecords):
+                kind.finish()
         return self._groups
 
     def _apply_classic(
@@ -216,4 +237,4 @@ class JavaGroups:
         instance_id = duplicate_instance_id(group)
         if instance_id is not None:
             raise LoadError(f"two members of group {group_id!r} have the group instance id {instance_id!r}")
-        self._groups[group_id] = group
+        self._groups[group_id] = self._classic(group)

@@ -116,6 +116,9 @@ class ClassicGroup(NamedTuple):
 Assignment = dict[str, tuple[int, ...]]
 """Topic id (22-character text) to partitions."""
 
+PartitionEpochs = dict[str, dict[int, int]]
+"""Topic id to partitions, each with the member epoch in which it was assigned."""
+
 
 @dataclass(slots=True)
 class ConsumerMember:
@@ -123,7 +126,9 @@ class ConsumerMember:
 
     ``classic_protocols`` is set while the member still speaks the classic protocol: its session timeout in
     milliseconds and the (name, metadata) pairs it supports. ``record_offset`` is -1 until a record of
-    type 5 was seen, ``assignment_record_offset`` until one of type 8 was.
+    type 5 was seen, ``assignment_record_offset`` until one of type 8 was. ``assigned_epochs`` and
+    ``pending_revocation_epochs`` hold the assignment epochs of records that have them (since 4.3), topic by
+    topic in the order of the partitions.
     """
 
     member_id: str
@@ -144,6 +149,33 @@ class ConsumerMember:
     pending_revocation: Assignment = field(default_factory=dict)
     record_offset: int = -1
     assignment_record_offset: int = -1
+    assigned_epochs: Assignment = field(default_factory=dict, compare=False)
+    pending_revocation_epochs: Assignment = field(default_factory=dict, compare=False)
+
+    @property
+    def speaks_classic(self) -> bool:
+        """Whether the member uses the classic protocol (``useClassicProtocol``)."""
+        return self.classic_protocols is not None
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == epoch
+
+    def assigned_since(self) -> PartitionEpochs:
+        """Assigned partitions with their assignment epochs; the member epoch where no record says one."""
+        return self._since(self.assigned, self.assigned_epochs)
+
+    def pending_revocation_since(self) -> PartitionEpochs:
+        """Partitions to be revoked, as :meth:`assigned_since`."""
+        return self._since(self.pending_revocation, self.pending_revocation_epochs)
+
+    def _since(self, assignment: Assignment, epochs: Assignment) -> PartitionEpochs:
+        found = {}
+        for topic_id, partitions in assignment.items():
+            known = epochs.get(topic_id, ())
+            if len(known) != len(partitions):
+                known = (max(self.member_epoch, 0),) * len(partitions)
+            found[topic_id] = dict(zip(partitions, known, strict=True))
+        return found
 
 
 class ResolvedRegex(NamedTuple):
@@ -157,7 +189,10 @@ class ResolvedRegex(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A KIP-848 consumer group. ``assignment_epoch`` is -1 after its record was tombstoned."""
+    """A KIP-848 consumer group. ``assignment_epoch`` is -1 after its record was tombstoned.
+
+    ``static_members`` maps group instance ids to member ids.
+    """
 
     group_id: str
     group_epoch: int = 0
@@ -171,6 +206,7 @@ class ConsumerGroup:
     has_partition_metadata_record: bool = False
     partition_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
     record_offset: int | None = None
+    static_members: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def type(self) -> GroupType:
@@ -183,10 +219,8 @@ class ConsumerGroup:
             return GroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:
             return GroupState.ASSIGNING
-        for member in self.members.values():
-            if member.state is not MemberState.STABLE or member.member_epoch != self.assignment_epoch:
-                return GroupState.RECONCILING
-        return GroupState.STABLE
+        reconciled = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
+        return GroupState.STABLE if reconciled else GroupState.RECONCILING
 
 
 @dataclass(slots=True)

@@ -14,10 +14,8 @@ from typing import Any, ClassVar, Protocol
 from coordinator_core.groups.model import (
     LEAVE_GROUP_MEMBER_EPOCH,
     Assignment,
-    ClassicGroup,
     ConsumerGroup,
     ConsumerMember,
-    Group,
     GroupType,
     MemberState,
     ResolvedRegex,
@@ -41,10 +39,14 @@ class LoadError(Exception):
 
 
 class ModernRules(Protocol):
-    """The facts of a profile (``replay.profiles.Profile``) that modern groups depend on."""
+    """The facts of a profile (``releases.Profile``) that modern groups depend on."""
 
     @property
     def tolerates_missing_groups(self) -> bool: ...
+    @property
+    def tolerates_missing_share_groups(self) -> bool: ...
+    @property
+    def tolerates_owned_partitions(self) -> bool: ...
     @property
     def consumer_replaces_simple(self) -> bool: ...
     @property
@@ -54,7 +56,10 @@ class ModernRules(Protocol):
 
 
 class ModernRecords(ABC):
-    """Replays one kind of group into ``groups``, which all kinds share: one group id has one type."""
+    """Replays one kind of group into ``groups``, which all kinds share: one group id has one type.
+
+    Classic groups among them may be of any class that has ``type`` and ``is_simple``.
+    """
 
     group_class: ClassVar[type[ModernGroup]]
     member_class: ClassVar[type[ConsumerMember | ShareMember | StreamsMember]]
@@ -63,7 +68,7 @@ class ModernRecords(ABC):
     checks_targets_at_the_end: ClassVar[bool] = True
     """Whether the tombstone of the group's metadata requires that no target assignment is left."""
 
-    def __init__(self, groups: dict[str, Group], rules: ModernRules) -> None:
+    def __init__(self, groups: dict[str, Any], rules: ModernRules) -> None:
         self._groups = groups
         self._rules = rules
 
@@ -87,8 +92,12 @@ class ModernRecords(ABC):
         """Take over what this kind has in its metadata record besides the epoch."""
 
     @abstractmethod
-    def describe(self, member: Any, value: Record) -> None:
+    def describe(self, group: Any, member: Any, value: Record) -> None:
         """Set what a member record says of its member."""
+
+    def remove(self, group: Any, member: Any) -> None:
+        """Remove a member that has a tombstone."""
+        del group.members[member.member_id]
 
     @abstractmethod
     def target(self, value: Record) -> Any:
@@ -106,7 +115,7 @@ class ModernRecords(ABC):
         group = self._groups.get(group_id)
         if isinstance(group, self.group_class):
             return group
-        simple = isinstance(group, ClassicGroup) and group.is_simple
+        simple = group is not None and group.type is GroupType.CLASSIC and group.is_simple
         if group is not None and not (simple and self.replaces_simple):
             raise LoadError(f"group {group_id!r} is a {group.type} group, not a {self.type} group")
         if group is None and not create:
@@ -115,11 +124,13 @@ class ModernRecords(ABC):
 
     def create(self, group_id: str) -> Any:
         """A group of this kind without members, in the place of whatever has the id."""
-        epoch = self._rules.initial_epoch
-        created = self._groups[group_id] = self.group_class(
-            group_id, group_epoch=epoch, assignment_epoch=epoch
-        )
+        created = self._groups[group_id] = self.new_group(group_id)
         return created
+
+    def new_group(self, group_id: str) -> Any:
+        """A group of this kind before its first record."""
+        epoch = self._rules.initial_epoch
+        return self.group_class(group_id, group_epoch=epoch, assignment_epoch=epoch)
 
     def _missing(self, what: str) -> None:
         if not self._rules.tolerates_missing_groups:
@@ -159,7 +170,7 @@ class ModernRecords(ABC):
             member = group.members.get(member_id)
             if member is None:
                 member = group.members[member_id] = self.member_class(member_id)
-            self.describe(member, value)
+            self.describe(group, member, value)
             member.record_offset = record_offset
             return
         member = self._known_member(group, member_id)
@@ -171,7 +182,7 @@ class ModernRecords(ABC):
         if member_id in group.target_assignment:
             raise LoadError(f"{what} without the tombstone of its target assignment")
         self.assign(group, member, LEAVE_GROUP_MEMBER_EPOCH, None)
-        del group.members[member_id]
+        self.remove(group, member)
 
     def _target_metadata(self, record_offset: int, key: Record, value: Record | None) -> None:
         group = self.group(key["groupId"], create=value is not None)
@@ -222,8 +233,17 @@ def _assignment(topic_partitions: list[Record]) -> Assignment:
     return {entry["topicId"]: tuple(entry["partitions"]) for entry in topic_partitions}
 
 
+def _assignment_epochs(topic_partitions: list[Record]) -> Assignment:
+    """Assignment epochs by topic id, of the topics whose entry has them."""
+    return {
+        entry["topicId"]: tuple(entry["assignmentEpochs"])
+        for entry in topic_partitions
+        if entry.get("assignmentEpochs")
+    }
+
+
 # The same byte means other things to consumer and share members than to streams members.
-_MEMBER_STATES = {
+MEMBER_STATES = {
     0: MemberState.STABLE,
     1: MemberState.UNREVOKED_PARTITIONS,
     2: MemberState.UNRELEASED_PARTITIONS,
@@ -242,9 +262,11 @@ class ConsumerRecords(ModernRecords):
     member_class = ConsumerMember
     type = GroupType.CONSUMER
     metadata, member, target_metadata, target_member, current_assignment = 3, 5, 6, 7, 8
+    partition_metadata, regex = 4, 16
 
     def handlers(self) -> dict[int, Handler]:
-        return super().handlers() | {4: self._partition_metadata, 16: self._regex}
+        own = {self.partition_metadata: self._partition_metadata, self.regex: self._regex}
+        return super().handlers() | own
 
     @property
     def replaces_simple(self) -> bool:
@@ -253,7 +275,7 @@ class ConsumerRecords(ModernRecords):
     def set_metadata(self, group: ConsumerGroup, value: Record) -> None:
         """The epoch and the hash are all there is."""
 
-    def describe(self, member: ConsumerMember, value: Record) -> None:
+    def describe(self, group: ConsumerGroup, member: ConsumerMember, value: Record) -> None:
         classic = value.get("classicMemberMetadata")
         member.instance_id = value["instanceId"]
         member.rack_id = value["rackId"]
@@ -269,6 +291,13 @@ class ConsumerRecords(ModernRecords):
             if classic
             else None
         )
+        if member.instance_id is not None:
+            group.static_members[member.instance_id] = member.member_id
+
+    def remove(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        super().remove(group, member)
+        if member.instance_id is not None:
+            group.static_members.pop(member.instance_id, None)
 
     def target(self, value: Record) -> Assignment:
         return _assignment(value["topicPartitions"])
@@ -290,7 +319,7 @@ class ConsumerRecords(ModernRecords):
         for partition in _owned(assigned, pending_revocation):
             held = None if partition in released else epochs.get(partition)
             epoch = taken.get(partition, held)
-            if epoch is not None and epoch >= member_epoch:
+            if epoch is not None and (epoch >= member_epoch or not self._rules.tolerates_owned_partitions):
                 raise LoadError(
                     f"partition {partition[0]}-{partition[1]} of group {group.group_id!r} goes to member "
                     f"{member.member_id!r} at epoch {member_epoch} while owned at epoch {epoch}"
@@ -299,9 +328,11 @@ class ConsumerRecords(ModernRecords):
         for partition in released:
             del epochs[partition]
         epochs.update(taken)
-        if value is not None:
-            member.state = _MEMBER_STATES.get(value.get("state", 0), MemberState.UNKNOWN)
         member.assigned, member.pending_revocation = assigned, pending_revocation
+        if value is not None:
+            member.state = MEMBER_STATES.get(value.get("state", 0), MemberState.UNKNOWN)
+            member.assigned_epochs = _assignment_epochs(value["assignedPartitions"])
+            member.pending_revocation_epochs = _assignment_epochs(value["partitionsPendingRevocation"])
 
     def _partition_metadata(self, record_offset: int, key: Record, value: Record | None) -> None:
         group = self.group(key["groupId"], create=value is not None)
@@ -313,9 +344,9 @@ class ConsumerRecords(ModernRecords):
         if group is None:
             return
         regex = key["regularExpression"]
-        if value is None:
-            group.regexes.pop(regex, None)
-        else:
+        # Also one that is set anew goes first (``updateResolvedRegularExpression``): maps keep their order.
+        group.regexes.pop(regex, None)
+        if value is not None:
             group.regexes[regex] = ResolvedRegex(
                 tuple(value["topics"]), value["version"], value["timestamp"], record_offset
             )
@@ -339,12 +370,18 @@ class ShareRecords(ModernRecords):
     metadata, member, target_metadata, target_member, current_assignment = 11, 10, 12, 13, 14
     replaces_simple = False
 
-    def __init__(self, groups: dict[str, Group], rules: ModernRules) -> None:
+    def __init__(self, groups: dict[str, Any], rules: ModernRules) -> None:
         super().__init__(groups, rules)
         self._topics: dict[str, tuple[ShareTopic, ...]] = {}
 
     def handlers(self) -> dict[int, Handler]:
         return super().handlers() | {15: self._state}
+
+    def group(self, group_id: str, *, create: bool) -> Any:
+        """As for the other kinds; the first releases with share groups stop where a group is missing."""
+        if not create and group_id not in self._groups and not self._rules.tolerates_missing_share_groups:
+            raise LoadError(f"tombstone for share group {group_id!r}, which does not exist")
+        return super().group(group_id, create=create)
 
     def finish(self) -> None:
         """The coordinator keeps the state of topics beside the groups, by group id: put it on them."""
@@ -356,7 +393,7 @@ class ShareRecords(ModernRecords):
     def set_metadata(self, group: ShareGroup, value: Record) -> None:
         """The epoch and the hash are all there is."""
 
-    def describe(self, member: ShareMember, value: Record) -> None:
+    def describe(self, group: ShareGroup, member: ShareMember, value: Record) -> None:
         member.rack_id = value["rackId"]
         member.client_id = value["clientId"]
         member.client_host = value["clientHost"]
@@ -367,7 +404,7 @@ class ShareRecords(ModernRecords):
 
     def assign(self, group: ShareGroup, member: ShareMember, member_epoch: int, value: Record | None) -> None:
         if value is not None:
-            member.state = _MEMBER_STATES.get(value["state"], MemberState.UNKNOWN)
+            member.state = MEMBER_STATES.get(value["state"], MemberState.UNKNOWN)
         member.assigned = _assignment(value["assignedPartitions"]) if value else {}
 
     def _state(self, record_offset: int, key: Record, value: Record | None) -> None:
@@ -412,7 +449,7 @@ class StreamsRecords(ModernRecords):
             entry["key"]: entry["value"] for entry in value.get("lastAssignmentConfigs") or ()
         }
 
-    def describe(self, member: StreamsMember, value: Record) -> None:
+    def describe(self, group: StreamsGroup, member: StreamsMember, value: Record) -> None:
         endpoint = value["userEndpoint"]
         member.instance_id = value["instanceId"]
         member.rack_id = value["rackId"]

@@ -1,9 +1,9 @@
 # cython: language_level=3, infer_types=True, cdivision=True, wraparound=False, initializedcheck=False
-# cython: legacy_implicit_noexcept=True, boundscheck=False, embedsignature=False
+# cython: embedsignature=False
 """All kernels as one extension module, so that the C compiler sees and inlines across them.
 
 Each included file is Python that also runs as it is (``kernels.mode``). ``layout.pxi`` is made of the modules
-``layout`` by ``setup.py``, which also sets ``boundscheck`` for a checked build.
+``layout`` by ``setup.py``, which also says whether bounds are checked.
 """
 
 cimport cython
@@ -49,5 +49,10 @@ include "survivors.py"
 include "numbering.py"
 include "unpacking.py"
 include "witnesses.py"
+include "batch_index.py"
+include "newest.py"
+include "batch_filter.py"
+include "record_sizes.py"
+include "text.py"
 include "shapes.py"
 include "group_records.py"

@@ -6,14 +6,23 @@ Source: ``DefaultRecordBatch`` and ``DefaultRecord`` of Kafka's clients.
 import cython
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, MutableBytes
-    from coordinator_core.kernels.layout import INVALID, LOW_32_BITS, Header, Record, Stop, Unusual
+    from coordinator_core.kernels.declare import Bytes, Int, MutableBytes, Word
+    from coordinator_core.kernels.layout import (
+        ALL_64_BITS,
+        INVALID,
+        LOW_32_BITS,
+        Header,
+        Record,
+        Stop,
+        Unusual,
+    )
     from coordinator_core.kernels.primitives import (
         be16,
         be32,
         be64,
         copy_bytes,
         crc32c,
+        signed,
         varint,
         varlong,
     )
@@ -228,10 +237,13 @@ def follows(record: Record, previous_delta: Int, batch: Header) -> cython.bint:
 @cython.nogil
 @cython.inline
 def record_timestamp(batch: Header, record: Record) -> Int:
-    """Timestamp of a record, epoch milliseconds: the append time where the batch has one."""
+    """Timestamp of a record, epoch milliseconds: the append time where the batch has one.
+
+    A sum beyond int64 wraps, as in Java.
+    """
     if batch.attributes & LOG_APPEND_TIME_BIT:
         return batch.max_timestamp
-    return batch.base_timestamp + record.timestamp_delta
+    return signed(cython.cast(Word, batch.base_timestamp + record.timestamp_delta) & ALL_64_BITS)
 
 
 def gather_headers(data: Bytes, start: Int, stop: Int, out: MutableBytes) -> tuple[Int, Int, Int]:

@@ -92,6 +92,11 @@ class KeyTable:
                 self.number(data, at, key_bytes)
                 at += key_bytes
 
+    def key(self, row: Int) -> bytes:
+        """The bytes of a row."""
+        start: Int = self.keys[row].start
+        return bytes(self.data[start : start + self.keys[row].length])
+
     @cython.cfunc
     @cython.nogil
     @cython.inline

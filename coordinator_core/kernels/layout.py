@@ -19,6 +19,9 @@ u8 = int
 INVALID = -1
 """A position where there is none."""
 
+LAST_OFFSET = (1 << 63) - 2
+"""Largest record offset that kernels take: the one behind it is an int64 as well."""
+
 RECORDS_AT_A_TIME = 128
 """Records that a fold looks up together: waits for memory overlap."""
 
@@ -404,6 +407,242 @@ class CodecFunction(IntEnum):
     ZSTD_FRAME_SIZE = 5
     ZSTD_CONTEXT = 6
     """A decompression context, for one thread at a time."""
+
+
+NO_CONTROL_TYPE = -(1 << 15) - 1
+"""``IndexedBatch.control_type`` of a batch that is no control batch, or is empty."""
+
+UNREAD_CONTROL_TYPE = -(1 << 15) - 2
+"""``IndexedBatch.control_type`` of a control batch that only the readers of ``log`` understand."""
+
+
+class IndexedBatch(Struct):
+    """A batch that decides about others."""
+
+    base_offset: i64
+    last_offset: i64
+    attributes: i64
+    records: i64
+    producer_id: i64
+    producer_epoch: i64
+    max_timestamp: i64
+    delete_horizon: i64
+    """Epoch milliseconds, -1 for none."""
+    control_type: i64
+    leader_epoch: i64
+    position: i64
+    """In its segment."""
+    segment: i64
+    """Number of the segment; the caller fills it in."""
+
+
+class SplitKey(Struct):
+    """A record of the batches at hand, to compaction."""
+
+    offset: i64
+    key: i64
+    key_bytes: i64
+    """-1 for a null key."""
+    hash: i64
+    delete_horizon: i64
+    is_tombstone: i64
+    is_aborted: i64
+
+
+class Newest(Struct):
+    """The newest records of a raw key, by record offset: -1 where there is none."""
+
+    offset: i64
+    """The newest record that no abort undid; the two fields below are about it."""
+    is_tombstone: i64
+    delete_horizon: i64
+    """Delete horizon of its batch, epoch milliseconds; -1 for none."""
+    value_offset: i64
+    """The newest record with a value that no abort undid."""
+    aborted_offset: i64
+    """The newest record with a value that an abort undid."""
+
+
+class Action(IntEnum):
+    """What becomes of a batch, where that does not follow from its records."""
+
+    NONE = 0
+    COPY = 1
+    DROP = 2
+    KEEP_EMPTY = 3
+    """Keep it without records if none of them stays."""
+    SET_HORIZON = 4
+    """Keep all records and set the delete horizon."""
+
+
+class BatchAction(Struct):
+    """What becomes of the batch at ``base_offset``: an :class:`Action`."""
+
+    base_offset: i64
+    action: i64
+
+
+class WrittenBatch(Struct):
+    """A batch of the output; ``position`` is that in the bytes at hand."""
+
+    position: i64
+    base_offset: i64
+    last_offset: i64
+    records: i64
+    source_base_offset: i64
+    """Base offset of the batch that it was made of."""
+
+
+MOST_BYTES_A_RECORD_GROWS = 16
+"""A record that is written again with other deltas: both at their longest, and the length with them."""
+
+
+class RecordSizes(Struct):
+    """Records of a raw key, and their bytes in decompressed batches. Timestamps in epoch milliseconds."""
+
+    records: i64
+    tombstones: i64
+    size_bytes: i64
+    live_records: i64
+    live_bytes: i64
+    first_timestamp: i64
+    last_timestamp: i64
+
+
+class Number(IntEnum):
+    """What a line of the dump can say of a batch or a record.
+
+    Names are those of the attributes of ``log.types.Batch`` and ``Record``, in capitals.
+    """
+
+    POSITION = 0
+    SIZE = 1
+    BASE_OFFSET = 2
+    LAST_OFFSET = 3
+    RECORD_COUNT = 4
+    BASE_SEQUENCE = 5
+    LAST_SEQUENCE = 6
+    PRODUCER_ID = 7
+    PRODUCER_EPOCH = 8
+    PARTITION_LEADER_EPOCH = 9
+    CRC = 10
+    CODEC_ID = 11
+    TIMESTAMP_TYPE = 12
+    IS_TRANSACTIONAL = 13
+    IS_CONTROL = 14
+    BASE_TIMESTAMP_MS = 15
+    MAX_TIMESTAMP_MS = 16
+    OFFSET = 17
+    TIMESTAMP_MS = 18
+    KEY_SIZE = 19
+    VALUE_SIZE = 20
+    SEQUENCE = 21
+    COORDINATOR_EPOCH = 22
+    """Of an end marker."""
+    LENGTH = 23
+
+
+class FieldKind(IntEnum):
+    """How a field lies in a key or value, and how it is printed; or what of a batch or record it prints."""
+
+    END = 0
+    """No field: behind the fields of a struct."""
+    INT = 1
+    UUID = 2
+    STRING = 3
+    """A JSON string."""
+    PLAIN_STRING = 4
+    """Text without quotes."""
+    PROTOCOL_TYPE = 5
+    """A JSON string, which says whether blobs are objects."""
+    BYTES = 6
+    """In base64."""
+    BLOB = 7
+    """Bytes in base64; an object where the protocol type is that of consumers."""
+    ARRAY = 8
+    STRUCT = 9
+    NUMBER = 10
+    """Of a line: a :class:`Number`."""
+    CHOICE = 11
+    """Of a line: one of several texts by a :class:`Number`."""
+
+
+class FieldFlag(IntEnum):
+    """Bits of ``TextField.flags``."""
+
+    COMPACT = 1
+    """The length is an unsigned varint, one more than it is. With ``END``: a tag section follows."""
+    NULLABLE = 2
+    TAGGED = 4
+    UNSIGNED = 8
+    UNPRINTED = 16
+    """Read over."""
+    OMIT_EMPTY = 32
+    """An empty ``PLAIN_STRING`` is left out with its label."""
+
+
+class TextField(Struct):
+    """A field of a record schema as the dump prints it, or a piece of a line.
+
+    The fields of a struct are rows in wire order up to ``END``; if that is ``COMPACT``, its tagged fields are
+    behind it in the order of their tags, up to another ``END``.
+    """
+
+    label: i64
+    """Text before the value, its separator included; of ``END``, text behind the last value."""
+    label_bytes: i64
+    kind: i64
+    flags: i64
+    inner: i64
+    """``INT``, ``UUID``: bytes. ``STRUCT``: its first row. ``ARRAY``: the row of its element, whose label is
+    empty. ``BLOB``: the first of the rows, one a version, of the structs that it can hold. ``NUMBER`` and
+    ``CHOICE``: the :class:`Number`."""
+    last_version: i64
+    """Of a ``BLOB``."""
+    tag: i64
+    text: i64
+    """Tagged: the text of the default, with which it is left out. ``PROTOCOL_TYPE``: that of consumers.
+    ``CHOICE``: the texts, each a byte for its length and itself, filled up to ``text_bytes``."""
+    text_bytes: i64
+
+
+MAX_INT = 0x7FFFFFFF
+MAX_STRING_BYTES = 0x7FFF
+"""Of Java's ``int``, and of a string in Kafka's protocol."""
+
+SHORT_TEXT_BYTES = 32
+"""At most what a field takes besides its label and its own bytes: a number, a UUID, quotes."""
+
+TEXT_KEY_TYPES = 32
+TEXT_VERSIONS = 8
+"""Record types and value versions that can have fields to print."""
+
+BASE64_DIGITS = 0
+URL_DIGITS = 64
+NULL_TEXT = 128
+NULL_TEXT_BYTES = 4
+ESCAPES = 132
+ESCAPE_BYTES = 8
+"""What the texts of a dump begin with: digits of base64 and of UUIDs, ``null``, and what each byte is in a
+JSON string, as the texts of a ``CHOICE``."""
+
+
+class Text(IntEnum):
+    """First row of each line, key and value of the dump, ``INVALID`` where there is none."""
+
+    BATCH = 0
+    BATCH_WITH_HORIZON = 1
+    RECORD = 2
+    ABORT = 3
+    COMMIT = 4
+    """Lines up to here, fields from here on."""
+    TOMBSTONE = 5
+    """Payload of a tombstone; without it nothing is printed of its key either."""
+    KEYS = 6
+    """By record type."""
+    VALUES = 38
+    """By record type and value version."""
+    LENGTH = 294
 
 
 class ShapeKind(IntEnum):

@@ -12,13 +12,31 @@ from typing import Any
 
 import numpy as np
 
-from coordinator_core.kernels import commits, fold, framing, numbering, survivors, unpacking, witnesses
+from coordinator_core.kernels import (
+    batch_filter,
+    batch_index,
+    commits,
+    fold,
+    framing,
+    newest,
+    numbering,
+    record_sizes,
+    survivors,
+    unpacking,
+    witnesses,
+)
 from coordinator_core.kernels.arrays import viewed
+from coordinator_core.kernels.batch_index import BatchIndex
 from coordinator_core.kernels.fold_tables import FoldTables
 from coordinator_core.kernels.framing import Bounds
 from coordinator_core.kernels.group_records import GroupRecords
 from coordinator_core.kernels.key_table import KeyTable
+from coordinator_core.kernels.newest import NewestTable
 
+__all__ = ["BatchIndex", "Bounds", "FoldTables", "KeyTable", "NewestTable"]
+from coordinator_core.kernels.text import TextWriter
+
+__all__ = ["Bounds", "FoldTables", "KeyTable", "TextWriter"]
 __all__ = ["Bounds", "FoldTables", "GroupRecords", "KeyTable"]
 
 warnings.warn(
@@ -36,13 +54,20 @@ def _entry(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+BatchFilter = _entry(batch_filter.BatchFilter)
+SizeTable = _entry(record_sizes.SizeTable)
+add_record_sizes = _entry(record_sizes.add_record_sizes)
 compact_arena = _entry(survivors.compact_arena)
 decode_commits = _entry(commits.decode_commits)
+enter_newest = _entry(newest.enter_newest)
+filter_batches = _entry(batch_filter.filter_batches)
 fold_chunk = _entry(fold.fold_chunk)
 fold_split = _entry(fold.fold_split)
 gather = _entry(survivors.gather)
 gather_headers = _entry(framing.gather_headers)
+index_batches = _entry(batch_index.index_batches)
 list_batches = _entry(unpacking.list_batches)
+merge_newest = _entry(newest.merge_newest)
 number_keys = _entry(numbering.number_keys)
 pass_known = _entry(witnesses.pass_known)
 spread = _entry(survivors.spread)

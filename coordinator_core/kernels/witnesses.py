@@ -12,7 +12,6 @@ if not cython.compiled:
     from coordinator_core.kernels.fold_tables import FoldTables
     from coordinator_core.kernels.framing import header, is_compressed, may_hold_records, sound_size
     from coordinator_core.kernels.layout import Kind, Stop
-    from coordinator_core.log.layout import CONTROL_BIT
 
 
 def pass_known(
@@ -40,7 +39,7 @@ def pass_known(
                 status = Stop.UNUSUAL_BATCH
                 break
             batch = header(data, start)
-            if batch.attributes & CONTROL_BIT == 0 and batch.count > 0:
+            if batch.count > 0:
                 if not is_unpacked and is_compressed(batch):
                     status = Stop.COMPRESSED
                     break
@@ -63,6 +62,8 @@ def pass_known(
 def _are_known(count: Int, witness: WitnessRows, tables: FoldTables) -> cython.bint:
     record: Int
     for record in range(count):
+        if tables.scratch[record].kind == Kind.CONTROL:
+            continue
         if tables.scratch[record].kind > Kind.TOMBSTONE:
             return False
         if tables.scratch[record].key_type == 0:

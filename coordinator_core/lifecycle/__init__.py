@@ -1,1 +1,1 @@
-"""The life of what is in an offsets log: what expires, what compaction may drop, what a log weighs."""
+"""The life of what is in an offsets log: what expires, what compaction may drop, what its records take."""

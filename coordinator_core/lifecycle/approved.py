@@ -22,7 +22,7 @@ from coordinator_core.lifecycle.compact_publish import REPORT
 from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import SegmentFile
-from coordinator_core.replay.profiles import profile_from_label
+from coordinator_core.releases import profile_from_label
 
 PLAN_VERSION = 1
 Document = dict[str, Any]

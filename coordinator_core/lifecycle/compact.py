@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from coordinator_core import storage
-from coordinator_core.columnar.compaction_survey import BatchRow
-from coordinator_core.columnar.tables import Int64s
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.groups.model import PartitionState
+from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
 from coordinator_core.lifecycle.compact_plan import (
     DAY_MS,
@@ -53,7 +52,6 @@ from coordinator_core.lifecycle.compact_write import (
     write_survivors,
 )
 from coordinator_core.lifecycle.expiry import plan_expiry
-from coordinator_core.lifecycle.expiry_rules import expiry_rules
 from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.lifecycle.repartition import MOST_PARTITIONS
 from coordinator_core.log.discovery import PARTITION_METADATA_FILE
@@ -66,7 +64,7 @@ from coordinator_core.log.segments import (
     partition_directory_name,
 )
 from coordinator_core.log.types import Codec, PartitionLog
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 
 _ATTEMPTS = 3
 _TOLD = 5
@@ -153,7 +151,7 @@ class CompactionOptions:
         """
         if offsets_partitions is not None and not 1 <= offsets_partitions <= MOST_PARTITIONS:
             raise UsageError(f"offsets partitions: from 1 to {MOST_PARTITIONS}, not {offsets_partitions}")
-        retention_ms = offsets_retention_ms or expiry_rules(profile).default_offsets_retention_ms
+        retention_ms = offsets_retention_ms or profile.expiry.default_offsets_retention_ms
         return cls(
             profile=profile,
             rules=CompactionRules(now_ms, delete_retention_ms),
@@ -176,7 +174,7 @@ class _Plan:
     scan: LogScan
     end_offset: int
     stays: Survivors
-    actions: Int64s
+    actions: Array
 
 
 def compact_partition(
@@ -245,7 +243,7 @@ class _Compaction:
         facts = transaction_facts(scan, self.rules)
         end_offset = _end_offset(facts.last_stable_offset, self.rules)
         newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=self.workers)
-        with_producers = bool((scan.rows[:, BatchRow.PRODUCER_ID] != -1).any())
+        with_producers = bool((scan.index["producer_id"] != -1).any())
         key_types = set(newest.key_types().tolist()) if end_offset == scan.log_end_offset else None
         profiles = proof_profiles(self.profile, key_types, with_producers=with_producers)
         # Every CRC was checked by the scan.

@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from coordinator_core.columnar.compaction_filter import Action, ActionRow
-from coordinator_core.columnar.compaction_keys import KeyRow
-from coordinator_core.columnar.compaction_survey import NOT_A_MARKER, BatchRow
-from coordinator_core.columnar.tables import Int64s
+from coordinator_core.kernels.arrays import Array, Int64s, dtype
+from coordinator_core.kernels.layout import NO_CONTROL_TYPE, Action
 from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords
 from coordinator_core.log.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from coordinator_core.log.types import NO_PRODUCER_ID, ControlType
-from coordinator_core.replay.profiles import CONSUMER_KEY_TYPES, SHARE_KEY_TYPES, STREAMS_KEY_TYPES
+from coordinator_core.releases import CONSUMER_KEY_TYPES, SHARE_KEY_TYPES, STREAMS_KEY_TYPES
 
 DAY_MS = 86_400_000
 _ENDS = (ControlType.ABORT, ControlType.COMMIT)
@@ -77,15 +75,8 @@ def transaction_facts(scan: LogScan, rules: CompactionRules) -> TransactionFacts
     open_batches: dict[int, list[int]] = {}
     producers: dict[int, _Producer] = {}
     aborted: list[int] = []
-    columns = (
-        BatchRow.BASE_OFFSET,
-        BatchRow.ATTRIBUTES,
-        BatchRow.PRODUCER_ID,
-        BatchRow.PRODUCER_EPOCH,
-        BatchRow.MAX_TIMESTAMP,
-        BatchRow.CONTROL_TYPE,
-    )
-    for base, attributes, producer_id, epoch, timestamp_ms, control in scan.rows[:, columns].tolist():
+    columns = ["base_offset", "attributes", "producer_id", "producer_epoch", "max_timestamp", "control_type"]
+    for base, attributes, producer_id, epoch, timestamp_ms, control in scan.index[columns].tolist():
         if producer_id == NO_PRODUCER_ID:
             continue
         is_control = bool(attributes & CONTROL_BIT)
@@ -141,16 +132,16 @@ def survivors(newest: NewestRecords, rules: CompactionRules, extra: Extra) -> Su
     """The newest record of every key, but tombstones whose horizon has passed; records without a key;
     extras."""
     rows = newest.rows
-    is_tombstone = rows[:, KeyRow.TOMBSTONE] != 0
-    horizon = rows[:, KeyRow.HORIZON]
-    is_known = rows[:, KeyRow.NEWEST] >= 0
+    is_tombstone = rows["is_tombstone"] != 0
+    horizon = rows["delete_horizon"]
+    is_known = rows["offset"] >= 0
     is_due = is_known & is_tombstone & (horizon >= 0) & (horizon <= rules.now_ms)
     is_due &= ~_kept_by_siblings(newest, is_due)
     stays = is_known & ~is_due
     dead = is_tombstone & is_known
-    offsets = [rows[stays, KeyRow.NEWEST], newest.unkeyed, np.array(sorted(extra.offsets), np.int64)]
+    offsets = [rows["offset"][stays], newest.unkeyed, np.array(sorted(extra.offsets), np.int64)]
     merged = np.unique(np.concatenate(offsets))
-    return Survivors(merged, np.isin(merged, rows[dead, KeyRow.NEWEST]).astype(np.uint8))
+    return Survivors(merged, np.isin(merged, rows["offset"][dead]).astype(np.uint8))
 
 
 _FAMILIES = {
@@ -178,7 +169,7 @@ def _kept_by_siblings(newest: NewestRecords, is_due: npt.NDArray[np.bool_]) -> n
     families: dict[tuple[str, bytes], list[int]] = {}
     for row in np.flatnonzero(in_family).tolist():
         families.setdefault((_FAMILIES[int(types[row])], newest.key(row)[2:]), []).append(row)
-    offsets, tombstones = newest.rows[:, KeyRow.NEWEST], newest.rows[:, KeyRow.TOMBSTONE]
+    offsets, tombstones = newest.rows["offset"], newest.rows["is_tombstone"]
     for members in families.values():
         due = [row for row in members if is_due[row]]
         if not due:
@@ -192,30 +183,24 @@ def _kept_by_siblings(newest: NewestRecords, is_due: npt.NDArray[np.bool_]) -> n
 
 def batch_actions(
     scan: LogScan, facts: TransactionFacts, stays: Survivors, rules: CompactionRules, end_offset: int
-) -> Int64s:
-    """:class:`ActionRow` of every batch before ``end_offset`` that needs one, by base offset."""
-    rows = scan.rows
-    cleanable = rows[:, BatchRow.BASE_OFFSET] < end_offset
-    surviving = stays.within(rows[:, BatchRow.BASE_OFFSET], rows[:, BatchRow.LAST_OFFSET])
+) -> Array:
+    """Rows of :class:`~coordinator_core.kernels.layout.BatchAction`, by base offset, for the batches before
+    ``end_offset`` that need one."""
+    cleanable = scan.index[scan.index["base_offset"] < end_offset]
+    surviving = stays.within(cleanable["base_offset"], cleanable["last_offset"])
     actions: dict[int, Action] = {}
     keeps_empty = set(facts.last_of_producer)
     if scan.last_base_offset >= 0:
         keeps_empty.add(scan.last_base_offset)
     observed: set[int] = set()
-    columns = (
-        BatchRow.BASE_OFFSET,
-        BatchRow.ATTRIBUTES,
-        BatchRow.PRODUCER_ID,
-        BatchRow.CONTROL_TYPE,
-        BatchRow.HORIZON,
-    )
-    items = zip(rows[cleanable][:, columns].tolist(), surviving[cleanable].tolist(), strict=True)
+    columns = ["base_offset", "attributes", "producer_id", "control_type", "delete_horizon"]
+    items = zip(cleanable[columns].tolist(), surviving.tolist(), strict=True)
     for (base, attributes, producer_id, control, horizon), left in items:
         if not attributes & CONTROL_BIT:
             if attributes & TRANSACTIONAL_BIT and (left or base in keeps_empty):
                 observed.add(producer_id)
             continue
-        if control == NOT_A_MARKER:
+        if control == NO_CONTROL_TYPE:
             actions[base] = Action.KEEP_EMPTY if base == scan.last_base_offset else Action.DROP
         elif control not in _ENDS:
             actions[base] = Action.COPY
@@ -232,15 +217,14 @@ def batch_actions(
     for base in keeps_empty:
         actions.setdefault(base, Action.KEEP_EMPTY)
     table = sorted((base, int(action)) for base, action in actions.items() if base < end_offset)
-    return np.array(table, np.int64).reshape(-1, ActionRow.WIDTH)
+    return np.array(table, dtype("BatchAction"))
 
 
 def leader_epochs(scan: LogScan) -> list[tuple[int, int]]:
     """(epoch, first offset) of every leader epoch, as recovery reads them from batches
     (``LeaderEpochFileCache``)."""
     epochs: list[tuple[int, int]] = []
-    columns = (BatchRow.LEADER_EPOCH, BatchRow.BASE_OFFSET)
-    for epoch, base in scan.rows[:, columns].tolist():
+    for epoch, base in scan.index[["leader_epoch", "base_offset"]].tolist():
         if epoch >= 0 and (not epochs or epoch > epochs[-1][0]):
             epochs.append((epoch, base))
     return epochs

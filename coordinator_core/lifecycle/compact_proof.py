@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.columnar.compaction_keys import KeyRow
-from coordinator_core.columnar.tables import Int64s
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.fold.arrow import column
 from coordinator_core.groups.model import ClassicGroup, Group, Slot, TransactionOutcome
+from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.lifecycle.compact_plan import Extra
 from coordinator_core.lifecycle.compact_scan import NewestRecords
 from coordinator_core.lifecycle.compact_states import CommitClass, ReleaseGroups
@@ -239,22 +238,18 @@ def records_behind(
             kept = _group_before(difference, before)
             is_ghost = isinstance(kept, ClassicGroup) and kept.record_offset is None
             (ghosts if is_ghost else groups).add(difference.group_id)
-    last_touch: dict[str, tuple[int, int]] = {}
-    for row in range(len(newest.rows)):
+    last_commit: dict[str, tuple[int, int]] = {}
+    columns = ["offset", "value_offset", "aborted_offset"]
+    for row, (offset, value, aborted) in enumerate(newest.rows[columns].tolist()):
         key_type, group_id, slot = subject(newest.key(row))
         if group_id is None:
             continue
-        numbers = newest.rows[row]
-        names = (KeyRow.NEWEST, KeyRow.VALUE, KeyRow.ABORTED)
-        is_stop = int(numbers[KeyRow.NEWEST]) in stops
-        if slot in slots or is_stop or (group_id in groups and key_type > 1):
-            offsets.update(int(numbers[name]) for name in names)
+        if slot in slots or offset in stops or (group_id in groups and key_type > 1):
+            offsets.update((offset, value, aborted))
         elif group_id in ghosts and slot is not None:
-            touch = max(int(numbers[KeyRow.VALUE]), int(numbers[KeyRow.ABORTED]))
-            last_touch[group_id] = max(
-                last_touch.get(group_id, (-1, -1)), (touch, int(numbers[KeyRow.NEWEST]))
-            )
-    for pair in last_touch.values():
+            commit = max(value, aborted), offset
+            last_commit[group_id] = max(last_commit.get(group_id, commit), commit)
+    for pair in last_commit.values():
         offsets.update(pair)
     return Extra(frozenset(offset for offset in offsets if 0 <= offset < end_offset))
 
@@ -264,7 +259,7 @@ def groups_behind(found: Iterable[Difference], newest: NewestRecords) -> set[str
     found = list(found)
     groups = {difference.group_id for difference in found if difference.group_id is not None}
     stops = {difference.stops_at for difference in found if difference.stops_at >= 0}
-    for row in np.flatnonzero(np.isin(newest.rows[:, KeyRow.NEWEST], sorted(stops))).tolist():
+    for row in np.flatnonzero(np.isin(newest.rows["offset"], sorted(stops))).tolist():
         group_id = subject(newest.key(row))[1]
         if group_id is not None:
             groups.add(group_id)

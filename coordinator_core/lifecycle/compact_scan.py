@@ -10,21 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
 from coordinator_core import storage
-from coordinator_core.columnar.batches import Stop
-from coordinator_core.columnar.compaction_keys import KeyRow, KeyState, KeyTables, merge_keys, newest_keys
-from coordinator_core.columnar.compaction_survey import ASK, NOT_A_MARKER, BatchRow, Survey, survey_log
-from coordinator_core.columnar.kernels import rebuild_index
-from coordinator_core.columnar.tables import Bytes, Int64s, Interned, Rules
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.kernels import (
+    BatchIndex,
+    Bounds,
+    NewestTable,
+    enter_newest,
+    index_batches,
+    merge_newest,
+)
+from coordinator_core.kernels.arrays import Array, Int64s, dtype
+from coordinator_core.kernels.layout import NO_CONTROL_TYPE, UNREAD_CONTROL_TYPE, Stop
 from coordinator_core.log.batch import batch_records, control_type, records_section
 from coordinator_core.log.compression import CompressionError
-from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES
+from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import MAX_OFFSET_SPAN, parse_entry, parse_entry_batch, read_segment
 from coordinator_core.log.types import Batch, ControlType, PartitionLog, SegmentFile
@@ -32,9 +37,10 @@ from coordinator_core.log.writer import keys_of_batch
 
 T = TypeVar("T")
 R = TypeVar("R")
+Kernel = Callable[[memoryview, int], tuple[int, int]]
+"""Passes over the batches of a segment from a position on; returns a ``Stop`` and the position reached."""
 
 _LIMITS = Limits()
-_FIRST_ROWS = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -51,30 +57,62 @@ class ScannedSegment:
     is_plain: bool
 
     def read(self) -> memoryview:
-        """Its bytes."""
-        return storage.read(self.segment.path)[: self.size]
+        """Its bytes. Raises :class:`DamagedInputError` when the file has become shorter."""
+        data = storage.read(self.segment.path)[: self.size]
+        if len(data) < self.size:
+            raise self.damaged(len(data), "file_shorter", f"{self.size - len(data)} bytes are gone")
+        return data
 
-    @staticmethod
-    def batch_at(data: memoryview, position: int) -> Batch:
-        """The v2 batch at ``position`` of what :meth:`read` gave."""
+    def batch_at(self, data: memoryview, position: int) -> Batch:
+        """The v2 batch at ``position`` of what :meth:`read` gave, which a kernel leaves to others."""
         batch = parse_entry_batch(data, position, _LIMITS)
-        assert batch is not None
+        first = self.segment.base_offset
+        if batch is None or batch.magic < 2:
+            raise self.changed(position)
+        if not first <= batch.base_offset <= batch.last_offset <= first + MAX_OFFSET_SPAN:
+            raise self.changed(position)
         return batch
+
+    def changed(self, position: int) -> DamagedInputError:
+        """What to raise where a later pass does not find what the first one checked."""
+        return self.damaged(position, "file_changed", "not the batch that was here when the file was checked")
+
+    def damaged(self, position: int, kind: str, detail: str) -> DamagedInputError:
+        return DamagedInputError(Damage(self.segment.path, position, None, kind, detail))
 
     def batches(self) -> Iterator[Batch]:
         return read_segment(self.segment, limits=_LIMITS, end_offset=self.end_offset)
 
+    def walk(self, kernel: Kernel, each: Callable[[ScannedSegment, Batch], None]) -> None:
+        """Have ``kernel`` pass over the batches, and ``each`` take those that it leaves to others."""
+        if not self.is_plain:
+            for batch in self.batches():
+                each(self, batch)
+            return
+        data = self.read()
+        stopped, position = kernel(data, 0)
+        while stopped != Stop.END:
+            if stopped == Stop.UNUSUAL_BATCH:
+                raise self.changed(position)
+            if stopped != Stop.FULL:
+                batch = self.batch_at(data, position)
+                each(self, batch)
+                position += batch.size
+            stopped, position = kernel(data, position)
+
 
 @dataclass(frozen=True)
 class LogScan:
-    """The batches of a partition. ``rows`` are those of :class:`BatchRow`, in log order.
+    """The batches of a partition.
 
-    ``last_base_offset`` is that of the last batch, -1 for a log without any.
+    ``index`` are rows of :class:`~coordinator_core.kernels.layout.IndexedBatch`, in log order: batches with a
+    producer id, control batches, and batches at which the leader epoch changes. ``last_base_offset`` is the
+    base offset of the last batch, -1 for a log without any.
     """
 
     log: PartitionLog
     segments: tuple[ScannedSegment, ...]
-    rows: Int64s
+    index: Array
     batches: int
     records: int
     last_base_offset: int
@@ -89,49 +127,48 @@ class LogScan:
         return sum(scanned.size for scanned in self.segments)
 
 
-@dataclass(frozen=True)
 class NewestRecords:
-    """The newest records of every raw key up to an offset, see :class:`KeyRow`.
+    """The newest records of every raw key up to an offset.
 
-    ``unkeyed`` are the offsets of records without a key.
+    ``rows`` are those of :class:`~coordinator_core.kernels.layout.Newest`, one for each key; ``unkeyed`` are
+    the offsets of records without a key, ascending.
     """
 
-    rows: Int64s
-    keys: Bytes
-    unkeyed: Int64s
+    def __init__(self, table: NewestTable) -> None:
+        self._keys = table.keys
+        self.rows: Array = np.asarray(table.rows)[: table.keys.used]
+        self.unkeyed: Int64s = np.asarray(table.unkeyed)[: table.unkeyed_used]
 
     def key(self, row: int) -> bytes:
-        start = int(self.rows[row, Interned.BODY])
-        return self.keys[start : start + int(self.rows[row, Interned.BODY_BYTES])].tobytes()
+        found: bytes = self._keys.key(row)
+        return found
 
     def key_types(self) -> Int64s:
         """Record type of every key by its first two bytes; -1 for shorter ones."""
-        if not len(self.keys):
-            return np.full(len(self.rows), -1, np.int64)
-        start = np.minimum(self.rows[:, Interned.BODY], len(self.keys) - 2)
-        types = self.keys[start].astype(np.int64) << 8 | self.keys[start + 1]
-        return np.where(self.rows[:, Interned.BODY_BYTES] >= 2, types, -1)
+        keys = np.asarray(self._keys.keys)[: len(self.rows)]
+        data = np.asarray(self._keys.data)
+        start = np.minimum(keys["start"], len(data) - 2)
+        types = data[start].astype(np.int64) << 8 | data[start + 1]
+        return np.where(keys["length"] >= 2, types, -1)
 
 
 def scan_log(log: PartitionLog, *, workers: int = 1) -> LogScan:
     """Check every batch of ``log``; raises :class:`DamagedInputError` at the first that is not sound."""
     start = log.log_start_offset or 0
     ranges = [(segment, end) for segment, end in log.segment_ranges() if end is None or end > start]
-    surveys = _side_by_side(lambda item: _survey_segment(*item), ranges, workers)
-    parts, last_base, end_offset, batches, records = [], -1, 0, 0, 0
-    for index, (scanned, rows, state) in enumerate(surveys):
-        rows[:, BatchRow.SEGMENT] = index
-        parts.append(rows)
-        if index + 1 < len(surveys):
-            _check_whole(scanned, int(state[Survey.EXPECTED]))
-        batches += int(state[Survey.BATCHES])
-        records += int(state[Survey.RECORDS])
-        end_offset = max(end_offset, int(state[Survey.EXPECTED]))
-        if state[Survey.LAST_BASE_OFFSET] >= 0:
-            last_base = int(state[Survey.LAST_BASE_OFFSET])
-    rows = np.concatenate(parts) if parts else np.empty((0, BatchRow.WIDTH), np.int64)
+    indexed = _side_by_side(lambda item: _index_segment(*item), ranges, workers)
+    for number, segment in enumerate(indexed):
+        segment.rows["segment"] = number
+        if number + 1 < len(indexed):
+            _check_whole(segment.scanned, segment.next_offset)
     return LogScan(
-        log, tuple(scanned for scanned, _, _ in surveys), rows, batches, records, last_base, end_offset
+        log,
+        tuple(segment.scanned for segment in indexed),
+        np.concatenate([_rows([]), *(segment.rows for segment in indexed)]),
+        sum(segment.batches for segment in indexed),
+        sum(segment.records for segment in indexed),
+        max((segment.last_base_offset for segment in indexed), default=-1),
+        max((segment.next_offset for segment in indexed), default=0),
     )
 
 
@@ -143,77 +180,78 @@ def _check_whole(scanned: ScannedSegment, next_offset: int) -> None:
         raise DamagedInputError(Damage(segment.path, scanned.size, next_offset, "zero_tail", detail))
 
 
-def _survey_segment(segment: SegmentFile, end_offset: int | None) -> tuple[ScannedSegment, Int64s, Int64s]:
-    view = storage.read(segment.path)[: segment.size]
-    state = np.zeros(Survey.SIZE, np.int64)
-    state[Survey.EXPECTED] = segment.base_offset
-    state[Survey.LEADER_EPOCH], state[Survey.LAST_BASE_OFFSET] = -2, -1
-    if len(view) < segment.size:
-        return _read_odd_segment(segment, view, end_offset, state)
-    data = np.frombuffer(view, np.uint8)
-    rules = np.zeros(Rules.SIZE, np.int64)
-    rules[Rules.CHECK_CRC] = 1
-    rules[Rules.MAX_BATCH_BYTES] = _LIMITS.max_batch_bytes
-    rules[Rules.LAST_OFFSET] = segment.base_offset + MAX_OFFSET_SPAN
+@dataclass(frozen=True)
+class _IndexedSegment:
+    """A segment and its part of a :class:`LogScan`."""
+
+    scanned: ScannedSegment
+    rows: Array
+    batches: int
+    records: int
+    last_base_offset: int
+    next_offset: int
+
+
+def _index_segment(segment: SegmentFile, end_offset: int | None) -> _IndexedSegment:
+    data = storage.read(segment.path)[: segment.size]
+    bounds = Bounds(_LIMITS.max_batch_bytes, _LIMITS.max_records)
+    bounds.last_offset = segment.base_offset + MAX_OFFSET_SPAN
     if end_offset is not None:
-        rules[Rules.LAST_OFFSET] = min(int(rules[Rules.LAST_OFFSET]), end_offset - 1)
-    rows = np.empty((_FIRST_ROWS, BatchRow.WIDTH), np.int64)
-    position = 0
-    while position < len(view):
-        stopped = survey_log(data, position, len(view), rules, state, rows)
-        position = int(state[Survey.POSITION])
-        if stopped == Stop.GROW:
-            rows = np.concatenate([rows, np.empty_like(rows)])
-        elif stopped == Stop.ODD:
-            if parse_entry(view, position, _LIMITS) is None:
-                break  # zeroes up to the end: a preallocated file
-            return _read_odd_segment(segment, view, end_offset, state)
+        bounds.last_offset = min(bounds.last_offset, end_offset - 1)
+    index = BatchIndex(segment.base_offset)
+    stopped, position = index_batches(data, 0, len(data), bounds, index)
+    # Zeroes up to the end are a preallocated file.
+    if len(data) < segment.size or (stopped != Stop.END and parse_entry(data, position, _LIMITS) is not None):
+        return _index_unusual_segment(segment, end_offset)
     scanned = ScannedSegment(segment, position, end_offset, True)
-    rows = rows[: int(state[Survey.ROWS])].copy()
-    for row in np.flatnonzero(rows[:, BatchRow.CONTROL_TYPE] == ASK):
-        batch = scanned.batch_at(view, int(rows[row, BatchRow.POSITION]))
-        rows[row, BatchRow.CONTROL_TYPE] = _control_type(batch, segment.path)
-    return scanned, rows, state
+    rows = np.asarray(index.rows)[: index.used].copy()
+    for row in np.flatnonzero(rows["control_type"] == UNREAD_CONTROL_TYPE):
+        batch = scanned.batch_at(data, int(rows[row]["position"]))
+        rows["control_type"][row] = _control_type(batch, segment.path)
+    return _IndexedSegment(
+        scanned, rows, index.batches, index.records, index.last_base_offset, index.next_offset
+    )
 
 
-def _read_odd_segment(
-    segment: SegmentFile, view: memoryview, end_offset: int | None, state: Int64s
-) -> tuple[ScannedSegment, Int64s, Int64s]:
+def _index_unusual_segment(segment: SegmentFile, end_offset: int | None) -> _IndexedSegment:
     """The same by the readers that know everything; they raise what is damage."""
     scanned = ScannedSegment(segment, 0, end_offset, False)
-    state[:] = 0
-    state[Survey.EXPECTED] = segment.base_offset
-    state[Survey.LAST_BASE_OFFSET] = -1
-    rows, leader_epoch = [], -2
+    rows = []
+    leader_epoch, batches, records = -2, 0, 0
+    last_base_offset, next_offset = -1, segment.base_offset
     for batch in scanned.batches():
         count = batch.record_count
         if count is None:
             count = len(batch_records(batch, path=segment.path, limits=_LIMITS))
         if batch.producer_id != -1 or batch.is_control or batch.partition_leader_epoch != leader_epoch:
-            rows.append(_batch_row(batch, count, segment.path))
+            rows.append(_row(batch, count, segment.path))
         leader_epoch = batch.partition_leader_epoch
         scanned = replace(scanned, size=batch.position + batch.size)
-        state[Survey.LAST_BASE_OFFSET] = batch.base_offset
-        state[Survey.EXPECTED] = batch.next_offset
-        state[Survey.BATCHES] += 1
-        state[Survey.RECORDS] += count
-    return scanned, np.array(rows, np.int64).reshape(-1, BatchRow.WIDTH), state
+        last_base_offset, next_offset = batch.base_offset, batch.next_offset
+        batches += 1
+        records += count
+    return _IndexedSegment(scanned, _rows(rows), batches, records, last_base_offset, next_offset)
 
 
-def _batch_row(batch: Batch, count: int, path: str) -> list[int]:
-    row = [0] * BatchRow.WIDTH
-    row[BatchRow.BASE_OFFSET] = batch.base_offset
-    row[BatchRow.LAST_OFFSET] = batch.last_offset
-    row[BatchRow.ATTRIBUTES] = batch.attributes if batch.magic >= 2 else 0
-    row[BatchRow.RECORDS] = count
-    row[BatchRow.PRODUCER_ID] = batch.producer_id
-    row[BatchRow.PRODUCER_EPOCH] = batch.producer_epoch
-    row[BatchRow.MAX_TIMESTAMP] = batch.max_timestamp_ms
-    row[BatchRow.HORIZON] = -1 if batch.delete_horizon_ms is None else batch.delete_horizon_ms
-    row[BatchRow.CONTROL_TYPE] = _control_type(batch, path) if batch.is_control and count else NOT_A_MARKER
-    row[BatchRow.LEADER_EPOCH] = batch.partition_leader_epoch
-    row[BatchRow.POSITION] = batch.position
-    return row
+def _rows(rows: list[tuple[int, ...]]) -> Array:
+    return np.array(rows, dtype("IndexedBatch"))
+
+
+def _row(batch: Batch, count: int, path: str) -> tuple[int, ...]:
+    return (
+        batch.base_offset,
+        batch.last_offset,
+        batch.attributes if batch.magic >= 2 else 0,
+        count,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.max_timestamp_ms,
+        -1 if batch.delete_horizon_ms is None else batch.delete_horizon_ms,
+        _control_type(batch, path) if batch.is_control and count else NO_CONTROL_TYPE,
+        batch.partition_leader_epoch,
+        batch.position,
+        0,
+    )
 
 
 def _control_type(batch: Batch, path: str) -> int:
@@ -230,23 +268,13 @@ def newest_records(scan: LogScan, *, aborted: Int64s, end_offset: int, workers: 
     ``aborted`` are the base offsets, ascending, of data batches whose transactions were aborted. Raises
     :class:`DamagedInputError` for records that cannot be read.
     """
-    runs = _runs(scan.segments, workers)
-    done = _side_by_side(
-        lambda run: _newest_of_run(run, scan.start_offset, end_offset, aborted), runs, workers
+    chunks = _chunks(scan.segments, workers)
+    tables = _side_by_side(
+        lambda chunk: _newest_of(chunk, scan.start_offset, end_offset, aborted), chunks, workers
     )
-    tables = done[0] if done else _key_tables(0)
-    unkeyed = [_unkeyed(tables)]
-    for later in done[1:]:
-        row = merge_keys(later, 0, tables)
-        while row < later.state[KeyState.ROWS]:
-            tables = _grown(tables)
-            row = merge_keys(later, row, tables)
-        unkeyed.append(_unkeyed(later))
-    return NewestRecords(
-        tables.rows[: tables.state[KeyState.ROWS]],
-        tables.keys[: tables.state[KeyState.KEY_BYTES]],
-        np.concatenate(unkeyed),
-    )
+    for later in tables[1:]:
+        merge_newest(later, tables[0])
+    return NewestRecords(tables[0] if tables else NewestTable(_LIMITS.max_records))
 
 
 def _side_by_side(function: Callable[[T], R], items: Sequence[T], workers: int) -> list[R]:
@@ -256,69 +284,40 @@ def _side_by_side(function: Callable[[T], R], items: Sequence[T], workers: int) 
         return list(pool.map(function, items))
 
 
-def _runs(segments: Sequence[ScannedSegment], workers: int) -> list[list[ScannedSegment]]:
-    """Stretches of neighbouring segments of about the same size, one a worker."""
+def _chunks(segments: Sequence[ScannedSegment], workers: int) -> list[list[ScannedSegment]]:
+    """Neighbouring segments, in chunks of about the same size, one a worker."""
     total = sum(scanned.size for scanned in segments)
-    runs: list[list[ScannedSegment]] = []
+    chunks: list[list[ScannedSegment]] = []
     size = 0
     for scanned in segments:
-        if not runs or size * workers >= total * len(runs):
-            runs.append([])
-        runs[-1].append(scanned)
+        if not chunks or size * workers >= total * len(chunks):
+            chunks.append([])
+        chunks[-1].append(scanned)
         size += scanned.size
-    return runs
+    return chunks
 
 
-@dataclass
-class _Run:
-    """The tables of one stretch in the making."""
+def _newest_of(
+    chunk: Sequence[ScannedSegment], start_offset: int, end_offset: int, aborted: Int64s
+) -> NewestTable:
+    table = NewestTable(_LIMITS.max_records, sum(scanned.size for scanned in chunk))
 
-    start_offset: int
-    end_offset: int
-    aborted: Int64s
-    tables: KeyTables = field(default_factory=lambda: _key_tables(0))
+    def enter(data: memoryview | bytes, position: int) -> tuple[int, int]:
+        stopped, position = enter_newest(data, position, len(data), start_offset, end_offset, aborted, table)
+        return stopped, position
 
-    def enter(self, data: Bytes, position: int) -> int:
-        """Enter ``data`` from ``position`` on; returns where it ends or a batch is not for the kernel."""
-        while True:
-            stopped = newest_keys(
-                data, position, len(data), self.start_offset, self.end_offset, self.aborted, self.tables
-            )
-            position = int(self.tables.state[KeyState.POSITION])
-            if stopped != Stop.GROW:
-                return position if stopped == Stop.ODD else len(data)
-            self.tables = _grown(self.tables)
-
-    def enter_batch(self, batch: Batch, path: str) -> None:
-        if batch.last_offset < self.start_offset or batch.base_offset >= self.end_offset:
-            return
-        if batch.is_control:
-            return
-        plain = np.frombuffer(_decompressed(batch, path), np.uint8)
-        if self.enter(plain, 0) < len(plain):
-            plain = np.frombuffer(keys_of_batch(batch, path=path, limits=_LIMITS), np.uint8)
-            done = self.enter(plain, 0)
-            assert done == len(plain)
-
-
-def _newest_of_run(
-    run: Sequence[ScannedSegment], start_offset: int, end_offset: int, aborted: Int64s
-) -> KeyTables:
-    entered = _Run(start_offset, end_offset, aborted, _key_tables(sum(item.size for item in run)))
-    for scanned in run:
+    def enter_batch(scanned: ScannedSegment, batch: Batch) -> None:
         path = scanned.segment.path
-        if not scanned.is_plain:
-            for batch in scanned.batches():
-                entered.enter_batch(batch, path)
-            continue
-        data = scanned.read()
-        array = np.frombuffer(data, np.uint8)
-        position = entered.enter(array, 0)
-        while position < len(data):
-            batch = scanned.batch_at(data, position)
-            entered.enter_batch(batch, path)
-            position = entered.enter(array, position + batch.size)
-    return entered.tables
+        if batch.is_control or batch.last_offset < start_offset or batch.base_offset >= end_offset:
+            return
+        if enter(_decompressed(batch, path), 0)[0] == Stop.END:
+            return
+        if enter(keys_of_batch(batch, path=path, limits=_LIMITS), 0)[0] != Stop.END:
+            raise scanned.damaged(batch.position, "bad_records", "offsets of the batch do not fit together")
+
+    for scanned in chunk:
+        scanned.walk(enter, enter_batch)
+    return table
 
 
 def _decompressed(batch: Batch, path: str) -> bytes:
@@ -330,52 +329,7 @@ def _decompressed(batch: Batch, path: str) -> bytes:
     except CompressionError:
         return keys_of_batch(batch, path=path, limits=_LIMITS)
     header = bytearray(batch.data[:HEADER_BYTES])
-    header[8:12] = (HEADER_BYTES - 12 + len(section)).to_bytes(4, "big")
-    header[22] &= ~CODEC_BITS & 0xFF
+    length = HEADER_BYTES - LENGTH_END + len(section)
+    header[BatchField.LENGTH : BatchField.LENGTH + 4] = length.to_bytes(4, "big")
+    header[BatchField.ATTRIBUTES + 1] &= ~CODEC_BITS & 0xFF
     return bytes(header) + bytes(section)
-
-
-def _key_tables(size: int) -> KeyTables:
-    """Empty tables for ``size`` bytes of log; rows that are not used take no memory."""
-    rows = max(256, size // 512)
-    return KeyTables(
-        state=np.zeros(KeyState.SIZE, np.int64),
-        scratch=np.empty((256, 8), np.int64),
-        places=np.zeros(2 * _power_of_two(rows), np.int64) if size < 1 << 16 else np.zeros(1 << 12, np.int64),
-        rows=np.empty((rows, KeyRow.WIDTH), np.int64),
-        keys=np.empty(max(1 << 12, size // 8), np.uint8),
-        unkeyed=np.empty(256, np.int64),
-    )
-
-
-def _grown(tables: KeyTables) -> KeyTables:
-    """Tables with room for what the kernel asked for."""
-    state = tables.state
-    records, key_bytes = int(state[KeyState.NEED_RECORDS]), int(state[KeyState.NEED_BYTES])
-    rows, keys, index = tables.rows, tables.keys, tables.places
-    used, used_bytes = int(state[KeyState.ROWS]), int(state[KeyState.KEY_BYTES])
-    if used + records > len(rows):
-        rows = np.empty((max(used + records, 2 * len(rows)), KeyRow.WIDTH), np.int64)
-        rows[:used] = tables.rows[:used]
-    if used_bytes + key_bytes > len(keys):
-        keys = np.empty(max(used_bytes + key_bytes, 2 * len(keys)), np.uint8)
-        keys[:used_bytes] = tables.keys[:used_bytes]
-    if 2 * (used + records) > len(index):
-        index = np.zeros(4 * _power_of_two(used + records), np.int64)
-        rebuild_index(index, rows[:used])
-    scratch, unkeyed = tables.scratch, tables.unkeyed
-    if records > len(scratch):
-        scratch = np.empty((max(records, 2 * len(scratch)), scratch.shape[1]), np.int64)
-    without_key = int(state[KeyState.UNKEYED])
-    if without_key + records > len(unkeyed):
-        unkeyed = np.empty(max(without_key + records, 2 * len(unkeyed)), np.int64)
-        unkeyed[:without_key] = tables.unkeyed[:without_key]
-    return KeyTables(state, scratch, index, rows, keys, unkeyed)
-
-
-def _power_of_two(number: int) -> int:
-    return 1 << max(number - 1, 1).bit_length()
-
-
-def _unkeyed(tables: KeyTables) -> Int64s:
-    return tables.unkeyed[: tables.state[KeyState.UNKEYED]]

@@ -18,7 +18,7 @@ from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.partition import PartitionMerge
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.merge.shards import combine_shards
-from coordinator_core.replay.profiles import (
+from coordinator_core.releases import (
     CLASSIC_KEY_TYPES,
     PROFILE_RELEASES,
     MergeOffsetRule,
@@ -66,9 +66,11 @@ def proof_profiles(
     these record types (``None``: of any), ``with_producers`` or without."""
     present = _ANY_TYPE if key_types is None else frozenset(key_types)
     alike: dict[object, list[Profile]] = {}
-    for each in (profile, *(profile_for(name) for name in PROFILE_RELEASES if name != profile.name)):
+    for chosen in (profile, *(profile_for(name) for name in PROFILE_RELEASES if name != profile.name)):
+        # What 4.0 does not take of share groups stops it behind its own cleaner, too: that is no difference.
+        each = replace(chosen, has_first_share_layout=False, tolerates_missing_share_groups=True)
         facts = asdict(each) | {"known_key_types": each.known_key_types & present}
-        unimportant = {"name", "release", "describes_pending_revocation"}
+        unimportant = {"name", "release", "describes_pending_revocation", "expiry", "requests"}
         if present <= each.known_key_types:
             unimportant.add("unknown_key_aborts")
         if 0 not in present:
@@ -76,6 +78,7 @@ def proof_profiles(
         if present <= CLASSIC_KEY_TYPES:
             unimportant |= {
                 "tolerates_missing_groups",
+                "tolerates_owned_partitions",
                 "consumer_replaces_simple",
                 "streams_replaces_simple",
                 "initial_epoch",

@@ -12,19 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
-from coordinator_core.columnar.batches import Stop
-from coordinator_core.columnar.compaction_filter import (
-    Action,
-    ActionRow,
-    Filter,
-    Setting,
-    WrittenRow,
-    filter_batches,
-)
-from coordinator_core.columnar.tables import Int64s
+from coordinator_core.kernels import BatchFilter, filter_batches
+from coordinator_core.kernels.arrays import Array, Int64s, dtype
+from coordinator_core.kernels.layout import Action, Stop
 from coordinator_core.lifecycle.compact_plan import CompactionRules, Survivors
 from coordinator_core.lifecycle.compact_scan import LogScan, ScannedSegment
 from coordinator_core.log.batch import batch_records
+from coordinator_core.log.layout import BatchField
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import parse_entry_batch
 from coordinator_core.log.segments import SegmentWriter
@@ -33,7 +27,7 @@ from coordinator_core.log.writer import empty_batch, rebuild_batch, recoded_batc
 
 _LIMITS = Limits()
 _OUT_BYTES = 4 << 20
-_OUT_ROWS = 1 << 14
+_OUT_BATCHES = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +47,8 @@ class OutputFormat:
 class Sink(Protocol):
     """Takes whole batches in offset order."""
 
-    def write(self, data: memoryview, rows: Int64s) -> None:
-        """``rows`` are those of :class:`WrittenRow`, positions being those in ``data``."""
+    def write(self, data: memoryview, batches: Array) -> None:
+        """Take ``data``; ``batches`` are rows of :class:`~coordinator_core.kernels.layout.WrittenBatch`."""
 
 
 class SegmentSink:
@@ -63,27 +57,25 @@ class SegmentSink:
     def __init__(self, writer: SegmentWriter) -> None:
         self._writer = writer
 
-    def write(self, data: memoryview, rows: Int64s) -> None:
-        ends = np.append(rows[1:, WrittenRow.POSITION], len(data))
+    def write(self, data: memoryview, batches: Array) -> None:
+        starts = [*batches["position"].tolist(), len(data)]
+        last_offsets = batches["last_offset"].tolist()
         first = 0
-        while first < len(rows):
-            start = int(rows[first, WrittenRow.POSITION])
+        while first < len(batches):
             last = first
-            low, high = first, len(rows) - 1
+            low, high = first, len(batches) - 1
             # The most batches that fit the segment that is open; one always goes, into the next one if need
             # be.
             while low <= high:
                 middle = (low + high) // 2
-                if self._writer.has_room(
-                    int(ends[middle]) - start, int(rows[middle, WrittenRow.LAST_OFFSET])
-                ):
+                if self._writer.has_room(starts[middle + 1] - starts[first], last_offsets[middle]):
                     last, low = middle, middle + 1
                 else:
                     high = middle - 1
             self._writer.write(
-                data[start : int(ends[last])],
-                int(rows[first, WrittenRow.BASE_OFFSET]),
-                int(rows[last, WrittenRow.LAST_OFFSET]),
+                data[starts[first] : starts[last + 1]],
+                int(batches["base_offset"][first]),
+                last_offsets[last],
             )
             first = last + 1
 
@@ -96,7 +88,7 @@ class SameBytes:
         self._part = memoryview(b"")
         self._differs = False
 
-    def write(self, data: memoryview, rows: Int64s) -> None:
+    def write(self, data: memoryview, batches: Array) -> None:
         while len(data) and not self._differs:
             if not len(self._part):
                 if not self._rest:
@@ -150,7 +142,7 @@ class WrittenLog:
 def write_survivors(
     scan: LogScan,
     stays: Survivors,
-    actions: Int64s,
+    actions: Array,
     rules: CompactionRules,
     end_offset: int,
     sink: Sink,
@@ -164,22 +156,17 @@ def write_survivors(
     """
     writing = _Writing(scan, stays, actions, rules, end_offset, sink, output, first_offset)
     for scanned in scan.segments:
-        if scanned.is_plain:
-            writing.filter_segment(scanned)
-        else:
-            for batch in scanned.batches():
-                writing.filter_batch(batch, scanned.segment.path)
+        scanned.walk(writing.filter_batches, writing.filter_batch)
     writing.flush()
-    pairs = np.concatenate([np.empty((0, 2), np.int64), *writing.moves])
     return WrittenLog(
         writing.batches,
         writing.records,
         writing.bytes,
-        writing.next_offset,
+        writing.filter.next_offset,
         stays.offsets,
-        writing.renumbered,
-        pairs[:, 0],
-        pairs[:, 1],
+        writing.numbered,
+        np.concatenate([np.empty(0, np.int64), *writing.moved_from]),
+        np.concatenate([np.empty(0, np.int64), *writing.moved_to]),
     )
 
 
@@ -188,7 +175,7 @@ class _Writing:
         self,
         scan: LogScan,
         stays: Survivors,
-        actions: Int64s,
+        actions: Array,
         rules: CompactionRules,
         end_offset: int,
         sink: Sink,
@@ -196,141 +183,123 @@ class _Writing:
         first_offset: int,
     ) -> None:
         self._start_offset = scan.start_offset
-        self._stays = stays
-        self._actions = actions
+        self._kept = stays.offsets
+        self._actions: dict[int, int] = dict(actions.tolist())
         self._rules = rules
         self._end_offset = end_offset
         self._sink = sink
         self._output = output
-        self.renumbered = stays.offsets.copy()
-        self.moves: list[Int64s] = []
+        self.numbered = stays.offsets.copy()
+        self.moved_from: list[Int64s] = []
+        self.moved_to: list[Int64s] = []
         self.batches = self.records = self.bytes = 0
-        self._state = np.zeros(Filter.SIZE, np.int64)
-        self._state[Filter.NEXT_OFFSET] = first_offset
-        self._settings = np.zeros(Setting.SIZE, np.int64)
-        self._settings[Setting.START_OFFSET] = self._start_offset
-        self._settings[Setting.END_OFFSET] = end_offset
-        self._settings[Setting.HORIZON] = rules.horizon_ms
-        self._settings[Setting.RENUMBER] = output.renumber
-        self._out = np.empty(_OUT_BYTES, np.uint8)
-        self._rows = np.empty((_OUT_ROWS, WrittenRow.WIDTH), np.int64)
+        self.filter = BatchFilter(
+            stays.offsets,
+            stays.tombstones,
+            self.numbered,
+            actions,
+            scan.start_offset,
+            end_offset,
+            rules.horizon_ms,
+            output.renumber,
+            first_offset,
+            _OUT_BYTES,
+            _OUT_BATCHES,
+        )
 
-    @property
-    def next_offset(self) -> int:
-        return int(self._state[Filter.NEXT_OFFSET])
-
-    def filter_segment(self, scanned: ScannedSegment) -> None:
-        data = scanned.read()
-        array = np.frombuffer(data, np.uint8)
-        position, stop = 0, len(data)
-        while position < stop:
-            stopped = filter_batches(
-                array,
-                position,
-                stop,
-                self._settings,
-                self._stays.offsets,
-                self._stays.tombstones,
-                self.renumbered,
-                self._actions,
-                self._out,
-                self._rows,
-                self._state,
-            )
-            position = int(self._state[Filter.POSITION])
-            if stopped == Stop.GROW:
-                if self._state[Filter.WRITTEN] == 0:
-                    self._out = np.empty(2 * len(self._out), np.uint8)
-                self.flush()
-            elif stopped == Stop.ODD:
-                batch = scanned.batch_at(data, position)
-                self.filter_batch(batch, scanned.segment.path)
-                position += batch.size
+    def filter_batches(self, data: memoryview, position: int) -> tuple[int, int]:
+        """Write what stays of the batches from ``position`` on, as far as the kernel goes."""
+        stopped, position = filter_batches(data, position, len(data), self.filter)
+        if stopped != Stop.END:
+            self.flush()
+        return stopped, position
 
     def flush(self) -> None:
-        count, used = int(self._state[Filter.WRITTEN]), int(self._state[Filter.OUT])
-        if count:
-            rows = self._rows[:count]
-            self._emit(self._out[:used].data, rows)
-        self._state[Filter.WRITTEN] = self._state[Filter.OUT] = 0
+        """Hand on what the kernel has written."""
+        if self.filter.written_used:
+            batches = np.asarray(self.filter.written)[: self.filter.written_used]
+            self._emit(np.asarray(self.filter.out)[: self.filter.out_used].data, batches)
+        self.filter.begin_output()
 
-    def _emit(self, data: memoryview, rows: Int64s) -> None:
+    def _emit(self, data: memoryview, batches: Array) -> None:
         if self._output.codec is not None:
-            data, rows = self._recoded(data, rows, self._output.codec)
-        self.batches += len(rows)
-        self.records += int(rows[:, WrittenRow.RECORDS].sum())
+            data, batches = self._recoded(data, batches, self._output.codec)
+        self.batches += len(batches)
+        self.records += int(batches["records"].sum())
         self.bytes += len(data)
         if self._output.renumber:
-            self.moves.append(rows[:, [WrittenRow.SOURCE_BASE_OFFSET, WrittenRow.BASE_OFFSET]])
-        self._sink.write(data, rows)
+            self.moved_from.append(batches["source_base_offset"].copy())
+            self.moved_to.append(batches["base_offset"].copy())
+        self._sink.write(data, batches)
 
-    def _recoded(self, data: memoryview, rows: Int64s, codec: Codec) -> tuple[memoryview, Int64s]:
-        out, rows = bytearray(), rows.copy()
-        ends = [*rows[1:, WrittenRow.POSITION].tolist(), len(data)]
-        for row, end in zip(rows, ends, strict=True):
-            written = data[row[WrittenRow.POSITION] : end]
-            row[WrittenRow.POSITION] = len(out)
+    def _recoded(self, data: memoryview, batches: Array, codec: Codec) -> tuple[memoryview, Array]:
+        out, batches = bytearray(), batches.copy()
+        starts = [*batches["position"].tolist(), len(data)]
+        for number, source in enumerate(batches["source_base_offset"].tolist()):
+            written = data[starts[number] : starts[number + 1]]
+            batches["position"][number] = len(out)
             batch = parse_entry_batch(written, 0, _LIMITS)
-            if batch is None or row[WrittenRow.SOURCE_BASE_OFFSET] >= self._end_offset:
+            if batch is None or source >= self._end_offset:
                 out += written
             else:
                 out += recoded_batch(batch, codec, limits=_LIMITS)
-        return memoryview(bytes(out)), rows
+        return memoryview(bytes(out)), batches
 
-    def filter_batch(self, batch: Batch, path: str) -> None:
+    def filter_batch(self, scanned: ScannedSegment, batch: Batch) -> None:
         """The same for one batch of any kind, record by record."""
         self.flush()
         # The kernel goes on behind it.
-        self._state[Filter.KEPT] = np.searchsorted(self._stays.offsets, batch.last_offset, "right")
+        self.filter.kept_at = int(np.searchsorted(self._kept, batch.last_offset, "right"))
         if batch.last_offset < self._start_offset:
             return
-        data, records = self._left_of(batch, path)
+        data, records = self._left_of(scanned, batch)
         if data is None:
             return
         renumber = self._output.renumber
         source = base = batch.base_offset
         last = batch.last_offset
-        if data[16] == 2:
+        if data[BatchField.MAGIC] == 2:
             if batch.magic < 2 and source >= self._end_offset:
-                source = int.from_bytes(data[:8], "big")
-            base = self.next_offset if renumber else int.from_bytes(data[:8], "big")
-            data = base.to_bytes(8, "big") + data[8:]
-            last = base + int.from_bytes(data[23:27], "big")
-        self._state[Filter.NEXT_OFFSET] = last + 1
-        row = np.array([[0, base, last, records, source]], np.int64)
-        self._emit(memoryview(data), row)
+                source = _int(data, BatchField.BASE_OFFSET, 8)
+            base = self.filter.next_offset if renumber else _int(data, BatchField.BASE_OFFSET, 8)
+            data = base.to_bytes(8, "big") + data[BatchField.LENGTH :]
+            last = base + _int(data, BatchField.LAST_OFFSET_DELTA, 4)
+        self.filter.next_offset = last + 1
+        self._emit(memoryview(data), np.array([(0, base, last, records, source)], dtype("WrittenBatch")))
 
-    def _left_of(self, batch: Batch, path: str) -> tuple[bytes | None, int]:
+    def _left_of(self, scanned: ScannedSegment, batch: Batch) -> tuple[bytes | None, int]:
         """The bytes that stay of a batch, and how many records they hold; ``None`` for nothing."""
-        kept = self._stays.offsets
+        kept, path = self._kept, scanned.segment.path
         if batch.base_offset >= self._end_offset:
             if batch.magic < 2 and self._output.renumber:
                 return self._converted(batch, path)
             return bytes(batch.data), batch.record_count or 1
-        action = self._action(batch)
-        if action is Action.COPY:
+        action = self._actions.get(batch.base_offset)
+        if action == Action.COPY:
             return bytes(batch.data), batch.record_count or 0
         records = batch_records(batch, path=path, limits=_LIMITS)
         first_record = records[0].offset if records else batch.base_offset
         first = int(np.searchsorted(kept, first_record))
         last = int(np.searchsorted(kept, batch.last_offset, "right"))
-        stays = {int(offset) for offset in kept[first:last]}
-        if action is Action.SET_HORIZON:
+        stays = set(kept[first:last].tolist())
+        if not stays <= {record.offset for record in records}:
+            raise scanned.changed(batch.position)
+        if action == Action.SET_HORIZON:
             stays = {record.offset for record in records}
         if not stays:
-            return (empty_batch(batch), 0) if action is Action.KEEP_EMPTY and batch.magic >= 2 else (None, 0)
+            return (empty_batch(batch), 0) if action == Action.KEEP_EMPTY and batch.magic >= 2 else (None, 0)
         dies = any(record.value is None and record.offset in stays for record in records)
         is_legacy = batch.magic < 2
         converted = is_legacy and (self._output.convert or self._output.renumber)
-        sets_horizon = action is Action.SET_HORIZON or (
+        sets_horizon = action == Action.SET_HORIZON or (
             dies and batch.delete_horizon_ms is None and (converted or not is_legacy)
         )
         dense = not self._output.renumber or len(records) == batch.last_offset - batch.base_offset + 1
-        first_offset = self.next_offset if self._output.renumber else None
+        first_offset = self.filter.next_offset if self._output.renumber else None
         whole = len(stays) == len(records) and not sets_horizon and not converted and dense
-        if action is not Action.SET_HORIZON and first_offset is not None:
+        if action != Action.SET_HORIZON and first_offset is not None:
             shift = kept[first:last] - batch.base_offset if whole else np.arange(last - first)
-            self.renumbered[first:last] = first_offset + shift
+            self.numbered[first:last] = first_offset + shift
         if whole:
             return bytes(batch.data), len(records)
         data = rebuild_batch(
@@ -346,10 +315,8 @@ class _Writing:
 
     def _converted(self, batch: Batch, path: str) -> tuple[bytes, int]:
         data = rebuild_batch(batch, lambda _: True, path=path, limits=_LIMITS, convert=True)
-        return data, int.from_bytes(data[57:61], "big")
+        return data, _int(data, BatchField.RECORD_COUNT, 4)
 
-    def _action(self, batch: Batch) -> Action | None:
-        place = int(np.searchsorted(self._actions[:, ActionRow.BASE_OFFSET], batch.base_offset))
-        if place < len(self._actions) and self._actions[place, ActionRow.BASE_OFFSET] == batch.base_offset:
-            return Action(int(self._actions[place, ActionRow.ACTION]))
-        return None
+
+def _int(data: bytes, at: int, size: int) -> int:
+    return int.from_bytes(data[at : at + size], "big")

@@ -23,18 +23,10 @@ from coordinator_core.groups.model import (
     StreamsGroup,
     TransactionOutcome,
 )
-from coordinator_core.lifecycle.expiry_rules import (
-    Clock,
-    ExpiryRules,
-    PendingHold,
-    ShareSweep,
-    expiry_rules,
-)
+from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, Tombstone, TombstoneKind
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
-from coordinator_core.replay.profiles import Profile
-
-_LONG_MAX = (1 << 63) - 1
+from coordinator_core.releases import Clock, ExpiryRules, PendingHold, Profile, ShareSweep
 
 
 def plan_expiry(
@@ -50,7 +42,7 @@ def plan_expiry(
     ``offsets_retention_ms`` is ``offsets.retention.minutes`` in milliseconds. ``rebalancing`` are ids of
     classic groups that are known to be preparing or completing a rebalance.
     """
-    sweep = _Sweep(state, expiry_rules(profile), now_ms, offsets_retention_ms, frozenset(rebalancing))
+    sweep = _Sweep(state, profile.expiry, now_ms, offsets_retention_ms, frozenset(rebalancing))
     failure = sweep.run()
     if failure is not None:
         for tombstone in (*sweep.due, *sweep.forecast):
@@ -213,23 +205,23 @@ class _Sweep:
 
     def _due(self, condition: Condition, offset: CommittedOffset) -> _Due | None:
         """``None``: at no time that a signed 64-bit clock shows."""
-        explicit = offset.expire_timestamp_ms if self._rules.clock is not Clock.COMMIT else None
+        explicit = offset.expire_timestamp_ms
         base = condition.base_timestamp_ms
         if base is None:
             base = offset.commit_timestamp_ms
-        if self._rules.clock is Clock.GROUP:
-            if explicit is not None:
-                return _Due(Reason.EXPIRE_TIMESTAMP, None, explicit)
-            first = base + self._retention_ms
-            # The broker subtracts in 64 bits: an age that overflows is negative, and never old enough.
-            if first > _LONG_MAX or self._now_ms - base > _LONG_MAX:
-                return None
-            return _Due(condition.reason, base, first)
-        if explicit is not None:
-            return None if explicit == _LONG_MAX else _Due(Reason.EXPIRE_TIMESTAMP, None, explicit + 1)
-        # Here the broker adds in 64 bits, and an offset expires once its time is over, not when it comes.
-        first = _as_long(base + self._retention_ms) + 1
-        return None if first > _LONG_MAX else _Due(condition.reason, base, first)
+        found = expiry_of(
+            self._rules.clock,
+            now_ms=self._now_ms,
+            retention_ms=self._retention_ms,
+            base_ms=base,
+            explicit_ms=explicit or 0,
+            is_explicit=explicit is not None,
+        )
+        if not found.ever:
+            return None
+        if found.is_explicit:
+            return _Due(Reason.EXPIRE_TIMESTAMP, None, found.due_ms)
+        return _Due(condition.reason, base, found.due_ms)
 
     def _group_kept(self, group: Group, *, keeps_offset: bool) -> Kept | None:
         rules = self._rules
@@ -309,8 +301,3 @@ def _group_records(group: Group) -> Iterator[tuple[TombstoneKind, int, int | Non
             yield TombstoneKind.TARGET_ASSIGNMENT, 20, None, None
             yield TombstoneKind.GROUP, 17, group.record_offset, None
             yield TombstoneKind.TOPOLOGY, 23, group.topology_record_offset, None
-
-
-def _as_long(value: int) -> int:
-    """``value`` wrapped to a signed 64-bit integer."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,4 +1,4 @@
-"""What makes an offsets log heavy: weights by group, topic and client, and what compaction would leave.
+"""What makes an offsets log large: records by group, topic and client, and what compaction would leave.
 
 A record is *live* when compaction would keep it, and all from the last stable offset on are; the rest is
 dead. Sizes by group are those of records in their decompressed batches; sizes of partitions those of files.
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coordinator_core.columnar.tables import Int64s
-from coordinator_core.columnar.weighing import WeightRow
 from coordinator_core.groups.classic import consumer_assignment
 from coordinator_core.groups.model import (
     ClassicGroup,
@@ -20,6 +18,7 @@ from coordinator_core.groups.model import (
     ShareGroup,
     StreamsGroup,
 )
+from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO, Cleanable, cleanable
 from coordinator_core.lifecycle.compact_plan import (
     CompactionRules,
@@ -32,7 +31,7 @@ from coordinator_core.lifecycle.compact_plan import (
 )
 from coordinator_core.lifecycle.compact_scan import LogScan, newest_records, scan_log
 from coordinator_core.lifecycle.compact_write import write_survivors
-from coordinator_core.lifecycle.weights import KeyWeights, key_weights
+from coordinator_core.lifecycle.record_sizes import KeySizes, key_sizes
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.records.codec import RecordDecodeError, decode_key
 
@@ -40,7 +39,7 @@ OFFSET_KEY_TYPES = (0, 1)
 
 
 @dataclass(slots=True)
-class Weight:
+class Total:
     """Records and bytes of something. Times are those of its first and last record, ``None`` without any.
 
     ``commits`` are records with a committed offset, tombstones not counted.
@@ -72,7 +71,7 @@ class Weight:
         return None if span_ms <= 0 else (self.commits - 1) * 1000 / span_ms if self.commits > 1 else 0.0
 
     def add(self, row: Sequence[int], *, is_commit: bool) -> None:
-        """Add a key's ``WeightRow``."""
+        """Add a row of :class:`~coordinator_core.kernels.layout.RecordSizes`: the records of a key."""
         records, tombstones, size_bytes, live_records, live_bytes, first_ms, last_ms = row
         self.records += records
         self.tombstones += tombstones
@@ -87,17 +86,17 @@ class Weight:
 
 
 @dataclass(slots=True)
-class Weights:
-    """Weights of one partition's records by (group), (group, topic), (group, client id) and record type.
+class Totals:
+    """Records of one partition by (group), (group, topic), (group, client id) and record type.
 
     A client is the member that owns the topic's partition now, or that a member's own record is about;
     ``None`` stands for nobody. Keys that cannot be read have the group ``None``.
     """
 
-    groups: dict[str | None, Weight] = field(default_factory=dict)
-    topics: dict[tuple[str, str], Weight] = field(default_factory=dict)
-    clients: dict[tuple[str, str | None], Weight] = field(default_factory=dict)
-    types: dict[int | None, Weight] = field(default_factory=dict)
+    groups: dict[str | None, Total] = field(default_factory=dict)
+    topics: dict[tuple[str, str], Total] = field(default_factory=dict)
+    clients: dict[tuple[str, str | None], Total] = field(default_factory=dict)
+    types: dict[int | None, Total] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +124,13 @@ class PartitionForensics:
     compacted: Size
     cleaned: Size
     cleaner: Cleanable
-    weights: Weights
+    totals: Totals
 
 
 class _Nowhere:
     """A sink that only lets what comes be counted."""
 
-    def write(self, data: memoryview, rows: Int64s) -> None:
+    def write(self, data: memoryview, batches: Array) -> None:
         pass
 
 
@@ -144,7 +143,7 @@ def forensics(
     min_cleanable_dirty_ratio: float = DEFAULT_MIN_CLEANABLE_DIRTY_RATIO,
     workers: int = 1,
 ) -> PartitionForensics:
-    """Weigh one partition; ``state`` is its replayed state, ``topic_names`` names topic ids.
+    """Measure one partition; ``state`` is its replayed state, ``topic_names`` names topic ids.
 
     Raises :class:`DamagedInputError` as compaction does.
     """
@@ -170,7 +169,7 @@ def forensics(
         compacted=compacted,
         cleaned=cleaned,
         cleaner=cleaner,
-        weights=_weights(key_weights(scan, kept=stays.offsets, end_offset=end_offset), state, topic_names),
+        totals=_totals(key_sizes(scan, kept=stays.offsets, end_offset=end_offset), state, topic_names),
     )
 
 
@@ -185,36 +184,35 @@ def _compacted(
     return stays, Size(written.bytes, written.batches, written.records)
 
 
-def _weights(keys: KeyWeights, state: PartitionState, topic_names: Mapping[str, str]) -> Weights:
-    weights = Weights()
+def _totals(keys: KeySizes, state: PartitionState, topic_names: Mapping[str, str]) -> Totals:
+    totals = Totals()
     owners: dict[str, dict[tuple[str, int], str]] = {}
-    columns = slice(WeightRow.RECORDS, WeightRow.WIDTH)
-    for number, row in enumerate(keys.rows[:, columns].tolist()):
+    for number, row in enumerate(keys.rows.tolist()):
         try:
             key = decode_key(keys.key(number))
         except RecordDecodeError:
-            weights.types.setdefault(None, Weight()).add(row, is_commit=False)
-            weights.groups.setdefault(None, Weight()).add(row, is_commit=False)
+            totals.types.setdefault(None, Total()).add(row, is_commit=False)
+            totals.groups.setdefault(None, Total()).add(row, is_commit=False)
             continue
         is_commit = key.type in OFFSET_KEY_TYPES
-        weights.types.setdefault(key.type, Weight()).add(row, is_commit=is_commit)
+        totals.types.setdefault(key.type, Total()).add(row, is_commit=is_commit)
         data = key.data or {}
         group_id = data.get("groupId", data.get("group"))
-        weights.groups.setdefault(group_id, Weight()).add(row, is_commit=is_commit)
+        totals.groups.setdefault(group_id, Total()).add(row, is_commit=is_commit)
         if group_id is None:
             continue
         group = state.groups.get(group_id)
         client: str | None = None
         if is_commit:
             topic = data["topic"]
-            weights.topics.setdefault((group_id, topic), Weight()).add(row, is_commit=True)
+            totals.topics.setdefault((group_id, topic), Total()).add(row, is_commit=True)
             if group_id not in owners:
                 owners[group_id] = dict(_owners(group, topic_names))
             client = owners[group_id].get((topic, data["partition"]))
         elif "memberId" in data:
             client = _clients(group).get(data["memberId"])
-        weights.clients.setdefault((group_id, client), Weight()).add(row, is_commit=is_commit)
-    return weights
+        totals.clients.setdefault((group_id, client), Total()).add(row, is_commit=is_commit)
+    return totals
 
 
 def _clients(group: Group | None) -> dict[str, str]:

@@ -23,7 +23,7 @@ from enum import StrEnum
 
 from coordinator_core.groups.model import Slot
 from coordinator_core.records.codec import encode_key
-from coordinator_core.replay.profiles import CLASSIC_KEY_TYPES
+from coordinator_core.releases import CLASSIC_KEY_TYPES
 
 
 class TombstoneKind(StrEnum):

@@ -32,7 +32,7 @@ from coordinator_core.log.segments import (
 from coordinator_core.log.types import Batch, ControlType, PartitionLog, Record
 from coordinator_core.log.writer import rebuild_batch
 from coordinator_core.records.schemas import RECORD_TYPES
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 
 MOST_PARTITIONS = 500
 """Each has a file open while records are moved."""

@@ -151,7 +151,9 @@ def _default_records(batch: Batch, limits: Limits) -> Iterator[Record]:
             sequence = offset_delta - (_MAX_INT - base_sequence) - 1
         else:
             sequence = base_sequence + offset_delta
-        timestamp = _long(batch.base_timestamp_ms + timestamp_delta) if append_time is None else append_time
+        timestamp = append_time
+        if timestamp is None:
+            timestamp = java_long(batch.base_timestamp_ms + timestamp_delta)
         yield Record(batch.base_offset + offset_delta, timestamp, key, value, headers, sequence)
     if position != len(section):
         raise InvalidRecordError(f"{len(section) - position} bytes remain after {count} records")
@@ -220,7 +222,7 @@ def _headers(
     return tuple(headers), position
 
 
-def _long(value: int) -> int:
+def java_long(value: int) -> int:
     """Java's ``long`` arithmetic, for timestamps that overflow it."""
     return value if -(1 << 63) <= value < 1 << 63 else (value + (1 << 63)) % (1 << 64) - (1 << 63)
 

@@ -8,6 +8,8 @@ Kinds of damage reported here and by :mod:`coordinator_core.log.batch`:
     the last entry runs past the end of the file;
 ``file_shorter``
     the file has fewer bytes than when the snapshot was pinned;
+``file_changed``
+    a later pass of a compaction finds other bytes than the first one checked (``lifecycle.compact_scan``);
 ``offset_order``, ``offset_range``
     record offsets go backwards, or lie outside the range that the segment's name, and the next segment's,
     give to this segment (an overlap);

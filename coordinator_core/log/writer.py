@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from crc32c import crc32c
 
-from coordinator_core.log.batch import iter_batch_records, records_section
+from coordinator_core.log.batch import iter_batch_records, java_long, records_section
 from coordinator_core.log.compressing import compress
 from coordinator_core.log.layout import CODEC_BITS, DELETE_HORIZON_BIT, HEADER_BYTES, LOG_APPEND_TIME_BIT
 from coordinator_core.log.limits import Limits
@@ -156,7 +156,7 @@ def rebuild_batch(
     kept = [item for item in _spans(batch, limits) if keeps(batch.base_offset + item.offset_delta)]
     append_time = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME_BIT else None
     timestamps = [
-        batch.base_timestamp_ms + item.timestamp_delta if append_time is None else append_time
+        java_long(batch.base_timestamp_ms + item.timestamp_delta) if append_time is None else append_time
         for item in kept
     ]
     horizon = batch.delete_horizon_ms if batch.delete_horizon_ms is not None else delete_horizon_ms
@@ -285,7 +285,7 @@ def _record(timestamp_delta: int, offset_delta: int, tail: Iterable[int]) -> byt
 
 def _varint(value: int) -> bytes:
     """Zigzag varint; Java's ``long`` arithmetic, for timestamps that overflow it."""
-    word = ((value << 1) ^ (value >> 63)) & _LONG
+    word = ((value << 1) ^ -((value >> 63) & 1)) & _LONG
     out = bytearray()
     while word > 0x7F:
         out.append(word & 0x7F | 0x80)

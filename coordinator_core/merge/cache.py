@@ -21,7 +21,7 @@ from coordinator_core.fold.tasks import CacheUse, SegmentResult
 from coordinator_core.merge.partition import PartitionMerge
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.merge.shards import combine_shards
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 
 _EVERY = 64
 _LEAST_FOLDS = 8
@@ -53,7 +53,7 @@ class _State(PartitionMerge):
 def merge_with_cache(
     results: Iterable[SegmentResult], profile: Profile, offsets_partition: int, cache: FoldCache, kept: int
 ) -> MergedPartition:
-    """Like ``columnar.merge.merge_columns`` of the folds, without what a kept state makes unnecessary.
+    """Like ``merge.partition.merge_columns`` of the folds, without what a kept state makes unnecessary.
 
     All results have a fold. The first ``kept`` of them are there already: before the wait for the others the
     state is read that stands for most of these.

@@ -28,8 +28,8 @@ from coordinator_core.kernels.layout import (
 )
 from coordinator_core.merge.record_shapes import KEY_TYPES, value_shapes
 from coordinator_core.records.wire import uuid_text
+from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile
 from coordinator_core.replay.interpret import max_value_version
-from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, Loader, Profile
 
 GROUP_METADATA = 2
 """Key type of classic groups."""

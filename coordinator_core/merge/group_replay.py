@@ -17,8 +17,8 @@ from coordinator_core.groups.model import CarriedRecord, Group, LoadFailure
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.group_records import LeftRecord, NewestGroupRecords, RestoredGroup
 from coordinator_core.merge.numbering import NameNumbers
+from coordinator_core.releases import Profile
 from coordinator_core.replay.interpret import GroupRecord, UninterpretedRecord, interpret, unreadable_marker
-from coordinator_core.replay.profiles import Profile
 from coordinator_core.replay.sequential import group_loader
 
 

@@ -14,7 +14,7 @@ from coordinator_core.merge.commit_values import decoded
 from coordinator_core.merge.numbering import NameNumbers, OffsetKeyNumbers
 from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS
 from coordinator_core.merge.values import ValueStore
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 
 
 class GatheredRows:

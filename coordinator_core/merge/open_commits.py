@@ -17,7 +17,7 @@ from coordinator_core.fold.arrow import column
 from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.values import NOWHERE, ValueStore
-from coordinator_core.replay.profiles import MergeOffsetRule, Profile
+from coordinator_core.releases import MergeOffsetRule, Profile
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from coordinator_core.merge.schema import OFFSETS, MergedPartition
 from coordinator_core.merge.shards import MergedShard, combine_shards
 from coordinator_core.merge.transactions import Transactions
 from coordinator_core.merge.values import NOWHERE, ValueStore
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 
 __all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]
 
@@ -48,7 +48,7 @@ def merge_columns(folds: Iterable[SegmentFold], profile: Profile, offsets_partit
 
 
 def merge_shard(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> MergedShard:
-    """State of one shard, after folds as :func:`columnar.shards.shard_folds` gives them, in log order."""
+    """State of one shard, after folds as :func:`merge.shards.shard_folds` gives them, in log order."""
     merge = PartitionMerge(profile, offsets_partition)
     for fold in folds:
         merge.add(fold)

@@ -3,7 +3,7 @@
 For a partition too large for one task. The three steps, and what each has in memory:
 
 1. where a segment is folded: ``shard_folds(fold, shards)`` gives a fold for each shard;
-2. one task a shard: ``merge_shard(folds, profile, offsets_partition)`` (in :mod:`~columnar.merge`) of the
+2. one task a shard: ``merge_shard(folds, profile, offsets_partition)`` (in :mod:`~merge.partition`) of the
    shard's folds in log order, and ``.stored(path)`` of the result, which pickles small;
 3. one task a partition: ``combine_shards(stored)``, in the order of the shards, is the
    :class:`MergedPartition` that a merge of the whole folds would have given. Its offsets are read from the

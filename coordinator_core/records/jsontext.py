@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from coordinator_core.records.blobs import CONSUMER_ASSIGNMENT, CONSUMER_PROTOCOL_TYPE, CONSUMER_SUBSCRIPTION
@@ -19,11 +19,14 @@ from coordinator_core.records.compiled import struct_decoder
 from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES
 from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Schema, Struct
 from coordinator_core.records.wire import Reader, RecordDecodeError
+from coordinator_core.releases import Release
 
 ToText = Callable[[Any], str]
-Release = tuple[int, ...]
 
 GROUP_METADATA_TYPE: Final = 2
+
+CONSUMER_BLOBS: Final = {"subscription": CONSUMER_SUBSCRIPTION, "assignment": CONSUMER_ASSIGNMENT}
+"""Fields of a GroupMetadataValue's members that are objects where the protocol type is ``consumer``."""
 
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
     ord('"'): '\\"',
@@ -44,13 +47,22 @@ def quote(text: str) -> str:
     return f'"{text}"'
 
 
+def key_start(key_type: int) -> str:
+    """What a key's JSON begins with, before its data; ``}`` ends it."""
+    return f'{{"type":"{key_type}","data":'
+
+
+def value_start(version: int) -> str:
+    """What a value's JSON begins with, before its data; ``}`` ends it."""
+    return f'{{"version":"{version}","data":'
+
+
 def key_json(key: Key) -> str:
     """``{"type":"1","data":{…}}`` of a key of a known type, as kafka-dump-log prints it from 3.8 on."""
     if key.data is None:
         raise ValueError(f"unknown record type {key.type}")
-    return (
-        f'{{"type":"{key.type}","data":{_struct_text(RECORD_TYPES[key.type].key.struct, 0, None)(key.data)}}}'
-    )
+    data = _struct_text(RECORD_TYPES[key.type].key.struct, 0, None)(key.data)
+    return f"{key_start(key.type)}{data}}}"
 
 
 def value_json(key_type: int, value: Value, release: Release | None = None) -> str:
@@ -62,7 +74,7 @@ def value_json(key_type: int, value: Value, release: Release | None = None) -> s
     """
     if value.data is None:
         raise ValueError(f"unknown version {value.version} of record type {key_type}")
-    return f'{{"version":"{value.version}","data":{_value_text(key_type, value, release)}}}'
+    return f"{value_start(value.version)}{_value_text(key_type, value, release)}}}"
 
 
 def _value_text(key_type: int, value: Value, release: Release | None) -> str:
@@ -81,7 +93,7 @@ def _value_text(key_type: int, value: Value, release: Release | None) -> str:
 @cache
 def _struct_text(struct: Struct, version: int, release: Release | None) -> ToText:
     fields = [
-        (field, f'"{field.name}":', _text(field.type, version, release))
+        (field, f'"{field.name}":', json_text(field.type, version, release))
         for field in struct.fields_in_version(version)
         if release is None or field.added_in is None or field.added_in <= release
     ]
@@ -106,11 +118,12 @@ def _object_text(fields: list[tuple[Field, str, ToText]], version: int) -> ToTex
     return object_text
 
 
-def _text(type_: FieldType, version: int, release: Release | None) -> ToText:
+def json_text(type_: FieldType, version: int, release: Release | None) -> ToText:
+    """How values of a type other than null become JSON."""
     if isinstance(type_, Struct):
         return _struct_text(type_, version, release)
     if isinstance(type_, ArrayOf):
-        return _array_of(_text(type_.element, version, release))
+        return _array_of(json_text(type_.element, version, release))
     if type_ in (Primitive.STRING, Primitive.UUID):
         return quote
     if type_ is Primitive.BYTES:
@@ -125,19 +138,16 @@ def _base64_text(data: bytes) -> str:
 @cache
 def _consumer_group_text(version: int) -> ToText:
     """Like the plain text of a GroupMetadataValue, with the members' blobs decoded."""
-    blobs: dict[str, ToText] = {
-        "subscription": lambda data: _blob_text(CONSUMER_SUBSCRIPTION, data),
-        "assignment": lambda data: _blob_text(CONSUMER_ASSIGNMENT, data),
-    }
+    blobs = {name: partial(_blob_text, blob) for name, blob in CONSUMER_BLOBS.items()}
     group = RECORD_TYPES[GROUP_METADATA_TYPE].value.struct
     fields: list[tuple[Field, str, ToText]] = []
     for field in group.fields_in_version(version):
-        to_text = _text(field.type, version, None)
+        to_text = json_text(field.type, version, None)
         if field.name == "members":
             assert isinstance(field.type, ArrayOf)
             assert isinstance(field.type.element, Struct)
             member = [
-                (inner, f'"{inner.name}":', blobs.get(inner.name) or _text(inner.type, version, None))
+                (inner, f'"{inner.name}":', blobs.get(inner.name) or json_text(inner.type, version, None))
                 for inner in field.type.element.fields_in_version(version)
             ]
             to_text = _array_of(_object_text(member, version))

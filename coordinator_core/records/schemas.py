@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.records.types import ArrayOf, Field, Primitive, Schema, Struct, schema
+from coordinator_core.releases.table import TABLE
+
+_added = TABLE.first_with_field
 
 INT8 = Primitive.INT8
 INT16 = Primitive.INT16
@@ -68,7 +71,7 @@ OFFSET_COMMIT_VALUE = schema(
     Field("metadata", STRING),
     Field("commitTimestamp", INT64),
     Field("expireTimestamp", INT64, since=1, until=1, default=-1),
-    Field("topicId", UUID, since=4, tag=0, added_in=(4, 1)),
+    Field("topicId", UUID, since=4, tag=0, added_in=_added("OffsetCommitValue.topicId")),
     last_version=4,
     flexible_since=4,
 )
@@ -109,7 +112,13 @@ _OWNED_TOPIC_PARTITIONS = Struct(
     "TopicPartitions",
     (
         *_TOPIC_PARTITIONS.fields,
-        Field("assignmentEpochs", _array(INT32), nullable=True, tag=0, added_in=(4, 3)),
+        Field(
+            "assignmentEpochs",
+            _array(INT32),
+            nullable=True,
+            tag=0,
+            added_in=_added("ConsumerGroupCurrentMemberAssignmentValue.assignmentEpochs"),
+        ),
     ),
 )
 _TOPIC_METADATA = Struct(
@@ -146,7 +155,9 @@ _CONSUMER_MEMBER_FIELDS = (
 )
 
 CONSUMER_GROUP_METADATA_VALUE = _flexible(
-    "ConsumerGroupMetadataValue", Field("epoch", INT32), Field("metadataHash", INT64, tag=0, added_in=(4, 1))
+    "ConsumerGroupMetadataValue",
+    Field("epoch", INT32),
+    Field("metadataHash", INT64, tag=0, added_in=_added("ConsumerGroupMetadataValue.metadataHash")),
 )
 CONSUMER_GROUP_PARTITION_METADATA_VALUE = _flexible(
     "ConsumerGroupPartitionMetadataValue", Field("topics", _array(_TOPIC_METADATA))
@@ -161,7 +172,9 @@ CONSUMER_GROUP_MEMBER_METADATA_VALUE = _flexible(
 
 def _target_assignment_metadata(name: str) -> Schema:
     return _flexible(
-        name, Field("assignmentEpoch", INT32), Field("assignmentTimestamp", INT64, tag=0, added_in=(4, 3))
+        name,
+        Field("assignmentEpoch", INT32),
+        Field("assignmentTimestamp", INT64, tag=0, added_in=_added(f"{name}.assignmentTimestamp")),
     )
 
 
@@ -252,7 +265,9 @@ SHARE_GROUP_MEMBER_METADATA_VALUE = _flexible(
     Field("subscribedTopicNames", _array(STRING)),
 )
 SHARE_GROUP_METADATA_VALUE = _flexible(
-    "ShareGroupMetadataValue", Field("epoch", INT32), Field("metadataHash", INT64)
+    "ShareGroupMetadataValue",
+    Field("epoch", INT32),
+    Field("metadataHash", INT64, added_in=_added("ShareGroupMetadataValue.metadataHash")),
 )
 _SHARE_4_0_METADATA_VALUE = _flexible("ShareGroupMetadataValue", Field("epoch", INT32))
 SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = _flexible(
@@ -283,7 +298,16 @@ _TARGET_TASKS = _array(Struct("TaskIds", _TASK_IDS))
 _OWNED_TASKS = _array(
     Struct(
         "TaskIds",
-        (*_TASK_IDS, Field("assignmentEpochs", _array(INT32), nullable=True, tag=0, added_in=(4, 2))),
+        (
+            *_TASK_IDS,
+            Field(
+                "assignmentEpochs",
+                _array(INT32),
+                nullable=True,
+                tag=0,
+                added_in=_added("StreamsGroupCurrentMemberAssignmentValue.assignmentEpochs"),
+            ),
+        ),
     )
 )
 _TOPOLOGY_TOPICS = _array(
@@ -302,16 +326,34 @@ STREAMS_GROUP_METADATA_VALUE = _flexible(
     "StreamsGroupMetadataValue",
     Field("epoch", INT32),
     Field("metadataHash", INT64),
-    Field("validatedTopologyEpoch", INT32, tag=0, default=-1, added_in=(4, 2)),
+    Field(
+        "validatedTopologyEpoch",
+        INT32,
+        tag=0,
+        default=-1,
+        added_in=_added("StreamsGroupMetadataValue.validatedTopologyEpoch"),
+    ),
     Field(
         "lastAssignmentConfigs",
         _array(Struct("LastAssignmentConfig", _KEY_VALUE)),
         nullable=True,
         tag=1,
-        added_in=(4, 2),
+        added_in=_added("StreamsGroupMetadataValue.lastAssignmentConfigs"),
     ),
-    Field("storedDescriptionTopologyEpoch", INT32, tag=2, default=-1, added_in=(4, 4)),
-    Field("failedDescriptionTopologyEpoch", INT32, tag=3, default=-1, added_in=(4, 4)),
+    Field(
+        "storedDescriptionTopologyEpoch",
+        INT32,
+        tag=2,
+        default=-1,
+        added_in=_added("StreamsGroupMetadataValue.storedDescriptionTopologyEpoch"),
+    ),
+    Field(
+        "failedDescriptionTopologyEpoch",
+        INT32,
+        tag=3,
+        default=-1,
+        added_in=_added("StreamsGroupMetadataValue.failedDescriptionTopologyEpoch"),
+    ),
 )
 STREAMS_GROUP_MEMBER_METADATA_VALUE = _flexible(
     "StreamsGroupMemberMetadataValue",

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from coordinator_core.releases.number import Release
+
 ZERO_UUID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -44,7 +46,7 @@ class Field:
     ``nullable`` fields may be null in every version that has them.  A field with a ``tag`` is written in
     the tag section, and only when it differs from its default.  Without a ``default`` the default is that
     of the type: zero, the empty string, bytes, array or uuid, a struct of defaults.  ``added_in`` is the
-    (major, minor) release that added the tag to an existing version; older ones skip it as unknown.
+    release that added the field to an existing version; older ones skip a tag as unknown.
     """
 
     name: str
@@ -54,7 +56,7 @@ class Field:
     nullable: bool = False
     tag: int | None = None
     default: Any = _TypeDefault.TYPE_DEFAULT
-    added_in: tuple[int, int] | None = None
+    added_in: Release | None = None
 
     def in_version(self, version: int) -> bool:
         return self.since <= version and (self.until is None or version <= self.until)

@@ -15,8 +15,8 @@ from coordinator_core.log.batch import control_type
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record
 from coordinator_core.records.schemas import RECORD_TYPES
+from coordinator_core.releases import Profile
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, interpret
-from coordinator_core.replay.profiles import Profile
 from coordinator_core.replay.sequential import SequentialReplayer, is_pending
 
 

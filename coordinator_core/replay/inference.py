@@ -1,26 +1,24 @@
-"""Which release wrote a log, told from its records, for ``--profile auto``.
+"""Which release wrote a log, inferred from its records, for ``--profile auto``.
 
-Every rule names something that no earlier release wrote (facts of the record schemas by release); the newest
-release with a witness wins, because the broker that would load the log is at least that new. Between releases
-that write the same bytes the latest is taken. ``columnar.inference`` looks at the records.
+Every sign is something that no earlier release wrote; the newest release with one wins, because the broker
+that would load the log is at least that new. The table of releases says which signs a release line has.
+``fold.inference`` looks at the records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
-from coordinator_core.replay.profiles import (
-    CONSUMER_KEY_TYPES,
-    OFFSET_KEY_TYPES,
-    SHARE_KEY_TYPES,
-    STREAMS_KEY_TYPES,
-)
+from coordinator_core.records.schemas import RECORD_TYPES
+from coordinator_core.records.types import Field
+from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Release
+from coordinator_core.releases.facts import Sign
+from coordinator_core.releases.table import TABLE
 
 SAMPLED_BATCHES = 2000
 """Batches looked at in the newest segments of each offsets partition: the very newest may just have begun."""
@@ -28,14 +26,14 @@ SAMPLED_BATCHES = 2000
 
 @dataclass(slots=True)
 class Evidence:
-    """What was seen: key types, newest value versions, and marks of single releases."""
+    """What was seen: key types, newest value versions, and the releases that added fields that are used."""
 
     key_types: set[int] = field(default_factory=set)
     offset_version: int = -1
     group_version: int = -1
     newest_magic: int = -1
     java_batches: bool = False
-    marks: set[str] = field(default_factory=set)
+    fields_since: set[Release] = field(default_factory=set)
 
     def add(self, batch: Batch, records: Iterable[Record]) -> None:
         """Take in one batch; records that cannot be decoded are no evidence."""
@@ -72,50 +70,53 @@ class Evidence:
             self.offset_version = max(self.offset_version, decoded.version)
         elif key_type == 2:
             self.group_version = max(self.group_version, decoded.version)
-        else:
-            self.marks |= _marks(key_type, decoded.data)
+        elif key_type != 0:
+            fields = decoded.data
+            self.fields_since |= {
+                since
+                for each, since in _fields_added_later(key_type)
+                if fields.get(each.name, default := each.default_value(decoded.version)) != default
+            }
 
 
-def _marks(key_type: int, data: dict[str, Any]) -> set[str]:
-    marks = set()
-    if key_type in (3, 11) and data.get("metadataHash"):
-        marks.add("4.1.1")
-    if key_type == 17 and data.get("validatedTopologyEpoch", -1) != -1:
-        marks.add("4.2.0")
-    if key_type in (6, 12, 20) and data.get("assignmentTimestamp"):
-        marks.add("4.3.1")
-    if key_type == 17 and data.get("storedDescriptionTopologyEpoch", -1) != -1:
-        marks.add("4.4.0")
-    return marks
+def _fields_added_later(key_type: int) -> Iterator[tuple[Field, Release]]:
+    for each in RECORD_TYPES[key_type].value.struct.fields:
+        if each.added_in is not None:
+            yield each, each.added_in
 
 
-def release_of(evidence: Evidence) -> tuple[str, str]:
-    """The release (and coordinator, ``classic`` or ``new``) that the evidence points to."""
-    if evidence.marks:
-        return max(evidence.marks), "new"
+def release_of(evidence: Evidence) -> tuple[Release, str]:
+    """The release (and coordinator, ``classic`` or ``new``) that the evidence points to.
+
+    What only one release line began to write is the strongest sign: fields, then commits of version 4, then
+    record types of groups. Between releases that write the same bytes the latest is taken.
+    """
+    if evidence.fields_since:
+        return TABLE.latest_alike(max(evidence.fields_since)), Loader.JAVA.coordinator
+    if evidence.offset_version < 4:
+        first = TABLE.first_with_key_types(evidence.key_types)
+        if first is not None:
+            return TABLE.latest_alike(first), Loader.JAVA.coordinator
+    release, loader = TABLE.inferred_from(_sign(evidence))
+    return release, loader.coordinator
+
+
+def _sign(evidence: Evidence) -> Sign:
     if evidence.offset_version >= 4:
-        return "4.3.1", "new"
-    if evidence.key_types & STREAMS_KEY_TYPES:
-        return "4.1.1", "new"
-    if evidence.key_types & (SHARE_KEY_TYPES | {16}):
-        return "4.0.1", "new"
-    if evidence.key_types & CONSUMER_KEY_TYPES:
-        return "3.9.2", "new"
+        return Sign.COMMITS_V4
     if evidence.java_batches:
-        return "4.0.1", "new"
+        return Sign.NUMBERED_BATCHES
     if evidence.group_version >= 3 or (evidence.offset_version == 3 and evidence.group_version < 0):
-        return "3.9.2", "classic"
+        return Sign.GROUPS_V3
     if evidence.offset_version >= 2 or evidence.group_version == 2:
-        return "2.2.2", "classic"
+        return Sign.GROUPS_V2
     if evidence.newest_magic >= 2:
-        return "2.0.1", "classic"
+        return Sign.FORMAT_2
     if evidence.newest_magic == 1:
-        return "0.10.2.2", "classic"
+        return Sign.FORMAT_1
     if evidence.key_types - {0}:
-        return "0.9.0.1", "classic"
-    if evidence.newest_magic == 0:
-        return "0.8.2.2", "classic"
-    return "4.3.1", "new"
+        return Sign.GROUPS
+    return Sign.FORMAT_0 if evidence.newest_magic == 0 else Sign.NOTHING
 
 
 def sample(log: PartitionLog, segment: SegmentFile, evidence: Evidence, batches: int) -> int:

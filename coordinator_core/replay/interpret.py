@@ -6,9 +6,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coordinator_core.groups.model import CarriedRecord, CommittedOffset, Slot
-from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_record, decode_value
+from coordinator_core.groups.offsets import OffsetRules
+from coordinator_core.records.codec import (
+    AUTO,
+    SHARE_4_0,
+    Layouts,
+    RecordDecodeError,
+    decode_key,
+    decode_record,
+    decode_value,
+)
+from coordinator_core.records.schemas import RECORD_TYPES, SHARE_4_0_LAYOUT
 from coordinator_core.records.types import ZERO_UUID
-from coordinator_core.replay.profiles import OFFSET_KEY_TYPES, Profile
+from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, MergeOffsetRule, Profile
 
 
 class OffsetRecord(NamedTuple):
@@ -47,7 +57,11 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
     ordinary = None if value is None else decode_record(key, value)
     if ordinary is not None:
         key_type, version, names, data = ordinary
-        if key_type in profile.known_key_types and version <= max_value_version(key_type, profile):
+        if (
+            key_type in profile.known_key_types
+            and version <= max_value_version(key_type, profile)
+            and _layouts(key_type, profile) is AUTO
+        ):
             return _interpreted(key_type, version, names, data)
     try:
         decoded_key = decode_key(key)
@@ -66,10 +80,16 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
         detail = f"value version {version} of key type {key_type} is unknown to Kafka {profile.release}"
         return _carry(record_offset, key_type, version, detail, failure=True)
     try:
-        fields = decode_value(key_type, value).data
+        fields = decode_value(key_type, value, _layouts(key_type, profile)).data
     except RecordDecodeError as error:
         return _carry(record_offset, key_type, version, f"value: {error}", failure=True)
     return _interpreted(key_type, version, decoded_key.data, fields)
+
+
+def _layouts(key_type: int, profile: Profile) -> Layouts:
+    """Layouts in which the loader may find values of a type: its own where it has a first one, else any."""
+    has_first = profile.has_first_share_layout and SHARE_4_0_LAYOUT in RECORD_TYPES[key_type].other_layouts
+    return SHARE_4_0 if has_first else AUTO
 
 
 def _interpreted(
@@ -101,6 +121,15 @@ def max_value_version(key_type: int, profile: Profile) -> int:
     if key_type == 2:
         return profile.max_group_value_version
     return 0
+
+
+def offset_rules(profile: Profile) -> OffsetRules:
+    """The profile's rules of committed offsets."""
+    return OffsetRules(
+        tombstones_apply_at_once=profile.loader is Loader.JAVA,
+        tombstone_drops_pending=profile.tombstone_drops_pending,
+        marker_always_wins=profile.merge_offset_rule is MergeOffsetRule.NONE,
+    )
 
 
 def committed_offset(

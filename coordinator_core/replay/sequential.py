@@ -1,7 +1,7 @@
 """The reference replay: one record after the other, as the loader of a coordinator does it.
 
 It is written to be compared with the facts, line by line; the partitioned replay (``replay.fold``,
-``columnar.merge``) must give the same :class:`PartitionState` for every log and every cut into batches.
+``merge.partition``) must give the same :class:`PartitionState` for every log and every cut into batches.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from coordinator_core.groups.model import (
     Transaction,
     TransactionOutcome,
 )
+from coordinator_core.groups.offsets import Offsets
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record
+from coordinator_core.releases import Loader, MergeOffsetRule, Profile
 from coordinator_core.replay.interpret import (
     GroupRecord,
     OffsetRecord,
     UninterpretedRecord,
     committed_offset,
     interpret,
+    offset_rules,
     unreadable_marker,
 )
-from coordinator_core.replay.profiles import Loader, MergeOffsetRule, Profile
 
 
 def replay_partition(
@@ -96,6 +98,9 @@ class SequentialReplayer:
         self._profile = profile
         self._state = PartitionState(offsets_partition)
         self._groups = group_loader(profile)
+        self._offsets: Offsets[Slot] = Offsets(
+            offset_rules(profile), self._state.offsets, self._state.pending
+        )
         self._open: dict[int, _OpenTransaction] = {}
 
     def replay_batch(self, batch: Batch, records: Sequence[Record]) -> None:
@@ -147,7 +152,8 @@ class SequentialReplayer:
     def finish(self) -> PartitionState:
         """The state after the last batch."""
         state = self._state
-        state.pending = {producer_id: slots for producer_id, slots in state.pending.items() if slots}
+        for producer_id in [one for one, slots in state.pending.items() if not slots]:
+            del state.pending[producer_id]
         state.groups = self._groups.finish(_group_ids(state.offsets, *state.pending.values()))
         for producer_id, transaction in self._open.items():
             state.transactions.append(transaction.ended(producer_id, TransactionOutcome.OPEN, None))
@@ -175,18 +181,13 @@ class SequentialReplayer:
     def _replay_offset(
         self, batch: Batch, records: Sequence[Record], record: Record, commit: OffsetRecord
     ) -> None:
-        state, profile, slot = self._state, self._profile, commit.slot
+        profile, slot = self._profile, commit.slot
         pending = is_pending(batch, profile)
+        producer_id = batch.producer_id if pending else None
         if pending:
             self._note_transaction(batch, record, slot)
         if commit.value is None:
-            if not pending or profile.loader is Loader.JAVA:
-                state.offsets.pop(slot, None)
-            if profile.tombstone_drops_pending:
-                for slots in state.pending.values():
-                    slots.pop(slot, None)
-            elif pending and profile.loader is Loader.SCALA:
-                state.pending.get(batch.producer_id, {}).pop(slot, None)
+            self._offsets.remove(slot, producer_id)
             return
         self._groups.touch(slot.group_id)
         offset = committed_offset(
@@ -195,13 +196,10 @@ class SequentialReplayer:
             profile,
             record_offset=record.offset,
             merge_offset=merge_offset(batch, records, record, profile),
-            producer_id=batch.producer_id if pending else None,
+            producer_id=producer_id,
             producer_epoch=batch.producer_epoch if pending else None,
         )
-        if pending:
-            state.pending.setdefault(batch.producer_id, {})[slot] = offset
-        else:
-            state.offsets[slot] = offset
+        self._offsets.commit(slot, offset)
 
     def _note_transaction(self, batch: Batch, record: Record, slot: Slot) -> None:
         transaction = self._open.get(batch.producer_id)
@@ -225,22 +223,11 @@ class SequentialReplayer:
             self._end_transaction(producer_id, record.offset, commit=commit)
 
     def _end_transaction(self, producer_id: int, marker_offset: int, *, commit: bool) -> None:
-        pending = self._state.pending.pop(producer_id, {})
-        if commit:
-            for slot, offset in pending.items():
-                if wins_over(offset, self._state.offsets.get(slot), self._profile):
-                    self._state.offsets[slot] = offset
+        self._offsets.end_transaction(producer_id, commit=commit)
         transaction = self._open.pop(producer_id, None)
         if transaction is not None:
             outcome = TransactionOutcome.COMMITTED if commit else TransactionOutcome.ABORTED
             self._state.transactions.append(transaction.ended(producer_id, outcome, marker_offset))
-
-
-def wins_over(pending: CommittedOffset, existing: CommittedOffset | None, profile: Profile) -> bool:
-    """Whether a commit whose transaction ends now replaces what the slot holds."""
-    if existing is None or profile.merge_offset_rule is MergeOffsetRule.NONE:
-        return True
-    return existing.merge_offset < pending.merge_offset
 
 
 def _group_ids(*slot_maps: Iterable[Slot]) -> list[str]:

@@ -33,7 +33,7 @@ from coordinator_core.groups.model import (
     TaskAssignment,
     Tasks,
 )
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 
 DEFAULT_CONSUMER_ASSIGNOR = "uniform"
 """First of the broker's default ``group.consumer.assignors``, used when no member names one."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -34,14 +33,8 @@ from coordinator_core.records.codec import AUTO, decode_key, decode_value
 from coordinator_core.records.jsontext import key_json, value_json
 from coordinator_core.records.schemas import CURRENT_LAYOUT
 from coordinator_core.records.wire import RecordDecodeError
-from coordinator_core.reports.dump_stretches import SegmentBytes, StretchText, StretchWriter
-from coordinator_core.reports.dump_styles import (
-    batch_text,
-    codec_name,
-    programs_of,
-    record_text,
-    style_of,
-)
+from coordinator_core.reports.dump_compiled import CompiledDump
+from coordinator_core.reports.dump_styles import DumpStyle, batch_text, codec_name, record_text, style_of
 
 _READ_TO_THE_END: Final = frozenset({"torn_tail", "bad_crc", "offset_order", "offset_range"})
 """Damage behind which the tool reads on, in this file or the next."""
@@ -71,28 +64,14 @@ def dump_text(
     appended to ``damage``.
     """
     style = style_of(release)
-    programs = programs_of(style)
-    with ExitStack() as stack:
-        writer = None
-        if programs is not None:
-            stop_at_damage = on_damage is OnDamage.FAIL
-            writer = stack.enter_context(StretchWriter(style, programs, stop_at_damage=stop_at_damage))
-        for event in _walk(log, on_damage, [] if damage is None else damage, writer):
-            match event:
-                case StretchText():
-                    yield from event.pieces
-                case _SegmentStart(segment):
-                    yield _line(f"Dumping {segment.path}")
-                    yield _line(f"{style.start_label}: {segment.base_offset}")
-                case _BatchStart(batch):
-                    line = batch_text(batch, style)
-                    if line is not None:
-                        yield _line(line)
-                case _RecordIn(_, batch, record):
-                    yield _line(record_text(batch, record, style))
-                case _TrailingBytes(segment, count):
-                    name = PurePosixPath(segment.path).name
-                    yield _line(f"Found {count} invalid bytes at the end of {name}")
+    for found in _walk(log, on_damage, [] if damage is None else damage, style):
+        match found:
+            case memoryview():
+                yield found
+            case str():
+                yield _line(found)
+            case _RecordIn(_, batch, record):
+                yield _line(record_text(batch, record, style))
 
 
 def _line(text: str) -> bytes:
@@ -107,9 +86,9 @@ def dump_objects(
     ``value`` has a ``layout`` besides when it was read by another layout than today's.  Damage as for
     :func:`dump_text`; ``crc_valid`` is that of the record's batch.
     """
-    for event in _walk(log, on_damage, [] if damage is None else damage):
-        if isinstance(event, _RecordIn):
-            yield record_object(event.segment, event.batch, event.record)
+    for found in _walk(log, on_damage, [] if damage is None else damage, None):
+        if isinstance(found, _RecordIn):
+            yield record_object(found.segment, found.batch, found.record)
 
 
 def record_object(segment: SegmentFile, batch: Batch, record: Record) -> dict[str, Any]:
@@ -167,55 +146,39 @@ def _key_and_value(record: Record) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _SegmentStart:
-    segment: SegmentFile
-
-
-@dataclass(frozen=True, slots=True)
-class _BatchStart:
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
 class _RecordIn:
     segment: SegmentFile
     batch: Batch
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class _TrailingBytes:
-    segment: SegmentFile
-    count: int
-
-
-_Event = _SegmentStart | StretchText | _BatchStart | _RecordIn | _TrailingBytes
-
-
 def _walk(
-    log: PartitionLog, on_damage: OnDamage, damage: list[Damage], writer: StretchWriter | None = None
-) -> Iterator[_Event]:
-    """The segments, batches and records of ``log`` in the order in which they are dumped.
+    log: PartitionLog, on_damage: OnDamage, damage: list[Damage], style: DumpStyle | None
+) -> Iterator[memoryview | str | _RecordIn]:
+    """The records of ``log`` in the order in which they are dumped.
 
-    With a ``writer`` sound batches come as text.
+    With a ``style`` also the lines around them, without line ends, and sound batches as text.
     """
     known = len(damage)
+    compiled = None if style is None or style.line is None else CompiledDump(style)
     if on_damage is OnDamage.RECOVER:
         log = recover(log, damage=damage)
     for number, segment in enumerate(log.segments, 1):
         end_offset = log.segments[number].base_offset if number < len(log.segments) else None
-        yield _SegmentStart(segment)
+        if style is not None:
+            yield f"Dumping {segment.path}"
+            yield f"{style.start_label}: {segment.base_offset}"
         valid_bytes = 0
         found: list[Damage] = []
-        for batch in _batches(segment, end_offset, on_damage, found, writer):
-            if isinstance(batch, StretchText):
+        walk = SegmentWalk(segment, _LIMITS, OnDamage.RECOVER, found, end_offset, check_crc=False)
+        for batch in _batches(walk, on_damage, compiled):
+            if isinstance(batch, memoryview):
                 yield batch
-                found += batch.damage
-                valid_bytes = batch.end
-                if batch.stopped:
-                    break
+                valid_bytes = walk.position
                 continue
-            yield _BatchStart(batch)
+            line = None if style is None else batch_text(batch, style)
+            if line is not None:
+                yield line
             try:
                 for index, record in enumerate(iter_batch_records(batch, path=segment.path)):
                     if index == 0 and batch.record_count is None:
@@ -236,32 +199,33 @@ def _walk(
         if not kinds <= _READ_TO_THE_END and on_damage is OnDamage.FAIL:
             break
         if trailing > 0 and ("torn_tail" in kinds or trailing <= _ENTRY_HEADER_BYTES):
-            yield _TrailingBytes(segment, trailing)
+            yield f"Found {trailing} invalid bytes at the end of {PurePosixPath(segment.path).name}"
     if on_damage is OnDamage.FAIL and len(damage) > known:
         raise DamagedInputError(damage[known])
 
 
 def _batches(
-    segment: SegmentFile,
-    end_offset: int | None,
-    on_damage: OnDamage,
-    damage: list[Damage],
-    writer: StretchWriter | None,
-) -> Iterator[StretchText | Batch]:
-    """Batches as the tool sees them, wrong CRC or not; under ``SALVAGE`` also those behind a bad length."""
-    walk = SegmentWalk(segment, _LIMITS, OnDamage.RECOVER, damage, end_offset, check_crc=False)
+    walk: SegmentWalk, on_damage: OnDamage, compiled: CompiledDump | None
+) -> Iterator[memoryview | Batch]:
+    """Batches as the tool sees them, wrong CRC or not; under ``SALVAGE`` also those behind a bad length.
+
+    Sound ones come as text up to where the walk stands.
+    """
+    segment, damage = walk.segment, walk.damage
     batches = walk.batches()
-    source = None if writer is None else SegmentBytes(walk)
-    while writer is None or walk.position < segment.size:
-        if writer is not None and source is not None:
-            yield from writer.texts(source)
+    texts = None if compiled is None else compiled.segment(walk)
+    while True:
+        if texts is not None:
+            yield from texts()
         batch = next(batches, None)
         if batch is None:
             break
         yield batch
     if on_damage is OnDamage.SALVAGE and any(each.kind in _NO_LENGTH for each in damage):
         later: list[Damage] = []
-        for batch in read_segment(segment, on_damage=OnDamage.SALVAGE, damage=later, end_offset=end_offset):
+        for batch in read_segment(
+            segment, on_damage=OnDamage.SALVAGE, damage=later, end_offset=walk.end_offset
+        ):
             if batch.position >= walk.position:
                 yield batch
         known = {(each.byte_position, each.kind) for each in damage}

@@ -6,17 +6,20 @@ prints nothing.  Where a release's tool would die, the key's text says why, as 3
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from coordinator_core.log.types import Record
 from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE, decode_consumer_assignment
 from coordinator_core.records.codec import CURRENT, SHARE_4_0, Key, Layouts, decode_key, decode_value
-from coordinator_core.records.jsontext import Release, key_json, quote, value_json
+from coordinator_core.records.jsontext import key_json, quote, value_json
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import Schema
 from coordinator_core.records.wire import RecordDecodeError, decode_utf8
+from coordinator_core.releases import Loader, Profile, Release, profile_for_release
+from coordinator_core.releases.table import TABLE
 from coordinator_core.reports.scala_maps import MapOrder, scala_2_12_order, scala_2_13_order
 
 Texts = tuple[str | None, str | None]
@@ -37,57 +40,102 @@ def raw_texts(record: Record) -> Texts:
     return key, "null" if record.value is None else decode_utf8(record.value)
 
 
+@dataclass(frozen=True, slots=True)
+class CommitForm:
+    """Templates of releases before 3.8, in which a word in braces is a field of the key or value.
+
+    ``metadata`` stands behind ``value`` unless the field is empty, ``unknown`` in place of the key of a type
+    that the tool does not know. Without ``tombstone``, the payload of tombstones, nothing is printed of them.
+    """
+
+    key: str
+    value: str
+    metadata: str
+    group_key: str
+    unknown: str
+    tombstone: str | None
+
+
+_UNKNOWN_TYPE = "Unknown record type {type} at offset {offset}, skipping."
+
+COLON_FORM = CommitForm(
+    key="offset::{group}:{topic}:{partition}",
+    value="{offset}",
+    metadata=":{metadata}",
+    group_key="metadata::{group}",
+    unknown=_UNKNOWN_TYPE,
+    tombstone=None,
+)
+"""0.9 to 2.3."""
+
+NAMED_FORM = CommitForm(
+    key="offset_commit::group={group},partition={topic}-{partition}",
+    value="offset={offset}",
+    metadata=",metadata={metadata}",
+    group_key="group_metadata::group={group}",
+    unknown="unknown::version={type}",
+    tombstone=TOMBSTONE,
+)
+"""2.4 to 3.7."""
+
+
 def plain_texts(record: Record) -> Texts:
-    """0.9 and 0.10.0: ``offset::G:T:P``, ``metadata::G``; tombstones print nothing."""
-    return _colon_texts(record, json=False)
+    """0.9 and 0.10.0: ``metadata::G`` and ``type:protocol:generation:assignment`` for groups."""
+    return _commit_texts(record, COLON_FORM, _plain_group)
 
 
 def plain_texts_without_empty_type(record: Record) -> Texts:
     """0.10.1 to 0.11, which lose the protocol type of a group without members."""
-    return _colon_texts(record, json=False, empty_has_type=False)
+    return _commit_texts(record, COLON_FORM, partial(_plain_group, empty_has_type=False))
 
 
 def plain_json_texts(record: Record) -> Texts:
     """1.0 to 2.3: like 0.9, with JSON for groups."""
-    return _colon_texts(record, json=True)
-
-
-def _colon_texts(record: Record, *, json: bool, empty_has_type: bool = True) -> Texts:
-    if record.value is None:
-        return None, None
-    try:
-        key = _decoded_key(record, range(3))
-        data = _decoded_value(record, key)
-        if key["type"] == _GROUP_TYPE:
-            group = key["group"]
-            if json:
-                return f'{{"metadata":{quote(group)}}}', _group_json(data, scala_2_12_order)
-            protocol_type = data["protocolType"] if data["members"] or empty_has_type else ""
-            name = "null" if data["protocol"] is None else data["protocol"]
-            assignments = _assignments(data, scala_2_12_order)
-            text = f"{protocol_type}:{name}:{data['generation']}:{assignments}"
-            return f"metadata::{group}", text
-    except _SkippedRecordError as error:
-        return str(error), None
-    metadata = f":{data['metadata']}" if data["metadata"] else ""
-    return f"offset::{key['group']}:{key['topic']}:{key['partition']}", f"{data['offset']}{metadata}"
+    return _commit_texts(
+        record, COLON_FORM, partial(_json_group, '{{"metadata":{quoted}}}', scala_2_12_order)
+    )
 
 
 def named_texts(record: Record) -> Texts:
-    """2.4 to 3.7: ``offset_commit::group=G,partition=T-P``, ``group_metadata::group=G``, ``<DELETE>``."""
+    """2.4 to 3.7: like 1.0, with names before the fields of commits."""
+    return _commit_texts(record, NAMED_FORM, partial(_json_group, NAMED_FORM.group_key, scala_2_13_order))
+
+
+def _commit_texts(record: Record, form: CommitForm, group: Callable[[str, Any], Texts]) -> Texts:
+    """The texts of a record, those of a group by ``group`` from its name and its value's data."""
+    if record.value is None and form.tombstone is None:
+        return None, None
     try:
-        key = _decoded_key(record, range(3), unknown="unknown::version={type}")
-        data = None if record.value is None else _decoded_value(record, key)
+        key = _read_key(record, range(3), form.unknown)
+        data = None if record.value is None else _read_value(record, key, CURRENT).data
     except _SkippedRecordError as error:
         return str(error), None
-    if key["type"] == _GROUP_TYPE:
-        payload = TOMBSTONE if data is None else _group_json(data, scala_2_13_order)
-        return f"group_metadata::group={key['group']}", payload
-    name = f"offset_commit::group={key['group']},partition={key['topic']}-{key['partition']}"
+    assert key.data is not None
+    if key.type == _GROUP_TYPE:
+        return group(key.data["group"], data)
+    payload = form.tombstone
+    if data is not None:
+        payload = form.value.format_map(data) + (form.metadata.format_map(data) if data["metadata"] else "")
+    return form.key.format_map(key.data), payload
+
+
+def _plain_group(group: str, data: dict[str, Any], *, empty_has_type: bool = True) -> Texts:
+    protocol_type = data["protocolType"] if data["members"] or empty_has_type else ""
+    protocol = "null" if data["protocol"] is None else data["protocol"]
+    assignments = _assignments(data, scala_2_12_order)
+    name = COLON_FORM.group_key.format(group=group)
+    return name, f"{protocol_type}:{protocol}:{data['generation']}:{assignments}"
+
+
+def _json_group(key: str, order: MapOrder, group: str, data: dict[str, Any] | None) -> Texts:
+    name = key.format(group=group, quoted=quote(group))
     if data is None:
         return name, TOMBSTONE
-    metadata = f",metadata={data['metadata']}" if data["metadata"] else ""
-    return name, f"offset={data['offset']}{metadata}"
+    protocol = "null" if data["protocol"] is None else quote(data["protocol"])
+    return name, (
+        f'{{"protocolType":{quote(data["protocolType"])},"protocol":{protocol},'
+        f'"generationId":{data["generation"]},"assignment":{quote(_assignments(data, order))}}}'
+    )
 
 
 def json_formatter(release: Release) -> Formatter:
@@ -97,11 +145,7 @@ def json_formatter(release: Release) -> Formatter:
 
 def known_types(release: Release) -> frozenset[int]:
     """The record types that the tool of ``release`` can print, 3.8 or later."""
-    if release < (4, 0):
-        return frozenset(range(9))
-    if release < (4, 1):
-        return frozenset(range(17))
-    return frozenset({*range(9), *range(10, 18), *range(19, 24)})
+    return TABLE.tools(release).dumped_key_types
 
 
 def known_value_schema(key_type: int, version: int, release: Release) -> Schema | None:
@@ -117,12 +161,19 @@ def known_value_schema(key_type: int, version: int, release: Release) -> Schema 
 
 
 def _layouts(release: Release) -> Layouts:
-    return SHARE_4_0 if (4, 0) <= release < (4, 1) else CURRENT
+    return SHARE_4_0 if _profile(release).has_first_share_layout else CURRENT
 
 
-def _knows_version(key_type: int, version: int, release: Release) -> bool:
+def _knows_version(key_type: int, version: int, release: Release | None) -> bool:
     """Since 4.1 values of type 0 have a schema of their own, with one version."""
-    return key_type != 0 or version <= 0 or release < (4, 1)
+    if key_type != 0 or release is None:
+        return True
+    return version <= _profile(release).max_legacy_offset_value_version
+
+
+@cache
+def _profile(release: Release) -> Profile:
+    return profile_for_release(release, Loader.JAVA.coordinator)
 
 
 def _json_texts(release: Release, types: frozenset[int], record: Record) -> Texts:
@@ -148,11 +199,7 @@ def _key_text(key: bytes) -> str:
     return key_json(_decode_key(key))
 
 
-def _read_key(
-    record: Record,
-    known_types: Iterable[int],
-    unknown: str = "Unknown record type {type} at offset {offset}, skipping.",
-) -> Key:
+def _read_key(record: Record, known_types: Collection[int], unknown: str = _UNKNOWN_TYPE) -> Key:
     if record.key is None:
         raise _error(record, "Failed to decode message: it has no key")
     try:
@@ -164,7 +211,7 @@ def _read_key(
     return key
 
 
-def _read_value(record: Record, key: Key, layouts: Layouts, release: Release = (0, 0)) -> Any:
+def _read_value(record: Record, key: Key, layouts: Layouts, release: Release | None = None) -> Any:
     assert record.value is not None
     try:
         value = decode_value(key.type, record.value, layouts)
@@ -186,29 +233,6 @@ def _wrapped(error: RecordDecodeError, data: bytes, name: str) -> str:
     version = int.from_bytes(data[:2], "big", signed=True)
     cause = "null" if error.java_message is None else error.java_message
     return f"Could not read record with version {version} from {name}'s buffer due to: {cause}."
-
-
-def _decoded_key(
-    record: Record,
-    known_types: Iterable[int],
-    unknown: str = "Unknown record type {type} at offset {offset}, skipping.",
-) -> dict[str, Any]:
-    key = _read_key(record, known_types, unknown)
-    assert key.data is not None
-    return {"type": key.type, **key.data}
-
-
-def _decoded_value(record: Record, key: dict[str, Any]) -> dict[str, Any]:
-    data: dict[str, Any] = _read_value(record, Key(key["type"], None, key), CURRENT).data
-    return data
-
-
-def _group_json(data: dict[str, Any], order: MapOrder) -> str:
-    protocol = "null" if data["protocol"] is None else quote(data["protocol"])
-    return (
-        f'{{"protocolType":{quote(data["protocolType"])},"protocol":{protocol},'
-        f'"generationId":{data["generation"]},"assignment":{quote(_assignments(data, order))}}}'
-    )
 
 
 def _assignments(data: dict[str, Any], order: MapOrder) -> str:

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from coordinator_core.columnar.text import Number, Start
 from coordinator_core.errors import UsageError
+from coordinator_core.kernels.layout import Number, Text
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.types import Batch, Codec, ControlType, Record
+from coordinator_core.releases import Release
+from coordinator_core.releases.facts import DumpText
+from coordinator_core.releases.table import TABLE
 from coordinator_core.reports.dump_payloads import (
+    COLON_FORM,
+    NAMED_FORM,
+    CommitForm,
     Formatter,
     json_formatter,
     named_texts,
@@ -21,106 +27,69 @@ from coordinator_core.reports.dump_payloads import (
     plain_texts_without_empty_type,
     raw_texts,
 )
-from coordinator_core.reports.dump_programs import (
-    Programs,
-    ProgramWriter,
-    Word,
-    colon_programs,
-    json_programs,
-    named_programs,
-)
+from coordinator_core.reports.dump_tables import Tables, TableWriter, Word
 
 _CONTROL_KEY = struct.Struct(">hh")
 _END_MARKER = struct.Struct(">hi")
 
+_ILLEGAL_CODECS = tuple(f"ILLEGAL_{number}" for number in range(len(Codec), 8))
+_CODECS = tuple(codec.name for codec in Codec) + _ILLEGAL_CODECS
+_BOOL = ("false", "true")
 
-def codec_name(batch: Batch) -> str:
-    """``NONE``, ``GZIP`` and so on; a name too for codecs that do not exist."""
-    try:
-        return Codec(batch.codec_id).name
-    except ValueError:
-        return f"ILLEGAL_{batch.codec_id}"
+_CHOICES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "codec": ("codec_id", _CODECS),
+    "codec_in_lower_case": ("codec_id", tuple(name.lower() for name in _CODECS)),
+    "is_control": ("is_control", _BOOL),
+    "is_transactional": ("is_transactional", _BOOL),
+    "is_valid": ("crc_valid", _BOOL),
+    "timestamp_type": ("timestamp_type", ("CreateTime", "LogAppendTime")),
+}
+"""Words that stand for one of several texts, by an attribute of the batch; other words are its attributes."""
+
+_RECORD_WORDS: Final[dict[str, Callable[[Record], object]]] = {
+    "header_keys": lambda record: ",".join(name for name, _ in record.headers),
+    "key_size": lambda record: _size(record.key),
+    "key_size_if_any": lambda record: "" if record.key is None else f" keysize: {len(record.key)}",
+    "offset": lambda record: record.offset,
+    "record_crc": lambda record: record.crc,
+    "record_is_valid": lambda record: _BOOL[record.crc_valid or 0],
+    "sequence": lambda record: record.sequence,
+    "timestamp_ms": lambda record: record.timestamp_ms,
+    "value_size": lambda record: _size(record.value),
+}
+
+# Compiled code prints sound batches of format 2, and records without headers.
+_COMPILED_WORDS: Final[dict[str, Word]] = {
+    **{number.name.lower(): number for number in Number},
+    **{word: (Number[name.upper()], texts) for word, (name, texts) in _CHOICES.items() if word != "is_valid"},
+    "is_valid": "true",
+    "magic": "2",
+    "header_keys": "",
+}
 
 
 def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def _java_bool(value: bool | None) -> str:
-    return "true" if value else "false"
+def codec_name(batch: Batch) -> str:
+    """``NONE``, ``GZIP`` and so on; a name too for codecs that do not exist."""
+    return _CODECS[batch.codec_id]
 
 
-_BOOL = ("false", "true")
-_CODECS = tuple(codec.name for codec in Codec)
-
-_BATCH_WORDS: Final[dict[str, tuple[Callable[[Batch], object], Word]]] = {
-    "base_offset": (lambda batch: batch.base_offset, Number.BASE_OFFSET),
-    "base_sequence": (lambda batch: batch.base_sequence, Number.BASE_SEQUENCE),
-    "base_timestamp_ms": (lambda batch: batch.base_timestamp_ms, Number.BASE_TIMESTAMP),
-    "codec": (codec_name, (Number.CODEC, _CODECS)),
-    "codec_in_lower_case": (
-        lambda batch: codec_name(batch).lower(),
-        (Number.CODEC, tuple(name.lower() for name in _CODECS)),
-    ),
-    "count": (lambda batch: batch.record_count, Number.COUNT),
-    "crc": (lambda batch: batch.crc, Number.CRC),
-    "is_control": (lambda batch: _java_bool(batch.is_control), (Number.IS_CONTROL, _BOOL)),
-    "is_transactional": (
-        lambda batch: _java_bool(batch.is_transactional),
-        (Number.IS_TRANSACTIONAL, _BOOL),
-    ),
-    "is_valid": (lambda batch: _java_bool(batch.crc_valid), "true"),
-    "last_offset": (lambda batch: batch.last_offset, Number.LAST_OFFSET),
-    "last_sequence": (lambda batch: batch.last_sequence, Number.LAST_SEQUENCE),
-    "magic": (lambda batch: batch.magic, "2"),
-    "max_timestamp_ms": (lambda batch: batch.max_timestamp_ms, Number.MAX_TIMESTAMP),
-    "partition_leader_epoch": (lambda batch: batch.partition_leader_epoch, Number.PARTITION_LEADER_EPOCH),
-    "position": (lambda batch: batch.position, Number.POSITION),
-    "producer_epoch": (lambda batch: batch.producer_epoch, Number.PRODUCER_EPOCH),
-    "producer_id": (lambda batch: batch.producer_id, Number.PRODUCER_ID),
-    "size": (lambda batch: batch.size, Number.SIZE),
-    "timestamp_type": (
-        lambda batch: batch.timestamp_type,
-        (Number.TIMESTAMP_TYPE, ("CreateTime", "LogAppendTime")),
-    ),
-}
-_RECORD_WORDS: Final[dict[str, tuple[Callable[[Record], object], Word]]] = {
-    # The kernel prints no record with headers.
-    "header_keys": (lambda record: ",".join(name for name, _ in record.headers), ""),
-    "key_size": (lambda record: _size(record.key), Number.KEY_SIZE),
-    "offset": (lambda record: record.offset, Number.OFFSET),
-    "sequence": (lambda record: record.sequence, Number.SEQUENCE),
-    "timestamp_ms": (lambda record: record.timestamp_ms, Number.TIMESTAMP),
-    "value_size": (lambda record: _size(record.value), Number.VALUE_SIZE),
-}
-_LEGACY_WORDS: Final[dict[str, Callable[[Record], object]]] = {
-    "record_crc": lambda record: record.crc,
-    "record_is_valid": lambda record: _java_bool(record.crc_valid),
-    "key_size_if_any": lambda record: "" if record.key is None else f" keysize: {len(record.key)}",
-}
-
-
-class _BatchWords:
+@dataclass(frozen=True, slots=True)
+class _Words:
     """The words of a template, looked up as they are wanted."""
 
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+    batch: Batch
+    record: Record | None = None
 
     def __getitem__(self, word: str) -> object:
-        return _BATCH_WORDS[word][0](self._batch)
-
-
-class _RecordWords(_BatchWords):
-    def __init__(self, batch: Batch, record: Record) -> None:
-        super().__init__(batch)
-        self._record = record
-
-    def __getitem__(self, word: str) -> object:
-        if word in _RECORD_WORDS:
-            return _RECORD_WORDS[word][0](self._record)
-        if word in _LEGACY_WORDS:
-            return _LEGACY_WORDS[word](self._record)
-        return super().__getitem__(word)
+        if self.record is not None and word in _RECORD_WORDS:
+            return _RECORD_WORDS[word](self.record)
+        name, texts = _CHOICES.get(word, (word, ()))
+        value = getattr(self.batch, name)
+        return texts[value] if texts and isinstance(value, int) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +97,14 @@ class DumpStyle:
     """How one family of releases prints segments; ``since`` is the first release of the family.
 
     ``line`` is the template of records in batches (``None``: no such release knows them), ``legacy_line``
-    that of messages. ``programs`` writes the programs of what ``texts`` prints.
+    that of messages. ``form`` is what compiled code prints of batches in place of ``texts``.
     """
 
-    since: tuple[int, ...]
+    since: Release
     line: str | None
     legacy_line: str
     texts: Formatter
-    programs: Callable[[ProgramWriter], None] | None
+    form: CommitForm | Release | None
     batch_line: str | None = None
     legacy_batch_line: str = ""
     start_label: str = "Starting offset"
@@ -213,7 +182,7 @@ def _batch_lines(horizon: str, codec: str) -> tuple[str, str]:
         f"compresscodec: {codec} crc: {{crc}} isvalid: {{is_valid}}"
     )
     batch = (
-        "baseOffset: {base_offset} lastOffset: {last_offset} count: {count} "
+        "baseOffset: {base_offset} lastOffset: {last_offset} count: {record_count} "
         "baseSequence: {base_sequence} lastSequence: {last_sequence} "
         "producerId: {producer_id} producerEpoch: {producer_epoch} "
         "partitionLeaderEpoch: {partition_leader_epoch} "
@@ -228,42 +197,34 @@ _LOWER_WITH_HORIZON = _batch_lines(_NO_HORIZON_SET, "{codec_in_lower_case}")
 _LOG_START = "Log starting offset"
 
 
-def _json(release: tuple[int, ...], lines: tuple[str, str]) -> DumpStyle:
-    def programs(writer: ProgramWriter) -> None:
-        json_programs(writer, release)
+def _json(release: Release, lines: tuple[str, str]) -> DumpStyle:
+    return DumpStyle(release, *lines, json_formatter(release), release, *_LOWER_WITH_HORIZON, _LOG_START)
 
-    return DumpStyle(release, *lines, json_formatter(release), programs, *_LOWER_WITH_HORIZON, _LOG_START)
 
+_SINCE: Final = {text: since for since, text in reversed([*TABLE.dump_changes()])}
+_JSON_LINES: Final = {DumpText.JSON: _3_0, DumpText.JSON_WITHOUT_SLIP: _4_3}
 
 STYLES: Final = (
-    DumpStyle((0, 8), *_0_8, raw_texts, None),
-    DumpStyle((0, 9), *_0_8, plain_texts, None),
-    DumpStyle((0, 10, 1), *_0_10_1, plain_texts_without_empty_type, None),
-    DumpStyle((0, 10, 2), *_0_10_2, plain_texts_without_empty_type, None),
-    DumpStyle((0, 11), *_0_11, plain_texts_without_empty_type, colon_programs),
-    DumpStyle((1, 0), *_0_11, plain_json_texts, colon_programs),
-    DumpStyle((2, 2), *_2_2, plain_json_texts, colon_programs, *_UPPER),
-    DumpStyle((2, 4), *_2_2, named_texts, named_programs, *_UPPER),
-    DumpStyle((2, 8), *_2_8, named_texts, named_programs, *_UPPER),
-    DumpStyle((3, 0), *_3_0, named_texts, named_programs, *_LOWER),
-    DumpStyle((3, 2), *_3_0, named_texts, named_programs, *_LOWER_WITH_HORIZON),
-    DumpStyle((3, 3), *_3_0, named_texts, named_programs, *_LOWER_WITH_HORIZON, _LOG_START),
-    _json((3, 8), _3_0),
-    _json((4, 0), _3_0),
-    _json((4, 1), _3_0),
-    _json((4, 2), _3_0),
-    _json((4, 3), _4_3),
-    _json((4, 4), _4_3),
+    DumpStyle(_SINCE[DumpText.RAW], *_0_8, raw_texts, None),
+    DumpStyle(_SINCE[DumpText.PLAIN], *_0_8, plain_texts, None),
+    DumpStyle(_SINCE[DumpText.TIMESTAMPS], *_0_10_1, plain_texts_without_empty_type, None),
+    DumpStyle(_SINCE[DumpText.CODEC_NAMES], *_0_10_2, plain_texts_without_empty_type, None),
+    DumpStyle(_SINCE[DumpText.BATCHES], *_0_11, plain_texts_without_empty_type, COLON_FORM),
+    DumpStyle(_SINCE[DumpText.GROUPS_AS_JSON], *_0_11, plain_json_texts, COLON_FORM),
+    DumpStyle(_SINCE[DumpText.BATCH_LINES], *_2_2, plain_json_texts, COLON_FORM, *_UPPER),
+    DumpStyle(_SINCE[DumpText.NAMED_KEYS], *_2_2, named_texts, NAMED_FORM, *_UPPER),
+    DumpStyle(_SINCE[DumpText.BATCH_IN_EVERY_LINE], *_2_8, named_texts, NAMED_FORM, *_UPPER),
+    DumpStyle(_SINCE[DumpText.SHORT_LINES], *_3_0, named_texts, NAMED_FORM, *_LOWER),
+    DumpStyle(_SINCE[DumpText.DELETE_HORIZON], *_3_0, named_texts, NAMED_FORM, *_LOWER_WITH_HORIZON),
+    DumpStyle(_SINCE[DumpText.LOG_START], *_3_0, named_texts, NAMED_FORM, *_LOWER_WITH_HORIZON, _LOG_START),
+    *(_json(since, _JSON_LINES[text]) for since, text in TABLE.dump_changes() if text in _JSON_LINES),
 )
 """Oldest first."""
 
 
 def style_of(release: str) -> DumpStyle:
-    """The style of ``release`` (such as ``3.9.2``); :class:`UsageError` when it is no release from 0.8 on."""
-    try:
-        numbers = tuple(int(part) for part in release.split("."))
-    except ValueError:
-        raise UsageError(f"not a Kafka release: {release}") from None
+    """The style of ``release`` (such as ``3.9.2``); :class:`UsageError` when it is none from 0.8.2 on."""
+    numbers = Release.parse(release)
     for style in reversed(STYLES):
         if style.since <= numbers:
             return style
@@ -271,20 +232,22 @@ def style_of(release: str) -> DumpStyle:
 
 
 @cache
-def programs_of(style: DumpStyle) -> Programs | None:
-    """What the compiled dump prints of batches in this style; ``None`` for releases without batches."""
-    if style.line is None or style.programs is None:
+def tables_of(style: DumpStyle) -> Tables | None:
+    """What compiled code prints batches of this style by; ``None`` for releases without batches."""
+    if style.line is None:
         return None
-    words = {name: word for name, (_, word) in [*_BATCH_WORDS.items(), *_RECORD_WORDS.items()]}
-    writer = ProgramWriter()
-    writer.template(Start.RECORD, style.line, words)
+    writer = TableWriter()
+    writer.line(Text.RECORD, style.line, _COMPILED_WORDS)
     if style.batch_line is not None:
-        writer.template(Start.BATCH, style.batch_line, words)
-        writer.template(Start.BATCH_WITH_HORIZON, _with_horizon(style.batch_line), words)
-    for start, kind in ((Start.ABORT, ControlType.ABORT), (Start.COMMIT, ControlType.COMMIT)):
-        writer.template(start, _end_marker(kind, "{epoch}"), {"epoch": Number.COORDINATOR_EPOCH})
-    style.programs(writer)
-    return writer.programs()
+        writer.line(Text.BATCH, style.batch_line + "\n", _COMPILED_WORDS)
+        writer.line(Text.BATCH_WITH_HORIZON, _with_horizon(style.batch_line) + "\n", _COMPILED_WORDS)
+    for start, kind in ((Text.ABORT, ControlType.ABORT), (Text.COMMIT, ControlType.COMMIT)):
+        writer.line(start, _end_marker(kind, "{coordinator_epoch}"), _COMPILED_WORDS)
+    if isinstance(style.form, CommitForm):
+        writer.commits(style.form)
+    elif style.form is not None:
+        writer.json(style.form)
+    return writer.tables()
 
 
 def _with_horizon(batch_line: str) -> str:
@@ -300,13 +263,13 @@ def batch_text(batch: Batch, style: DumpStyle) -> str | None:
         line = style.legacy_batch_line
     elif batch.delete_horizon_ms is not None:
         line = _with_horizon(line)
-    return line.format_map(_BatchWords(batch))
+    return line.format_map(_Words(batch))
 
 
 def record_text(batch: Batch, record: Record, style: DumpStyle) -> str:
     """The line of a record, with its key and payload."""
     template = style.legacy_line if batch.magic < 2 or style.line is None else style.line
-    line = template.format_map(_RecordWords(batch, record))
+    line = template.format_map(_Words(batch, record))
     if batch.is_control and style.line is not None:
         line += _control(record)
     return line if batch.is_control else line + texts_of(record, style)

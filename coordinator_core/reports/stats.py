@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from coordinator_core.lifecycle.forensics import PartitionForensics, Weight
+from coordinator_core.lifecycle.forensics import PartitionForensics, Total
 from coordinator_core.records.schemas import RECORD_TYPES
 
 Json = dict[str, Any]
@@ -27,30 +27,30 @@ def stats_document(
         "now_ms": now_ms,
         "partitions": [_partition(item) for item in partitions],
         "groups": _heaviest(
-            {"offsets_partition": item.offsets_partition, "group_id": group_id} | _weight(weight)
+            {"offsets_partition": item.offsets_partition, "group_id": group_id} | _total(total)
             for item in partitions
-            for group_id, weight in item.weights.groups.items()
+            for group_id, total in item.totals.groups.items()
             if wanted(group_id)
         ),
         "topics": _heaviest(
             {"offsets_partition": item.offsets_partition, "group_id": group_id, "topic": topic}
-            | _weight(weight)
+            | _total(total)
             for item in partitions
-            for (group_id, topic), weight in item.weights.topics.items()
+            for (group_id, topic), total in item.totals.topics.items()
             if wanted(group_id)
         ),
         "clients": _heaviest(
             {"offsets_partition": item.offsets_partition, "group_id": group_id, "client_id": client_id}
-            | _weight(weight)
+            | _total(total)
             for item in partitions
-            for (group_id, client_id), weight in item.weights.clients.items()
+            for (group_id, client_id), total in item.totals.clients.items()
             if wanted(group_id)
         ),
         "record_types": [
             {"offsets_partition": item.offsets_partition, "key_type": key_type, "name": _type_name(key_type)}
-            | _weight(weight)
+            | _total(total)
             for item in partitions
-            for key_type, weight in sorted(item.weights.types.items(), key=lambda pair: _rank(pair[0]))
+            for key_type, total in sorted(item.totals.types.items(), key=lambda pair: _rank(pair[0]))
         ],
     }
 
@@ -76,18 +76,18 @@ def _partition(item: PartitionForensics) -> Json:
     }
 
 
-def _weight(weight: Weight) -> Json:
-    rate = weight.commits_per_second
+def _total(total: Total) -> Json:
+    rate = total.commits_per_second
     return {
-        "records": weight.records,
-        "tombstones": weight.tombstones,
-        "commits": weight.commits,
-        "size_bytes": weight.size_bytes,
-        "dead_records": weight.dead_records,
-        "dead_bytes": weight.dead_bytes,
+        "records": total.records,
+        "tombstones": total.tombstones,
+        "commits": total.commits,
+        "size_bytes": total.size_bytes,
+        "dead_records": total.dead_records,
+        "dead_bytes": total.dead_bytes,
         "commits_per_second": None if rate is None else round(rate, 3),
-        "first_timestamp_ms": weight.first_timestamp_ms,
-        "last_timestamp_ms": weight.last_timestamp_ms,
+        "first_timestamp_ms": total.first_timestamp_ms,
+        "last_timestamp_ms": total.last_timestamp_ms,
     }
 
 

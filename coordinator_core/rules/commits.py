@@ -218,7 +218,7 @@ NO_LEADER_EPOCH = Rule(
     message="commits of {group_id} carry no leader epoch",
     reads=("offsets",),
     find=_no_leader_epoch,
-    profiles=frozenset({"S2", "S3", "S4", "J0", "J1", "J2", "J3", "J4"}),
+    applies=lambda profile: profile.max_offset_value_version >= 3,
 )
 OTHER_TOPIC_ID = Rule(
     "R35",
@@ -329,7 +329,7 @@ UNSUBSCRIBED = Rule(
     message="{group_id} has offsets of {topic} and does not subscribe to it",
     reads=("offsets", "groups", "members", "regexes"),
     find=_not_subscribed,
-    profiles=frozenset({"S3", "S4", "J0", "J1", "J2", "J3", "J4"}),
+    applies=lambda profile: profile.expiry.expires_unsubscribed,
     also=("D11",),
 )
 NEGATIVE = Rule(

@@ -112,9 +112,5 @@ def _section(rule: Rule) -> str:
     if rule.thresholds:
         rows.append(f"- Thresholds: {', '.join(f'`{name}`' for name in rule.thresholds)}")
     if rule.profiles is not None:
-        rows.append(f"- Profiles: {', '.join(sorted(rule.profiles, key=_profile_order))}")
+        rows.append(f"- Profiles: {', '.join(rule.profiles)}")
     return "\n".join([*rows, ""])
-
-
-def _profile_order(name: str) -> tuple[bool, str]:
-    return name.startswith("J"), name

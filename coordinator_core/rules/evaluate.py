@@ -84,7 +84,7 @@ def chosen_rules(facts: Facts, codes: Collection[str] | None = None) -> Chosen:
         if codes is not None and rule.code not in codes:
             continue
         missing = [need for need in rule.needs if facts.missing(need)]
-        if rule.profiles is not None and facts.profile.name not in rule.profiles:
+        if rule.applies is not None and not rule.applies(facts.profile):
             not_applicable[rule.code] = f"not a rule for {facts.run.profile}"
         elif missing:
             not_evaluated[rule.code] = "needs " + ", ".join(

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.groups.model import ClassicGroup, Group, GroupState, ShareGroup
+from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.lifecycle.expiry import condition_of, plan_expiry
-from coordinator_core.lifecycle.expiry_rules import Clock, ExpiryRules, expiry_rules
 from coordinator_core.lifecycle.plan import Reason
+from coordinator_core.releases import Clock, ExpiryRules
 from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
@@ -27,9 +28,9 @@ def _expired(facts: Facts, limits: Limits) -> pa.Table:
     """The offsets among the due tombstones of :func:`plan_expiry`, in columns: when brokers keep offsets for
     longer than is assumed here, they are most of what there is."""
     retention, then = int(limits["offsets_retention_ms"]), facts.now_ms - int(limits["expiry_grace_ms"])
-    rules = expiry_rules(facts.profile)
+    rules = facts.profile.expiry
     offsets = facts.offsets
-    rows = _of_groups_with_old_ones(facts, retention, then)
+    rows = _of_groups_with_old_ones(facts, rules.clock, retention, then)
     group = facts.group_row("offsets")[rows]
     of_groups = np.unique(group[group >= 0])
     groups = _groups(facts, of_groups)
@@ -37,15 +38,15 @@ def _expired(facts: Facts, limits: Limits) -> pa.Table:
 
     base = offsets.numbers("commit_timestamp_ms")[rows]
     base = np.where(conditions.has_base[group], conditions.base_ms[group], base)
-    explicit = offsets.numbers("expire_timestamp_ms")[rows]
-    is_explicit = ~offsets.is_null("expire_timestamp_ms")[rows] & (rules.clock is not Clock.COMMIT)
-    # In 64 bits, like the broker. By the clocks before KIP-211 an offset expires once its time is over.
-    end = np.where(is_explicit, explicit, base + retention)
-    late = int(rules.clock is not Clock.GROUP)
-    due = end <= then - late
-    if rules.clock is Clock.GROUP:
-        due &= is_explicit | (then - base >= retention)
-    due &= ~conditions.keeps[group]
+    expiry = expiry_of(
+        rules.clock,
+        now_ms=then,
+        retention_ms=retention,
+        base_ms=base,
+        explicit_ms=offsets.numbers("expire_timestamp_ms")[rows],
+        is_explicit=~offsets.is_null("expire_timestamp_ms")[rows],
+    )
+    due = expiry.is_due & ~conditions.keeps[group]
     due &= ~np.isin(facts.group_topic(group, facts.offset_topic[rows]), conditions.subscribed)
     due &= ~np.isin(
         offsets.numbers("offsets_partition")[rows], _partitions_that_fail(facts, groups, retention, then)
@@ -53,20 +54,29 @@ def _expired(facts: Facts, limits: Limits) -> pa.Table:
     if rules.pending_protects_slot:
         due &= ~_is_pending(facts)[rows]
 
-    reason = np.where(is_explicit, _REASONS.index(Reason.EXPIRE_TIMESTAMP), conditions.reason[group])
+    reason = np.where(expiry.is_explicit, _REASONS.index(Reason.EXPIRE_TIMESTAMP), conditions.reason[group])
     found = offsets.rows(rows[due], *_SLOT)
     names = pa.array([one.value for one in _REASONS], pa.string())
     return found.append_column("reason", names.take(pa.array(reason[due]))).append_column(
-        "expired_ms", pa.array(facts.now_ms - (end[due] + late))
+        "expired_ms", pa.array(facts.now_ms - expiry.due_ms[due])
     )
 
 
-def _of_groups_with_old_ones(facts: Facts, retention: int, then: int) -> Int64s:
+def _of_groups_with_old_ones(facts: Facts, clock: Clock, retention: int, then: int) -> Int64s:
     """Committed offsets of the groups of which one is older than the retention; where sweeps run, few."""
     offsets = facts.offsets
-    explicit = offsets.numbers("expire_timestamp_ms")
-    old = offsets.numbers("commit_timestamp_ms") + retention <= then
-    old |= (explicit >= 0) & (explicit <= then)
+    has_explicit = ~offsets.is_null("expire_timestamp_ms")
+    old = np.zeros(len(offsets), np.bool_)
+    # The age of a commit counts even beside an expire timestamp: its group may hold others as old.
+    for is_explicit in (has_explicit & False, *([has_explicit] if has_explicit.any() else [])):
+        old |= expiry_of(
+            clock,
+            now_ms=then,
+            retention_ms=retention,
+            base_ms=offsets.numbers("commit_timestamp_ms"),
+            explicit_ms=offsets.numbers("expire_timestamp_ms"),
+            is_explicit=is_explicit,
+        ).is_due
     if not old.any():
         return np.zeros(0, np.int64)
     codes = offsets.array("group_id").indices.to_numpy()

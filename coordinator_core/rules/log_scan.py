@@ -16,7 +16,7 @@ from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import Batch, ControlType, PartitionLog, Record
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
 from coordinator_core.records.schemas import CURRENT_LAYOUT
-from coordinator_core.replay.profiles import OFFSET_KEY_TYPES
+from coordinator_core.releases import OFFSET_KEY_TYPES
 from coordinator_core.runs.read import Run
 
 Place = tuple[int, int]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from coordinator_core.releases import Profile, profile_names
+
 if TYPE_CHECKING:
     from coordinator_core.rules.facts import Facts
 
@@ -85,9 +87,9 @@ Find = Callable[["Facts", Limits], pa.Table]
 class Rule:
     """One rule of the catalogue.
 
-    ``message`` is a template over the columns of the table that ``find`` returns.  ``profiles`` are the
-    names of the profiles to which the rule applies (``None``: all).  ``also`` are the codes that the notes
-    on Kafka's format give the same thing (D1 to D18).  A rule that is ``across`` looks at all offsets
+    ``message`` is a template over the columns of the table that ``find`` returns.  ``applies``
+    says of a profile whether the rule is one for it (``None``: for all).  ``also`` are the codes that the
+    notes on Kafka's format give the same thing (D1 to D18).  A rule that is ``across`` looks at all offsets
     partitions at once; of any other it is the same to ask it about some of them, and then about the rest.
     """
 
@@ -103,6 +105,11 @@ class Rule:
     find: Find
     needs: tuple[Need, ...] = ()
     thresholds: tuple[str, ...] = ()
-    profiles: frozenset[str] | None = None
+    applies: Callable[[Profile], bool] | None = None
     across: bool = False
     also: tuple[str, ...] = ()
+
+    @property
+    def profiles(self) -> tuple[str, ...] | None:
+        """Names of the profile families that the rule applies to; ``None``: all."""
+        return None if self.applies is None else profile_names(self.applies)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType, TransactionOutcome
+from coordinator_core.releases import SHARE_KEY_TYPES
 from coordinator_core.rules.columns import coded, combined_pair
 from coordinator_core.rules.commits import first_of_each
 from coordinator_core.rules.facts import Facts
@@ -169,7 +170,7 @@ OFFSETS_OF_SHARE_GROUP = Rule(
     message="share group {group_id} has committed offsets",
     reads=("offsets", "groups"),
     find=_offsets_of_share_group,
-    profiles=frozenset({"J1", "J2", "J3", "J4"}),
+    applies=lambda profile: profile.known_key_types >= SHARE_KEY_TYPES,
     also=("D5",),
 )
 

@@ -216,7 +216,7 @@ LEGACY_VALUE = Rule(
     message="{records} values of version {value_version} under keys of type 0",
     reads=("record_counts",),
     find=_legacy_values,
-    profiles=frozenset({"S0", "S1", "S2", "S3", "S4", "J0", "J1"}),
+    applies=lambda profile: profile.max_legacy_offset_value_version > 0,
     also=("D3",),
 )
 MIXED_FORMATS = Rule(

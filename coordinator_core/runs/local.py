@@ -29,7 +29,7 @@ from coordinator_core.fold.tasks import (
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 from coordinator_core.runs.place import RunPlace, source_directories
 
 if TYPE_CHECKING:

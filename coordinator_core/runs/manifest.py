@@ -11,7 +11,7 @@ from coordinator_core.errors import Damage
 from coordinator_core.fold.pin import cut
 from coordinator_core.fold.tasks import CacheUse
 from coordinator_core.log.types import Snapshot
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.read import read_manifest
 
@@ -68,7 +68,7 @@ class ReplayFacts:
             "now_ms": self.now_ms,
             "profile": self.profile.label,
             "profile_name": self.profile.name,
-            "release": self.profile.release,
+            "release": str(self.profile.release),
             "coordinator": self.profile.coordinator,
             "profile_inferred": self.profile_inferred,
             "complete": not self.damage,

@@ -14,7 +14,7 @@ from coordinator_core.fold.tasks import CacheUse, SegmentResult
 from coordinator_core.merge.cache import merge_with_cache
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.merge.schema import MergedPartition, RowBlocks
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.schemas import SEGMENTS
 from coordinator_core.runs.tables import Row, merged_tables, offset_rows

@@ -38,7 +38,7 @@ LATEST = "latest.json"
 STAGING = "_staging"
 """Where tasks write until the driver has all of them; readers of directories pass over names with ``_``."""
 
-_VERSIONED_PACKAGES = ("numba", "numpy", "pyarrow", "pyspark")
+_VERSIONED_PACKAGES = ("numpy", "pyarrow", "pyspark")
 ROW_GROUP_ROWS = 1 << 17
 
 Manifest = dict[str, Any]

@@ -395,7 +395,7 @@ SEGMENTS = TableSchema(
                 "fingerprint",
                 TEXT,
                 "of that many bytes: SHA-256 over the headers of intact batches, which hold their CRCs, and "
-                "over all bytes that are not in one (`coordinator_core/columnar/fingerprint.py`)",
+                "over all bytes that are not in one (`coordinator_core/fold/fingerprint.py`)",
             ),
             _column("next_offset", LONG, "offset behind the last batch; null without batches", null=True),
             _column("batches", LONG, "batches"),

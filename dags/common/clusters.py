@@ -39,6 +39,9 @@ class SparkSettings:
 
     connection: str = DEFAULT_CONNECTION
     conf: Mapping[str, str] = field(default_factory=dict)
+    environment: str | None = None
+    """Archive of the Python environment of executors (``make environment``). ``None``: they have one."""
+    archives: tuple[str, ...] = ()
     py_files: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     driver_memory: str | None = None
@@ -354,6 +357,8 @@ def _spark(section: _Section, root: Path) -> SparkSettings:
         "conf": {
             key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in conf.items()
         },
+        "environment": _located(archive, root) if (archive := spark.text("environment")) else None,
+        "archives": tuple(_located(path, root) for path in spark.texts("archives")),
         "py_files": tuple(_located(path, root) for path in spark.texts("py_files")),
         "packages": spark.texts("packages"),
         "driver_memory": spark.text("driver_memory"),

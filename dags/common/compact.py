@@ -114,7 +114,6 @@ def _forecast(
     from coordinator_core.lifecycle.compact_plan import CompactionRules
     from coordinator_core.lifecycle.compact_publish import logs_to_compact
     from coordinator_core.lifecycle.expiry import plan_expiry
-    from coordinator_core.lifecycle.expiry_rules import expiry_rules
     from coordinator_core.lifecycle.forensics import forensics
     from coordinator_core.log.reader import OnDamage
     from coordinator_core.reports.expiry import expiry_document
@@ -127,7 +126,7 @@ def _forecast(
     on_damage = OnDamage.chosen(partial=partial, salvage=False)
     profile = _profile(cluster, params) or infer_profile(pin.snapshot.partitions)
     states = replay_snapshot(pin, profile, on_damage=on_damage, damage=[], cache=cache_of_environment())
-    retention_ms = settings.offsets_retention_ms or expiry_rules(profile).default_offsets_retention_ms
+    retention_ms = settings.offsets_retention_ms or profile.expiry.default_offsets_retention_ms
     plans = [plan_expiry(state, profile, now_ms=now, offsets_retention_ms=retention_ms) for state in states]
     rules = CompactionRules(now, settings.delete_retention_ms)
     sizes = [
@@ -153,7 +152,7 @@ def _forecast(
 
 def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:
     """The profile that the cluster or the form asks for, ``None`` for the one that the records tell."""
-    from coordinator_core.replay.profiles import chosen_profile
+    from coordinator_core.releases import chosen_profile
 
     given = replay_rules(cluster, params)
     rules = dict(zip(given[::2], given[1::2], strict=True))

@@ -29,7 +29,21 @@ FINAL_EXIT_CODES = {
     4: "the proof failed",
 }
 
+ENVIRONMENT = "environment"
+"""Directory, in that of an executor, that Spark unpacks the Python environment into."""
+
 _SPARK_LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ ")
+
+
+def _environment_conf(archive: str | None) -> dict[str, str]:
+    """Properties by which executors run the Python of that archive, and the driver the one of the worker."""
+    if archive is None:
+        return {}
+    return {
+        "spark.pyspark.python": f"./{ENVIRONMENT}/bin/python",
+        # Else the driver would take the same path.
+        "spark.pyspark.driver.python": sys.executable,
+    }
 
 
 class SparkAppHook(SparkSubmitHook):
@@ -100,7 +114,9 @@ class SparkAppOperator(SparkSubmitOperator):
 
         spark = load_clusters().clusters[context["params"]["cluster"]].spark
         self._conn_id = spark.connection
-        self.conf = {**spark.conf, **(self.conf or {})}
+        self.conf = {**_environment_conf(spark.environment), **spark.conf, **(self.conf or {})}
+        unpacked = [f"{spark.environment}#{ENVIRONMENT}"] if spark.environment else []
+        self._archives = ",".join([*unpacked, *spark.archives]) or self._archives
         self.py_files = ",".join(spark.py_files) or self.py_files
         self.packages = ",".join(spark.packages) or self.packages
         self._driver_memory = spark.driver_memory

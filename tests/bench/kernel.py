@@ -21,7 +21,7 @@ from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.merge.commit_values import decoded
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 
 
 def main(log: str, release: str) -> None:

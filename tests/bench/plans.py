@@ -144,6 +144,18 @@ _MIXED = Workload(
     varied_names=True,
 )
 
+# A batch of all records of a group, then a batch of one commit.
+_GROUPS_ALONE = Workload(
+    "dump-groups",
+    100 * MB,
+    groups=2_000,
+    slots=20_000,
+    records_per_batch=1,
+    metadata_every=1,
+    consumer_groups=1.0,
+    members=8,
+)
+
 FULL = (
     Plan("replay", "Replay: 1 GB, one partition", _base(GB), REPLAYS),
     Plan("replay-4", "Replay: 4 partitions of 1 GB", replace(_base(GB), partitions=4), REPLAYS[:3]),
@@ -168,6 +180,7 @@ FULL = (
     Plan("cache-10", "Fold cache: 10 GB in 100 segments", _cache(10 * GB, 100), (Row.FIRST, Row.SECOND)),
     Plan("cache-1", "Fold cache: 1 GB in 20 segments", _cache(GB, 20), (Row.FIRST, Row.SECOND), 3),
     Plan("dump", "Dump: 100 MB", _base(100 * MB), (Row.KAFKA_DUMP, Row.DUMP)),
+    Plan("dump-groups", "Dump: 100 MB of KIP-848 groups", _GROUPS_ALONE, (Row.KAFKA_DUMP, Row.DUMP)),
     *_LINEAR,
     Plan(
         "ten-million-slots",

@@ -1,8 +1,7 @@
 """``python -m tests.bench.profile STACKS``: where the time of a profile went, as a Markdown table.
 
 STACKS is what ``py-spy record --format raw`` writes: a line a stack, from the outermost frame to the
-innermost, then its samples. A sample belongs to the innermost of its frames that is ours, or to an import;
-the time of a kernel to whoever calls it.
+innermost, then its samples. A sample belongs to the innermost of its frames that is ours, or to an import.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 OURS = re.compile(r"\((?:.*/)?((?:coordinator_core|spark_apps)/[\w/]+\.py)[:)]")
-CALLING_KERNELS = "coordinator_core/columnar/compiling.py"
 IMPORTING = "<frozen importlib"
 LEAST_SHARE = 0.01
 
@@ -33,7 +31,7 @@ def _place(stack: list[str]) -> str:
         if IMPORTING in frame:
             return "imports"
         match = OURS.search(frame)
-        if match and match[1] != CALLING_KERNELS:
+        if match:
             return f"`{match[1]}`"
     return "elsewhere"
 

@@ -25,7 +25,7 @@ from coordinator_core.records.codec import (
     reencodes_exactly,
 )
 from coordinator_core.records.wire import uuid_text
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace

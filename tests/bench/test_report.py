@@ -185,7 +185,7 @@ def test_the_plain_readers_read_every_record(reader: str) -> None:
 def test_a_profile_belongs_to_our_innermost_frame() -> None:
     lines = [
         "main (cli.py:1);merge (coordinator_core/replay/merge.py:10);take (numpy/core.py:3) 6",
-        "fold (coordinator_core/columnar/fold.py:5);__call__ (coordinator_core/columnar/compiling.py:7) 2",
+        "fold (coordinator_core/fold/segments.py:5);take (numpy/core.py:3) 2",
         "run (coordinator_core/cli/app.py:2);_find_and_load (<frozen importlib._bootstrap>:1) 1",
         "wait (threading.py:9) 1",
     ]
@@ -193,7 +193,7 @@ def test_a_profile_belongs_to_our_innermost_frame() -> None:
     assert found == Counter(
         {
             "`coordinator_core/replay/merge.py`": 6,
-            "`coordinator_core/columnar/fold.py`": 2,
+            "`coordinator_core/fold/segments.py`": 2,
             "imports": 1,
             "elsewhere": 1,
         }

@@ -31,12 +31,21 @@ def loaded_by(*arguments: str) -> set[str]:
     return set(told["modules"])
 
 
-def test_a_warm_replay_needs_neither_pandas_nor_numba(tmp_path: Path) -> None:
+def test_a_replay_needs_neither_pandas_nor_a_compiler(tmp_path: Path) -> None:
     arguments = ["replay", *map(str, CASE.paths), "--output", str(tmp_path), "--cluster", "c"]
-    loaded_by(*arguments)
     loaded = loaded_by(*arguments)
     assert "pyarrow" in loaded
-    assert not loaded & {"pandas", "numba", "pyspark"}
+    assert not loaded & {"pandas", "numba", "llvmlite", "Cython", "cython", "pyspark"}
+
+
+def test_help_needs_no_data(tmp_path: Path) -> None:
+    """Packages that take long to import; the command line itself comes first, then its help."""
+    heavy = {"numpy", "pyarrow", "jinja2", "matplotlib", "kafka", "cython"}
+    about = json.dumps(sorted(heavy | {"coordinator_core.kernels", "coordinator_core.fold"}))
+    for run in ("import coordinator_core.cli", "from coordinator_core.cli.app import run; run(['--help'])"):
+        script = f"import json, sys; {run}; print(json.dumps([n for n in {about} if n in sys.modules]))"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout.splitlines()[-1]) == []
 
 
 @pytest.mark.parametrize("command", ["dump", "list", "rules"])

@@ -18,7 +18,7 @@ from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.settings import client_settings
 from coordinator_core.log.discovery import discover
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace, new_run_id
 from tests.live.broker import Broker, Kafka, free_ports, wait_for

@@ -19,7 +19,7 @@ from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.imports.publish import IsolationLevel
 from coordinator_core.log.discovery import CAPTURE_MARKER, discover
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from tests.cluster.kit import (
     Commits,
     Json,

@@ -21,7 +21,7 @@ from kafka.admin import (
 from coordinator_core.cluster.errors import ClusterError, LoginError, MissingAclError
 from coordinator_core.errors import UsageError
 from coordinator_core.log.discovery import discover
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from tests.cluster.certificates import KEY_PASSWORD, STORE_PASSWORD, Authority, Identity
 from tests.cluster.kit import Commits, SecuredBroker, assert_as_on_disk, capture_from, log_bytes
 from tests.cluster.test_one_broker import regroup

@@ -14,7 +14,7 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.partition import merge_folds
-from coordinator_core.replay.profiles import Profile, profile_for_release
+from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.random_logs import Log
 

@@ -13,7 +13,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_partition
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.merge.partition import merge_columns
-from coordinator_core.replay.profiles import Loader, Profile, profile_for_release
+from coordinator_core.releases import Loader, Profile, profile_for_release
 from tests.cases import CASES, Case
 from tests.columnar.parity import PROFILES, assert_merges, fold_in_runs, sequential_outcome
 

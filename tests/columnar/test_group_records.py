@@ -23,8 +23,8 @@ from coordinator_core.merge.partition import PartitionMerge
 from coordinator_core.merge.shards import combine_shards
 from coordinator_core.records.codec import decode_value, encode_key, encode_value
 from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES
+from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.interpret import Interpreted, interpret
-from coordinator_core.replay.profiles import Profile, profile_for_release
 from tests.columnar.group_histories import (
     TOPIC_IDS,
     Item,

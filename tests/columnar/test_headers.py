@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from coordinator_core.columnar.kernels import Status, gather_headers
+
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.segments import fold_segment
 from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.types import Codec, SegmentFile
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from tests.columnar.random_logs import offset_key, offset_value
 from tests.log.builders import build_batch, build_message
 

@@ -29,7 +29,7 @@ from coordinator_core.merge.shards import (
     shard_folds,
     store_rows,
 )
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import all_digests
 from coordinator_core.runs.tables import merged_tables, offset_rows

@@ -10,13 +10,14 @@ import pytest
 from coordinator_core.coordinator.broker import Broker
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.find_coordinator import FindCoordinator
+from coordinator_core.coordinator.java import consumer_records
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.manager import PartitionState
 from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.trace import play, read_trace
 from coordinator_core.groups.loaders import JavaGroups, ScalaGroups
-from coordinator_core.groups.model import ClassicGroup
-from coordinator_core.replay.profiles import chosen_profile
+from coordinator_core.groups.model import ClassicGroup, ConsumerMember, LoadFailure
+from coordinator_core.releases import chosen_profile
 from tests.coordinator.brokers import SETTINGS, Simulation
 from tests.coordinator.traces import TRACES, name
 
@@ -109,6 +110,21 @@ def test_a4_a_cached_group_wins_over_the_loaded_one() -> None:
     assert manager.load(manager.partition_for("g"), 1).records == 1
     assert manager.get_group("g") is cached
     assert cached.offsets == {}
+
+
+def test_a4_a_refused_record_is_noted_and_the_load_reads_on() -> None:
+    """Kafka gives the partition up there; a replay of the same log notes the same failure."""
+    simulation = Simulation(java=True)
+    manager = simulation.manager
+    partition = manager.partition_for("g")
+    written = [consumer_records.member("g", ConsumerMember("m")), consumer_records.epoch_tombstone("g")]
+    simulation.cluster.log.append(partition, [*written, consumer_records.epoch("g", 3, 0)], 0)
+    manager.unload(partition, 1)
+    manager.load(partition, 2)
+    assert manager.load_failures == [
+        LoadFailure(1, "tombstone for group 'g', which still has 1 members"),
+    ]
+    assert manager.get_group("g").group_epoch == 3
 
 
 @BOTH

@@ -49,3 +49,21 @@ def test_user_data_of_a_custom_assignor_is_not_given_up() -> None:
         "Cannot upgrade classic group g to consumer group because an unsupported custom assignor is in use. "
         "Please refer to the documentation or switch to a default assignor before re-attempting the upgrade."
     )
+
+
+def test_a_partition_of_two_members_ends_in_an_exception() -> None:
+    """Replay refuses the second owner of an epoch, on load and here (``addPartitionEpochs``)."""
+    simulation = Simulation(java=True)
+    waiting = [simulation.join("g"), simulation.join("g", client="c2")]
+    simulation.advance(1)
+    leader, follower = (answer[0]["memberId"] for answer in waiting)
+    generation = waiting[0][0]["generationId"]
+    blob = b64encode(
+        encode_consumer_assignment(
+            0, {"assignedPartitions": [{"topic": "t1", "partitions": [0]}], "userData": None}
+        )
+    ).decode()
+    simulation.sync(leader, generation, {leader: blob, follower: blob})
+    written = len(simulation.appends)
+    assert heartbeat(simulation)["error"] == "UNKNOWN_SERVER_ERROR"
+    assert len(simulation.appends) == written

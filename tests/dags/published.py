@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_core.log.discovery import discover
-from coordinator_core.replay.profiles import profile_from_label
+from coordinator_core.releases import profile_from_label
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run

@@ -59,7 +59,9 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             spark:
               connection: spark_eu
               conf: {spark.executor.instances: 4, spark.dynamicAllocation.enabled: false}
-              py_files: dist/regroup.whl
+              environment: dist/regroup-environment.tar.gz
+              archives: "names.zip#names"
+              py_files: more.zip
               packages: [org.apache.hadoop:hadoop-aws:3.4.1]
               driver_memory: 2g
               executor_memory: 4g
@@ -101,7 +103,9 @@ def test_every_key_arrives(tmp_path: Path) -> None:
             spark=SparkSettings(
                 connection="spark_eu",
                 conf={"spark.executor.instances": "4", "spark.dynamicAllocation.enabled": "false"},
-                py_files=(f"{tmp_path}/data/dist/regroup.whl",),
+                environment=f"{tmp_path}/data/dist/regroup-environment.tar.gz",
+                archives=(f"{tmp_path}/data/names.zip#names",),
+                py_files=(f"{tmp_path}/data/more.zip",),
                 packages=("org.apache.hadoop:hadoop-aws:3.4.1",),
                 driver_memory="2g",
                 executor_memory="4g",

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core.log.discovery import discover
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from tests.dags.airflow_home import AirflowHome

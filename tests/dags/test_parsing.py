@@ -16,7 +16,6 @@ HEAVY = {
     "coordinator_core",
     "great_expectations",
     "matplotlib",
-    "numba",
     "numpy",
     "pandas",
     "pyarrow",

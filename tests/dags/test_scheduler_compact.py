@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from coordinator_core.log.discovery import discover
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from tests.cases import case
 from tests.dags.airflow_home import AirflowApi

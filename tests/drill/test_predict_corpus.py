@@ -16,7 +16,7 @@ from coordinator_core.drill.predict import Situation, predict
 from coordinator_core.drill.scenario import Scenario
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.topology import load_topology
 from tests.cases import CORPUS
 

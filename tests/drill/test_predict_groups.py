@@ -31,7 +31,7 @@ from coordinator_core.groups.model import (
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog
-from coordinator_core.replay.profiles import Profile, profile_for_release
+from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.sequential import SequentialReplayer
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 from tests.cases import CORPUS

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from coordinator_core.groups.model import ConsumerGroup, GroupState, MemberState, ShareGroup, StreamsGroup
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.records.codec import encode_key, encode_value
+from coordinator_core.records.schemas import SHARE_4_0_LAYOUT
+from coordinator_core.releases import profile_for_release
 from tests.replay.histories import GROUP, History
 
 KAFKA_4_3 = profile_for_release("4.3.1")
@@ -133,6 +135,66 @@ def test_a_partition_owned_at_a_newer_epoch_cannot_be_given_away() -> None:
     assert moved.replay(KAFKA_4_3).load_failures == []
 
 
+STRICT = ["3.8.1", "3.9.2", "4.0.0", "4.0.1", "4.1.0", "4.1.1"]
+TOLERANT = ["4.0.2", "4.1.2", "4.2.0", "4.3.1"]
+
+
+@pytest.mark.parametrize("release", [*STRICT, *TOLERANT])
+def test_a_partition_goes_to_another_member_once_the_first_gave_it_up(release: str) -> None:
+    moved = (
+        with_member(History(), "m", 0, 1, epoch=5)
+        .modern(8, member_key("m"), assignment(6, 1))
+        .modern(8, member_key("n"), assignment(6, 0))
+        .modern(8, member_key("m"), assignment(7, 1, 2))
+    )
+    assert moved.replay(profile_for_release(release, "new")).load_failures == []
+
+
+@pytest.mark.parametrize("release", [*STRICT, *TOLERANT])
+def test_without_the_record_that_gave_it_up_early_patches_stop(release: str) -> None:
+    """KAFKA-19862: a cleaner that runs during the load may take that record away."""
+    profile = profile_for_release(release, "new")
+    moved = with_member(History(), "m", 0, 1, epoch=5).modern(8, member_key("n"), assignment(6, 0))
+    if release in STRICT:
+        assert "while owned at epoch 5" in failure(moved, profile)
+    else:
+        assert moved.replay(profile).load_failures == []
+
+
+SHARE_TOMBSTONES = [(key_type, key_type in (10, 13, 14)) for key_type in (10, 11, 12, 13, 14, 15)]
+
+
+@pytest.mark.parametrize("key_type, of_member", SHARE_TOMBSTONES)
+def test_tombstones_of_unknown_share_groups_are_ignored_since_4_1_and_fatal_before(
+    key_type: int, of_member: bool
+) -> None:
+    history = History().modern(key_type, member_key("m") if of_member else GROUP_KEY, None)
+    for release in ("4.0.0", "4.0.1", "4.0.2"):
+        assert "share group 'g', which does not exist" in failure(history, profile_for_release(release))
+    for release in ("4.1.0", "4.3.1"):
+        assert history.replay(profile_for_release(release)).load_failures == []
+
+
+def test_tombstones_of_a_share_group_that_is_there_load_on_4_0() -> None:
+    first = encode_value(11, 0, {"epoch": 1}, SHARE_4_0_LAYOUT)
+    history = History().records((encode_key(11, GROUP_KEY), first)).modern(12, GROUP_KEY, None)
+    assert history.modern(11, GROUP_KEY, None).replay(profile_for_release("4.0.2")).load_failures == []
+
+
+def test_4_0_does_not_read_share_groups_of_later_releases() -> None:
+    kafka_4_0 = profile_for_release("4.0.2")
+    first = encode_value(11, 0, {"epoch": 7}, SHARE_4_0_LAYOUT)
+    own = History().records((encode_key(11, GROUP_KEY), first)).replay(kafka_4_0)
+    assert (own.groups[GROUP].group_epoch, own.load_failures) == (7, [])  # type: ignore[union-attr]
+    # The first bytes of the hash look like a tag of 127 bytes.
+    later = History().modern(11, GROUP_KEY, {"epoch": 7, "metadataHash": 0x01_01_7F_00_00_00_00_00})
+    assert "127 bytes declared" in failure(later, kafka_4_0)
+    assert later.replay(profile_for_release("4.1.0")).load_failures == []
+    # The first byte of this hash looks like the count of no tags; nobody reads the rest.
+    without_hash = History().modern(11, GROUP_KEY, {"epoch": 7, "metadataHash": 0}).replay(kafka_4_0)
+    assert (without_hash.groups[GROUP].group_epoch, without_hash.load_failures) == (7, [])  # type: ignore[union-attr]
+
+
 def test_an_assignment_that_fails_the_load_moves_no_partition() -> None:
     history = with_member(with_member(History(), "m", 0, epoch=5), "n", 1, 2, epoch=5)
     before = consumer_group(history).partition_epochs
@@ -169,12 +231,14 @@ def test_a_kip_848_record_replaces_a_simple_group_since_4_0_and_no_other() -> No
     assert "not a consumer group" in failure(History().group("m").modern(3, GROUP_KEY, {"epoch": 1}))
 
 
-def test_share_records_never_replace_and_streams_records_do_since_4_2() -> None:
+def test_share_records_never_replace_and_streams_records_do_since_4_2_1() -> None:
     share = History().commit(1).modern(11, GROUP_KEY, {"epoch": 1, "metadataHash": 0})
     assert "not a share group" in failure(share)
     streams = History().commit(1).modern(17, GROUP_KEY, {"epoch": 1, "metadataHash": 0})
     assert isinstance(streams.replay(KAFKA_4_3).groups[GROUP], StreamsGroup)
-    assert "not a streams group" in failure(streams, profile_for_release("4.1.1"))
+    assert isinstance(streams.replay(profile_for_release("4.2.1")).groups[GROUP], StreamsGroup)
+    for release in ("4.1.2", "4.2.0"):
+        assert "not a streams group" in failure(streams, profile_for_release(release))
 
 
 def test_a_classic_record_replaces_and_its_tombstone_removes_a_group_of_any_type() -> None:

@@ -13,7 +13,7 @@ from coordinator_core.imports.publish import IsolationLevel, import_records
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.records.codec import decode_key
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.state_hash import all_digests, state_hash
 from coordinator_core.runs.tables import state_tables

@@ -9,7 +9,7 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 from coordinator_core.replay.sequential import SequentialReplayer
 
 SAME_SWEEP_MS = 300

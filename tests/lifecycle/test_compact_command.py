@@ -17,7 +17,7 @@ from coordinator_core.lifecycle import compact
 from coordinator_core.lifecycle.compact_plan import Extra, Survivors
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
-from coordinator_core.replay.profiles import profile_for
+from coordinator_core.releases import profile_for
 from coordinator_core.replay.sequential import replay_partition
 from tests.cases import case
 from tests.cli.test_damaged_input import outcome, write_segment

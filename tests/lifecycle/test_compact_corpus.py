@@ -15,7 +15,7 @@ from coordinator_core.lifecycle.compact_write import OutputFormat
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import PartitionLog
-from coordinator_core.replay.profiles import profile_for, profile_for_release
+from coordinator_core.releases import profile_for, profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from tests.cases import CORPUS
 from tests.cases import case as case_of

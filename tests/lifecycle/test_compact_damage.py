@@ -13,7 +13,14 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import Codec
 from tests.cli.test_damaged_input import outcome
-from tests.log.builders import build_batch, write_partition
+from tests.log.builders import (
+    NewRecord,
+    build_batch,
+    build_raw_batch,
+    compress,
+    encode_record,
+    write_partition,
+)
 from tests.replay.histories import Slot, offset_key, offset_value
 
 RELEASE = ["--kafka-version", "4.3.1", "--now-ms", "1795260000000"]
@@ -129,3 +136,46 @@ def test_what_nobody_knows_yet_survives_byte_for_byte(
     start = len(older)
     expected = [(start + n, key, value) for n, (key, value) in enumerate(TAGGED)] + [(9, *newer[0])]
     assert records(tmp_path / "out") == expected
+
+
+LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.GZIP], ids=lambda codec: codec.name.lower())
+@pytest.mark.parametrize("base", [LOWEST, -1, HIGHEST])
+def test_timestamps_wrap_as_in_java(
+    base: int, codec: Codec, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Base and delta of int64 each, the sum beyond it, in a batch that is built again."""
+    slots = [Slot("g", "t", number) for number in range(4)]
+    times = [HIGHEST, 0, LOWEST, HIGHEST - 1]
+    section = b"".join(
+        encode_record(
+            NewRecord(offset_key(slot), offset_value(1), base + delta),
+            offset_delta=number,
+            base_timestamp=base,
+            default_timestamp=0,
+        )
+        for number, (slot, delta) in enumerate(zip(slots, times, strict=True))
+    )
+    first = build_raw_batch(
+        0,
+        compress(codec, section),
+        count=4,
+        last_offset_delta=3,
+        attributes=codec,
+        base_timestamp=base,
+        max_timestamp=HIGHEST,
+    )
+    write_partition(tmp_path / "log", {0: first + build_batch(4, [(offset_key(slots[1]), offset_value(2))])})
+    for name, options in {"kept": [], "numbered": ["--renumber"], "zstd": ["--codec", "zstd"]}.items():
+        output = tmp_path / name
+        arguments = ["compact", str(tmp_path / "log"), "--output", str(output), *RELEASE, *options]
+        code, _, err = outcome(arguments, capfd)
+        assert code == 0, err
+        (log,) = discover([str(output)]).partitions
+        found = [record.timestamp_ms for _, _, records in read_records(log) for record in records]
+        wrapped = [(base + delta - LOWEST) % (1 << 64) + LOWEST for delta in times]
+        assert found[:-1] == [wrapped[0], *wrapped[2:]]
+    code, _, err = outcome(["stats", str(tmp_path / "log"), *RELEASE], capfd)
+    assert code == 0, err

@@ -14,7 +14,7 @@ from coordinator_core.lifecycle.compact_proof import subject
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_partition, read_records
 from coordinator_core.log.types import Codec
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from tests.cases import case
 from tests.cli.test_damaged_input import outcome, write_segment

@@ -13,7 +13,8 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import Codec, ControlType
 from coordinator_core.records.codec import encode_key, encode_value
-from coordinator_core.replay.profiles import PROFILE_RELEASES, profile_for
+from coordinator_core.releases import PROFILE_RELEASES, profile_for, profile_for_release
+from coordinator_core.replay.sequential import replay_partition
 from tests.log.builders import build_batch, build_control_batch, build_empty_batch, write_partition
 from tests.replay.histories import Slot, offset_key, offset_value
 
@@ -133,6 +134,35 @@ def test_tombstones_of_a_member_go_together(tmp_path: Path) -> None:
     assert left_of(tmp_path, *batches) == stay
     later = left_of(tmp_path / "later", *batches, now_ms=NOW + 1)
     assert later == [(0, 1, None, [0, 1]), (5, 5, None, [5])]
+
+
+@pytest.mark.parametrize("release", ["4.0.2", "4.3.1"])
+def test_share_records_that_4_0_does_not_take_are_compacted_all_the_same(
+    tmp_path: Path, release: str
+) -> None:
+    def share(epoch: int, metadata_hash: int) -> tuple[bytes, bytes]:
+        value = encode_value(11, 0, {"epoch": epoch, "metadataHash": metadata_hash})
+        return encode_key(11, {"groupId": "k"}), value
+
+    of_member = {"groupId": "gone", "memberId": "m"}
+    gone = [(encode_key(10, of_member), None), (encode_key(11, {"groupId": "gone"}), None)]
+    batches = [
+        build_batch(0, [share(1, 0)], timestamp=NOW),
+        build_batch(1, [share(2, 0x01_01_7F_00_00_00_00_00)], timestamp=NOW),
+        build_batch(2, gone, timestamp=NOW),
+        build_batch(4, [(KEY, offset_value(1))], timestamp=NOW),
+    ]
+    profile = profile_for_release(release)
+    write_partition(tmp_path / "in", {0: b"".join(batches)})
+    (log,) = discover([str(tmp_path / "in")]).partitions
+    state = replay_partition(log, profile, damage=[])
+    assert [failure.record_offset for failure in state.load_failures] == (
+        [1, 2, 3] if release == "4.0.2" else []
+    )
+    compact_partition(log, tmp_path / "out", CompactionOptions(profile, CompactionRules(NOW)))
+    (result,) = discover([str(tmp_path / "out")]).partitions
+    left = [record.offset for _, _, records in read_records(result) for record in records]
+    assert left == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.compact_write import OutputFormat
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import PartitionLog
-from coordinator_core.replay.profiles import Profile, profile_for
+from coordinator_core.releases import Profile, profile_for
 from coordinator_core.replay.sequential import replay_partition
 from tests.columnar.parity import write_log
 from tests.columnar.random_logs import Log, contended_logs, logs

@@ -28,11 +28,10 @@ from coordinator_core.groups.model import (
     TransactionOutcome,
 )
 from coordinator_core.lifecycle.expiry import plan_expiry
-from coordinator_core.lifecycle.expiry_rules import expiry_rules
 from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, Tombstone, TombstoneKind
 from coordinator_core.records.blobs import encode_consumer_subscription
 from coordinator_core.records.codec import decode_key
-from coordinator_core.replay.profiles import Loader, Profile, profile_for_release
+from coordinator_core.releases import Loader, Profile, profile_for_release
 from tests.columnar.random_logs import Log, build, data_batches, markers
 from tests.log.builders import build_batch
 from tests.replay.histories import replay_batches
@@ -375,7 +374,7 @@ def test_a_partition_that_is_not_loaded_is_not_swept() -> None:
     "release, minutes", [("0.8.2.2", 1_440), ("1.1.1", 1_440), ("2.0.1", 10_080), ("4.3.1", 10_080)]
 )
 def test_default_retention(release: str, minutes: int) -> None:
-    assert expiry_rules(profile(release)).default_offsets_retention_ms == minutes * 60_000
+    assert profile(release).expiry.default_offsets_retention_ms == minutes * 60_000
 
 
 SWEPT_RELEASES = (

@@ -11,7 +11,7 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, Tombstone
 from coordinator_core.records.codec import decode_key
-from coordinator_core.replay.profiles import Profile, profile_for_release
+from coordinator_core.releases import Profile, profile_for_release
 from tests.cases import Case, case
 from tests.lifecycle.sweeps import batches_of, is_tombstones, log_end, logs, state_before, sweeps_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import ExpiryPlan, TombstoneKind
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from tests.lifecycle.sweeps import batches_of, logs, state_before, sweeps_of
 
 DATA = Path(__file__).parent / "data"

@@ -1,4 +1,4 @@
-"""Weights by group, topic and client against a plain count; predicted sizes against the cleaner's."""
+"""Records by group, topic and client against a plain count; predicted sizes against the cleaner's."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.compact_plan import CompactionRules
-from coordinator_core.lifecycle.forensics import PartitionForensics, Weight, forensics
+from coordinator_core.lifecycle.forensics import PartitionForensics, Total, forensics
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.records.codec import decode_key
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run
@@ -43,7 +43,7 @@ def forensics_of(item: Case, now_ms: int = NOW_MS) -> dict[int, PartitionForensi
 
 
 @pytest.mark.parametrize("item", WHOLE, ids=lambda item: item.name)
-def test_every_record_is_weighed_once(item: Case, tmp_path: Path) -> None:
+def test_every_record_counts_once(item: Case, tmp_path: Path) -> None:
     found = forensics_of(item)
     records: Counter[tuple[int, str, str | None]] = Counter()
     tombstones: Counter[tuple[int, str, str | None]] = Counter()
@@ -59,20 +59,20 @@ def test_every_record_is_weighed_once(item: Case, tmp_path: Path) -> None:
                 tombstones[place] += record.value is None
                 times.setdefault(place[:2], []).append(record.timestamp_ms)
     for partition, one in found.items():
-        for group_id, weight in one.weights.groups.items():
+        for group_id, total in one.totals.groups.items():
             assert group_id is not None
             mine = {place: count for place, count in records.items() if place[:2] == (partition, group_id)}
-            assert weight.records == sum(mine.values())
+            assert total.records == sum(mine.values())
             known = [time for time in times[partition, group_id] if time >= 0]
-            assert weight.first_timestamp_ms == min(known, default=None)
-            assert weight.last_timestamp_ms == max(known, default=None)
-            parts = [w for (group, _), w in one.weights.clients.items() if group == group_id]
-            assert sum(part.size_bytes for part in parts) == weight.size_bytes
-            assert sum(part.dead_bytes for part in parts) == weight.dead_bytes
+            assert total.first_timestamp_ms == min(known, default=None)
+            assert total.last_timestamp_ms == max(known, default=None)
+            parts = [w for (group, _), w in one.totals.clients.items() if group == group_id]
+            assert sum(part.size_bytes for part in parts) == total.size_bytes
+            assert sum(part.dead_bytes for part in parts) == total.dead_bytes
     assert {
-        (partition, group, topic): (weight.records, weight.tombstones)
+        (partition, group, topic): (total.records, total.tombstones)
         for partition, one in found.items()
-        for (group, topic), weight in one.weights.topics.items()
+        for (group, topic), total in one.totals.topics.items()
     } == {place: (count, tombstones[place]) for place, count in records.items() if place[2] is not None}
     # The published statistics come from the fold, another implementation, and count the same bytes.
     run = RunPlace(str(tmp_path), "c", "w", "r")
@@ -82,39 +82,39 @@ def test_every_record_is_weighed_once(item: Case, tmp_path: Path) -> None:
     for row in open_run(run.path).table("group_stats").to_pylist():
         published[row["offsets_partition"], row["group_id"]] += row["size_bytes"]
     assert published == {
-        (partition, group_id): weight.size_bytes
+        (partition, group_id): total.size_bytes
         for partition, one in found.items()
-        for group_id, weight in one.weights.groups.items()
+        for group_id, total in one.totals.groups.items()
     }
 
 
 def test_what_lives_and_what_is_dead(tmp_path: Path) -> None:
     other = Slot("g", "u", 1)
     history = History().commit(1).commit(2).commit(3).commit(9, other).tombstone(other).group("m")
-    one = weigh(tmp_path, history)
-    assert counts(one.weights.groups["g"]) == (6, 1, 4, 3)
-    assert counts(one.weights.topics["g", "t"]) == (3, 0, 3, 2)
+    one = measured(tmp_path, history)
+    assert counts(one.totals.groups["g"]) == (6, 1, 4, 3)
+    assert counts(one.totals.topics["g", "t"]) == (3, 0, 3, 2)
     # The newest tombstone stays until its delete horizon.
-    assert counts(one.weights.topics["g", "u"]) == (2, 1, 1, 1)
-    assert counts(one.weights.types[2]) == (1, 0, 0, 0)
+    assert counts(one.totals.topics["g", "u"]) == (2, 1, 1, 1)
+    assert counts(one.totals.types[2]) == (1, 0, 0, 0)
     assert one.size.records == 6
     assert one.compacted.records == 3
-    assert one.size.size_bytes - one.compacted.size_bytes > one.weights.groups["g"].dead_bytes > 0
+    assert one.size.size_bytes - one.compacted.size_bytes > one.totals.groups["g"].dead_bytes > 0
 
 
 def test_what_an_open_transaction_holds_back_is_live(tmp_path: Path) -> None:
     history = History().commit(1).commit(2).commit(3, producer_id=5).commit(4).commit(5)
-    one = weigh(tmp_path, history)
+    one = measured(tmp_path, history)
     assert one.last_stable_offset == 2
-    assert counts(one.weights.groups["g"]) == (5, 0, 5, 1)
+    assert counts(one.totals.groups["g"]) == (5, 0, 5, 1)
     assert one.compacted.records == 4
 
 
 def test_keys_that_cannot_be_read_are_weighed_too(tmp_path: Path) -> None:
     history = History().commit(1).records((b"\0\1\0\5ab", b"\0\0")).records((b"\0\x63zz", b"\0\0"))
-    one = weigh(tmp_path, history)
-    assert counts(one.weights.groups[None]) == (2, 0, 0, 0)
-    assert {key_type: weight.records for key_type, weight in one.weights.types.items()} == {
+    one = measured(tmp_path, history)
+    assert counts(one.totals.groups[None]) == (2, 0, 0, 0)
+    assert {key_type: total.records for key_type, total in one.totals.types.items()} == {
         None: 1,
         1: 1,
         99: 1,
@@ -130,12 +130,12 @@ def test_damage_is_not_weighed(tmp_path: Path) -> None:
 
 
 def test_commit_rate() -> None:
-    weight = Weight()
-    assert weight.commits_per_second is None
-    weight.add((1, 0, 10, 1, 10, 1_000, 1_000), is_commit=True)
-    assert weight.commits_per_second is None
-    weight.add((4, 1, 10, 1, 10, 1_500, 3_000), is_commit=True)
-    assert weight.commits_per_second == 1.5
+    total = Total()
+    assert total.commits_per_second is None
+    total.add((1, 0, 10, 1, 10, 1_000, 1_000), is_commit=True)
+    assert total.commits_per_second is None
+    total.add((4, 1, 10, 1, 10, 1_500, 3_000), is_commit=True)
+    assert total.commits_per_second == 1.5
 
 
 def test_clients_are_those_that_own_the_partition() -> None:
@@ -143,7 +143,7 @@ def test_clients_are_those_that_own_the_partition() -> None:
     found = forensics_of(case("k431-mixed"))
     clients: dict[str, set[str | None]] = {}
     for one in found.values():
-        for group_id, client_id in one.weights.clients:
+        for group_id, client_id in one.totals.clients:
             clients.setdefault(group_id, set()).add(client_id)
     for group_id, answer in case("k431-mixed").reloaded()["groups"].items():
         if answer["type"] == "consumer" and answer["describe"]["members"]:
@@ -163,11 +163,11 @@ def test_the_cleaners_output_is_predicted(partition: int) -> None:
     assert one.compacted.size_bytes < one.cleaned.size_bytes < one.size.size_bytes
 
 
-def weigh(directory: Path, history: History) -> PartitionForensics:
+def measured(directory: Path, history: History) -> PartitionForensics:
     (log,) = discover([str(write_segment(directory, b"".join(history.batches)))]).partitions
     profile = profile_for_release("4.3.1")
     return forensics(log, history.replay(profile), rules=CompactionRules(now_ms=NOW_MS), topic_names={})
 
 
-def counts(weight: Weight) -> tuple[int, int, int, int]:
-    return weight.records, weight.tombstones, weight.commits, weight.dead_records
+def counts(total: Total) -> tuple[int, int, int, int]:
+    return total.records, total.tombstones, total.commits, total.dead_records

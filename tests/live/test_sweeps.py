@@ -19,7 +19,7 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, TombstoneKind
 from coordinator_core.log.types import PartitionLog
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from tests.lifecycle.random_groups import Appended, RandomGroups
 from tests.lifecycle.sweeps import batches_of, log_end, logs, state_before, sweeps_of
 from tests.live.broker import KAFKA_VERSION, Broker, Kafka, wait_for

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_core.groups.model import PartitionState, Slot
 from coordinator_core.log.batch import batch_records, parse_batch
-from coordinator_core.log.types import ControlType
+from coordinator_core.log.types import Batch, ControlType, Record
 from coordinator_core.records.codec import encode_key, encode_value
-from coordinator_core.replay.profiles import Profile
+from coordinator_core.releases import Profile
 from coordinator_core.replay.sequential import SequentialReplayer
 from tests.log.builders import build_batch, build_control_batch, build_empty_batch
 
@@ -118,9 +118,15 @@ class History:
 def replay_batches(batches: Sequence[bytes], profile: Profile) -> PartitionState:
     """The sequential replay of raw batches."""
     replayer = SequentialReplayer(profile, 0)
+    for batch, records in parsed(batches):
+        replayer.replay_batch(batch, records)
+    return replayer.finish()
+
+
+def parsed(batches: Sequence[bytes]) -> Iterator[tuple[Batch, Sequence[Record]]]:
+    """Raw batches with their records."""
     position = 0
     for raw in batches:
         batch = parse_batch(memoryview(raw), position)
         position += len(raw)
-        replayer.replay_batch(batch, batch_records(batch, path="test"))
-    return replayer.finish()
+        yield batch, batch_records(batch, path="test")

@@ -14,7 +14,7 @@ from coordinator_core.groups.model import PartitionState, Slot, TransactionOutco
 from coordinator_core.log.batch import parse_batch
 from coordinator_core.log.types import Batch, ControlType
 from coordinator_core.merge.partition import merge_columns, merge_folds
-from coordinator_core.replay.profiles import Profile, profile_for_release
+from coordinator_core.releases import Profile, profile_for_release
 from tests.columnar.parity import PROFILES, differences
 from tests.replay.histories import SLOT, History, offset_key, offset_value
 

@@ -7,7 +7,7 @@ import pytest
 from coordinator_core.groups.model import ClassicGroup, GroupState, Slot, TransactionOutcome
 from coordinator_core.log.types import ControlType
 from coordinator_core.records.codec import encode_key
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from tests.replay.histories import GROUP, SLOT, History, offset_key, offset_value
 
 JAVA = profile_for_release("4.3.1")
@@ -177,15 +177,18 @@ def test_a_group_tombstone_orphans_offsets_for_java_and_scala_resurrects_them() 
     assert not again.orphaned()
 
 
-def test_releases_before_1_1_forget_the_protocol_type_of_an_empty_group() -> None:
+def test_releases_before_1_0_1_forget_the_protocol_type_of_an_empty_group() -> None:
     history = History().records(
         (
             encode_key(2, {"group": GROUP}),
             b"\x00\x01\x00\x08consumer\x00\x00\x00\x03\xff\xff\xff\xff\x00\x00\x00\x00",
         )
     )
-    assert history.replay(profile_for_release("1.0.2")).groups[GROUP].protocol_type is None  # type: ignore[union-attr]
-    assert history.replay(profile_for_release("1.1.1")).groups[GROUP].protocol_type == "consumer"  # type: ignore[union-attr]
+    types = [
+        history.replay(profile_for_release(release)).groups[GROUP].protocol_type  # type: ignore[union-attr]
+        for release in ("0.11.0.3", "1.0.0", "1.0.1", "1.0.2", "1.1.0")
+    ]
+    assert types == [None, None, "consumer", "consumer", "consumer"]
 
 
 def test_2_3_to_2_6_0_do_not_read_the_state_timestamp_of_version_3() -> None:

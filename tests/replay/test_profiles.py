@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator_core.errors import UsageError
-from coordinator_core.replay.profiles import (
+from coordinator_core.releases import (
     PROFILE_RELEASES,
     Loader,
     profile_for,
@@ -43,7 +43,7 @@ def test_the_representative_release_of_a_profile_has_that_profile(name: str) -> 
 )
 def test_release_to_profile(release: str, coordinator: str | None, name: str, loader: Loader) -> None:
     profile = profile_for_release(release, coordinator)
-    assert (profile.name, profile.loader, profile.release) == (name, loader, release)
+    assert (profile.name, profile.loader, str(profile.release)) == (name, loader, release)
     assert profile_from_label(profile.label) == profile
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_core.groups.model import ClassicGroup, Slot
 from coordinator_core.log.discovery import discover
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from tests.cases import CASES, Case
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import random
-import threading
 from dataclasses import replace
 from functools import cache
-from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.columnar.text import LITERAL_PADDING, Step
+from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.kernels.layout import FieldKind
 from coordinator_core.log.batch import iter_batch_records
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import Codec, PartitionLog, Record, SegmentFile
-from coordinator_core.reports import dump_stretches, dump_styles
+from coordinator_core.reports import dump_compiled, dump_styles
 from coordinator_core.reports.dump import dump_text
-from coordinator_core.reports.dump_styles import STYLES, batch_text, programs_of, record_text, style_of
+from coordinator_core.reports.dump_styles import STYLES, batch_text, record_text, style_of, tables_of
 from tests.cases import CASES
 from tests.log.builders import NOW_MS, build_batch, build_control_batch, build_message, write_partition
 from tests.reports import tool_logs
@@ -87,10 +87,10 @@ def test_records_of_every_type_in_other_releases(release: str) -> None:
 
 def test_what_brokers_write_is_left_to_no_formatter(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(record: Record) -> tuple[str | None, str | None]:
-        raise AssertionError(f"record offset {record.offset} has no program")
+        raise AssertionError(f"record offset {record.offset} is not covered")
 
     style = style_of("4.3.1")
-    assert programs_of(style) is not None
+    assert tables_of(style) is not None
     monkeypatch.setattr(dump_styles, "STYLES", (replace(style, texts=refuse),))
     records = 0
     for log in modern_logs():
@@ -156,7 +156,7 @@ def test_texts(names: list[str | bytes]) -> None:
         for group, topic, metadata in zip(encoded, encoded[1:], encoded[2:], strict=False)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dump_stretches.storage, "read", lambda path: memoryview(build_batch(0, pairs)))
+        patch.setattr(storage, "read", lambda path: memoryview(build_batch(0, pairs)))
         segment = SegmentFile("00000000000000000000.log", 0, 0, len(build_batch(0, pairs)))
         log = PartitionLog(0, ".", (segment,), None, True)
         for release in ("2.3.1", "3.7.2", "4.3.1"):
@@ -215,18 +215,11 @@ def test_mixed_log(tmp_path: Path) -> None:
     assert compiled(log, "4.3.1") == formatted(log, "4.3.1")
 
 
-@pytest.mark.parametrize(
-    ("stretch", "text", "longest"), [(1, 80, 1 << 24), (700, 1500, 1), (1 << 14, 1 << 12, 1 << 13)]
-)
-def test_small_stretches_and_buffers(
-    stretch: int, text: int, longest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("enough", [1, 700, 1 << 13])
+def test_small_pieces(enough: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = mixed_log(tmp_path)
     whole = formatted(log, "4.3.1")
-    monkeypatch.setattr(dump_stretches, "_STRETCH_BYTES", stretch)
-    monkeypatch.setattr(dump_stretches, "_TEXT_BYTES", text)
-    monkeypatch.setattr(dump_stretches, "_MAX_TEXT_BYTES", longest)
-    monkeypatch.setattr(dump_stretches, "_MAX_HOLES", 2)
+    monkeypatch.setattr(dump_compiled, "_ENOUGH_BYTES", enough)
     assert compiled(log, "4.3.1") == whole
 
 
@@ -279,24 +272,16 @@ def with_crc(batch: bytes) -> bytes:
     return batch[:17] + crc32c(batch[21:]).to_bytes(4, "big") + batch[21:]
 
 
-def test_threads_end_with_a_reader_that_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = mixed_log(tmp_path)
-    monkeypatch.setattr(dump_stretches, "_STRETCH_BYTES", 100)
-    before = set(threading.enumerate())
-    pieces = dump_text(log, release="4.3.1")
-    assert len(list(islice(pieces, 20))) == 20
-    assert not set(threading.enumerate()) <= before
-    pieces.close()
-    assert set(threading.enumerate()) <= before
-
-
 @pytest.mark.parametrize("release", RELEASES)
-def test_programs_stay_in_their_tables(release: str) -> None:
-    programs = programs_of(style_of(release))
-    assert programs is not None
-    steps = programs.program
-    assert steps[:, Step.TARGET].max() < len(steps)
-    assert programs.starts.max() < len(steps)
-    assert (steps[:, Step.LITERAL] + steps[:, Step.LITERAL_BYTES]).max() <= len(
-        programs.literals
-    ) - LITERAL_PADDING
+def test_tables_refer_to_themselves(release: str) -> None:
+    tables = tables_of(style_of(release))
+    assert tables is not None
+    fields, starts = np.asarray(tables.fields), np.asarray(tables.starts)
+    assert (starts < len(fields)).all()
+    for column in ("label", "text"):
+        assert (fields[column] + fields[f"{column}_bytes"]).max() <= len(tables.texts)
+    refers = np.isin(fields["kind"], (FieldKind.STRUCT, FieldKind.ARRAY, FieldKind.BLOB))
+    own = np.arange(len(fields))
+    # Rows refer to rows before them, so that no key or value makes the writer go round.
+    assert ((fields["inner"] >= 0) & (fields["inner"] + fields["last_version"] < own))[refers].all()
+    assert fields["kind"][-1] == FieldKind.END

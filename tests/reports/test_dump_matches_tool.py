@@ -163,7 +163,7 @@ def test_tools_ran_on_these_bytes(name: str) -> None:
 @pytest.mark.parametrize(
     ("release", "since"),
     [
-        ("0.8.2.2", (0, 8)),
+        ("0.8.2.2", (0, 8, 2)),
         ("0.9.0.1", (0, 9)),
         ("0.10.0.1", (0, 9)),
         ("0.10.1.1", (0, 10, 1)),

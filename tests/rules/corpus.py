@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_segment
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts

@@ -13,7 +13,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.records.blobs import encode_consumer_assignment, encode_consumer_subscription
 from coordinator_core.records.codec import encode_key, encode_value
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.rules.previous import previous_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.publish import RunWriter

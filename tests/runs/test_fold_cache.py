@@ -25,7 +25,7 @@ from coordinator_core.fold.tasks import CacheUse, SegmentResult, fold_tasks, run
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import SegmentFile, Snapshot
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.publish import Manifest

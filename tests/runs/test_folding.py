@@ -10,7 +10,7 @@ from coordinator_core.fold.cache import FoldCache
 from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run

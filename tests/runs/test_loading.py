@@ -31,8 +31,6 @@ with open(sys.argv[1], "w") as file:
 leave(code)
 """
 _CODECS = {f"coordinator_core.log.compression.{name}" for name in ("gzip", "snappy", "lz4", "zstd")}
-_COMPILER = "coordinator_core.columnar.lowering"
-"""Loaded where a kernel is called that no process before has compiled."""
 
 
 def loaded(directory: Path, name: str, *options: str) -> dict[str, bool]:
@@ -58,10 +56,9 @@ def uncached(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bool]:
 
 
 def test_threads_load_nothing_but_codecs(uncached: dict[str, bool], tmp_path: Path) -> None:
-    allowed = _CODECS | {_COMPILER}
-    assert in_threads(uncached) <= allowed
+    assert in_threads(uncached) <= _CODECS
     for _ in range(2):
-        assert in_threads(loaded(tmp_path, "k431-mixed", "--fold-cache", str(tmp_path / "folds"))) <= allowed
+        assert in_threads(loaded(tmp_path, "k431-mixed", "--fold-cache", str(tmp_path / "folds"))) <= _CODECS
 
 
 def test_a_plain_log_of_a_known_release_needs_neither_codecs_nor_a_look_at_it(

@@ -17,7 +17,7 @@ from coordinator_core.log.reader import OnDamage, read_records, read_segment
 from coordinator_core.log.types import SegmentFile
 from coordinator_core.log.verify import verify
 from coordinator_core.records.codec import decode_key
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from coordinator_core.reports.describe import Selection, describe
 from coordinator_core.runs.local import replay_snapshot, replay_to_run

@@ -12,7 +12,7 @@ from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import SegmentFile, Snapshot
 from coordinator_core.merge import cache as merge_cache
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.state_hash import all_digests, state_hash
 from coordinator_core.runs.tables import state_tables

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pyspark
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
 WORKERS = 2
 WORKER_MEMORY = "512m"
@@ -43,8 +41,8 @@ class Cluster:
                 found[str(directory.relative_to(self.work))] = int(process.name)
         return found
 
-    def environment(self, py_files: Path) -> dict[str, str]:
-        """For a driver: no path to the checkout is handed to executors."""
+    def environment(self, archive: Path) -> dict[str, str]:
+        """For a driver: executors get no path to the checkout, they run the Python of the archive."""
         settings = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
@@ -56,8 +54,9 @@ class Cluster:
         options = " ".join(f"--conf '{key}={value}'" for key, value in settings.items())
         return {
             **clean_environment(),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": f"{options} --py-files {py_files} pyspark-shell",
+            "PYSPARK_PYTHON": "./environment/bin/python",
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": f"{options} --archives {archive}#environment pyspark-shell",
         }
 
 
@@ -69,20 +68,6 @@ def clean_environment() -> dict[str, str]:
         if not key.startswith(("PYSPARK", "SPARK", "PYTHONPATH", "AWS_"))
     }
     return {**kept, "SPARK_LOCAL_IP": "127.0.0.1"}
-
-
-def build_wheel(target: Path) -> Path:
-    """The project's wheel, built as ``make wheel`` does, from a copy of the sources."""
-    sources = target / "sources"
-    sources.mkdir(parents=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, sources)
-    for name in ("coordinator_core", "spark_apps"):
-        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps"]
-    subprocess.run([*command, "--no-build-isolation", "--wheel-dir", str(target), str(sources)], check=True)
-    (wheel,) = target.glob("*.whl")
-    return wheel
 
 
 @contextmanager

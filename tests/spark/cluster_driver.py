@@ -1,4 +1,4 @@
-"""A driver for the tests on a cluster: says where executors import the core from, then replays.
+"""A driver for the tests on a cluster: says which Python executors run, then replays.
 
 ``python -m tests.spark.cluster_driver MASTER LOG OUTPUT`` prints a line of JSON for each.
 """
@@ -18,18 +18,20 @@ ONE_SEGMENT = 1
 """Bytes per task."""
 
 
-def where(_: int) -> tuple[str, str, str]:
-    """Working directory, and the files of two modules, in the process that this runs in."""
+def where(_: int) -> tuple[str, ...]:
+    """Working directory, interpreter, and the files of three modules, in the process that this runs in."""
     import coordinator_core
     import spark_apps.tasks
+    from coordinator_core.kernels import compiled
 
-    return os.getcwd(), coordinator_core.__file__, spark_apps.tasks.__file__
+    modules = (coordinator_core, compiled, spark_apps.tasks)
+    return os.getcwd(), sys.executable, *(str(module.__file__) for module in modules)
 
 
 def main(master: str, log: str, output: str) -> None:
     from pyspark import cloudpickle
 
-    # This module is not in the wheel, so it has to travel with the task.
+    # This module is not in the archive, so it has to travel with the task.
     cloudpickle.register_pickle_by_value(sys.modules[where.__module__])
     session = Session("regroup-cluster-tests", master)
     try:

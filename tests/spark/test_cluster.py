@@ -1,17 +1,20 @@
-"""A real standalone cluster: the core comes as a wheel, logs come from S3, and an executor may die."""
+"""A real standalone cluster: an archive brings Python and the core, S3 the log, and an executor may die."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from coordinator_core import storage
 from coordinator_core.errors import DamagedInputError
@@ -22,8 +25,9 @@ from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run, resolve_latest
 
 from ..bench.generator import Workload, generate
+from ..building import ROOT, build_environment
 from ..log.object_store import ObjectStore, object_store
-from .cluster import ROOT, Cluster, build_wheel, cluster
+from .cluster import SPARK_HOME, WORKER_MEMORY, Cluster, clean_environment, cluster
 
 PATIENCE_SECONDS = 240
 LOG = Workload(
@@ -39,8 +43,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_environment(tmp_path_factory.mktemp("environment"))
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +65,25 @@ def local_hash(log: Path, output: Path) -> str:
     return str(manifest["state_hash"])
 
 
-def test_executors_import_the_wheel_and_may_be_killed(
-    running: Cluster, wheel: Path, log: Path, tmp_path: Path
+def test_the_archive_holds_locked_packages_and_no_tools(archive: Path) -> None:
+    with tarfile.open(archive) as packed:
+        paths = packed.getnames()
+        python = packed.getmember("./bin/python")
+    assert python.issym()
+    found = {
+        canonicalize_name(match[1]): match[2]
+        for path in paths
+        if (match := re.fullmatch(r".*/site-packages/([^/]+)-([^/-]+)\.dist-info", path))
+    }
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    locked = {line.split()[0] for line in lines if re.match(r"[a-z]", line)}
+    assert {f"{name}=={version}" for name, version in found.items() if name != "regroup"} <= locked
+    assert {"regroup", "numpy", "pyarrow", "cython"} <= set(found)
+    assert not {"pyspark", "pytest", "numba", "apache-airflow", "setuptools"} & set(found)
+
+
+def test_executors_run_the_archived_environment_and_may_be_killed(
+    running: Cluster, archive: Path, log: Path, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "tests.spark.cluster_driver", running.url, str(log), str(tmp_path)]
     with (
@@ -70,7 +91,7 @@ def test_executors_import_the_wheel_and_may_be_killed(
         subprocess.Popen(
             command,
             cwd=ROOT,
-            env=running.environment(wheel),
+            env=running.environment(archive),
             stdout=subprocess.PIPE,
             stderr=said,
             text=True,
@@ -79,12 +100,10 @@ def test_executors_import_the_wheel_and_may_be_killed(
         assert driver.stdout is not None
         try:
             places = json.loads(driver.stdout.readline())
-            for directory, *modules in places:
+            for directory, *used in places:
                 assert Path(directory).is_relative_to(running.work)
-                for module in modules:
-                    archive = Path(directory, f"{wheel.stem}.zip")
-                    assert Path(directory, module).is_relative_to(archive)
-                    assert archive.read_bytes() == wheel.read_bytes()
+                for path in used:
+                    assert Path(directory, path).is_relative_to(Path(directory, "environment"))
             assert len({directory for directory, *_ in places}) == 2
 
             first = running.executors()
@@ -112,7 +131,7 @@ def wait_for_folds(run: Path, driver: subprocess.Popen[str]) -> None:
 
 
 def test_from_one_bucket_into_another_place_of_it(
-    running: Cluster, wheel: Path, log: Path, store: ObjectStore, tmp_path: Path
+    running: Cluster, archive: Path, log: Path, store: ObjectStore, tmp_path: Path
 ) -> None:
     """The command line on a cluster whose executors have the credentials in their environment."""
     source = store.copy(log, "log")
@@ -121,7 +140,7 @@ def test_from_one_bucket_into_another_place_of_it(
     done = subprocess.run(
         command,
         cwd=tmp_path,
-        env={**running.environment(wheel), **store.environment},
+        env={**running.environment(archive), **store.environment},
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
@@ -136,6 +155,32 @@ def test_from_one_bucket_into_another_place_of_it(
         "manifest.json",
         *run.manifest["tables"],
     }
+
+
+def test_an_app_under_spark_submit(running: Cluster, archive: Path, log: Path, tmp_path: Path) -> None:
+    """With the properties that a DAG sets."""
+    driver = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    python = {
+        "spark.pyspark.python": "./environment/bin/python",
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.executor.memory": WORKER_MEMORY,
+    }
+    properties = [f"--conf={key}={value}" for key, value in {**driver, **python}.items()]
+    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", running.url, *properties]
+    submit += ["--archives", f"{archive}#environment", str(ROOT / "spark_apps/replay.py")]
+    source = ["--snapshot", str(log), "--output", str(tmp_path), "--cluster", "c", "--now-ms", "0"]
+    done = subprocess.run(
+        [*submit, *source],
+        cwd=tmp_path,
+        env={**clean_environment(), "PYTHONPATH": str(ROOT), "SPARK_HOME": str(SPARK_HOME)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    run = resolve_latest(str(tmp_path), "c")
+    assert (run.manifest["engine"], run.state_hash) == ("spark", local_hash(log, tmp_path))
 
 
 def test_the_local_engine_reads_and_writes_a_bucket(store: ObjectStore, log: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from coordinator_core.lifecycle.approved import (
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.log.discovery import discover
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from spark_apps import compact
 

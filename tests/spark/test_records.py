@@ -10,7 +10,7 @@ from coordinator_core.errors import DamagedInputError
 from coordinator_core.imports.publish import IsolationLevel, import_records
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.replay.profiles import profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from spark_apps.engine import replay

@@ -14,18 +14,14 @@ from typing import Any
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, GroupSpec, Spec
-from coordinator_core.coordinator.java.consumer_group import (
-    ConsumerGroup,
-    ConsumerMember,
-    Partitions,
-    ResolvedRegex,
-)
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, Partitions
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
-from coordinator_core.coordinator.java.reconciliation import Owned, reconcile
+from coordinator_core.coordinator.java.reconciliation import reconcile
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, TopicId
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.groups.model import MemberState
+from coordinator_core.coordinator.requests import Owned
+from coordinator_core.groups.model import ConsumerMember, MemberState, ResolvedRegex
 
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 REGEX_RESOLUTION_MS = 2
@@ -62,7 +58,7 @@ class Assignments:
 
     def bump_epoch(
         self,
-        group: ConsumerGroup,
+        group: LiveConsumerGroup,
         bump: bool,
         member: ConsumerMember,
         updated: ConsumerMember,
@@ -79,16 +75,16 @@ class Assignments:
             out.append(records.partition_metadata_tombstone(group.group_id))
         return epoch
 
-    def _keep_deadline(self, group_id: str, group: ConsumerGroup, epoch: int) -> None:
+    def _keep_deadline(self, group_id: str, group: LiveConsumerGroup, epoch: int) -> None:
         group.metadata_deadline_ms, group.metadata_deadline_epoch = NEVER_MS, epoch
 
-    def metadata_expired(self, group: ConsumerGroup) -> bool:
+    def metadata_expired(self, group: LiveConsumerGroup) -> bool:
         return self._now_ms >= group.metadata_deadline_ms or group.group_epoch < group.metadata_deadline_epoch
 
     # Regular expressions
 
     def update_regexes(
-        self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
+        self, group: LiveConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
     ) -> tuple[bool, bool]:
         """Whether the member's regex changed, and whether what it matches is known already."""
         old, new = member.subscribed_regex, updated.subscribed_regex
@@ -123,7 +119,7 @@ class Assignments:
         names = [topic.name for topic in self._metadata()]
         found = {
             regex: ResolvedRegex(
-                frozenset(name for name in names if _compiled(regex).fullmatch(name)), 1, resolved_ms
+                tuple(sorted(name for name in names if _compiled(regex).fullmatch(name))), 1, resolved_ms, -1
             )
             for regex in regexes
         }
@@ -132,7 +128,7 @@ class Assignments:
     def _resolved(self, group_id: str, found: dict[str, ResolvedRegex]) -> None:
         self._resolving.discard(group_id)
         group = self._manager.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
+        if not isinstance(group, LiveConsumerGroup):
             return
         counts = group.regex_counts()
         out: list[Record] = []
@@ -142,11 +138,11 @@ class Assignments:
             if not counts.get(regex):
                 continue
             old = group.regexes.get(regex)
-            bump = bump or (old.topics if old else frozenset()) != resolved.topics
+            bump = bump or (old.topics if old else ()) != resolved.topics
             out.append(records.regex(group_id, regex, resolved))
         for regex in counts:
             known = found.get(regex) or group.regexes.get(regex)
-            topics |= known.topics if known else frozenset()
+            topics.update(known.topics if known else ())
         metadata_hash = self.metadata_hash(topics)
         if bump or metadata_hash != group.metadata_hash:
             out.append(records.epoch(group_id, group.group_epoch + 1, metadata_hash))
@@ -161,7 +157,7 @@ class Assignments:
 
     def update_target(
         self,
-        group: ConsumerGroup,
+        group: LiveConsumerGroup,
         group_epoch: int,
         member: ConsumerMember,
         updated: ConsumerMember,
@@ -175,12 +171,10 @@ class Assignments:
         replaced = previous_id if previous_id not in (None, updated.member_id) else None
         specs: dict[str, Spec] = JavaHashMap()
         for member_id, one in group.members.items():
-            specs[member_id] = self._spec(group, one, group.target.get(member_id, {}))
+            specs[member_id] = self._spec(group, one, group.target(member_id))
         if replaced is not None:
             specs.pop(replaced, None)
-        specs[updated.member_id] = self._spec(
-            group, updated, group.target.get(replaced or updated.member_id, {})
-        )
+        specs[updated.member_id] = self._spec(group, updated, group.target(replaced or updated.member_id))
         counts = group.subscriptions([member], updated)
         members = {*group.members, updated.member_id}
         if replaced is not None:
@@ -195,26 +189,26 @@ class Assignments:
         )
         for member_id in specs:
             new = assignment.get(member_id, {})
-            if new != group.target.get(member_id):
+            if member_id not in group.target_assignment or new != group.target(member_id):
                 out.append(records.target(group.group_id, member_id, new))
         out.append(records.target_metadata(group.group_id, group_epoch, self._now_ms))
         return group_epoch, assignment.get(updated.member_id, {})
 
-    def _may_assign(self, group: ConsumerGroup) -> bool:
+    def _may_assign(self, group: LiveConsumerGroup) -> bool:
         """The first assignment at once, others ``group.consumer.assignment.interval.ms`` apart."""
         interval_ms = self._manager.settings.group_consumer_assignment_interval_ms
         since_ms = group.assignment_timestamp_ms
         return 0 in (since_ms, interval_ms) or self._now_ms >= since_ms + interval_ms
 
-    def _spec(self, group: ConsumerGroup, member: ConsumerMember, target: Partitions) -> Spec:
+    def _spec(self, group: LiveConsumerGroup, member: ConsumerMember, target: Partitions) -> Spec:
         return Spec(tuple(self.topic_ids(group, member)), member.instance_id, target)
 
-    def topic_ids(self, group: ConsumerGroup, member: ConsumerMember) -> list[TopicId]:
+    def topic_ids(self, group: LiveConsumerGroup, member: ConsumerMember) -> list[TopicId]:
         """Ids of the topics a member subscribes to, by name or regex, that exist."""
         topics = set(member.subscribed_topics)
-        resolved = group.regexes.get(member.subscribed_regex)
+        resolved = group.regexes.get(member.subscribed_regex or "")
         if resolved is not None:
-            topics |= resolved.topics
+            topics.update(resolved.topics)
         image = self._metadata()
         found = (image.topic(name) for name in JavaHashMap((name, None) for name in sorted(topics)))
         return [topic.topic_id for topic in found if topic is not None]
@@ -223,7 +217,7 @@ class Assignments:
 
     def reconcile(
         self,
-        group: ConsumerGroup,
+        group: LiveConsumerGroup,
         member: ConsumerMember,
         target_epoch: int,
         target: Partitions,
@@ -247,7 +241,7 @@ class Assignments:
         )
         if updated != member:
             out.append(records.current(group.group_id, updated))
-            if updated.classic is None:
+            if not updated.speaks_classic:
                 if updated.state is MemberState.UNREVOKED_PARTITIONS:
                     on_rebalance_timeout(updated)
                 else:
@@ -275,10 +269,10 @@ def _homogeneous(regexes: dict[str, int], topics: dict[str, tuple[int, int]], me
     return all(by_regex == 1 and by_name == 0 for by_name, by_regex in topics.values())
 
 
-def _is_assigned(group: ConsumerGroup) -> Callable[[TopicId, int], bool]:
+def _is_assigned(group: LiveConsumerGroup) -> Callable[[TopicId, int], bool]:
     assigned: set[Any] = {
         (topic_id, partition)
-        for target in group.target.values()
+        for target in group.target_assignment.values()
         for topic_id, partitions in target.items()
         for partition in partitions
     }

@@ -11,10 +11,9 @@ from dataclasses import replace
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import migration
 from coordinator_core.coordinator.java.consumer import ConsumerGroups
-from coordinator_core.coordinator.java.consumer_group import ClassicMetadata, ConsumerGroup, ConsumerMember
-from coordinator_core.coordinator.java.reconciliation import Owned
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, partitions_of
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.membership import Client, Request, rebalance_timeout_of
+from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.replies import (
     Reply,
     Respond,
@@ -23,8 +22,17 @@ from coordinator_core.coordinator.replies import (
     leave_reply,
     sync_reply,
 )
+from coordinator_core.coordinator.requests import (
+    Heartbeat,
+    JoinGroup,
+    MemberIdentity,
+    Owned,
+    OwnedPartitions,
+    Protocols,
+    SyncGroup,
+)
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
-from coordinator_core.groups.model import MemberState
+from coordinator_core.groups.model import ConsumerMember, MemberState
 from coordinator_core.records.blobs import blob_version, decode_consumer_subscription
 from coordinator_core.records.codec import RecordDecodeError
 
@@ -38,17 +46,17 @@ class ClassicMembers:
 
     # JoinGroup
 
-    def join(self, group: ConsumerGroup, client: Client, request: Request, respond: Respond) -> None:
+    def join(self, group: LiveConsumerGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
         """Raises :class:`ApiError` for what is refused."""
         settings = self._manager.settings
         if settings.group_consumer_migration_policy == "disabled":
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
-        instance_id: str | None = request.get("groupInstanceId")
-        unknown = not request["memberId"]
-        member_id: str = request["memberId"] or self._groups.new_member_id("")
+        instance_id = request.instance_id
+        unknown = not request.member_id
+        member_id = request.member_id or self._groups.new_member_id("")
         self._groups.throw_if_full(group, member_id, instance_id)
-        names = {protocol["name"] for protocol in request["protocols"]}
-        if not group.supports_classic_protocols(request["protocolType"], names):
+        names = request.protocol_names
+        if not group.supports_classic_protocols(request.protocol_type, names):
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
         if unknown and client.version >= 4 and instance_id is None:
             respond(join_reply(Errors.MEMBER_ID_REQUIRED, member_id))
@@ -86,22 +94,26 @@ class ClassicMembers:
         else:
             self._manager.write(self._manager.partition_for(group.group_id), out)
             self._manager.timers.cancel(("consumer-join", group.group_id, updated.member_id))
-            timeout_ms = rebalance_timeout_of(request)
-            self._groups.restart_session(group.group_id, updated.member_id, request["sessionTimeoutMs"])
+            timeout_ms = request.rebalance_timeout_ms
+            self._groups.restart_session(group.group_id, updated.member_id, request.session_timeout_ms)
             self._groups.await_sync(group.group_id, updated.member_id, timeout_ms)
-        assert updated.classic is not None
         respond(
             join_reply(
                 Errors.NONE,
                 updated.member_id,
                 generation=updated.member_epoch,
                 protocol_type=CONSUMER_PROTOCOL_TYPE,
-                protocol_name=updated.classic.protocols[0][0],
+                protocol_name=request.protocols[0][0],
             )
         )
 
     def _member(
-        self, group: ConsumerGroup, member_id: str, instance_id: str | None, unknown: bool, out: list[Record]
+        self,
+        group: LiveConsumerGroup,
+        member_id: str,
+        instance_id: str | None,
+        unknown: bool,
+        out: list[Record],
     ) -> ConsumerMember:
         if instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
@@ -112,21 +124,21 @@ class ClassicMembers:
             return group.members.get(member_id) or ConsumerMember(member_id)
         return self._groups.replace_member(group, existing, member_id, out)
 
-    def _may_downgrade(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
+    def _may_downgrade(self, group: LiveConsumerGroup, replaced: ConsumerMember) -> bool:
         settings = self._manager.settings
         return (
-            replaced.classic is None
+            not replaced.speaks_classic
             and group.all_classic_except([replaced])
             and settings.group_consumer_migration_policy in migration.DOWNGRADES
             and len(group.members) <= settings.group_max_size
         )
 
     def _updated(
-        self, member: ConsumerMember, client: Client, request: Request
+        self, member: ConsumerMember, client: Client, request: JoinGroup
     ) -> tuple[ConsumerMember, Owned]:
         """The member with its subscription, and what it says it owns."""
         try:
-            subscription = decode_consumer_subscription(request["protocols"][0]["metadata"])
+            subscription = decode_consumer_subscription(request.protocols[0][1])
         except RecordDecodeError:
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL) from None
         image = self._groups.metadata()
@@ -134,44 +146,46 @@ class ClassicMembers:
         for entry in subscription.get("ownedPartitions", []):
             topic = image.topic(entry["topic"])
             if topic is not None:
-                owned.append({"topicId": topic.topic_id, "partitions": entry["partitions"]})
-        timeout_ms = rebalance_timeout_of(request)
-        protocols = tuple((one["name"], one["metadata"]) for one in request["protocols"])
-        instance_id = request.get("groupInstanceId")
+                owned.append(OwnedPartitions(topic.topic_id, tuple(entry["partitions"])))
+        timeout_ms = request.rebalance_timeout_ms
+        instance_id = request.instance_id
         updated = replace(
             member,
             instance_id=member.instance_id if instance_id is None else instance_id,
             rack_id=subscription.get("rackId") or member.rack_id,
             rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-            subscribed_topics=frozenset(subscription["topics"]),
-            subscribed_regex="",
+            subscribed_topics=tuple(sorted(set(subscription["topics"]))),
+            subscribed_regex=None,
             client_id=client.client_id,
             client_host=client.host,
-            classic=ClassicMetadata(request["sessionTimeoutMs"], protocols),
+            classic_session_timeout_ms=request.session_timeout_ms,
+            classic_protocols=request.protocols,
         )
-        return updated, owned
+        return updated, tuple(owned)
 
     # SyncGroup, Heartbeat
 
-    def _known(self, group: ConsumerGroup, request: Request) -> tuple[ConsumerMember, ClassicMetadata]:
-        """The member of a request, which must speak the classic protocol in its current generation."""
-        instance_id: str | None = request.get("groupInstanceId")
+    def _known(
+        self, group: LiveConsumerGroup, request: SyncGroup | Heartbeat
+    ) -> tuple[ConsumerMember, Protocols]:
+        """The member of a request and its protocols: it must speak the classic one, in its generation."""
+        instance_id = request.instance_id
         if instance_id is None:
-            member = group.member(request["memberId"])
+            member = group.member(request.member_id)
         else:
-            member = self._groups.known_static(group, request["memberId"], instance_id)
-        if member.classic is None:
+            member = self._groups.known_static(group, request.member_id, instance_id)
+        if member.classic_protocols is None:
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)
-        if request["generationId"] != member.member_epoch:
+        if request.generation != member.member_epoch:
             raise ApiError(Errors.ILLEGAL_GENERATION)
-        return member, member.classic
+        return member, member.classic_protocols
 
-    def sync(self, group: ConsumerGroup, request: Request, respond: Respond) -> None:
-        member, classic = self._known(group, request)
-        protocol_type, protocol_name = request.get("protocolType"), request.get("protocolName")
+    def sync(self, group: LiveConsumerGroup, request: SyncGroup, respond: Respond) -> None:
+        member, protocols = self._known(group, request)
+        protocol_type, protocol_name = request.protocol_type, request.protocol_name
         if protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or protocol_name not in (
             None,
-            classic.protocols[0][0],
+            protocols[0][0],
         ):
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
         revoking = member.state is MemberState.UNREVOKED_PARTITIONS
@@ -179,16 +193,16 @@ class ClassicMembers:
             self._groups.await_join(group.group_id, member)
             raise ApiError(Errors.REBALANCE_IN_PROGRESS)
         self._manager.timers.cancel(("consumer-sync", group.group_id, member.member_id))
-        self._groups.restart_session(group.group_id, member.member_id, classic.session_timeout_ms)
-        partitions = {topic_id: frozenset(epochs) for topic_id, epochs in member.assigned.items()}
-        version = blob_version(classic.protocols[0][1])
+        self._groups.restart_session(group.group_id, member.member_id, member.classic_session_timeout_ms)
+        partitions = partitions_of(member.assigned)
+        version = blob_version(protocols[0][1])
         blob = migration.assignment_blob(partitions, version, self._groups.metadata())
         respond(sync_reply(Errors.NONE, blob, protocol_type, protocol_name))
 
-    def heartbeat(self, group: ConsumerGroup, request: Request) -> Errors:
+    def heartbeat(self, group: LiveConsumerGroup, request: Heartbeat) -> Errors:
         """REBALANCE_IN_PROGRESS tells the member to rejoin, with what there is to revoke or to take."""
-        member, classic = self._known(group, request)
-        self._groups.restart_session(group.group_id, member.member_id, classic.session_timeout_ms)
+        member, _ = self._known(group, request)
+        self._groups.restart_session(group.group_id, member.member_id, member.classic_session_timeout_ms)
         released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member)
         if (
             member.member_epoch < group.assignment_epoch
@@ -201,7 +215,7 @@ class ClassicMembers:
 
     # LeaveGroup
 
-    def leave(self, group: ConsumerGroup, identities: Iterable[Request]) -> Reply:
+    def leave(self, group: LiveConsumerGroup, identities: Iterable[MemberIdentity]) -> Reply:
         """Also a member of the consumer protocol can be made to leave."""
         replies = []
         leaving: dict[str, ConsumerMember] = {}
@@ -216,12 +230,12 @@ class ClassicMembers:
         self._groups.fence(group, list(leaving.values()))
         return leave_reply(Errors.NONE, replies)
 
-    def _leaving(self, group: ConsumerGroup, identity: Request) -> ConsumerMember:
-        instance_id = identity.get("groupInstanceId")
+    def _leaving(self, group: LiveConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+        instance_id = identity.instance_id
         if instance_id is None:
-            return group.member(identity["memberId"])
-        if identity["memberId"]:
-            return self._groups.known_static(group, identity["memberId"], instance_id)
+            return group.member(identity.member_id)
+        if identity.member_id:
+            return self._groups.known_static(group, identity.member_id, instance_id)
         member = group.static_member(instance_id)
         if member is None:
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)

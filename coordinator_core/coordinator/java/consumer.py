@@ -17,21 +17,20 @@ from coordinator_core.coordinator.java import migration
 from coordinator_core.coordinator.java.assignment import Assignments
 from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
 from coordinator_core.coordinator.java.consumer_group import (
-    LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    ConsumerGroup,
-    ConsumerMember,
+    LiveConsumerGroup,
     member_timer_keys,
 )
 from coordinator_core.coordinator.java.group import JavaClassicGroup
-from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
+from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap
-from coordinator_core.coordinator.membership import Client, Request
+from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.replies import Reply, Respond, described_consumer_group
-from coordinator_core.groups.model import MemberState
+from coordinator_core.coordinator.requests import ConsumerGroupHeartbeat, Owned
+from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ConsumerMember, MemberState
 
 Check = Callable[[str | None], None]
 
@@ -51,7 +50,7 @@ class ConsumerGroups:
         self.assignments = Assignments(manager, metadata)
         manager.on_consumer_group_loaded = self._loaded
 
-    def _loaded(self, group: ConsumerGroup) -> None:
+    def _loaded(self, group: LiveConsumerGroup) -> None:
         """Sessions begin anew, and so does the time to revoke partitions."""
         for member in group.members.values():
             self.restart_session(group.group_id, member.member_id)
@@ -61,33 +60,35 @@ class ConsumerGroups:
     def topics_deleted(self, names: set[str]) -> None:
         """Groups that subscribe to a deleted topic look at their topics again with the next heartbeat."""
         for group in self.manager.groups.values():
-            if isinstance(group, ConsumerGroup) and names & set(group.subscriptions()):
+            if isinstance(group, LiveConsumerGroup) and names & set(group.subscriptions()):
                 group.metadata_deadline_ms = group.metadata_deadline_epoch = 0
 
     # Heartbeat
 
-    def heartbeat(self, client: Client, request: Request, respond: Respond, check: Check) -> None:
+    def heartbeat(
+        self, client: Client, request: ConsumerGroupHeartbeat, respond: Respond, check: Check
+    ) -> None:
         try:
             _validate_heartbeat(request, client.version)
-            check(request["groupId"])
-            if request["memberEpoch"] in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            check(request.group_id)
+            if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_STATIC_EPOCH):
                 respond(self._leave(request))
             else:
                 respond(self._heartbeat(client, request))
         except ApiError as error:
             respond(_heartbeat_reply(error.error, message=error.message))
 
-    def _heartbeat(self, client: Client, request: Request) -> Reply:
-        epoch: int = request["memberEpoch"]
+    def _heartbeat(self, client: Client, request: ConsumerGroupHeartbeat) -> Reply:
+        epoch = request.member_epoch
         out: list[Record] = []
-        group = self._group(request["groupId"], epoch == 0, out)
-        self.throw_if_full(group, request["memberId"], request["instanceId"])
-        member_id: str = request["memberId"] or self.new_member_id("")
-        owned = request["topicPartitions"]
-        if request["instanceId"] is None:
+        group = self._group(request.group_id, epoch == 0, out)
+        self.throw_if_full(group, request.member_id, request.instance_id)
+        member_id = request.member_id or self.new_member_id("")
+        owned = request.owned
+        if request.instance_id is None:
             member = self._dynamic_member(group, member_id, epoch, owned)
         else:
-            member = self._static_member(group, member_id, epoch, request["instanceId"], owned, out)
+            member = self._static_member(group, member_id, epoch, request.instance_id, owned, out)
         updated = _updated(member, client, request)
         subscription_changed, topics_changed = self.subscribed(group, member, updated, out)
         group_epoch = group.group_epoch
@@ -104,6 +105,7 @@ class ConsumerGroups:
             out=out,
             on_rebalance_timeout=lambda one: self.schedule_rebalance_timeout(group.group_id, one),
         )
+        assignment_changed = member.assigned != updated.assigned
         self.manager.write(self.manager.partition_for(group.group_id), out)
         self._keep_deadline(group)
         self.restart_session(group.group_id, member_id)
@@ -113,13 +115,13 @@ class ConsumerGroups:
             member_epoch=updated.member_epoch,
             interval_ms=self.manager.settings.group_consumer_heartbeat_interval_ms,
         )
-        names, regex = request["subscribedTopicNames"], request.get("subscribedTopicRegex")
+        names, regex = request.subscribed_topics, request.subscribed_regex
         full = (
-            request["rebalanceTimeoutMs"] != -1
+            request.rebalance_timeout_ms != -1
             and (names is not None or regex is not None)
             and owned is not None
         )
-        if epoch == 0 or full or member.assigned != updated.assigned:
+        if epoch == 0 or full or assignment_changed:
             reply["assignment"] = {
                 "topicPartitions": [
                     {"topicId": str(topic_id), "partitions": sorted(partitions)}
@@ -128,30 +130,30 @@ class ConsumerGroups:
             }
         return reply
 
-    def _keep_deadline(self, group: ConsumerGroup) -> None:
+    def _keep_deadline(self, group: LiveConsumerGroup) -> None:
         """A group that this heartbeat made is replaced by what its records made: keep the deadline."""
         current = self.manager.groups.get(group.group_id)
-        if isinstance(current, ConsumerGroup):
+        if isinstance(current, LiveConsumerGroup):
             current.metadata_deadline_ms = group.metadata_deadline_ms
             current.metadata_deadline_epoch = group.metadata_deadline_epoch
 
-    def _group(self, group_id: str, create: bool, out: list[Record]) -> ConsumerGroup:
+    def _group(self, group_id: str, create: bool, out: list[Record]) -> LiveConsumerGroup:
         """``getOrMaybeCreateConsumerGroup``: a classic group is converted, an Empty one replaced."""
         group = self.manager.get_group(group_id)
         if group is None and not create:
             raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
         if group is None:
-            return ConsumerGroup(group_id)
-        if isinstance(group, ConsumerGroup):
+            return replayed(group_id, ())
+        if isinstance(group, LiveConsumerGroup):
             return group
         if create and isinstance(group, JavaClassicGroup):
             if group.is_in(State.EMPTY):
                 out.append(group_tombstone(group_id))
-                return ConsumerGroup(group_id)
+                return replayed(group_id, ())
             return migration.to_consumer_group(self, group, out)
         raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
-    def throw_if_full(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    def throw_if_full(self, group: LiveConsumerGroup, member_id: str, instance_id: str | None) -> None:
         if instance_id is not None and instance_id in group.static_members:
             return
         limit = self.manager.settings.group_consumer_max_size
@@ -160,7 +162,7 @@ class ConsumerGroups:
             raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, text)
 
     @staticmethod
-    def _dynamic_member(group: ConsumerGroup, member_id: str, epoch: int, owned: Any) -> ConsumerMember:
+    def _dynamic_member(group: LiveConsumerGroup, member_id: str, epoch: int, owned: Owned) -> ConsumerMember:
         if epoch == 0:
             return group.members.get(member_id) or ConsumerMember(member_id)
         member = group.member(member_id)
@@ -169,11 +171,11 @@ class ConsumerGroups:
 
     def _static_member(
         self,
-        group: ConsumerGroup,
+        group: LiveConsumerGroup,
         member_id: str,
         epoch: int,
         instance_id: str,
-        owned: Any,
+        owned: Owned,
         out: list[Record],
     ) -> ConsumerMember:
         existing = group.static_member(instance_id)
@@ -183,7 +185,7 @@ class ConsumerGroups:
             return member
         if existing is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
-        if existing.classic is None and existing.member_epoch != LEAVE_STATIC_EPOCH:
+        if not existing.speaks_classic and existing.member_epoch != LEAVE_STATIC_EPOCH:
             raise ApiError(
                 Errors.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
@@ -192,7 +194,7 @@ class ConsumerGroups:
         return self.replace_member(group, existing, member_id, out)
 
     @staticmethod
-    def known_static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    def known_static(group: LiveConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
         """The member of the instance id; raises unless it is ``member_id``."""
         member = group.static_member(instance_id)
         if member is None:
@@ -207,19 +209,19 @@ class ConsumerGroups:
 
     @staticmethod
     def replace_member(
-        group: ConsumerGroup, old: ConsumerMember, member_id: str, out: list[Record]
+        group: LiveConsumerGroup, old: ConsumerMember, member_id: str, out: list[Record]
     ) -> ConsumerMember:
         """A static member under a new id, with the target of the old one."""
         new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         group_id = group.group_id
         out += _removal(group_id, old.member_id)
         out.append(records.member(group_id, new))
-        out.append(records.target(group_id, member_id, group.target.get(old.member_id, {})))
+        out.append(records.target(group_id, member_id, group.target(old.member_id)))
         out.append(records.current(group_id, new))
         return new
 
     def subscribed(
-        self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
+        self, group: LiveConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
     ) -> tuple[bool, bool]:
         """Write what changed of the member; whether its subscription did, and whether its topics did."""
         if updated != member:
@@ -230,14 +232,14 @@ class ConsumerGroups:
 
     # Leaving and fencing
 
-    def _leave(self, request: Request) -> Reply:
-        group_id, member_id, epoch = request["groupId"], request["memberId"], request["memberEpoch"]
+    def _leave(self, request: ConsumerGroupHeartbeat) -> Reply:
+        group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
         group = self.consumer_group(group_id)
         reply = _heartbeat_reply(Errors.NONE, member_id=member_id, member_epoch=epoch)
-        if request["instanceId"] is None:
+        if request.instance_id is None:
             self.fence(group, [group.member(member_id)])
             return reply
-        member = self.known_static(group, member_id, request["instanceId"])
+        member = self.known_static(group, member_id, request.instance_id)
         if epoch != LEAVE_STATIC_EPOCH:
             self.fence(group, [member])
             return reply
@@ -245,18 +247,18 @@ class ConsumerGroups:
             member,
             member_epoch=LEAVE_STATIC_EPOCH,
             pending_revocation={},
-            assigned={topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()},
+            assigned_epochs={topic_id: (0,) * len(found) for topic_id, found in member.assigned.items()},
         )
         self.manager.write(self.manager.partition_for(group_id), [records.current(group_id, leaving)])
         return reply
 
-    def consumer_group(self, group_id: str, *, written: bool = False) -> ConsumerGroup:
+    def consumer_group(self, group_id: str, *, written: bool = False) -> LiveConsumerGroup:
         group = self.manager.written_group(group_id) if written else self.manager.group(group_id)
-        if not isinstance(group, ConsumerGroup):
+        if not isinstance(group, LiveConsumerGroup):
             raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         return group
 
-    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+    def fence(self, group: LiveConsumerGroup, members: Sequence[ConsumerMember]) -> None:
         """Remove members; the group becomes classic when none but classic members remain."""
         if not members:
             return
@@ -342,14 +344,12 @@ class ConsumerGroups:
             "members": [self._described(group, member) for member in group.members.values()],
         }
 
-    def _described(self, group: ConsumerGroup, member: ConsumerMember) -> Reply:
+    def _described(self, group: LiveConsumerGroup, member: ConsumerMember) -> Reply:
         owned: dict[str, list[int]] = {}
         for assignment in (member.assigned, member.pending_revocation):
             for topic_id, partitions in assignment.items():
                 owned.setdefault(topic_id, []).extend(sorted(partitions))
-        target = {
-            topic_id: sorted(found) for topic_id, found in group.target.get(member.member_id, {}).items()
-        }
+        target = {topic_id: sorted(found) for topic_id, found in group.target(member.member_id).items()}
         return {
             "memberId": member.member_id,
             "instanceId": member.instance_id,
@@ -360,10 +360,10 @@ class ConsumerGroups:
             "subscribedTopicNames": list(
                 JavaHashMap((name, None) for name in sorted(member.subscribed_topics))
             ),
-            "subscribedTopicRegex": member.subscribed_regex,
+            "subscribedTopicRegex": member.subscribed_regex or "",
             "assignment": {"topicPartitions": self._named(owned)},
             "targetAssignment": {"topicPartitions": self._named(target)},
-            "memberType": 1 if member.classic is None else 0,
+            "memberType": 0 if member.speaks_classic else 1,
         }
 
     def _named(self, assignment: dict[Any, list[int]]) -> list[Reply]:
@@ -402,25 +402,26 @@ def _removal(group_id: str, member_id: str) -> list[Record]:
     ]
 
 
-def _updated(member: ConsumerMember, client: Client, request: Request) -> ConsumerMember:
+def _updated(member: ConsumerMember, client: Client, request: ConsumerGroupHeartbeat) -> ConsumerMember:
     """The member with what the request says; null and -1 say nothing new."""
-    names, regex = request["subscribedTopicNames"], request.get("subscribedTopicRegex")
-    timeout_ms = request["rebalanceTimeoutMs"]
+    names, regex = request.subscribed_topics, request.subscribed_regex
+    timeout_ms = request.rebalance_timeout_ms
     return replace(
         member,
-        instance_id=member.instance_id if request["instanceId"] is None else request["instanceId"],
-        rack_id=member.rack_id if request["rackId"] is None else request["rackId"],
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-        server_assignor=request["serverAssignor"] or member.server_assignor,
-        subscribed_topics=member.subscribed_topics if names is None else frozenset(names),
-        subscribed_regex=member.subscribed_regex if regex is None else regex,
+        server_assignor=request.server_assignor or member.server_assignor,
+        subscribed_topics=member.subscribed_topics if names is None else tuple(sorted(set(names))),
+        subscribed_regex=member.subscribed_regex if regex is None else regex or None,
         client_id=client.client_id,
         client_host=client.host,
-        classic=None,
+        classic_session_timeout_ms=None,
+        classic_protocols=None,
     )
 
 
-def _validate_epoch(member: ConsumerMember, epoch: int, owned: Any) -> None:
+def _validate_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
     """The previous epoch will do when the answer got lost, which the owned partitions show."""
     if epoch == member.member_epoch:
         return
@@ -434,40 +435,40 @@ def _validate_epoch(member: ConsumerMember, epoch: int, owned: Any) -> None:
     )
 
 
-def _is_subset(owned: Any, member: ConsumerMember) -> bool:
+def _is_subset(owned: Owned, member: ConsumerMember) -> bool:
     return owned is not None and all(
-        entry["topicId"] in member.assigned
-        and set(entry["partitions"]) <= set(member.assigned[entry["topicId"]])
-        for entry in owned
+        one.topic_id in member.assigned and set(one.partitions) <= set(member.assigned[one.topic_id])
+        for one in owned
     )
 
 
-def _validate_heartbeat(request: Request, version: int) -> None:
+def _validate_heartbeat(request: ConsumerGroupHeartbeat, version: int) -> None:
     """``throwIfConsumerGroupHeartbeatRequestIsInvalid``."""
-    epoch = request["memberEpoch"]
+    epoch = request.member_epoch
 
     def invalid(text: str) -> ApiError:
         return ApiError(Errors.INVALID_REQUEST, text)
 
-    if (version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH) and not request["memberId"].strip():
+    if (version >= 1 or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH) and not request.member_id.strip():
         raise invalid("MemberId can't be empty.")
-    for name, text in (("groupId", "GroupId"), ("instanceId", "InstanceId"), ("rackId", "RackId")):
-        if request[name] is not None and not request[name].strip():
-            raise invalid(f"{text} can't be empty.")
+    ids = {"GroupId": request.group_id, "InstanceId": request.instance_id, "RackId": request.rack_id}
+    for name, value in ids.items():
+        if value is not None and not value.strip():
+            raise invalid(f"{name} can't be empty.")
     if epoch == 0:
-        if request["rebalanceTimeoutMs"] == -1:
+        if request.rebalance_timeout_ms == -1:
             raise invalid("RebalanceTimeoutMs must be provided in first request.")
-        if request["topicPartitions"] is None or request["topicPartitions"]:
+        if request.owned is None or request.owned:
             raise invalid("TopicPartitions must be empty when (re-)joining.")
-        if request["subscribedTopicNames"] is None and request.get("subscribedTopicRegex") is None:
+        if request.subscribed_topics is None and request.subscribed_regex is None:
             raise invalid(
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
             )
-    elif epoch == LEAVE_STATIC_EPOCH and request["instanceId"] is None:
+    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
         raise invalid("InstanceId can't be null.")
     elif epoch < LEAVE_STATIC_EPOCH:
         raise invalid("MemberEpoch is invalid.")
-    assignor = request["serverAssignor"]
+    assignor = request.server_assignor
     if assignor is not None and assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
         raise ApiError(

@@ -6,7 +6,8 @@ Sources: ``ConsumerGroup``, ``ConsumerGroupMember``, ``ModernGroup``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
@@ -14,88 +15,64 @@ from coordinator_core.coordinator.java.group import accept_any
 from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap, TopicId
-from coordinator_core.coordinator.membership import Request
+from coordinator_core.coordinator.requests import Committer
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
-from coordinator_core.groups.model import GroupState, MemberState
+from coordinator_core.groups.model import (
+    Assignment,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    PartitionEpochs,
+    ResolvedRegex,
+)
 
-LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
-INITIAL_EPOCH = 1
 
-Epochs = dict[TopicId, dict[int, int]]
-"""Partitions of topics with the epoch in which each was assigned."""
 Partitions = dict[TopicId, frozenset[int]]
+"""An assignment as assignors see it: its topics iterate as those of Kafka's map do."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicMetadata:
-    """What a member that speaks the classic protocol is remembered by."""
-
-    session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
+def partitions_of(assignment: Mapping[str, Iterable[int]]) -> Partitions:
+    return JavaHashMap((TopicId(one), frozenset(partitions)) for one, partitions in assignment.items())
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMember:
-    """``ConsumerGroupMember``; ``classic`` is set while it speaks the classic protocol."""
-
-    member_id: str
-    member_epoch: int = 0
-    previous_member_epoch: int = -1
-    state: MemberState = MemberState.STABLE
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    client_id: str = ""
-    client_host: str = ""
-    subscribed_topics: frozenset[str] = frozenset()
-    subscribed_regex: str = ""
-    server_assignor: str | None = None
-    assigned: Epochs = field(default_factory=dict)
-    pending_revocation: Epochs = field(default_factory=dict)
-    classic: ClassicMetadata | None = None
-
-    def is_reconciled_to(self, epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.member_epoch == epoch
+def with_assignment(
+    member: ConsumerMember, assigned: PartitionEpochs, pending_revocation: PartitionEpochs, **changes: Any
+) -> ConsumerMember:
+    """A copy of the member with these partitions."""
+    return replace(
+        member,
+        assigned=_partitions(assigned),
+        assigned_epochs=_epochs(assigned),
+        pending_revocation=_partitions(pending_revocation),
+        pending_revocation_epochs=_epochs(pending_revocation),
+        **changes,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedRegex:
-    topics: frozenset[str]
-    version: int
-    timestamp_ms: int
+def _partitions(since: PartitionEpochs) -> Assignment:
+    return {topic_id: tuple(sorted(epochs)) for topic_id, epochs in since.items()}
 
 
-class ConsumerGroup:
-    """``ConsumerGroup``. Its maps iterate as Kafka's do; that is the order of its records."""
+def _epochs(since: PartitionEpochs) -> Assignment:
+    return {topic_id: tuple(epochs[one] for one in sorted(epochs)) for topic_id, epochs in since.items()}
 
-    type = "consumer"
-    protocol_type = CONSUMER_PROTOCOL_TYPE
 
-    def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.group_epoch = INITIAL_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = INITIAL_EPOCH
-        self.assignment_timestamp_ms = 0
-        self.members: dict[str, ConsumerMember] = TimelineHashMap()
-        self.static_members: dict[str, str] = {}
-        self.target: dict[str, Partitions] = TimelineHashMap()
-        self.regexes: dict[str, ResolvedRegex] = TimelineHashMap()
-        self.partition_epochs: dict[tuple[str, int], int] = {}
-        self.has_partition_metadata_record = False
-        self.metadata_deadline_ms = 0
-        self.metadata_deadline_epoch = 0
+@dataclass(slots=True)
+class LiveConsumerGroup(ConsumerGroup):
+    """The replayed group with what requests ask of it.
 
-    @property
-    def state(self) -> GroupState:
-        """``maybeUpdateGroupState``."""
-        if not self.members:
-            return GroupState.EMPTY
-        if self.group_epoch > self.assignment_epoch:
-            return GroupState.ASSIGNING
-        reconciled = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
-        return GroupState.STABLE if reconciled else GroupState.RECONCILING
+    Its maps iterate as Kafka's do; that is the order of its records. ``metadata_deadline_ms`` and ``_epoch``
+    are the refresh deadline of its topics' metadata, which no record holds.
+    """
+
+    protocol_type: ClassVar[str] = CONSUMER_PROTOCOL_TYPE
+
+    members: dict[str, ConsumerMember] = field(default_factory=TimelineHashMap)
+    target_assignment: dict[str, Assignment] = field(default_factory=TimelineHashMap)
+    regexes: dict[str, ResolvedRegex] = field(default_factory=TimelineHashMap)
+    metadata_deadline_ms: int = 0
+    metadata_deadline_epoch: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -112,35 +89,14 @@ class ConsumerGroup:
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return None if member_id is None else self.member(member_id)
 
-    # State changes by replay
-
-    def put_member(self, member: ConsumerMember) -> None:
-        old = self.members.get(member.member_id)
-        if old is not None:
-            self._disown(old)
-        for slot in _owned(member):
-            self.partition_epochs[slot] = member.member_epoch
-        self.members[member.member_id] = member
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
-
-    def remove_member(self, member_id: str) -> None:
-        member = self.members.pop(member_id, None)
-        if member is not None:
-            self._disown(member)
-            if member.instance_id is not None:
-                self.static_members.pop(member.instance_id, None)
-
-    def _disown(self, member: ConsumerMember) -> None:
-        for slot in _owned(member):
-            if self.partition_epochs.get(slot) == member.member_epoch:
-                del self.partition_epochs[slot]
+    def target(self, member_id: str) -> Partitions:
+        return partitions_of(self.target_assignment.get(member_id, {}))
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> Partitions:
         """The target of a member, or of the one that held its instance id before."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, "")
-        return self.target.get(member_id, {})
+        return self.target(member_id)
 
     # What follows from the members
 
@@ -212,19 +168,20 @@ class ConsumerGroup:
 
     # Classic members
 
-    def num_classic_members(self) -> int:
-        return sum(member.classic is not None for member in self.members.values())
-
     def all_classic_except(self, members: Iterable[ConsumerMember]) -> bool:
         gone = {member.member_id for member in members}
-        return all(one.classic is not None for one in self.members.values() if one.member_id not in gone)
+        return all(one.speaks_classic for one in self.members.values() if one.member_id not in gone)
 
     def supports_classic_protocols(self, protocol_type: str, names: set[str]) -> bool:
         if protocol_type != CONSUMER_PROTOCOL_TYPE:
             return False
         if self.is_empty:
             return bool(names)
-        classic = [set(dict(one.classic.protocols)) for one in self.members.values() if one.classic]
+        classic = [
+            set(dict(one.classic_protocols))
+            for one in self.members.values()
+            if one.classic_protocols is not None
+        ]
         return any(all(name in protocols for protocols in classic) for name in names)
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
@@ -232,9 +189,9 @@ class ConsumerGroup:
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
-            partition not in member.assigned.get(topic_id, {})
+            partition not in member.assigned.get(topic_id, ())
             and (topic_id, partition) in self.partition_epochs
-            for topic_id, partitions in self.target.get(member.member_id, {}).items()
+            for topic_id, partitions in self.target_assignment.get(member.member_id, {}).items()
             for partition in partitions
         )
 
@@ -243,29 +200,26 @@ class ConsumerGroup:
     def expiry_base(self) -> ExpiryBase | None:
         return lambda offset: offset.commit_timestamp_ms
 
-    def validate_offset_commit(
-        self, generation: int, request: Request, version: int, *, transactional: bool
-    ) -> Validate:
-        member_id: str = request.get("memberId", "")
+    def validate_offset_commit(self, who: Committer, version: int) -> Validate:
+        generation = who.generation
         if generation < 0 and not self.members:
             return accept_any
-        if transactional and generation == -1 and not member_id and request.get("groupInstanceId") is None:
+        if who.transactional and generation == -1 and not who.names_a_member:
             return accept_any
-        member = self.member(member_id)
-        if not transactional and member.classic is None and version < 9:
+        member = self.member(who.member_id)
+        if not who.transactional and not member.speaks_classic and version < 9:
             raise ApiError(Errors.UNSUPPORTED_VERSION)
         if generation == member.member_epoch:
             return accept_any
-        stale = Errors.STALE_MEMBER_EPOCH if member.classic is None else Errors.ILLEGAL_GENERATION
+        stale = Errors.ILLEGAL_GENERATION if member.speaks_classic else Errors.STALE_MEMBER_EPOCH
         if generation > member.member_epoch:
             raise ApiError(stale)
 
         def validate(_topic: str, topic_id: str, partition: int) -> None:
             """An older epoch will do for a partition that was the member's at that time (KIP-1251)."""
-            key = TopicId(topic_id)
-            epoch = member.assigned.get(key, {}).get(partition)
+            epoch = member.assigned_since().get(topic_id, {}).get(partition)
             if epoch is None:
-                epoch = member.pending_revocation.get(key, {}).get(partition)
+                epoch = member.pending_revocation_since().get(topic_id, {}).get(partition)
             if epoch is None or generation < epoch:
                 raise ApiError(stale)
 
@@ -276,8 +230,8 @@ class ConsumerGroup:
             return
         member = self.member(member_id or "")
         if member_epoch != member.member_epoch:
-            stale = member.classic is None
-            raise ApiError(Errors.STALE_MEMBER_EPOCH if stale else Errors.ILLEGAL_GENERATION)
+            classic = member.speaks_classic
+            raise ApiError(Errors.ILLEGAL_GENERATION if classic else Errors.STALE_MEMBER_EPOCH)
 
     def validate_offset_delete(self) -> None:
         """Never refused as a whole."""
@@ -308,10 +262,3 @@ def member_timer_keys(group_id: str, member_id: str) -> list[tuple[str, ...]]:
     return [
         (timer, group_id, member_id) for timer in ("session", "rebalance", "consumer-join", "consumer-sync")
     ]
-
-
-def _owned(member: ConsumerMember) -> Iterable[tuple[str, int]]:
-    for assignment in (member.assigned, member.pending_revocation):
-        for topic_id, partitions in assignment.items():
-            for partition in partitions:
-                yield topic_id, partition

@@ -5,24 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator_core.coordinator.log import Record
-from coordinator_core.groups.model import MemberState
+from coordinator_core.groups.model import ConsumerMember, MemberState, PartitionEpochs, ResolvedRegex
+from coordinator_core.groups.modern import MEMBER_STATES, ConsumerRecords
 
 if TYPE_CHECKING:
-    from coordinator_core.coordinator.java.consumer_group import (
-        ConsumerMember,
-        Epochs,
-        Partitions,
-        ResolvedRegex,
-    )
+    from coordinator_core.coordinator.java.consumer_group import Partitions
 
-GROUP, PARTITION_METADATA, MEMBER, TARGET_METADATA, TARGET_MEMBER, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
+GROUP, MEMBER = ConsumerRecords.metadata, ConsumerRecords.member
+TARGET_METADATA, TARGET_MEMBER = ConsumerRecords.target_metadata, ConsumerRecords.target_member
+CURRENT = ConsumerRecords.current_assignment
+PARTITION_METADATA, REGEX = ConsumerRecords.partition_metadata, ConsumerRecords.regex
 
-STATE_NUMBERS = {
-    MemberState.STABLE: 0,
-    MemberState.UNREVOKED_PARTITIONS: 1,
-    MemberState.UNRELEASED_PARTITIONS: 2,
-    MemberState.UNKNOWN: 127,
-}
+_STATE_NUMBERS = {state: number for number, state in MEMBER_STATES.items()} | {MemberState.UNKNOWN: 127}
 
 
 def _member_key(group_id: str, member_id: str) -> dict[str, Any]:
@@ -30,22 +24,22 @@ def _member_key(group_id: str, member_id: str) -> dict[str, Any]:
 
 
 def member(group_id: str, one: ConsumerMember) -> Record:
-    classic = one.classic
+    classic = None
+    if one.classic_protocols is not None:
+        classic = {
+            "sessionTimeoutMs": one.classic_session_timeout_ms,
+            "supportedProtocols": [{"name": name, "metadata": blob} for name, blob in one.classic_protocols],
+        }
     value = {
         "instanceId": one.instance_id,
         "rackId": one.rack_id,
         "clientId": one.client_id,
         "clientHost": one.client_host,
         "subscribedTopicNames": sorted(one.subscribed_topics),
-        "subscribedTopicRegex": one.subscribed_regex,
+        "subscribedTopicRegex": one.subscribed_regex or "",
         "rebalanceTimeoutMs": one.rebalance_timeout_ms,
         "serverAssignor": one.server_assignor,
-        "classicMemberMetadata": None
-        if classic is None
-        else {
-            "sessionTimeoutMs": classic.session_timeout_ms,
-            "supportedProtocols": [{"name": name, "metadata": blob} for name, blob in classic.protocols],
-        },
+        "classicMemberMetadata": classic,
     }
     return Record(MEMBER, _member_key(group_id, one.member_id), 0, value)
 
@@ -93,14 +87,14 @@ def current(group_id: str, one: ConsumerMember) -> Record:
     value = {
         "memberEpoch": one.member_epoch,
         "previousMemberEpoch": one.previous_member_epoch,
-        "state": STATE_NUMBERS[one.state],
-        "assignedPartitions": _with_epochs(one.assigned),
-        "partitionsPendingRevocation": _with_epochs(one.pending_revocation),
+        "state": _STATE_NUMBERS[one.state],
+        "assignedPartitions": _with_epochs(one.assigned_since()),
+        "partitionsPendingRevocation": _with_epochs(one.pending_revocation_since()),
     }
     return Record(CURRENT, _member_key(group_id, one.member_id), 0, value)
 
 
-def _with_epochs(assignment: Epochs) -> list[dict[str, Any]]:
+def _with_epochs(assignment: PartitionEpochs) -> list[dict[str, Any]]:
     return [
         {
             "topicId": str(topic_id),

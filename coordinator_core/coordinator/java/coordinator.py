@@ -9,13 +9,13 @@ from coordinator_core.coordinator.describe import classic_description, listed
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.classic_members import ClassicMembers
 from coordinator_core.coordinator.java.consumer import ConsumerGroups
-from coordinator_core.coordinator.java.consumer_group import ConsumerGroup
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.log import OffsetsLog, Record
 from coordinator_core.coordinator.manager import PartitionState
 from coordinator_core.coordinator.maps import JavaHashMap
-from coordinator_core.coordinator.membership import Client, MemberIds, Membership, Request
+from coordinator_core.coordinator.membership import Client, MemberIds, Membership
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata
 from coordinator_core.coordinator.replies import (
@@ -27,6 +27,15 @@ from coordinator_core.coordinator.replies import (
     leave_reply,
     sync_reply,
     topic_results,
+)
+from coordinator_core.coordinator.requests import (
+    Committer,
+    ConsumerGroupHeartbeat,
+    Heartbeat,
+    JoinGroup,
+    MemberIdentity,
+    Request,
+    SyncGroup,
 )
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.settings import Settings
@@ -78,9 +87,10 @@ class JavaCoordinator:
 
     # Members
 
-    def join_group(self, client: Client, request: Request, respond: Respond) -> None:
-        group_id: str = request["groupId"]
-        settings, timeout_ms = self.settings, request["sessionTimeoutMs"]
+    def join_group(self, client: Client, body: Request, respond: Respond) -> None:
+        request = JoinGroup.of(body)
+        group_id = request.group_id
+        settings, timeout_ms = self.settings, request.session_timeout_ms
         error = Errors.NONE
         if not self.active:
             error = Errors.COORDINATOR_NOT_AVAILABLE
@@ -89,15 +99,15 @@ class JavaCoordinator:
         elif not settings.group_min_session_timeout_ms <= timeout_ms <= settings.group_max_session_timeout_ms:
             error = Errors.INVALID_SESSION_TIMEOUT
         if error is not Errors.NONE:
-            respond(join_reply(error, request["memberId"]))
+            respond(join_reply(error, request.member_id))
             return
         try:
             self._check_state(group_id)
             group = self.manager.get_group(group_id)
-            if isinstance(group, ConsumerGroup) and not group.is_empty:
+            if isinstance(group, LiveConsumerGroup) and not group.is_empty:
                 self.classic_members.join(group, client, request, respond)
                 return
-            if group is not None and not isinstance(group, ConsumerGroup | JavaClassicGroup):
+            if group is not None and not isinstance(group, LiveConsumerGroup | JavaClassicGroup):
                 respond(join_reply(Errors.INCONSISTENT_GROUP_PROTOCOL))
                 return
         except ApiError as failed:
@@ -105,21 +115,21 @@ class JavaCoordinator:
             return
         self._join_classic(client, request, respond)
 
-    def _join_classic(self, client: Client, request: Request, respond: Respond) -> None:
+    def _join_classic(self, client: Client, request: JoinGroup, respond: Respond) -> None:
         """``classicGroupJoinToClassicGroup``: the first join of a group is written, whatever its answer."""
-        group_id: str = request["groupId"]
+        group_id = request.group_id
         records: list[Record] = []
         group = self.manager.get_group(group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, LiveConsumerGroup):
             records = group.tombstones()
             for key in group.timer_keys():
                 self.manager.timers.cancel(key)
             del self.manager.groups[group_id]
         is_new = group_id not in self.manager.groups
         try:
-            classic = self.manager.get_or_create_classic(group_id, not request["memberId"])
+            classic = self.manager.get_or_create_classic(group_id, not request.member_id)
         except ApiError:
-            respond(join_reply(Errors.UNKNOWN_MEMBER_ID, request["memberId"]))
+            respond(join_reply(Errors.UNKNOWN_MEMBER_ID, request.member_id))
             return
         answers = _Once(respond)
         self.membership.join(classic, client, request, answers)
@@ -128,34 +138,38 @@ class JavaCoordinator:
                 empty = JavaClassicGroup(group_id, self.clock.now_ms)
                 empty.state_timestamp_ms = classic.state_timestamp_ms
                 self.manager.write(
-                    self.manager.partition_for(group_id), [*records, group_metadata(empty, {})], replay=False
+                    self.manager.partition_for(group_id),
+                    [*records, group_metadata(empty.recorded({}))],
+                    replay=False,
                 )
             except ApiError as error:
                 self.manager.groups.pop(group_id, None)
                 answers(join_reply(error.error))
 
-    def sync_group(self, client: Client, request: Request, respond: Respond) -> None:
+    def sync_group(self, client: Client, body: Request, respond: Respond) -> None:
+        request = SyncGroup.of(body)
         try:
-            self._check(request["groupId"])
-            group = self.manager.get_group(request["groupId"])
+            self._check(request.group_id)
+            group = self.manager.get_group(request.group_id)
             if group is None or group.is_empty:
                 raise ApiError(Errors.UNKNOWN_MEMBER_ID)
             if isinstance(group, JavaClassicGroup):
                 self.membership.sync(group, request, respond)
-            elif isinstance(group, ConsumerGroup):
+            elif isinstance(group, LiveConsumerGroup):
                 self.classic_members.sync(group, request, respond)
             else:
                 raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         except ApiError as error:
             respond(sync_reply(error.error))
 
-    def heartbeat(self, client: Client, request: Request, respond: Respond) -> None:
+    def heartbeat(self, client: Client, body: Request, respond: Respond) -> None:
+        request = Heartbeat.of(body)
         try:
-            self._check(request["groupId"])
-            group = self.manager.get_group(request["groupId"])
+            self._check(request.group_id)
+            group = self.manager.get_group(request.group_id)
             if isinstance(group, JavaClassicGroup):
                 error_code = self.membership.heartbeat(group, request)
-            elif isinstance(group, ConsumerGroup):
+            elif isinstance(group, LiveConsumerGroup):
                 error_code = self.classic_members.heartbeat(group, request)
             else:
                 error_code = Errors.UNKNOWN_MEMBER_ID
@@ -165,35 +179,36 @@ class JavaCoordinator:
         respond({"errorCode": error_code})
 
     def leave_group(self, client: Client, request: Request, respond: Respond) -> None:
+        identities = MemberIdentity.all_of(request)
         try:
             self._check(request["groupId"])
             group = self.manager.get_group(request["groupId"])
             if isinstance(group, JavaClassicGroup):
-                respond(self.membership.leave(group, request["members"]))
-            elif isinstance(group, ConsumerGroup):
-                respond(self.classic_members.leave(group, request["members"]))
+                respond(self.membership.leave(group, identities))
+            elif isinstance(group, LiveConsumerGroup):
+                respond(self.classic_members.leave(group, identities))
             else:
-                unknown = [leave_member_reply(one, Errors.UNKNOWN_MEMBER_ID) for one in request["members"]]
+                unknown = [leave_member_reply(one, Errors.UNKNOWN_MEMBER_ID) for one in identities]
                 respond(leave_reply(Errors.NONE, unknown))
         except ApiError as error:
             respond(leave_reply(error.error))
 
     def consumer_group_heartbeat(self, client: Client, request: Request, respond: Respond) -> None:
-        self.consumers.heartbeat(client, request, respond, self._check)
+        self.consumers.heartbeat(client, ConsumerGroupHeartbeat.of(request), respond, self._check)
 
     # Offsets
 
     def offset_commit(self, client: Client, request: Request, respond: Respond) -> None:
-        generation: int = request.get("generationIdOrMemberEpoch", -1)
+        who = Committer.of(request, transactional=False)
         try:
             self._check(request["groupId"], empty_id=True)
-            group = self._committing_group(request, generation)
+            group = self._committing_group(request["groupId"], who)
             if group is None:
                 since_9 = client.version >= 9
                 raise ApiError(Errors.GROUP_ID_NOT_FOUND if since_9 else Errors.ILLEGAL_GENERATION)
-            validate = group.validate_offset_commit(generation, request, client.version, transactional=False)
+            validate = group.validate_offset_commit(who, client.version)
             if isinstance(group, JavaClassicGroup) and group.is_in(State.STABLE, State.PREPARING_REBALANCE):
-                self.manager.rebalances.restart_session(group, group.members[request["memberId"]])
+                self.manager.rebalances.restart_session(group, group.members[who.member_id])
             reply, records = self.manager.offsets_of(request["groupId"]).commit_records(
                 request, self.clock.now_ms, validate
             )
@@ -203,16 +218,16 @@ class JavaCoordinator:
         respond(reply)
 
     def txn_offset_commit(self, client: Client, request: Request, respond: Respond) -> None:
-        generation: int = request.get("generationId", -1)
+        who = Committer.of(request, transactional=True)
         try:
             self._check(request["groupId"])
             verified = self._verify(request, client.version)
             if verified is not Errors.NONE:
                 raise ApiError(verified)
-            group = self._committing_group(request, generation)
+            group = self._committing_group(request["groupId"], who)
             if group is None:
                 raise ApiError(Errors.ILLEGAL_GENERATION)
-            validate = group.validate_offset_commit(generation, request, client.version, transactional=True)
+            validate = group.validate_offset_commit(who, client.version)
             reply, records = self.manager.offsets_of(request["groupId"]).txn_commit_records(
                 request, self.clock.now_ms, validate
             )
@@ -227,11 +242,11 @@ class JavaCoordinator:
             reply = _failed_commit(request, Errors.ILLEGAL_GENERATION if stale else error.error)
         respond(reply)
 
-    def _committing_group(self, request: Request, generation: int) -> Group | None:
+    def _committing_group(self, group_id: str, who: Committer) -> Group | None:
         """The group of a commit; a commit without a generation makes a simple one."""
-        group = self.manager.get_group(request["groupId"])
-        if group is None and generation < 0:
-            group = self.manager.get_or_create_classic(request["groupId"], True)
+        group = self.manager.get_group(group_id)
+        if group is None and who.generation < 0:
+            group = self.manager.get_or_create_classic(group_id, True)
         return group
 
     def offset_fetch(self, request: Request, require_stable: bool, respond: Respond, version: int) -> None:

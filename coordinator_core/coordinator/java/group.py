@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from coordinator_core.coordinator.classic import ClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup, State
 from coordinator_core.coordinator.errors import ApiError, Errors
-from coordinator_core.coordinator.java.offsets import ExpiryBase, OffsetAndMetadata, Validate
+from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.membership import Request
 from coordinator_core.coordinator.records import group_tombstone
+from coordinator_core.coordinator.requests import Committer
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.validation import validate_commit
+from coordinator_core.groups.model import CommittedOffset
 
 
 class Group(Protocol):
@@ -30,9 +31,7 @@ class Group(Protocol):
 
     def is_subscribed_to(self, topic: str) -> bool: ...
     def expiry_base(self) -> ExpiryBase | None: ...
-    def validate_offset_commit(
-        self, generation: int, request: Request, version: int, *, transactional: bool
-    ) -> Validate: ...
+    def validate_offset_commit(self, who: Committer, version: int) -> Validate: ...
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
     def validate_offset_delete(self) -> None: ...
     def validate_delete(self) -> None: ...
@@ -44,7 +43,7 @@ def accept_any(_topic: str, _topic_id: str, _partition: int) -> None:
     """Nothing is checked per partition (``CommitPartitionValidator.NO_OP``)."""
 
 
-class JavaClassicGroup(ClassicGroup):
+class JavaClassicGroup(LiveClassicGroup):
     """``ClassicGroup``."""
 
     def __init__(self, group_id: str, now_ms: int) -> None:
@@ -60,12 +59,10 @@ class JavaClassicGroup(ClassicGroup):
         known = self.uses_consumer_protocol and self.subscribed_topics is not None
         return _commit_timestamp if known and self.is_in(State.STABLE) else None
 
-    def validate_offset_commit(
-        self, generation: int, request: Request, version: int, *, transactional: bool
-    ) -> Validate:
-        validate_commit(self, generation, request, transactional=transactional)
-        standalone = generation < 0 and self.is_empty
-        if not transactional and not standalone and self.is_in(State.COMPLETING_REBALANCE):
+    def validate_offset_commit(self, who: Committer, version: int) -> Validate:
+        validate_commit(self, who)
+        standalone = who.generation < 0 and self.is_empty
+        if not who.transactional and not standalone and self.is_in(State.COMPLETING_REBALANCE):
             raise ApiError(Errors.REBALANCE_IN_PROGRESS)
         return accept_any
 
@@ -93,5 +90,5 @@ class JavaClassicGroup(ClassicGroup):
         return []
 
 
-def _commit_timestamp(offset: OffsetAndMetadata) -> int:
+def _commit_timestamp(offset: CommittedOffset) -> int:
     return offset.commit_timestamp_ms

@@ -5,9 +5,9 @@ Source: ``GroupMetadataManager`` and ``GroupCoordinatorShard`` on ``CoordinatorR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from coordinator_core.coordinator.classic import ClassicGroup
+from coordinator_core.coordinator.classic import LiveClassicGroup
 from coordinator_core.coordinator.errors import (
     JAVA_ERRORS,
     JAVA_GROUP_ERRORS,
@@ -16,47 +16,72 @@ from coordinator_core.coordinator.errors import (
     Errors,
     translated,
 )
-from coordinator_core.coordinator.java.consumer_group import ConsumerGroup
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
-from coordinator_core.coordinator.java.modern_replay import replay_consumer_record
 from coordinator_core.coordinator.java.offsets import OffsetMetadataManager
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, LogRecord, OffsetsLog, Record
 from coordinator_core.coordinator.manager import GroupMetadataManager
 from coordinator_core.coordinator.maps import TimelineHashMap
 from coordinator_core.coordinator.rebalance import Rebalances
-from coordinator_core.coordinator.records import GROUP_METADATA, group_metadata, loaded_members
+from coordinator_core.coordinator.records import group_metadata
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock
+from coordinator_core.groups.loaders import JavaGroups, LoadError
+from coordinator_core.groups.model import ClassicGroup, LoadFailure
+from coordinator_core.groups.modern import ConsumerRecords
+from coordinator_core.releases import OFFSET_KEY_TYPES, profile_for_release
 
-OFFSET_TYPES = (0, 1)
+PROFILE = profile_for_release("4.3.1")
+"""What this coordinator makes of records."""
+
+
+class LiveConsumerRecords(ConsumerRecords):
+    group_class = LiveConsumerGroup
+
+
+def replayed(group_id: str, records: Iterable[Record]) -> LiveConsumerGroup:
+    """The consumer group that these records make of nothing; :class:`LoadError` where one is refused."""
+    consumers = LiveConsumerRecords({}, PROFILE)
+    handlers = consumers.handlers()
+    group: LiveConsumerGroup = consumers.group(group_id, create=True)
+    for record in records:
+        handlers[record.type](-1, record.key, record.value)
+    return group
 
 
 class JavaGroupMetadataManager(GroupMetadataManager[Group]):
-    """Writes are appended and then replayed; a load replays alone."""
+    """Writes are appended and then replayed; a load replays alone.
+
+    As in Kafka, classic groups are the exception: a rebalance changes them in memory, and what is then
+    written is not replayed (``CoordinatorResult`` with ``replayRecords`` false). Only a load reads it.
+    """
 
     def __init__(self, settings: Settings, clock: Clock, log: OffsetsLog) -> None:
         super().__init__(settings, clock, log)
         self.groups = TimelineHashMap()
+        self._replay = JavaGroups(PROFILE, self.groups, self._live, (LiveConsumerRecords,))
         self.offsets: dict[int, OffsetMetadataManager] = {}
         """Offsets and open transactions, by offsets partition."""
         self.rebalances = Rebalances(settings, JAVA, clock, self.timers, self)
-        self.on_consumer_group_loaded: Callable[[ConsumerGroup], None] = lambda _group: None
+        self.on_consumer_group_loaded: Callable[[LiveConsumerGroup], None] = lambda _group: None
         self._unwritten: dict[int, set[str]] = {}
         """Groups that no record was written for yet, by partition: reads do not see them."""
         self._loading = -1
+        self.load_failures: list[LoadFailure] = []
+        """Records at which Kafka gives a load up. The model reads on, as every replay does."""
 
     # Groups
 
     def new_group(self, group_id: str) -> JavaClassicGroup:
         return JavaClassicGroup(group_id, self.clock.now_ms)
 
-    def has_group(self, group: ClassicGroup) -> bool:
+    def has_group(self, group: LiveClassicGroup) -> bool:
         current: object = self.groups.get(group.group_id)
         return current is group
 
     def shard(self, partition: int) -> OffsetMetadataManager:
-        return self.offsets.setdefault(partition, OffsetMetadataManager(self.settings))
+        return self.offsets.setdefault(partition, OffsetMetadataManager(self.settings, PROFILE))
 
     def offsets_of(self, group_id: str) -> OffsetMetadataManager:
         return self.shard(self.partition_for(group_id))
@@ -119,15 +144,15 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         self._unwritten.pop(partition, None)
         if replay:
             for offset, record in enumerate(records, base):
-                self.replay(offset, producer_id, record)
+                self.replay(offset, producer_id, producer_epoch, record)
 
     def store_group(
-        self, group: ClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
+        self, group: LiveClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
     ) -> None:
         """The group is in memory already: its record is not replayed."""
         partition = self.partition_for(group.group_id)
         try:
-            self.log.append(partition, [group_metadata(group, assignment)], self.clock.now_ms)
+            self.log.append(partition, [group_metadata(group.recorded(assignment))], self.clock.now_ms)
         except AppendError as error:
             done(translated(error.error, JAVA_GROUP_ERRORS))
             return
@@ -136,24 +161,19 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
 
     # The state machine
 
-    def replay(self, record_offset: int, producer_id: int, record: Record) -> None:
-        if record.type in OFFSET_TYPES:
-            if record.value is not None and record.key["group"] not in self.groups:
-                self.groups[record.key["group"]] = self.new_group(record.key["group"])
-            self.offsets_of(record.key["group"]).replay(record_offset, producer_id, record)
-        elif record.type == GROUP_METADATA:
-            self._replay_classic(record)
-        else:
-            replay_consumer_record(self.groups, record)
-
-    def _replay_classic(self, record: Record) -> None:
-        group_id = record.key["group"]
-        if record.value is None:
-            self.groups.pop(group_id, None)
+    def replay(self, record_offset: int, producer_id: int, producer_epoch: int, record: Record) -> None:
+        if record.type not in OFFSET_KEY_TYPES:
+            self._replay.apply(record_offset, record.type, record.key, record.version, record.value)
             return
-        group = self.new_group(group_id)
-        loaded_members(group, record.value)
-        self.groups[group_id] = group
+        if record.value is not None:
+            self._replay.touch(record.key["group"])
+        self.offsets_of(record.key["group"]).replay(record_offset, producer_id, producer_epoch, record)
+
+    def _live(self, loaded: ClassicGroup) -> JavaClassicGroup:
+        group = self.new_group(loaded.group_id)
+        if loaded.record_offset is not None:
+            group.restore(loaded)
+        return group
 
     # Sweeps
 
@@ -199,14 +219,17 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         for record in records:
             if record.control is not None:
                 self.shard(self._loading).end_transaction(record.producer_id, record.control == "COMMIT")
-            else:
-                self.replay(record.offset, record.producer_id, record.decoded())
+                continue
+            try:
+                self.replay(record.offset, record.producer_id, record.producer_epoch, record.decoded())
+            except LoadError as error:
+                self.load_failures.append(LoadFailure(record.offset, str(error)))
 
     def end_of_load(self, partition: int) -> None:
         for group_id, group in self.groups.items():
             if self.partition_for(group_id) != partition:
                 continue
-            if isinstance(group, ConsumerGroup):
+            if isinstance(group, LiveConsumerGroup):
                 self.on_consumer_group_loaded(group)
             elif isinstance(group, JavaClassicGroup):
                 self.rebalances.loaded(group)

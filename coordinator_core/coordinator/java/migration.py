@@ -6,26 +6,24 @@ Sources: ``convertToConsumerGroup``, ``convertToClassicGroup``, ``ConsumerGroup.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from coordinator_core.coordinator.classic import ClassicGroup, Member, State
+from coordinator_core.coordinator.classic import LiveClassicGroup, Member, State
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
-from coordinator_core.coordinator.java.consumer_group import (
-    ClassicMetadata,
-    ConsumerGroup,
-    ConsumerMember,
-    Partitions,
-)
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, Partitions, partitions_of
 from coordinator_core.coordinator.java.group import JavaClassicGroup
+from coordinator_core.coordinator.java.manager import replayed
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap, TopicId
+from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata, group_tombstone
 from coordinator_core.coordinator.replies import join_reply, sync_reply
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
+from coordinator_core.groups.loaders import LoadError
+from coordinator_core.groups.model import ConsumerMember
 from coordinator_core.records.blobs import (
     blob_version,
     decode_consumer_assignment,
@@ -44,7 +42,9 @@ DOWNGRADES = frozenset({"bidirectional", "downgrade"})
 # Classic to consumer
 
 
-def to_consumer_group(groups: ConsumerGroups, classic: JavaClassicGroup, out: list[Record]) -> ConsumerGroup:
+def to_consumer_group(
+    groups: ConsumerGroups, classic: JavaClassicGroup, out: list[Record]
+) -> LiveConsumerGroup:
     """The group that a first ConsumerGroupHeartbeat makes of a live classic group, and its records."""
     settings = groups.manager.settings
     _validate_upgrade(settings, classic)
@@ -55,30 +55,40 @@ def to_consumer_group(groups: ConsumerGroups, classic: JavaClassicGroup, out: li
         if member.awaiting_sync is not None:
             respond, member.awaiting_sync = member.awaiting_sync, None
             respond(sync_reply(Errors.REBALANCE_IN_PROGRESS))
-    group = ConsumerGroup(classic.group_id)
-    group.group_epoch = group.assignment_epoch = classic.generation
     image = groups.metadata()
+    members: list[ConsumerMember] = []
+    targets: dict[str, Partitions] = {}
     try:
         for member in classic.members.values():
             partitions = _assigned(classic.group_id, member.assignment, image)
-            group.target[member.member_id] = partitions
-            group.put_member(_consumer_member(classic, member, partitions))
+            targets[member.member_id] = partitions
+            members.append(_consumer_member(classic, member, partitions))
     except RecordDecodeError:
         raise ApiError(
             Errors.GROUP_ID_NOT_FOUND,
             f"Cannot upgrade classic group {classic.group_id} to consumer group because the embedded "
             "consumer protocol is malformed.",
         ) from None
-    group.metadata_hash = groups.assignments.metadata_hash(group.subscriptions())
+    topics = {topic for member in members for topic in member.subscribed_topics}
+    metadata_hash = groups.assignments.metadata_hash(topics)
+    try:
+        group = replayed(
+            classic.group_id, _creation(classic.group_id, classic.generation, metadata_hash, members, targets)
+        )
+    except LoadError:
+        # Two members that the leader gave one partition: an exception that nobody catches in Kafka.
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR) from None
+    # Kafka puts each member into its map once here, not once a record: that decides the order of records.
+    group.members = TimelineHashMap((one.member_id, group.members[one.member_id]) for one in members)
     out.append(group_tombstone(group.group_id))
-    out += _creation(group)
-    for consumer in group.members.values():
-        assert consumer.classic is not None
-        groups.restart_session(group.group_id, consumer.member_id, consumer.classic.session_timeout_ms)
+    ordered = list(group.members.values())
+    out += _creation(group.group_id, classic.generation, metadata_hash, ordered, targets)
+    for consumer in ordered:
+        groups.restart_session(group.group_id, consumer.member_id, consumer.classic_session_timeout_ms)
     return group
 
 
-def _validate_upgrade(settings: Settings, classic: ClassicGroup) -> None:
+def _validate_upgrade(settings: Settings, classic: LiveClassicGroup) -> None:
     reason = None
     if settings.group_consumer_migration_policy not in UPGRADES:
         reason = "online upgrade is disabled"
@@ -104,15 +114,11 @@ def _assigned(group_id: str, blob: bytes, image: MetadataImage) -> Partitions:
             "assignor is in use. Please refer to the documentation or switch to a default assignor before "
             "re-attempting the upgrade.",
         )
-    found: dict[TopicId, frozenset[int]] = JavaHashMap()
-    for entry in assignment["assignedPartitions"]:
-        topic = image.topic(entry["topic"])
-        if topic is not None:
-            found[topic.topic_id] = frozenset(entry["partitions"])
-    return found
+    named = ((image.topic(entry["topic"]), entry["partitions"]) for entry in assignment["assignedPartitions"])
+    return partitions_of({topic.topic_id: partitions for topic, partitions in named if topic is not None})
 
 
-def _consumer_member(classic: ClassicGroup, member: Member, partitions: Partitions) -> ConsumerMember:
+def _consumer_member(classic: LiveClassicGroup, member: Member, partitions: Partitions) -> ConsumerMember:
     chosen = classic.protocol_name
     if chosen not in dict(member.protocols):
         # Joined after the choice, or there is none yet: an exception that nobody catches in Kafka.
@@ -128,21 +134,26 @@ def _consumer_member(classic: ClassicGroup, member: Member, partitions: Partitio
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topics=frozenset(subscription["topics"]),
-        assigned={topic_id: dict.fromkeys(sorted(one), generation) for topic_id, one in partitions.items()},
-        classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
+        subscribed_topics=tuple(sorted(set(subscription["topics"]))),
+        assigned={topic_id: tuple(sorted(one)) for topic_id, one in partitions.items()},
+        classic_session_timeout_ms=member.session_timeout_ms,
+        classic_protocols=member.protocols,
     )
 
 
-def _creation(group: ConsumerGroup) -> list[Record]:
-    """``createConsumerGroupRecords``."""
-    group_id = group.group_id
-    members = list(group.members.values())
+def _creation(
+    group_id: str,
+    epoch: int,
+    metadata_hash: int,
+    members: Sequence[ConsumerMember],
+    targets: Mapping[str, Partitions],
+) -> list[Record]:
+    """``createConsumerGroupRecords``: group and assignment epoch are the generation."""
     return [
         *(records.member(group_id, member) for member in members),
-        records.epoch(group_id, group.group_epoch, group.metadata_hash),
-        *(records.target(group_id, one.member_id, group.target[one.member_id]) for one in members),
-        records.target_metadata(group_id, group.assignment_epoch, group.assignment_timestamp_ms),
+        records.epoch(group_id, epoch, metadata_hash),
+        *(records.target(group_id, one.member_id, targets[one.member_id]) for one in members),
+        records.target_metadata(group_id, epoch, 0),
         *(records.current(group_id, member) for member in members),
     ]
 
@@ -150,7 +161,7 @@ def _creation(group: ConsumerGroup) -> list[Record]:
 # Consumer to classic
 
 
-def may_downgrade(settings: Settings, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
+def may_downgrade(settings: Settings, group: LiveConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
     """Whether all members that stay speak the classic protocol (and the settings let them)."""
     left = len(group.members) - len(leaving)
     return (
@@ -162,7 +173,7 @@ def may_downgrade(settings: Settings, group: ConsumerGroup, leaving: Sequence[Co
 
 def to_classic_group(
     groups: ConsumerGroups,
-    group: ConsumerGroup,
+    group: LiveConsumerGroup,
     leaving: Sequence[ConsumerMember] = (),
     joining: ConsumerMember | None = None,
     *,
@@ -174,7 +185,7 @@ def to_classic_group(
     replaced = group.static_member(joining.instance_id) if joining is not None else None
     renamed = {replaced.member_id: joining.member_id} if joining is not None and replaced is not None else {}
     classic = _classic_group(groups, group, leaving, joining)
-    out = [*before, *group.tombstones(renamed), group_metadata(classic, classic.assignments())]
+    out = [*before, *group.tombstones(renamed), group_metadata(classic.recorded(classic.assignments()))]
     manager.write(manager.partition_for(group.group_id), out, replay=False)
     for member_id in group.members:
         groups.cancel_timers(group.group_id, member_id)
@@ -188,7 +199,7 @@ def to_classic_group(
 
 def _classic_group(
     groups: ConsumerGroups,
-    group: ConsumerGroup,
+    group: LiveConsumerGroup,
     leaving: Sequence[ConsumerMember],
     joining: ConsumerMember | None,
 ) -> JavaClassicGroup:
@@ -201,7 +212,7 @@ def _classic_group(
         replaced = joining is not None and joining.instance_id in (member.instance_id,)
         if member.member_id not in gone and not replaced:
             classic.add(_classic_member(member))
-            targets[member.member_id] = group.target.get(member.member_id, {})
+            targets[member.member_id] = group.target(member.member_id)
     if joining is not None:
         classic.add(_classic_member(joining))
         targets[joining.member_id] = group.target_of(joining.member_id, joining.instance_id)
@@ -216,16 +227,17 @@ def _classic_group(
 
 
 def _classic_member(member: ConsumerMember) -> Member:
-    assert member.classic is not None
+    assert member.classic_protocols is not None
+    assert member.classic_session_timeout_ms is not None
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        session_timeout_ms=member.classic.session_timeout_ms,
+        session_timeout_ms=member.classic_session_timeout_ms,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        protocols=member.classic.protocols,
+        protocols=member.classic_protocols,
     )
 
 

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Generic, Protocol, TypeVar
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, Record
 from coordinator_core.coordinator.maps import TimelineHashMap
-from coordinator_core.coordinator.membership import Request
-from coordinator_core.coordinator.records import offset_commit, offset_tombstone
-from coordinator_core.coordinator.replies import Reply, topic_of
+from coordinator_core.coordinator.records import metadata_fits, offset_tombstone, requested_commit, slot_of
+from coordinator_core.coordinator.replies import Reply, fetched_offset, topic_of
+from coordinator_core.coordinator.requests import Request
 from coordinator_core.coordinator.settings import Settings
+from coordinator_core.groups.model import CommittedOffset, Slot
+from coordinator_core.groups.offsets import Offsets
+from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.records.types import ZERO_UUID
+from coordinator_core.releases import Clock, Profile
+from coordinator_core.replay.interpret import committed_offset, offset_rules
 
-DEFAULT_TIMESTAMP = DEFAULT_RETENTION = -1
+DEFAULT_RETENTION = -1
 
+V = TypeVar("V")
 Validate = Callable[[str, str, int], None]
 """Takes topic name, topic id and partition of one commit; raises :class:`ApiError`."""
-ExpiryBase = Callable[["OffsetAndMetadata"], int]
+ExpiryBase = Callable[[CommittedOffset], int]
 """From when on an offset ages (``OffsetExpirationCondition``), milliseconds since the epoch."""
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetAndMetadata:
-    """A committed offset with the offset of its record, which decides what is newer."""
-
-    record_offset: int
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp_ms: int
-    expire_timestamp_ms: int | None
-    topic_id: str
 
 
 class CommittingGroup(Protocol):
@@ -45,43 +37,52 @@ class CommittingGroup(Protocol):
         """``None``: nothing of the group expires."""
 
 
-class Slots:
+class SlotMap(MutableMapping[Slot, V], Generic[V]):
     """Values by group, topic and partition, in nested maps that vanish when they are empty (``Offsets``)."""
 
     def __init__(self) -> None:
-        self.by_group: dict[str, dict[str, dict[int, Any]]] = TimelineHashMap()
+        self.by_group: dict[str, dict[str, dict[int, V]]] = TimelineHashMap()
 
-    def get(self, group_id: str, topic: str, partition: int) -> Any:
-        return self.by_group.get(group_id, {}).get(topic, {}).get(partition)
+    def __getitem__(self, slot: Slot) -> V:
+        return self.by_group[slot.group_id][slot.topic][slot.partition]
 
-    def put(self, group_id: str, topic: str, partition: int, value: Any) -> None:
-        topics = self.by_group.setdefault(group_id, TimelineHashMap())
-        topics.setdefault(topic, TimelineHashMap())[partition] = value
+    def __setitem__(self, slot: Slot, value: V) -> None:
+        topics = self.by_group.setdefault(slot.group_id, TimelineHashMap())
+        topics.setdefault(slot.topic, TimelineHashMap())[slot.partition] = value
 
-    def remove(self, group_id: str, topic: str, partition: int) -> Any:
-        topics = self.by_group.get(group_id, {})
-        value = topics.get(topic, {}).pop(partition, None)
-        if topic in topics and not topics[topic]:
-            del topics[topic]
-        if group_id in self.by_group and not topics:
-            del self.by_group[group_id]
-        return value
+    def __delitem__(self, slot: Slot) -> None:
+        topics = self.by_group[slot.group_id]
+        del topics[slot.topic][slot.partition]
+        if not topics[slot.topic]:
+            del topics[slot.topic]
+        if not topics:
+            del self.by_group[slot.group_id]
 
-    def of(self, group_id: str) -> Iterator[tuple[str, int, Any]]:
+    def __iter__(self) -> Iterator[Slot]:
+        for group_id in self.by_group:
+            yield from self.of(group_id)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def of(self, group_id: str) -> Iterator[Slot]:
+        """The slots of one group."""
         for topic, partitions in self.by_group.get(group_id, {}).items():
-            for partition, value in partitions.items():
-                yield topic, partition, value
+            for partition in partitions:
+                yield Slot(group_id, topic, partition)
 
 
 class OffsetMetadataManager:
-    """Committed offsets, pending ones by producer, and which slots an open transaction touches."""
+    """The offsets of one partition; handlers make records of requests, :meth:`replay` applies them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, profile: Profile) -> None:
         self._settings = settings
-        self.offsets = Slots()
-        self.pending: dict[int, Slots] = TimelineHashMap()
-        self.open = Slots()
-        """Producers (a set) with an open transaction, by slot."""
+        self._profile = profile
+        self.offsets: SlotMap[CommittedOffset] = SlotMap()
+        self.open: SlotMap[set[int]] = SlotMap()
+        """Producers with an open transaction, by slot (``OpenTransactions``)."""
+        self.pending: dict[int, SlotMap[CommittedOffset]] = TimelineHashMap()
+        self._state: Offsets[Slot] = Offsets(offset_rules(profile), self.offsets, self.pending, SlotMap)
 
     # Commits
 
@@ -104,24 +105,17 @@ class OffsetMetadataManager:
         for topic in request["topics"]:
             results = []
             for partition in topic["partitions"]:
-                index, metadata = partition["partitionIndex"], partition["committedMetadata"] or ""
+                index = partition["partitionIndex"]
                 error = Errors.NONE
-                if not self._fits(metadata):
+                if not metadata_fits(partition, self._settings):
                     error = Errors.OFFSET_METADATA_TOO_LARGE
                 else:
                     validate(topic["name"], topic["topicId"], index)
-                    timestamp_ms = partition.get("commitTimestamp", DEFAULT_TIMESTAMP)
                     records.append(
-                        offset_commit(
-                            request["groupId"],
-                            topic["name"],
-                            index,
-                            offset=partition["committedOffset"],
-                            leader_epoch=partition.get("committedLeaderEpoch", -1),
-                            metadata=metadata,
-                            commit_timestamp_ms=(
-                                now_ms if timestamp_ms == DEFAULT_TIMESTAMP else timestamp_ms
-                            ),
+                        requested_commit(
+                            Slot(request["groupId"], topic["name"], index),
+                            partition,
+                            now_ms=now_ms,
                             expire_timestamp_ms=expires,
                             version=4,
                             topic_id=str(topic["topicId"]) if keep_topic_id else ZERO_UUID,
@@ -130,10 +124,6 @@ class OffsetMetadataManager:
                 results.append({"partitionIndex": index, "errorCode": error})
             topics.append(topic_of(topic) | {"partitions": results})
         return {"topics": topics}, records
-
-    def _fits(self, metadata: str) -> bool:
-        units = len(metadata.encode("utf-16-be", "surrogatepass")) // 2
-        return units <= self._settings.offset_metadata_max_bytes
 
     # Fetches
 
@@ -158,22 +148,13 @@ class OffsetMetadataManager:
     def _fetched(
         self, group_id: str, topic: Reply, partition: int, require_stable: bool, group_exists: bool
     ) -> Reply:
-        name: str = topic["name"]
-        committed: OffsetAndMetadata | None = self.offsets.get(group_id, name, partition)
-        error = Errors.NONE
-        if require_stable and self.open.get(group_id, name, partition):
-            committed, error = None, Errors.UNSTABLE_OFFSET_COMMIT
-        elif committed is not None and (
-            not group_exists or _mismatched(committed.topic_id, topic.get("topicId", ZERO_UUID))
-        ):
+        slot = Slot(group_id, topic["name"], partition)
+        if require_stable and slot in self.open:
+            return fetched_offset(partition, None, Errors.UNSTABLE_OFFSET_COMMIT)
+        committed = self.offsets.get(slot) if group_exists else None
+        if committed is not None and _mismatched(committed.topic_id, topic.get("topicId", ZERO_UUID)):
             committed = None
-        return {
-            "partitionIndex": partition,
-            "committedOffset": -1 if committed is None else committed.offset,
-            "committedLeaderEpoch": -1 if committed is None else committed.leader_epoch,
-            "metadata": "" if committed is None else committed.metadata,
-            "errorCode": error,
-        }
+        return fetched_offset(partition, committed)
 
     # Removal
 
@@ -184,24 +165,18 @@ class OffsetMetadataManager:
             subscribed = group.is_subscribed_to(topic["name"])
             results = []
             for partition in topic["partitions"]:
-                slot = (request["groupId"], topic["name"], partition["partitionIndex"])
+                slot = Slot(request["groupId"], topic["name"], partition["partitionIndex"])
                 error = Errors.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else Errors.NONE
-                results.append({"partitionIndex": slot[2], "errorCode": error})
-                known = self.offsets.get(*slot) is not None or self.open.get(*slot)
-                if not subscribed and known:
-                    records.append(offset_tombstone(*slot))
+                results.append({"partitionIndex": slot.partition, "errorCode": error})
+                if not subscribed and (slot in self.offsets or slot in self.open):
+                    records.append(offset_tombstone(slot))
             topics.append({"name": topic["name"], "partitions": results})
         return topics, records
 
     def delete_all_records(self, group_id: str) -> list[Record]:
         """Tombstones for every committed slot, then for those that are only pending."""
-        records = [offset_tombstone(group_id, topic, index) for topic, index, _ in self.offsets.of(group_id)]
-        records += [
-            offset_tombstone(group_id, topic, index)
-            for topic, index, _ in self.open.of(group_id)
-            if self.offsets.get(group_id, topic, index) is None
-        ]
-        return records
+        pending_only = (slot for slot in self.open.of(group_id) if slot not in self.offsets)
+        return [offset_tombstone(slot) for slot in (*self.offsets.of(group_id), *pending_only)]
 
     def expired_records(
         self, group_id: str, group: CommittingGroup, now_ms: int
@@ -214,15 +189,19 @@ class OffsetMetadataManager:
             return False, []
         all_expired = True
         records = []
-        for topic, partition, offset in self.offsets.of(group_id):
+        for slot in self.offsets.of(group_id):
+            offset = self.offsets[slot]
             expires = offset.expire_timestamp_ms
-            due = (
-                now_ms - base(offset) >= self._settings.offsets_retention_ms
-                if expires is None
-                else now_ms >= expires
-            )
-            if due and not group.is_subscribed_to(topic) and not self.open.get(group_id, topic, partition):
-                records.append(offset_tombstone(group_id, topic, partition))
+            due = expiry_of(
+                Clock.GROUP,
+                now_ms=now_ms,
+                retention_ms=self._settings.offsets_retention_ms,
+                base_ms=base(offset),
+                explicit_ms=expires or 0,
+                is_explicit=expires is not None,
+            ).is_due
+            if due and not group.is_subscribed_to(slot.topic) and slot not in self.open:
+                records.append(offset_tombstone(slot))
             else:
                 all_expired = False
         return all_expired and group_id not in self.open.by_group, records
@@ -234,59 +213,42 @@ class OffsetMetadataManager:
             for group_id in slots.by_group:
                 for name, topic_id in topics:
                     for partition, offset in slots.by_group[group_id].get(name, {}).items():
-                        if offset.topic_id in (ZERO_UUID, topic_id):
-                            records.append(offset_tombstone(group_id, name, partition))
+                        if offset.topic_id in (None, topic_id):
+                            records.append(offset_tombstone(Slot(group_id, name, partition)))
         return records
 
     # The state machine
 
-    def replay(self, record_offset: int, producer_id: int, record: Record) -> None:
+    def replay(self, record_offset: int, producer_id: int, producer_epoch: int, record: Record) -> None:
         """Apply a commit or its tombstone."""
-        slot = (record.key["group"], record.key["topic"], record.key["partition"])
-        value = record.value
-        if value is None:
-            self.offsets.remove(*slot)
-            for producer in self.open.get(*slot) or ():
-                if producer in self.pending:
-                    self.pending[producer].remove(*slot)
-            self.open.remove(*slot)
+        slot = slot_of(record)
+        in_transaction = producer_id != NO_PRODUCER_ID
+        if record.value is None:
+            self._state.remove(slot, producer_id if in_transaction else None)
+            self.open.pop(slot, None)
             return
-        expires = value.get("expireTimestamp", -1)
-        offset = OffsetAndMetadata(
+        offset = committed_offset(
+            record.value,
+            record.version,
+            self._profile,
             record_offset=record_offset,
-            offset=value["offset"],
-            leader_epoch=value.get("leaderEpoch", -1),
-            metadata=value["metadata"],
-            commit_timestamp_ms=value["commitTimestamp"],
-            expire_timestamp_ms=None if expires == -1 else expires,
-            topic_id=value.get("topicId", ZERO_UUID),
+            merge_offset=record_offset,
+            producer_id=producer_id if in_transaction else None,
+            producer_epoch=producer_epoch if in_transaction else None,
         )
-        if producer_id == NO_PRODUCER_ID:
-            self.offsets.put(*slot, offset)
-            return
-        self.pending.setdefault(producer_id, Slots()).put(*slot, offset)
-        producers = self.open.get(*slot)
-        if producers is None:
-            self.open.put(*slot, {producer_id})
-        else:
-            producers.add(producer_id)
+        self._state.commit(slot, offset)
+        if in_transaction:
+            self.open.setdefault(slot, set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
-        """Apply a marker: what is newer than the committed offset takes its place."""
-        pending = self.pending.pop(producer_id, None)
-        if pending is None:
-            return
-        slots = [(group_id, *slot) for group_id in pending.by_group for slot in pending.of(group_id)]
-        for group_id, topic, partition, offset in slots:
-            producers = self.open.get(group_id, topic, partition)
-            if producers is not None:
-                producers.discard(producer_id)
-                if not producers:
-                    self.open.remove(group_id, topic, partition)
-            current = self.offsets.get(group_id, topic, partition)
-            if commit and (current is None or current.record_offset < offset.record_offset):
-                self.offsets.put(group_id, topic, partition, offset)
+        """Apply an end marker."""
+        for slot in self.pending.get(producer_id, ()):
+            producers = self.open[slot]
+            producers.discard(producer_id)
+            if not producers:
+                del self.open[slot]
+        self._state.end_transaction(producer_id, commit=commit)
 
 
-def _mismatched(actual: str, expected: str) -> bool:
-    return ZERO_UUID not in (actual, expected) and actual != expected
+def _mismatched(actual: str | None, expected: str) -> bool:
+    return actual is not None and expected not in (ZERO_UUID, actual)

@@ -5,17 +5,13 @@ Source: ``CurrentAssignmentBuilder``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
 from coordinator_core.coordinator.errors import ApiError, Errors
-from coordinator_core.coordinator.java.consumer_group import ConsumerMember, Epochs, Partitions
+from coordinator_core.coordinator.java.consumer_group import Partitions, with_assignment
 from coordinator_core.coordinator.maps import TopicId
-from coordinator_core.groups.model import MemberState
-
-Owned = list[dict[str, Any]] | None
-"""What the member says it owns (``topicId``, ``partitions``); ``None``: nothing new since its last word."""
+from coordinator_core.coordinator.requests import Owned
+from coordinator_core.groups.model import ConsumerMember, MemberState, PartitionEpochs
 
 
 def reconcile(
@@ -23,7 +19,7 @@ def reconcile(
     target_epoch: int,
     target: Partitions,
     *,
-    is_owned: Callable[[TopicId, int], bool],
+    is_owned: Callable[[str, int], bool],
     subscribed_topic_ids: set[str],
     subscription_changed: bool,
     owned: Owned,
@@ -44,29 +40,27 @@ def reconcile(
     return _next(member, epoch, target_epoch, target, is_owned, subscribed_topic_ids, owned)
 
 
-def _owns(owned: Owned, revoked: Epochs) -> bool:
+def _owns(owned: Owned, revoked: Mapping[str, Collection[int]]) -> bool:
     """Silence counts as still owning."""
     if owned is None:
         return True
     return any(
-        partition in revoked.get(TopicId(entry["topicId"]), {})
-        for entry in owned
-        for partition in entry["partitions"]
+        partition in revoked.get(entry.topic_id, ()) for entry in owned for partition in entry.partitions
     )
 
 
 def _unsubscribed(member: ConsumerMember, subscribed: set[str], owned: Owned) -> ConsumerMember:
     """Take away topics that the member no longer subscribes to (``updateCurrentAssignment``)."""
-    kept = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id in subscribed}
-    if len(kept) == len(member.assigned) and (subscribed or member.pending_revocation):
+    assigned, revoked = member.assigned_since(), member.pending_revocation_since()
+    kept = {topic_id: epochs for topic_id, epochs in assigned.items() if topic_id in subscribed}
+    if len(kept) == len(assigned) and (subscribed or revoked):
         return member
-    revoked = {topic_id: dict(epochs) for topic_id, epochs in member.pending_revocation.items()}
-    for topic_id, epochs in member.assigned.items():
+    advanced = with_assignment(member, kept, revoked, previous_member_epoch=member.member_epoch)
+    for topic_id, epochs in assigned.items():
         if topic_id not in subscribed:
             revoked[topic_id] = revoked.get(topic_id, {}) | epochs
-    advanced = replace(member, previous_member_epoch=member.member_epoch, assigned=kept)
     if revoked and _owns(owned, revoked):
-        return replace(advanced, state=MemberState.UNREVOKED_PARTITIONS, pending_revocation=revoked)
+        return with_assignment(advanced, kept, revoked, state=MemberState.UNREVOKED_PARTITIONS)
     return advanced
 
 
@@ -75,21 +69,22 @@ def _next(
     epoch: int,
     target_epoch: int,
     target: Partitions,
-    is_owned: Callable[[TopicId, int], bool],
+    is_owned: Callable[[str, int], bool],
     subscribed: set[str],
     owned: Owned,
 ) -> ConsumerMember:
     """``computeNextAssignment``."""
-    assigned: Epochs = {}
-    revoked: Epochs = {}
-    added: Epochs = {}
+    assigned: PartitionEpochs = {}
+    revoked: PartitionEpochs = {}
+    added: PartitionEpochs = {}
     unreleased = False
+    owned_since = member.assigned_since()
     for topic_id in dict.fromkeys([*target, *member.assigned]):
-        wanted = target.get(topic_id, frozenset()) if topic_id in subscribed else frozenset()
-        current = member.assigned.get(topic_id, {})
+        wanted = target.get(TopicId(topic_id), frozenset()) if topic_id in subscribed else frozenset()
+        current = owned_since.get(topic_id, {})
         kept = {partition: since for partition, since in current.items() if partition in wanted}
         lost = {partition: since for partition, since in current.items() if partition not in wanted}
-        revoking = member.pending_revocation.get(topic_id, {})
+        revoking = member.pending_revocation.get(topic_id, ())
         missing = {partition for partition in wanted if partition not in kept}
         free = {one for one in missing if one in revoking or not is_owned(topic_id, one)}
         unreleased = unreleased or free != missing
@@ -100,21 +95,21 @@ def _next(
         if free:
             added[topic_id] = dict.fromkeys(sorted(free), target_epoch)
     if revoked and _owns(owned, revoked):
-        return replace(
+        return with_assignment(
             member,
+            assigned,
+            revoked,
             state=MemberState.UNREVOKED_PARTITIONS,
             previous_member_epoch=member.member_epoch,
             member_epoch=epoch,
-            assigned=assigned,
-            pending_revocation=revoked,
         )
     for topic_id, epochs in added.items():
         assigned[topic_id] = assigned.get(topic_id, {}) | epochs
-    return replace(
+    return with_assignment(
         member,
+        assigned,
+        {},
         state=MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE,
         previous_member_epoch=member.member_epoch,
         member_epoch=target_epoch,
-        assigned=assigned,
-        pending_revocation={},
     )

@@ -11,12 +11,14 @@ from coordinator_core.coordinator.errors import SCALA_COMMIT_ERRORS, ApiError, E
 from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.manager import PartitionState
 from coordinator_core.coordinator.maps import TopicIdPartition, TopicPartition
-from coordinator_core.coordinator.membership import Client, MemberIds, Membership, Request
+from coordinator_core.coordinator.membership import Client, MemberIds, Membership
+from coordinator_core.coordinator.records import metadata_fits, requested_commit
 from coordinator_core.coordinator.replies import (
     Reply,
     Respond,
     described_consumer_group,
     described_group,
+    fetched_offset,
     join_reply,
     leave_member_reply,
     leave_reply,
@@ -24,15 +26,24 @@ from coordinator_core.coordinator.replies import (
     topic_of,
     topic_results,
 )
+from coordinator_core.coordinator.requests import (
+    Committer,
+    Heartbeat,
+    JoinGroup,
+    MemberIdentity,
+    Request,
+    SyncGroup,
+)
 from coordinator_core.coordinator.rules import SCALA
-from coordinator_core.coordinator.scala.group import OffsetAndMetadata, ScalaGroup
+from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.scala.offsets import Commits, ScalaGroupMetadataManager
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.validation import validate_commit
+from coordinator_core.groups.model import Slot
 
 EMPTY_ID_ALLOWED = frozenset({"OffsetCommit", "OffsetFetch", "DescribeGroups", "DeleteGroups"})
-DEFAULT_TIMESTAMP = DEFAULT_RETENTION = -1
+DEFAULT_RETENTION = -1
 
 VerifyTransaction = Callable[[Request, int], Errors]
 """Says whether the transaction of a TxnOffsetCommit has the group's partition; takes its version."""
@@ -72,11 +83,12 @@ class ScalaCoordinator:
 
     # Members
 
-    def join_group(self, client: Client, request: Request, respond: Respond) -> None:
-        member_id: str = request["memberId"]
+    def join_group(self, client: Client, body: Request, respond: Respond) -> None:
+        request = JoinGroup.of(body)
+        member_id = request.member_id
         try:
-            self.validate_group_status(request["groupId"], "JoinGroup")
-            timeout_ms = request["sessionTimeoutMs"]
+            self.validate_group_status(request.group_id, "JoinGroup")
+            timeout_ms = request.session_timeout_ms
             settings = self.settings
             if (
                 not settings.group_min_session_timeout_ms
@@ -84,7 +96,7 @@ class ScalaCoordinator:
                 <= settings.group_max_session_timeout_ms
             ):
                 raise ApiError(Errors.INVALID_SESSION_TIMEOUT)
-            group = self.manager.get_or_maybe_create_group(request["groupId"], not member_id)
+            group = self.manager.get_or_maybe_create_group(request.group_id, not member_id)
             if group is None:
                 raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         except ApiError as error:
@@ -92,32 +104,35 @@ class ScalaCoordinator:
             return
         self.membership.join(group, client, request, respond)
 
-    def sync_group(self, client: Client, request: Request, respond: Respond) -> None:
+    def sync_group(self, client: Client, body: Request, respond: Respond) -> None:
+        request = SyncGroup.of(body)
         try:
-            self.validate_group_status(request["groupId"], "SyncGroup")
+            self.validate_group_status(request.group_id, "SyncGroup")
         except ApiError as error:
             # A client that learns of a rebalance joins again, and finds the coordinator loaded by then.
             loading = error.error is Errors.COORDINATOR_LOAD_IN_PROGRESS
             respond(sync_reply(Errors.REBALANCE_IN_PROGRESS if loading else error.error))
             return
-        group = self.manager.get_group(request["groupId"])
+        group = self.manager.get_group(request.group_id)
         if group is None:
             respond(sync_reply(Errors.UNKNOWN_MEMBER_ID))
         else:
             self.membership.sync(group, request, respond)
 
-    def heartbeat(self, client: Client, request: Request, respond: Respond) -> None:
+    def heartbeat(self, client: Client, body: Request, respond: Respond) -> None:
+        request = Heartbeat.of(body)
         try:
-            self.validate_group_status(request["groupId"], "Heartbeat")
+            self.validate_group_status(request.group_id, "Heartbeat")
         except ApiError as error:
             loading = error.error is Errors.COORDINATOR_LOAD_IN_PROGRESS
             respond({"errorCode": Errors.NONE if loading else error.error})
             return
-        group = self.manager.get_group(request["groupId"])
+        group = self.manager.get_group(request.group_id)
         error_code = Errors.UNKNOWN_MEMBER_ID if group is None else self.membership.heartbeat(group, request)
         respond({"errorCode": error_code})
 
     def leave_group(self, client: Client, request: Request, respond: Respond) -> None:
+        identities = MemberIdentity.all_of(request)
         try:
             self.validate_group_status(request["groupId"], "LeaveGroup")
         except ApiError as error:
@@ -125,10 +140,10 @@ class ScalaCoordinator:
             return
         group = self.manager.get_group(request["groupId"])
         if group is None:
-            unknown = [leave_member_reply(one, Errors.UNKNOWN_MEMBER_ID) for one in request["members"]]
+            unknown = [leave_member_reply(one, Errors.UNKNOWN_MEMBER_ID) for one in identities]
             respond(leave_reply(Errors.NONE, unknown))
         else:
-            respond(self.membership.leave(group, request["members"]))
+            respond(self.membership.leave(group, identities))
 
     # Offsets
 
@@ -136,23 +151,23 @@ class ScalaCoordinator:
         retention_ms = request.get("retentionTimeMs", DEFAULT_RETENTION)
         expires = None if retention_ms == DEFAULT_RETENTION else self.clock.now_ms + retention_ms
         commits = self._commits(request, expires)
-        generation: int = request.get("generationIdOrMemberEpoch", -1)
+        who = Committer.of(request, transactional=False)
         try:
             self.validate_group_status(request["groupId"], "OffsetCommit")
             group = self.manager.get_group(request["groupId"])
             if group is None:
-                if generation >= 0:
+                if who.generation >= 0:
                     raise ApiError(Errors.ILLEGAL_GENERATION)
                 group = self.manager.get_or_maybe_create_group(request["groupId"], True)
                 assert group is not None
-            validate_commit(group, generation, request, transactional=False)
+            validate_commit(group, who)
             if group.is_in(State.COMPLETING_REBALANCE):
                 raise ApiError(Errors.REBALANCE_IN_PROGRESS)
         except ApiError as error:
             respond(_failed_commit(request, error.error))
             return
         if not group.is_in(State.EMPTY):
-            self.manager.rebalances.restart_session(group, group.members[request["memberId"]])
+            self.manager.rebalances.restart_session(group, group.members[who.member_id])
         errors = self.manager.store_offsets(group, commits)
         respond(_commit_reply(request, errors.__getitem__))
 
@@ -164,7 +179,7 @@ class ScalaCoordinator:
             verified = self._verify(request, client.version)
             if verified is not Errors.NONE:
                 raise ApiError(translated(verified, SCALA_COMMIT_ERRORS))
-            validate_commit(group, request.get("generationId", -1), request, transactional=True)
+            validate_commit(group, Committer.of(request, transactional=True))
         except ApiError as error:
             respond(_failed_commit(request, error.error))
             return
@@ -175,18 +190,19 @@ class ScalaCoordinator:
 
     def _commits(self, request: Request, expire_timestamp_ms: int | None) -> Commits:
         """The last of two commits for one partition stands."""
-        now_ms = self.clock.now_ms
         commits: Commits = {}
         for topic in request["topics"]:
             for partition in topic["partitions"]:
-                timestamp_ms = partition.get("commitTimestamp", DEFAULT_TIMESTAMP)
-                commits[TopicIdPartition(topic["name"], partition["partitionIndex"])] = OffsetAndMetadata(
-                    offset=partition["committedOffset"],
-                    leader_epoch=partition.get("committedLeaderEpoch", -1),
-                    metadata=partition["committedMetadata"] or "",
-                    commit_timestamp_ms=now_ms if timestamp_ms == DEFAULT_TIMESTAMP else timestamp_ms,
-                    expire_timestamp_ms=expire_timestamp_ms,
-                )
+                slot = TopicIdPartition(topic["name"], partition["partitionIndex"])
+                commits[slot] = None
+                if metadata_fits(partition, self.settings):
+                    commits[slot] = requested_commit(
+                        Slot(request["groupId"], *slot),
+                        partition,
+                        now_ms=self.clock.now_ms,
+                        expire_timestamp_ms=expire_timestamp_ms,
+                        version=3,
+                    )
         return commits
 
     def offset_fetch(self, request: Request, require_stable: bool, respond: Respond, version: int) -> None:
@@ -200,10 +216,8 @@ class ScalaCoordinator:
         topics = request["topics"]
         slots = None if topics is None else list(_fetch_slots(topics))
         topics_by_name: dict[str, list[Reply]] = {}
-        for slot, committed, error_code in self.manager.get_offsets(
-            request["groupId"], require_stable, slots
-        ):
-            topics_by_name.setdefault(slot.topic, []).append(_fetched(slot, committed, error_code))
+        for slot, committed, code in self.manager.get_offsets(request["groupId"], require_stable, slots):
+            topics_by_name.setdefault(slot.topic, []).append(fetched_offset(slot.partition, committed, code))
         reply["topics"] = [
             {"name": name, "partitions": partitions} for name, partitions in topics_by_name.items()
         ]
@@ -349,13 +363,3 @@ def _fetch_slots(topics: list[dict[str, Any]]) -> Iterable[TopicPartition]:
         for partition in topic["partitionIndexes"]
     )
     return dict.fromkeys(slots)
-
-
-def _fetched(slot: TopicPartition, committed: OffsetAndMetadata | None, error: Errors) -> Reply:
-    return {
-        "partitionIndex": slot.partition,
-        "committedOffset": -1 if committed is None else committed.offset,
-        "committedLeaderEpoch": -1 if committed is None else committed.leader_epoch,
-        "metadata": "" if committed is None else committed.metadata,
-        "errorCode": error,
-    }

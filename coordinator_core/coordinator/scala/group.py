@@ -3,92 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
-from coordinator_core.coordinator.classic import ClassicGroup, State
-from coordinator_core.coordinator.maps import ScalaHashMap, TopicIdPartition, TopicPartition, scala_map_order
+from coordinator_core.coordinator.classic import LiveClassicGroup, State
+from coordinator_core.coordinator.maps import ScalaHashMap, TopicPartition, scala_map_order
 from coordinator_core.coordinator.rules import SCALA
+from coordinator_core.groups.model import CommittedOffset
+from coordinator_core.groups.offsets import Offsets
+from coordinator_core.lifecycle.due import expiry_of
+from coordinator_core.releases import Clock, profile_for_release
+from coordinator_core.replay.interpret import offset_rules
+
+PROFILE = profile_for_release("3.9.2")
+"""Profile by which this coordinator replays records."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAndMetadata:
-    """A committed offset. ``None`` stands for no leader epoch and no expiry of its own."""
+class ScalaGroup(LiveClassicGroup):
+    """``offsets`` are committed; ``transactional``, by producer id, wait for their marker.
 
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp_ms: int
-    expire_timestamp_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedAt:
-    """An offset with the base offset of the batch it was appended in, which decides what is newer."""
-
-    batch_offset: int
-    value: OffsetAndMetadata
-
-
-PendingWrites = dict[TopicIdPartition, OffsetAndMetadata]
-
-
-class ScalaGroup(ClassicGroup):
-    """``offsets`` are committed, ``pending`` are being appended, ``transactional`` wait for their marker."""
+    Kafka has a third map, of offsets that are being appended. Here an append takes no time.
+    """
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         super().__init__(group_id, SCALA, now_ms)
-        self.offsets: dict[TopicPartition, CommittedAt] = ScalaHashMap()
-        self.pending: dict[TopicPartition, OffsetAndMetadata] = {}
-        self.transactional: dict[int, dict[TopicPartition, CommittedAt | None]] = {}
+        self.offsets: dict[TopicPartition, CommittedOffset] = ScalaHashMap()
+        self.transactional: dict[int, dict[TopicPartition, CommittedOffset]] = {}
+        self._state: Offsets[TopicPartition] = Offsets(
+            offset_rules(PROFILE), self.offsets, self.transactional, ScalaHashMap
+        )
 
     def has_offsets(self) -> bool:
-        return bool(self.offsets or self.pending or self.transactional)
+        return bool(self.offsets or self.transactional)
 
     def is_unstable(self, slot: TopicPartition) -> bool:
-        return slot in self.pending or any(slot in slots for slots in self.transactional.values())
+        return any(slot in slots for slots in self.transactional.values())
 
     # Commits
 
-    def prepare_commit(self, offsets: PendingWrites) -> None:
-        for slot, offset in offsets.items():
-            self.pending[slot.topic_partition] = offset
+    def commit(self, slot: TopicPartition, offset: CommittedOffset) -> None:
+        self._state.commit(slot, offset)
 
-    def commit_appended(self, offsets: PendingWrites, batch_offset: int) -> None:
-        for slot, offset in offsets.items():
-            self._put_newer(slot.topic_partition, CommittedAt(batch_offset, offset))
-            self.pending.pop(slot.topic_partition, None)
-
-    def commit_failed(self, offsets: PendingWrites) -> None:
-        for slot in offsets:
-            self.pending.pop(slot.topic_partition, None)
-
-    def prepare_txn_commit(self, producer_id: int, offsets: PendingWrites) -> None:
-        slots = self.transactional.setdefault(producer_id, ScalaHashMap())
-        for slot in offsets:
-            slots[slot.topic_partition] = None
-
-    def txn_commit_appended(self, producer_id: int, offsets: PendingWrites, batch_offset: int) -> None:
-        slots = self.transactional.setdefault(producer_id, ScalaHashMap())
-        for slot, offset in offsets.items():
-            slots[slot.topic_partition] = CommittedAt(batch_offset, offset)
-
-    def txn_commit_failed(self, producer_id: int, offsets: PendingWrites) -> None:
-        slots = self.transactional.get(producer_id, {})
-        for slot in offsets:
-            slots.pop(slot.topic_partition, None)
-        if not slots:
+    def txn_commit_failed(self, producer_id: int, slots: Iterable[TopicPartition]) -> None:
+        """What the transaction held for these slots is lost: ``prepareTxnOffsetCommit`` overwrote it."""
+        pending = self.transactional.get(producer_id, {})
+        for slot in slots:
+            pending.pop(slot, None)
+        if not pending:
             self.transactional.pop(producer_id, None)
 
     def complete_transaction(self, producer_id: int, commit: bool) -> None:
-        slots = self.transactional.pop(producer_id, {})
-        for slot, committed in slots.items():
-            if commit and committed is not None:
-                self._put_newer(slot, committed)
-
-    def _put_newer(self, slot: TopicPartition, committed: CommittedAt) -> None:
-        current = self.offsets.get(slot)
-        if current is None or current.batch_offset < committed.batch_offset:
-            self.offsets[slot] = committed
+        self._state.end_transaction(producer_id, commit=commit)
 
     # Removal: each returns the slots that had a committed offset, in the order of their tombstones
 
@@ -96,7 +59,6 @@ class ScalaGroup(ClassicGroup):
         """Pending values go without a trace; only a committed one leaves a tombstone."""
         removed = []
         for slot in slots:
-            self.pending.pop(slot, None)
             for pending in self.transactional.values():
                 pending.pop(slot, None)
             if self.offsets.pop(slot, None) is not None:
@@ -113,7 +75,7 @@ class ScalaGroup(ClassicGroup):
 
     def remove_expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
         """``removeExpiredOffsets`` since KIP-211 and KAFKA-13636."""
-        base: Callable[[OffsetAndMetadata], int] = lambda value: value.commit_timestamp_ms  # noqa: E731
+        base: Callable[[CommittedOffset], int] = lambda value: value.commit_timestamp_ms  # noqa: E731
         subscribed: frozenset[str] = frozenset()
         if self.protocol_type is not None:
             if self.is_in(State.EMPTY):
@@ -130,10 +92,17 @@ class ScalaGroup(ClassicGroup):
                 return []
         expired: dict[TopicPartition, None] = ScalaHashMap()
         for slot, committed in self.offsets.items():
-            if slot.topic in subscribed or slot in self.pending:
+            if slot.topic in subscribed:
                 continue
-            expires = committed.value.expire_timestamp_ms
-            due = now_ms - base(committed.value) >= retention_ms if expires is None else now_ms >= expires
+            expires = committed.expire_timestamp_ms
+            due = expiry_of(
+                Clock.GROUP,
+                now_ms=now_ms,
+                retention_ms=retention_ms,
+                base_ms=base(committed),
+                explicit_ms=expires or 0,
+                is_explicit=expires is not None,
+            ).is_due
             if due:
                 expired[slot] = None
         for slot in expired:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from coordinator_core.coordinator.classic import ClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup, State
 from coordinator_core.coordinator.errors import (
     SCALA_COMMIT_ERRORS,
     SCALA_GROUP_ERRORS,
@@ -24,20 +24,26 @@ from coordinator_core.coordinator.maps import (
 )
 from coordinator_core.coordinator.rebalance import Rebalances
 from coordinator_core.coordinator.records import (
+    GROUP_METADATA,
     group_metadata,
     group_tombstone,
-    loaded_members,
-    offset_commit,
     offset_tombstone,
+    slot_of,
 )
 from coordinator_core.coordinator.rules import SCALA
-from coordinator_core.coordinator.scala.group import CommittedAt, OffsetAndMetadata, ScalaGroup
+from coordinator_core.coordinator.scala.group import PROFILE, ScalaGroup
 from coordinator_core.coordinator.settings import Settings
 from coordinator_core.coordinator.timers import Clock
+from coordinator_core.groups.loaders import ScalaGroups
+from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Slot
+from coordinator_core.groups.offsets import Offsets
+from coordinator_core.releases import OFFSET_KEY_TYPES
+from coordinator_core.replay.interpret import committed_offset, offset_rules
 
-Commits = dict[TopicIdPartition, OffsetAndMetadata]
+Commits = dict[TopicIdPartition, Record | None]
+"""The record of each partition that a request commits; ``None`` where its metadata is too long."""
 CommitErrors = dict[TopicIdPartition, Errors]
-Fetched = tuple[TopicPartition, OffsetAndMetadata | None, Errors]
+Fetched = tuple[TopicPartition, CommittedOffset | None, Errors]
 
 
 class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
@@ -49,13 +55,13 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         self.rebalances = Rebalances(settings, SCALA, clock, self.timers, self)
         self.open_groups: dict[int, set[str]] = {}
         """Groups with pending commits, by producer id (``openGroupsForProducer``)."""
-        self._loading = _Load()
+        self._loading = self._load_of()
         self._sweep(first=True)
 
     def new_group(self, group_id: str) -> ScalaGroup:
         return ScalaGroup(group_id, self.clock.now_ms)
 
-    def has_group(self, group: ClassicGroup) -> bool:
+    def has_group(self, group: LiveClassicGroup) -> bool:
         return self.groups.get(group.group_id) is group
 
     def num_offsets(self, group_id: str) -> int:
@@ -72,13 +78,13 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         )
 
     def store_group(
-        self, group: ClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
+        self, group: LiveClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
     ) -> None:
         if self.state_of(group.group_id) is None:
             done(Errors.NOT_COORDINATOR)
             return
         try:
-            self._append(group.group_id, [group_metadata(group, assignment)])
+            self._append(group.group_id, [group_metadata(group.recorded(assignment))])
         except AppendError as error:
             done(translated(error.error, SCALA_GROUP_ERRORS))
         else:
@@ -92,56 +98,30 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         Records are appended in the order of the map that the request was put into.
         """
         requested: Commits = ScalaHashMap(commits)
-        order = scala_map_order(requested)
-        fitting = {slot: commits[slot] for slot in order if self._fits(commits[slot].metadata)}
+        fitting = {slot: record for slot in scala_map_order(requested) if (record := commits[slot])}
         if len(commits) > 4:
-            fitting = {slot: commits[slot] for slot in scala_trie_order(fitting)}
+            fitting = {slot: fitting[slot] for slot in scala_trie_order(fitting)}
         if not fitting:
             return dict.fromkeys(commits, Errors.OFFSET_METADATA_TOO_LARGE)
         if self.state_of(group.group_id) is None:
             return dict.fromkeys(commits, Errors.NOT_COORDINATOR)
         in_transaction = producer_id != NO_PRODUCER_ID
-        if in_transaction:
-            self.open_groups.setdefault(producer_id, set()).add(group.group_id)
-            group.prepare_txn_commit(producer_id, fitting)
-        else:
-            group.prepare_commit(fitting)
-        records = [
-            offset_commit(
-                group.group_id,
-                slot.topic,
-                slot.partition,
-                offset=commit.offset,
-                leader_epoch=commit.leader_epoch,
-                metadata=commit.metadata,
-                commit_timestamp_ms=commit.commit_timestamp_ms,
-                expire_timestamp_ms=commit.expire_timestamp_ms,
-                version=3,
-            )
-            for slot, commit in fitting.items()
-        ]
         result = Errors.NONE
         try:
-            base = self._append(group.group_id, records, producer_id, epoch)
+            base = self._append(group.group_id, list(fitting.values()), producer_id, epoch)
         except AppendError as error:
             result = translated(error.error, SCALA_COMMIT_ERRORS)
             if in_transaction:
-                group.txn_commit_failed(producer_id, fitting)
+                group.txn_commit_failed(producer_id, [slot.topic_partition for slot in fitting])
                 if producer_id not in group.transactional:
                     self._forget_open(producer_id, group.group_id)
-            else:
-                group.commit_failed(fitting)
         else:
+            transaction = (producer_id, epoch) if in_transaction else None
+            for record_offset, (slot, record) in enumerate(fitting.items(), base):
+                group.commit(slot.topic_partition, _committed(record, record_offset, base, transaction))
             if in_transaction:
-                group.txn_commit_appended(producer_id, fitting, base)
-            else:
-                group.commit_appended(fitting, base)
+                self.open_groups.setdefault(producer_id, set()).add(group.group_id)
         return {slot: result if slot in fitting else Errors.OFFSET_METADATA_TOO_LARGE for slot in commits}
-
-    def _fits(self, metadata: str) -> bool:
-        return (
-            len(metadata.encode("utf-16-be", "surrogatepass")) // 2 <= self.settings.offset_metadata_max_bytes
-        )
 
     # Reads (A6)
 
@@ -158,7 +138,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
             if require_stable and group.is_unstable(slot):
                 found.append((slot, None, Errors.UNSTABLE_OFFSET_COMMIT))
             else:
-                found.append((slot, committed.value if committed else None, Errors.NONE))
+                found.append((slot, committed, Errors.NONE))
         return found
 
     # Removal (A7)
@@ -177,7 +157,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
                 group.transition(State.DEAD, self.clock.now_ms)
             if self.state_of(group.group_id) is None:
                 continue
-            tombstones = [offset_tombstone(group.group_id, *slot) for slot in removed]
+            tombstones = [offset_tombstone(Slot(group.group_id, *slot)) for slot in removed]
             dead = group.is_in(State.DEAD) and self.groups.pop(group.group_id, None) is not None
             if dead and group.generation > 0:
                 tombstones.append(group_tombstone(group.group_id))
@@ -229,13 +209,22 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
     # Load and unload (A3, A4)
 
     def start_of_load(self, partition: int) -> None:
-        self._loading = _Load()
+        self._loading = self._load_of()
+
+    def _load_of(self) -> _Load:
+        return _Load(self._live)
+
+    def _live(self, loaded: ClassicGroup) -> ScalaGroup:
+        group = self.new_group(loaded.group_id)
+        if loaded.record_offset is not None:
+            group.restore(loaded)
+        return group
 
     def apply(self, records: Sequence[LogRecord]) -> None:
-        self._loading.apply(records, self.clock.now_ms)
+        self._loading.apply(records)
 
     def end_of_load(self, partition: int) -> None:
-        for group in self._loading.finish(self.clock.now_ms):
+        for group in self._loading.finish():
             for producer_id in group.transactional:
                 self.open_groups.setdefault(producer_id, set()).add(group.group_id)
             # A group that is cached already wins over the loaded one.
@@ -254,66 +243,57 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
 class _Load:
     """State of ``doLoadGroupsAndOffsets`` between two buffers."""
 
-    def __init__(self) -> None:
+    def __init__(self, live: Callable[[ClassicGroup], ScalaGroup]) -> None:
         self.groups: dict[str, ScalaGroup] = ScalaHashMap()
-        self.offsets: dict[tuple[str, str, int], CommittedAt] = {}
-        self.pending: dict[int, dict[tuple[str, str, int], CommittedAt]] = {}
+        self._replay = ScalaGroups(PROFILE, self.groups, live)
+        self._offsets: Offsets[Slot] = Offsets(offset_rules(PROFILE), {}, {})
 
-    def apply(self, records: Sequence[LogRecord], now_ms: int) -> None:
+    def apply(self, records: Sequence[LogRecord]) -> None:
         for record in records:
             if record.control is not None:
-                self._end(record.producer_id, record.control == "COMMIT")
+                self._offsets.end_transaction(record.producer_id, commit=record.control == "COMMIT")
                 continue
             decoded = record.decoded()
-            if decoded.type == 2:
-                self._group(decoded, now_ms)
-            elif decoded.type in (0, 1):
+            if decoded.type == GROUP_METADATA:
+                self._replay.apply(record.offset, decoded.type, decoded.key, decoded.version, decoded.value)
+            elif decoded.type in OFFSET_KEY_TYPES:
                 self._offset(record, decoded)
 
-    def _end(self, producer_id: int, commit: bool) -> None:
-        for slot, committed in self.pending.pop(producer_id, {}).items():
-            current = self.offsets.get(slot)
-            if commit and (current is None or current.batch_offset < committed.batch_offset):
-                self.offsets[slot] = committed
-
     def _offset(self, record: LogRecord, decoded: Record) -> None:
-        slot = (decoded.key["group"], decoded.key["topic"], decoded.key["partition"])
-        offsets = self.pending.setdefault(record.producer_id, {}) if record.transactional else self.offsets
+        slot = slot_of(decoded)
+        transaction = (record.producer_id, record.producer_epoch) if record.transactional else None
         if decoded.value is None:
-            offsets.pop(slot, None)
-            return
-        expires = decoded.value.get("expireTimestamp", -1)
-        offsets[slot] = CommittedAt(
-            record.batch_offset,
-            OffsetAndMetadata(
-                offset=decoded.value["offset"],
-                leader_epoch=decoded.value.get("leaderEpoch", -1),
-                metadata=decoded.value["metadata"],
-                commit_timestamp_ms=decoded.value["commitTimestamp"],
-                expire_timestamp_ms=None if expires == -1 else expires,
-            ),
-        )
+            self._offsets.remove(slot, transaction and transaction[0])
+        else:
+            offset = _committed(decoded, record.offset, record.batch_offset, transaction)
+            self._offsets.commit(slot, offset)
 
-    def _group(self, decoded: Record, now_ms: int) -> None:
-        group_id = decoded.key["group"]
-        if decoded.value is None:
-            self.groups.pop(group_id, None)
-            return
-        group = ScalaGroup(group_id, now_ms)
-        loaded_members(group, decoded.value)
-        self.groups[group_id] = group
-
-    def finish(self, now_ms: int) -> list[ScalaGroup]:
+    def finish(self) -> list[ScalaGroup]:
         """All groups: those with metadata first, then one for every id that has offsets only."""
-        pending_ids = [slot[0] for slots in self.pending.values() for slot in slots]
-        with_offsets = dict.fromkeys([*(slot[0] for slot in self.offsets), *pending_ids])
-        for group_id in with_offsets:
-            if group_id not in self.groups:
-                self.groups[group_id] = ScalaGroup(group_id, now_ms)
-        for (group_id, topic, partition), committed in self.offsets.items():
-            self.groups[group_id].offsets[TopicPartition(topic, partition)] = committed
-        for producer_id, slots in self.pending.items():
-            for (group_id, topic, partition), committed in slots.items():
-                transactional = self.groups[group_id].transactional.setdefault(producer_id, ScalaHashMap())
-                transactional[TopicPartition(topic, partition)] = committed
+        committed = self._offsets.committed
+        pending = [pair for slots in self._offsets.pending.values() for pair in slots.items()]
+        self._replay.finish(
+            dict.fromkeys([slot.group_id for slot in committed] + [slot.group_id for slot, _ in pending])
+        )
+        for slot, offset in committed.items():
+            self.groups[slot.group_id].offsets[TopicPartition(slot.topic, slot.partition)] = offset
+        for slot, offset in pending:
+            self.groups[slot.group_id].commit(TopicPartition(slot.topic, slot.partition), offset)
         return list(self.groups.values())
+
+
+def _committed(
+    record: Record, record_offset: int, batch_offset: int, transaction: tuple[int, int] | None
+) -> CommittedOffset:
+    """The offset in a record; ``transaction`` is the producer id and epoch of its transaction."""
+    assert record.value is not None
+    producer_id, producer_epoch = transaction or (None, None)
+    return committed_offset(
+        record.value,
+        record.version,
+        PROFILE,
+        record_offset=record_offset,
+        merge_offset=batch_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )

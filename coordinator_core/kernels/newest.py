@@ -1,0 +1,271 @@
+"""Second pass of compaction: the newest record of every raw key.
+
+What a record means is not known here: keys are bytes, as they are to the broker's cleaner
+(``Cleaner.buildOffsetMap``).
+"""
+
+import cython
+
+from coordinator_core.kernels.arrays import grown, new_rows, zeros
+
+if not cython.compiled:
+    from coordinator_core.kernels.batch_index import contradicts_itself, delete_horizon
+    from coordinator_core.kernels.declare import Bytes, Int, Int64s, MutableInt64s, NewestRows, SplitKeyRows
+    from coordinator_core.kernels.framing import (
+        batch_size,
+        follows,
+        header,
+        is_compressed,
+        may_hold_records,
+        next_record,
+    )
+    from coordinator_core.kernels.key_table import KeyTable
+    from coordinator_core.kernels.layout import RECORDS_AT_A_TIME, Header, Stop, Unusual
+    from coordinator_core.kernels.primitives import hash_bytes
+    from coordinator_core.log.layout import CONTROL_BIT, HEADER_BYTES
+
+_FIRST_NEWEST = 256
+_BYTES_OF_A_NEWEST = 512
+"""For so many bytes of a log there is a row from the start. Rows that are not used take no memory."""
+
+
+@cython.final
+@cython.cclass
+class NewestTable:
+    """The newest records of each raw key: a row of ``rows`` for each in ``keys``.
+
+    ``unkeyed_used`` of ``unkeyed`` are offsets of records without a key, ascending.
+    """
+
+    keys = cython.declare(KeyTable, visibility="public")
+    rows = cython.declare(NewestRows, visibility="public")
+    unkeyed = cython.declare(MutableInt64s, visibility="public")
+    unkeyed_used = cython.declare(Int, visibility="public")
+    max_records = cython.declare(Int)
+    scratch = cython.declare(SplitKeyRows)
+    aborted_at = cython.declare(Int)
+    """First of the aborted batches not yet passed."""
+
+    def __init__(self, max_records: Int, size: Int = 0) -> None:
+        """An empty table for ``size`` bytes of log, whose batches have at most ``max_records`` records."""
+        rows: Int = max(_FIRST_NEWEST, size // _BYTES_OF_A_NEWEST)
+        self.keys = KeyTable(rows, size // 8)
+        self.rows = new_rows("Newest", rows)
+        self.unkeyed = zeros(_FIRST_NEWEST)
+        self.unkeyed_used = 0
+        self.max_records = max_records
+        self.scratch = new_rows("SplitKey", 2 * RECORDS_AT_A_TIME)
+        self.aborted_at = 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def reserve(self, records: Int, key_bytes: Int) -> cython.void:
+        """Make room for so many more ``records``, whose keys have so many bytes."""
+        self.keys.reserve(records, key_bytes)
+        if self.keys.used + records > len(self.rows) or self.unkeyed_used + records > len(self.unkeyed):
+            with cython.gil:
+                self._grow(records)
+
+    def _grow(self, records: Int) -> None:
+        if self.keys.used + records > len(self.rows):
+            self.rows = grown(self.rows, self.keys.used, self.keys.used + records)
+        if self.unkeyed_used + records > len(self.unkeyed):
+            self.unkeyed = grown(self.unkeyed, self.unkeyed_used, self.unkeyed_used + records)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def reserve_scratch(self, records: Int) -> cython.void:
+        """Make room for ``records`` at hand."""
+        if records > len(self.scratch):
+            with cython.gil:
+                self.scratch = grown(self.scratch, len(self.scratch), records)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def row_of(self, data: Bytes, key: Int, key_bytes: Int, hashed: Int) -> Int:
+        """Row of a key, made when it is new."""
+        row: Int = self.keys.find(data, key, key_bytes, hashed)
+        if row < 0:
+            row = self.keys.add(data, key, key_bytes, hashed)
+            self.rows[row].offset = -1
+            self.rows[row].is_tombstone = 0
+            self.rows[row].delete_horizon = -1
+            self.rows[row].value_offset = -1
+            self.rows[row].aborted_offset = -1
+        return row
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def note_unkeyed(self, offset: Int) -> cython.void:
+        """Add a record without a key."""
+        self.unkeyed[self.unkeyed_used] = offset
+        self.unkeyed_used += 1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def is_aborted(self, base_offset: Int, aborted: Int64s) -> cython.bint:
+        """Whether the batch is among ``aborted``; batches must be asked about in their order."""
+        while self.aborted_at < len(aborted) and aborted[self.aborted_at] < base_offset:
+            self.aborted_at += 1
+        return self.aborted_at < len(aborted) and aborted[self.aborted_at] == base_offset
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.inline
+    def fetch_row(self, row: Int) -> cython.void:
+        """Have the processor fetch a row, which exists, and its key's."""
+        self.keys.fetch_key(row)
+        if cython.compiled:
+            fetch_ahead(cython.address(self.rows[row]))
+
+
+@cython.cfunc
+@cython.nogil
+def _split_keys(
+    data: Bytes, at: Int, batch: Header, first: Int, aborted: Int64s, table: NewestTable
+) -> cython.bint:
+    """Split the records of the batch at ``at`` into ``table.scratch`` from ``first`` on.
+
+    False if one of them is for the readers of ``log``.
+    """
+    stop: Int = at + batch.size
+    horizon: Int = delete_horizon(batch)
+    is_aborted: Int = table.is_aborted(batch.base_offset, aborted)
+    previous_delta: Int = -1
+    index: Int
+    table.reserve_scratch(first + batch.count)
+    at += HEADER_BYTES
+    for index in range(first, first + batch.count):
+        record = next_record(data, at, stop)
+        if record.unusual & ~Unusual.NO_KEY or not follows(record, previous_delta, batch):
+            return False
+        table.scratch[index].offset = batch.base_offset + record.offset_delta
+        table.scratch[index].key = record.key
+        table.scratch[index].key_bytes = record.key_bytes
+        table.scratch[index].delete_horizon = horizon
+        table.scratch[index].is_tombstone = record.value_bytes < 0
+        table.scratch[index].is_aborted = is_aborted
+        previous_delta = record.offset_delta
+        at = record.end
+    return at == stop
+
+
+@cython.cfunc
+@cython.nogil
+def _enter_keys(data: Bytes, records: Int, table: NewestTable) -> cython.void:
+    """Enter the records in ``table.scratch``. What look-ups will read is fetched beforehand."""
+    key_bytes: Int = 0
+    hashed: Int
+    record: Int
+    row: Int
+    for record in range(records):
+        if table.scratch[record].key_bytes >= 0:
+            key_bytes += table.scratch[record].key_bytes
+            hashed = hash_bytes(data, table.scratch[record].key, table.scratch[record].key_bytes)
+            table.scratch[record].hash = hashed
+            table.keys.fetch_index(hashed)
+    table.reserve(records, key_bytes)
+    for record in range(records):
+        if table.scratch[record].key_bytes >= 0:
+            row = table.keys.likely_row(table.scratch[record].hash)
+            if row >= 0:
+                table.fetch_row(row)
+    for record in range(records):
+        if table.scratch[record].key_bytes >= 0:
+            row = table.keys.likely_row(table.scratch[record].hash)
+            if row >= 0:
+                table.keys.fetch_data(row)
+    for record in range(records):
+        if table.scratch[record].key_bytes < 0:
+            table.note_unkeyed(table.scratch[record].offset)
+            continue
+        row = table.row_of(
+            data, table.scratch[record].key, table.scratch[record].key_bytes, table.scratch[record].hash
+        )
+        if table.scratch[record].is_aborted:
+            if not table.scratch[record].is_tombstone:
+                table.rows[row].aborted_offset = table.scratch[record].offset
+            continue
+        table.rows[row].offset = table.scratch[record].offset
+        table.rows[row].is_tombstone = table.scratch[record].is_tombstone
+        table.rows[row].delete_horizon = table.scratch[record].delete_horizon
+        if not table.scratch[record].is_tombstone:
+            table.rows[row].value_offset = table.scratch[record].offset
+
+
+def enter_newest(
+    data: Bytes,
+    start: Int,
+    stop: Int,
+    start_offset: Int,
+    end_offset: Int,
+    aborted: Int64s,
+    table: NewestTable,
+) -> tuple[Int, Int]:
+    """Enter the records of the batches in ``data[start:stop]``, up to the first that begins at ``end_offset``
+    or behind it; batches below ``start_offset`` are passed.
+
+    ``aborted`` are the base offsets, ascending, of batches whose transactions were aborted. Returns a
+    :class:`Stop` and the position reached: ``UNUSUAL_BATCH`` where no v2 batch lies, or none that was sound
+    when it was checked.
+    """
+    records: Int
+    status: Int = Stop.END
+    with cython.nogil:
+        while start < stop and status == Stop.END:
+            records = 0
+            while start < stop and records < RECORDS_AT_A_TIME:
+                if batch_size(data, start, stop) == 0:
+                    status = Stop.UNUSUAL_BATCH
+                    break
+                batch = header(data, start)
+                if contradicts_itself(batch):
+                    status = Stop.UNUSUAL_BATCH
+                    break
+                if batch.base_offset >= end_offset:
+                    stop = start
+                    break
+                if batch.attributes & CONTROL_BIT == 0 and batch.count and batch.last_offset >= start_offset:
+                    if is_compressed(batch):
+                        status = Stop.COMPRESSED
+                        break
+                    if not may_hold_records(batch, table.max_records) or not _split_keys(
+                        data, start, batch, records, aborted, table
+                    ):
+                        status = Stop.UNUSUAL_RECORDS
+                        break
+                    records += batch.count
+                start += batch.size
+            _enter_keys(data, records, table)
+    return status, start
+
+
+def merge_newest(later: NewestTable, table: NewestTable) -> None:
+    """Enter the rows of ``later`` into ``table``, which holds an earlier part of the log."""
+    row: Int
+    source: Int
+    with cython.nogil:
+        for source in range(later.keys.used):
+            table.reserve(1, later.keys.keys[source].length)
+            row = table.row_of(
+                later.keys.data,
+                later.keys.keys[source].start,
+                later.keys.keys[source].length,
+                later.keys.keys[source].hash,
+            )
+            if later.rows[source].offset >= 0:
+                table.rows[row].offset = later.rows[source].offset
+                table.rows[row].is_tombstone = later.rows[source].is_tombstone
+                table.rows[row].delete_horizon = later.rows[source].delete_horizon
+            if later.rows[source].value_offset >= 0:
+                table.rows[row].value_offset = later.rows[source].value_offset
+            if later.rows[source].aborted_offset >= 0:
+                table.rows[row].aborted_offset = later.rows[source].aborted_offset
+        table.reserve(later.unkeyed_used, 0)
+        for source in range(later.unkeyed_used):
+            table.note_unkeyed(later.unkeyed[source])

@@ -1,0 +1,273 @@
+"""The columns of the table of releases: what can differ, what each value means, and the source of each.
+
+Values by release stand in ``lines.py``. Class names are Kafka's: ``GroupMetadataManager`` and
+``GroupMetadata`` of package ``kafka.coordinator.group`` (Scala, up to 4.0), the Java classes of
+``org.apache.kafka.coordinator.group`` (3.7 on).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator_core.releases.number import Release
+from coordinator_core.releases.requests import RequestRules
+
+OFFSET_KEY_TYPES = frozenset({0, 1})
+CLASSIC_KEY_TYPES = frozenset({0, 1, 2})
+CONSUMER_KEY_TYPES = frozenset({3, 4, 5, 6, 7, 8, 16})
+SHARE_KEY_TYPES = frozenset({10, 11, 12, 13, 14, 15})
+STREAMS_KEY_TYPES = frozenset({17, 19, 20, 21, 22, 23})
+
+
+class Loader(StrEnum):
+    """The two coordinator implementations."""
+
+    SCALA = "scala"
+    JAVA = "java"
+
+    @property
+    def coordinator(self) -> str:
+        """``classic`` or ``new``, as the command line names them."""
+        return "classic" if self is Loader.SCALA else "new"
+
+
+class MergeOffsetRule(StrEnum):
+    """Which offset decides whether a committed transaction's value is newer than the slot's."""
+
+    RECORD = "record"
+    """The record's own offset."""
+
+    BATCH_FIRST_RECORD = "batch_first_record"
+    """Offset of the first record left in the record's batch."""
+
+    BATCH_HEADER = "batch_header"
+    """Base offset in the batch header, even when that record is gone."""
+
+    NONE = "none"
+    """Not compared: the marker always wins."""
+
+
+class Clock(StrEnum):
+    """From when the retention of an offset counts, and what a value's own expire timestamp means."""
+
+    COMMIT = "commit"
+    """From the commit; there are no expire timestamps."""
+
+    VALUE = "value"
+    """Each value has an expire timestamp, its own or commit plus retention; the group's state is not
+    asked."""
+
+    GROUP = "group"
+    """The group decides whether and from when; a value's own expire timestamp replaces only the time
+    (KIP-211)."""
+
+
+class PendingHold(StrEnum):
+    """How commits of open transactions keep an Empty group from being deleted."""
+
+    NONE = "none"
+    """Not at all."""
+
+    SLOT = "slot"
+    """A pending commit does."""
+
+    TRANSACTION_BESIDE_OFFSETS = "transaction_beside_offsets"
+    """An open transaction that ever had a commit of the group does, also when a tombstone has removed that
+    commit since, but only while the group has committed offsets: the sweep after the one that expires the
+    last of them deletes the group (KAFKA-19163)."""
+
+
+class ShareSweep(StrEnum):
+    """What a sweep does with share groups; it fails as a whole where it asks one for an expiry condition."""
+
+    LEAVES = "leaves"
+    """Passes over them (KAFKA-19016)."""
+
+    FAILS_ON_OFFSETS = "fails_on_offsets"
+    """Cleans offsets of every group first, and a share group with committed offsets has no rule."""
+
+    DELETES = "deletes"
+    """Deletes an Empty one without offsets; fails on one with offsets."""
+
+
+class DumpText(StrEnum):
+    """Form of the lines that ``kafka-dump-log --offsets-decoder`` prints (``DumpLogSegments``)."""
+
+    RAW = "raw"
+    PLAIN = "plain"
+    TIMESTAMPS = "timestamps"
+    CODEC_NAMES = "codec names"
+    BATCHES = "batches"
+    GROUPS_AS_JSON = "groups as JSON"
+    BATCH_LINES = "batch lines"
+    NAMED_KEYS = "named keys"
+    BATCH_IN_EVERY_LINE = "batch in every line"
+    SHORT_LINES = "short lines"
+    DELETE_HORIZON = "delete horizon"
+    LOG_START = "log start"
+    JSON = "JSON"
+    JSON_WITHOUT_SLIP = "JSON without slip"
+
+
+class Sign(StrEnum):
+    """What tells the release that wrote a log where no field and no record type does."""
+
+    COMMITS_V4 = "commits in version 4"
+    NUMBERED_BATCHES = "batches that the Java coordinator numbered"
+    GROUPS_V3 = "groups in version 3, or commits in version 3 and no groups"
+    GROUPS_V2 = "groups or commits in version 2"
+    FORMAT_2 = "message format 2"
+    FORMAT_1 = "message format 1"
+    GROUPS = "record types above 0"
+    FORMAT_0 = "message format 0"
+    NOTHING = "no record tells anything"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryRules:
+    """What a sweep removes.
+
+    Sources: ``OffsetManager.compact`` (0.8.2), ``GroupMetadataManager.deleteExpiredOffsets`` (0.9, 0.10.0),
+    ``GroupMetadata.removeExpiredOffsets`` and ``GroupMetadataManager.cleanupGroupMetadata`` (Scala, 0.10.1
+    on), ``OffsetMetadataManager.cleanupExpiredOffsets``, ``GroupCoordinatorShard.cleanupGroupMetadata`` and
+    the groups' ``offsetExpirationCondition``, ``createGroupTombstoneRecords`` (Java).
+    """
+
+    clock: Clock
+    """KIP-211."""
+
+    default_offsets_retention_ms: int
+    """What ``offsets.retention.minutes`` is when nobody sets it (KIP-186), in milliseconds."""
+
+    offset_key_type: int
+    """Key type of an offset's tombstone."""
+
+    needs_group: bool
+    """A sweep goes from group to group, and misses offsets whose group is gone
+    (``GroupMetadataManager.cleanupGroupMetadata``)."""
+
+    deletes_groups: bool
+    """A sweep deletes Empty groups that have nothing left (``cleanupGroupMetadata``)."""
+
+    generation_zero_is_silent: bool
+    """A group of generation 0 goes without a tombstone (Scala ``cleanupGroupMetadata``)."""
+
+    expires_unsubscribed: bool
+    """Offsets of a live group expire when nobody in it subscribes to their topic (KIP-496)."""
+
+    rebalance_protects: bool
+    """Nothing expires of a classic group that rebalances (KAFKA-13636)."""
+
+    pending_protects_slot: bool
+    """A commit in an open transaction keeps the committed offset of the same slot
+    (``OffsetMetadataManager.cleanupExpiredOffsets``)."""
+
+    pending_hold: PendingHold
+    """KAFKA-19163."""
+
+    share_sweep: ShareSweep
+    """``GroupCoordinatorShard.cleanupGroupMetadata``, KAFKA-19016."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The facts of one release and one of its coordinators: what a broker makes of the same bytes.
+
+    Sources unless a column says another: ``GroupMetadataManager.doLoadGroupsAndOffsets`` (Scala),
+    ``GroupCoordinatorShard.replay`` and what it calls (Java), and real brokers where those disagree with the
+    reading (``tests/corpus``).
+    """
+
+    name: str
+    """The family: releases that load nearly alike (S0 … S4 for the classic coordinator, J0 … for the new)."""
+
+    release: Release
+    loader: Loader
+    merge_offset_rule: MergeOffsetRule
+    """``GroupMetadata.completePendingTxnOffsetCommit``, ``OffsetMetadataManager.completeTransaction``."""
+
+    known_key_types: frozenset[int]
+    """Types whose records the loader interprets (``CoordinatorRecordType``); it skips others, or gives up."""
+
+    unknown_key_aborts: bool
+    """A record of an unknown type ends the load (before KIP-915)."""
+
+    max_legacy_offset_value_version: int
+    """Newest value version that is read under key type 0 (``CoordinatorRecordSerde``)."""
+
+    max_offset_value_version: int
+    """Newest value version that is read under key type 1 (``OffsetCommitValue.json``)."""
+
+    max_group_value_version: int
+    """Newest value version that is read under key type 2 (``GroupMetadataValue.json``); -1: none."""
+
+    has_first_share_layout: bool
+    """Share group records have the layout of 4.0, in which the types 11 and 15 have fewer fields
+    (``ShareGroupMetadataValue.json``); values of later releases are misread, or stop the load."""
+
+    keeps_offsets_only_groups: bool
+    """Offsets without a group record make a group: an Empty one, or one without any state."""
+
+    has_group_state: bool
+    """Groups have a state; else the coordinator keeps offsets only."""
+
+    empty_group_keeps_protocol_type: bool
+    """The protocol type of a group without members survives a load (KAFKA-6287)."""
+
+    state_timestamp_versions: frozenset[int]
+    """GroupMetadataValue versions whose state timestamp is read (KAFKA-10401)."""
+
+    minus_one_expires: bool
+    """An expire timestamp of -1 is taken for a time (KAFKA-8069)."""
+
+    tombstone_drops_pending: bool
+    """A tombstone also removes the slot from open transactions (``OffsetMetadataManager.replay``)."""
+
+    tolerates_missing_groups: bool
+    """Tombstones of unknown groups and members are ignored (KAFKA-17306)."""
+
+    tolerates_missing_share_groups: bool
+    """Tombstones of unknown share groups are ignored (KAFKA-19453)."""
+
+    tolerates_owned_partitions: bool
+    """An assignment may take a partition from a member at an older epoch, without that member's giving it up
+    before (KAFKA-19862)."""
+
+    consumer_replaces_simple: bool
+    """A KIP-848 record replaces a simple classic group (``getOrMaybeCreatePersistedConsumerGroup``)."""
+
+    streams_replaces_simple: bool
+    """A streams record replaces a simple classic group (KAFKA-20254)."""
+
+    initial_epoch: int
+    """Group and assignment epoch before any record sets them (KAFKA-20268)."""
+
+    describes_pending_revocation: bool
+    """ConsumerGroupDescribe counts partitions still to be revoked as assigned (KAFKA-20431)."""
+
+    expiry: ExpiryRules
+
+    requests: RequestRules | None
+    """How the coordinator answers requests; ``None`` where no broker's answers were compared."""
+
+    @property
+    def label(self) -> str:
+        """The form that is printed and stored: family, release, coordinator."""
+        return f"{self.name} ({self.release}, {self.coordinator} coordinator)"
+
+    @property
+    def coordinator(self) -> str:
+        """``classic`` or ``new``, as the command line names them."""
+        return self.loader.coordinator
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a release's own command line tools print."""
+
+    dump_text: DumpText
+    """``DumpLogSegments``."""
+
+    dumped_key_types: frozenset[int]
+    """Record types that ``DumpLogSegments`` prints as JSON (``CoordinatorRecordType``)."""

@@ -1,0 +1,423 @@
+"""The table of releases: a row a release line, with what it changes of the row above.
+
+A patch release has a row inside the row of its line, and changes that line alone: a correction that came in
+3.0.1 and 3.2.0 stands in the patches of 3.0 and in the row of 3.2. A row without a change says that nothing
+is known to differ. Comments name the source of a boundary where the column in ``facts.py`` does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from coordinator_core.releases.facts import (
+    CLASSIC_KEY_TYPES,
+    CONSUMER_KEY_TYPES,
+    OFFSET_KEY_TYPES,
+    SHARE_KEY_TYPES,
+    STREAMS_KEY_TYPES,
+    Clock,
+    DumpText,
+    ExpiryRules,
+    Loader,
+    MergeOffsetRule,
+    PendingHold,
+    Profile,
+    ShareSweep,
+    Sign,
+    Tools,
+)
+from coordinator_core.releases.number import Release
+from coordinator_core.releases.requests import CLASSIC_3_9, NEW_4_3
+
+_MINUTE_MS = 60_000
+
+Change = Callable[[Profile], Profile]
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What the patch release ``since``, and later ones of its line, change of the facts of a coordinator."""
+
+    since: str
+    classic: Change | None = None
+    new: Change | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row. ``since`` is the first release that it is true of, ``latest`` the newest one of the line
+    (empty: none is released). ``None`` leaves a cell as in the row above.
+
+    ``classic`` and ``new`` change the facts of a coordinator; a :class:`Profile` introduces one.
+    ``coordinators`` are those that a broker can have, its default first. ``new_fields`` are fields of record
+    values, as ``<schema>.<field>``, that the line adds to an existing version. ``inferred_from`` are signs
+    by which a log is taken for one of this line.
+    """
+
+    since: str
+    latest: str = ""
+    classic: Change | Profile | None = None
+    new: Change | Profile | None = None
+    coordinators: tuple[Loader, ...] | None = None
+    tools: Callable[[Tools], Tools] | Tools | None = None
+    new_fields: tuple[str, ...] = ()
+    inferred_from: tuple[Sign, ...] = ()
+    patches: tuple[Patch, ...] = ()
+
+
+_FIRST_CLASSIC = Profile(
+    name="S0",
+    release=Release((0, 8, 2)),
+    loader=Loader.SCALA,
+    merge_offset_rule=MergeOffsetRule.BATCH_HEADER,
+    known_key_types=OFFSET_KEY_TYPES,
+    unknown_key_aborts=True,
+    max_legacy_offset_value_version=1,
+    max_offset_value_version=1,
+    max_group_value_version=-1,
+    has_first_share_layout=False,
+    keeps_offsets_only_groups=True,
+    has_group_state=False,
+    empty_group_keeps_protocol_type=False,
+    state_timestamp_versions=frozenset({2, 3, 4}),
+    minus_one_expires=False,
+    tombstone_drops_pending=False,
+    tolerates_missing_groups=True,
+    tolerates_missing_share_groups=True,
+    tolerates_owned_partitions=True,
+    consumer_replaces_simple=True,
+    streams_replaces_simple=True,
+    initial_epoch=0,
+    describes_pending_revocation=False,
+    expiry=ExpiryRules(
+        clock=Clock.COMMIT,
+        default_offsets_retention_ms=1440 * _MINUTE_MS,
+        offset_key_type=0,
+        needs_group=False,
+        deletes_groups=False,
+        generation_zero_is_silent=True,
+        expires_unsubscribed=False,
+        rebalance_protects=False,
+        pending_protects_slot=False,
+        pending_hold=PendingHold.NONE,
+        share_sweep=ShareSweep.DELETES,
+    ),
+    requests=None,
+)
+_FIRST_NEW = Profile(
+    name="J0",
+    release=Release((3, 7)),
+    loader=Loader.JAVA,
+    merge_offset_rule=MergeOffsetRule.NONE,
+    known_key_types=CLASSIC_KEY_TYPES | CONSUMER_KEY_TYPES - {16},
+    unknown_key_aborts=False,
+    max_legacy_offset_value_version=4,
+    max_offset_value_version=4,
+    max_group_value_version=4,
+    has_first_share_layout=False,
+    keeps_offsets_only_groups=True,
+    has_group_state=True,
+    empty_group_keeps_protocol_type=True,
+    state_timestamp_versions=frozenset({2, 3, 4}),
+    minus_one_expires=False,
+    tombstone_drops_pending=False,
+    tolerates_missing_groups=False,
+    tolerates_missing_share_groups=False,
+    tolerates_owned_partitions=True,
+    consumer_replaces_simple=False,
+    streams_replaces_simple=False,
+    initial_epoch=0,
+    describes_pending_revocation=False,
+    expiry=ExpiryRules(
+        clock=Clock.GROUP,
+        default_offsets_retention_ms=10_080 * _MINUTE_MS,
+        offset_key_type=1,
+        needs_group=True,
+        deletes_groups=True,
+        generation_zero_is_silent=False,
+        expires_unsubscribed=True,
+        rebalance_protects=True,
+        pending_protects_slot=False,
+        pending_hold=PendingHold.NONE,
+        share_sweep=ShareSweep.DELETES,
+    ),
+    requests=None,
+)
+
+
+def _reads_kip_915(was: Profile) -> Profile:
+    return replace(
+        was,
+        name="S4",
+        unknown_key_aborts=False,
+        max_legacy_offset_value_version=4,
+        max_offset_value_version=4,
+        max_group_value_version=4,
+    )
+
+
+def _rebalance_protects(was: Profile) -> Profile:
+    return replace(was, expiry=replace(was.expiry, rebalance_protects=True))
+
+
+def _reads_every_state_timestamp(was: Profile) -> Profile:
+    return replace(was, state_timestamp_versions=frozenset({2, 3, 4}))
+
+
+def _keeps_protocol_type(was: Profile) -> Profile:
+    return replace(was, empty_group_keeps_protocol_type=True)
+
+
+def _tolerates_owned_partitions(was: Profile) -> Profile:
+    return replace(was, tolerates_owned_partitions=True)
+
+
+def _pending_commit_holds_group(was: Profile) -> Profile:
+    return replace(was, expiry=replace(was.expiry, pending_hold=PendingHold.SLOT))
+
+
+def _streams_replaces_simple(was: Profile) -> Profile:
+    return replace(was, streams_replaces_simple=True)
+
+
+def _text(text: DumpText) -> Callable[[Tools], Tools]:
+    return lambda was: replace(was, dump_text=text)
+
+
+LINES: Final = (
+    Line(
+        "0.8.2",
+        "0.8.2.2",
+        classic=_FIRST_CLASSIC,
+        coordinators=(Loader.SCALA,),
+        tools=Tools(DumpText.RAW, dumped_key_types=frozenset()),
+        inferred_from=(Sign.FORMAT_0,),
+    ),
+    Line(
+        "0.9",
+        "0.9.0.1",
+        classic=lambda was: replace(
+            was,
+            name="S1",
+            known_key_types=CLASSIC_KEY_TYPES,
+            max_group_value_version=0,
+            keeps_offsets_only_groups=False,
+            has_group_state=True,
+            expiry=replace(was.expiry, clock=Clock.VALUE, offset_key_type=1),
+        ),
+        tools=_text(DumpText.PLAIN),
+        inferred_from=(Sign.GROUPS,),
+    ),
+    Line("0.10", "0.10.0.1"),
+    Line(
+        "0.10.1",
+        "0.10.1.1",
+        classic=lambda was: replace(
+            was,
+            max_group_value_version=1,
+            keeps_offsets_only_groups=True,
+            expiry=replace(was.expiry, needs_group=True, deletes_groups=True),
+        ),
+        tools=_text(DumpText.TIMESTAMPS),
+    ),
+    Line("0.10.2", "0.10.2.2", tools=_text(DumpText.CODEC_NAMES), inferred_from=(Sign.FORMAT_1,)),
+    Line(
+        "0.11",
+        "0.11.0.3",
+        classic=_pending_commit_holds_group,  # Transactions: KIP-98.
+        tools=_text(DumpText.BATCHES),
+    ),
+    Line(
+        "1.0",
+        "1.0.2",
+        classic=lambda was: replace(was, merge_offset_rule=MergeOffsetRule.BATCH_FIRST_RECORD),
+        tools=_text(DumpText.GROUPS_AS_JSON),
+        patches=(Patch("1.0.1", classic=_keeps_protocol_type),),
+    ),
+    Line("1.1", "1.1.1", classic=_keeps_protocol_type),
+    Line(
+        "2.0",
+        "2.0.1",
+        classic=lambda was: replace(
+            was, expiry=replace(was.expiry, default_offsets_retention_ms=10_080 * _MINUTE_MS)
+        ),
+        inferred_from=(Sign.FORMAT_2,),
+    ),
+    Line(
+        "2.1",
+        "2.1.1",
+        classic=lambda was: replace(
+            was,
+            name="S2",
+            max_legacy_offset_value_version=3,
+            max_offset_value_version=3,
+            max_group_value_version=2,
+            minus_one_expires=True,
+            expiry=replace(was.expiry, clock=Clock.GROUP),
+        ),
+    ),
+    Line(
+        "2.2",
+        "2.2.2",
+        classic=lambda was: replace(was, minus_one_expires=False),
+        tools=_text(DumpText.BATCH_LINES),
+        inferred_from=(Sign.GROUPS_V2,),
+    ),
+    Line(
+        "2.3",
+        "2.3.1",
+        classic=lambda was: replace(was, max_group_value_version=3, state_timestamp_versions=frozenset({2})),
+    ),
+    Line(
+        "2.4",
+        "2.4.1",
+        classic=lambda was: replace(was, name="S3", expiry=replace(was.expiry, expires_unsubscribed=True)),
+        tools=_text(DumpText.NAMED_KEYS),
+    ),
+    Line("2.5", "2.5.1"),
+    Line("2.6", "2.6.3", patches=(Patch("2.6.1", classic=_reads_every_state_timestamp),)),
+    Line("2.7", "2.7.2", classic=_reads_every_state_timestamp),
+    Line(
+        "2.8",
+        "2.8.2",
+        tools=_text(DumpText.BATCH_IN_EVERY_LINE),
+        patches=(Patch("2.8.2", classic=_rebalance_protects),),
+    ),
+    # The patches with KIP-915 up to 3.3.3 exist as branches; nobody released them.
+    Line(
+        "3.0",
+        "3.0.2",
+        tools=_text(DumpText.SHORT_LINES),
+        patches=(Patch("3.0.1", classic=_rebalance_protects), Patch("3.0.3", classic=_reads_kip_915)),
+    ),
+    Line(
+        "3.1",
+        "3.1.2",
+        patches=(Patch("3.1.1", classic=_rebalance_protects), Patch("3.1.3", classic=_reads_kip_915)),
+    ),
+    Line(
+        "3.2",
+        "3.2.3",
+        classic=_rebalance_protects,
+        tools=_text(DumpText.DELETE_HORIZON),
+        patches=(Patch("3.2.4", classic=_reads_kip_915),),
+    ),
+    Line(
+        "3.3",
+        "3.3.2",
+        tools=_text(DumpText.LOG_START),
+        patches=(Patch("3.3.3", classic=_reads_kip_915),),
+    ),
+    Line("3.4", "3.4.1", patches=(Patch("3.4.1", classic=_reads_kip_915),)),
+    Line("3.5", "3.5.2", classic=_reads_kip_915),
+    Line("3.6", "3.6.2"),
+    Line("3.7", "3.7.2", new=_FIRST_NEW, coordinators=(Loader.SCALA, Loader.JAVA)),
+    Line(
+        "3.8",
+        "3.8.1",
+        new=lambda was: replace(
+            was,
+            name="J1",
+            merge_offset_rule=MergeOffsetRule.RECORD,
+            tombstone_drops_pending=True,
+            # The brokers that were tried begin at 3.8.1; 3.7 is left as it was.
+            tolerates_owned_partitions=False,
+            expiry=replace(
+                was.expiry,
+                pending_protects_slot=True,
+                pending_hold=PendingHold.TRANSACTION_BESIDE_OFFSETS,
+            ),
+        ),
+        tools=Tools(DumpText.JSON, dumped_key_types=frozenset(range(9))),
+    ),
+    Line(
+        "3.9",
+        "3.9.2",
+        classic=lambda was: replace(was, requests=CLASSIC_3_9),
+        inferred_from=(Sign.GROUPS_V3,),
+    ),
+    Line(
+        "4.0",
+        "4.0.2",
+        new=lambda was: replace(
+            was,
+            known_key_types=was.known_key_types | {16} | SHARE_KEY_TYPES,
+            has_first_share_layout=True,
+            tolerates_missing_groups=True,
+            consumer_replaces_simple=True,
+        ),
+        coordinators=(Loader.JAVA, Loader.SCALA),
+        tools=lambda was: replace(was, dumped_key_types=frozenset(range(17))),
+        inferred_from=(Sign.NUMBERED_BATCHES,),
+        patches=(
+            Patch("4.0.1", new=_pending_commit_holds_group),
+            Patch("4.0.2", new=_tolerates_owned_partitions),
+        ),
+    ),
+    Line(
+        "4.1",
+        "4.1.2",
+        new=lambda was: replace(
+            was,
+            name="J2",
+            known_key_types=was.known_key_types | STREAMS_KEY_TYPES,
+            max_legacy_offset_value_version=0,
+            has_first_share_layout=False,
+            tolerates_missing_share_groups=True,
+            expiry=replace(was.expiry, pending_hold=PendingHold.SLOT, share_sweep=ShareSweep.LEAVES),
+        ),
+        coordinators=(Loader.JAVA,),
+        tools=lambda was: replace(was, dumped_key_types=was.dumped_key_types - {9} | STREAMS_KEY_TYPES),
+        new_fields=(
+            "OffsetCommitValue.topicId",
+            "ConsumerGroupMetadataValue.metadataHash",
+            "ShareGroupMetadataValue.metadataHash",
+        ),
+        patches=(Patch("4.1.2", new=_tolerates_owned_partitions),),
+    ),
+    Line(
+        "4.2",
+        "4.2.1",
+        new=lambda was: _tolerates_owned_partitions(replace(was, name="J3")),
+        new_fields=(
+            "StreamsGroupMetadataValue.validatedTopologyEpoch",
+            "StreamsGroupMetadataValue.lastAssignmentConfigs",
+            "StreamsGroupCurrentMemberAssignmentValue.assignmentEpochs",
+        ),
+        patches=(Patch("4.2.1", new=_streams_replaces_simple),),
+    ),
+    Line(
+        "4.3",
+        "4.3.1",
+        new=lambda was: replace(
+            was,
+            streams_replaces_simple=True,
+            initial_epoch=1,
+            describes_pending_revocation=True,
+            requests=NEW_4_3,
+        ),
+        tools=_text(DumpText.JSON_WITHOUT_SLIP),
+        new_fields=(
+            "ConsumerGroupCurrentMemberAssignmentValue.assignmentEpochs",
+            "ConsumerGroupTargetAssignmentMetadataValue.assignmentTimestamp",
+            "ShareGroupTargetAssignmentMetadataValue.assignmentTimestamp",
+            "StreamsGroupTargetAssignmentMetadataValue.assignmentTimestamp",
+        ),
+        inferred_from=(Sign.COMMITS_V4, Sign.NOTHING),
+    ),
+    Line(
+        "4.4",
+        "4.4.0",
+        new=lambda was: replace(
+            was, name="J4", expiry=replace(was.expiry, share_sweep=ShareSweep.FAILS_ON_OFFSETS)
+        ),
+        new_fields=(
+            "StreamsGroupMetadataValue.storedDescriptionTopologyEpoch",
+            "StreamsGroupMetadataValue.failedDescriptionTopologyEpoch",
+        ),
+    ),
+    Line("4.5"),
+)
+"""Oldest first."""

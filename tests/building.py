@@ -1,0 +1,56 @@
+"""What the project's build makes: wheels, and the environment for executors of a Spark cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+PACKAGES = ("coordinator_core", "spark_apps")
+MADE = shutil.ignore_patterns("__pycache__", "*.so", "compiled.c", "layout.h", "layout.pxi")
+
+
+def copy_sources(target: Path) -> Path:
+    """The sources of the core and of the Spark apps, as in a fresh clone."""
+    target.mkdir(parents=True)
+    for name in SOURCES:
+        shutil.copy(ROOT / name, target)
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, target / name, ignore=MADE)
+    return target
+
+
+def build_wheel(target: Path, **environment: str) -> Path:
+    """The project's wheel, built as ``make wheel`` does, from a copy of the sources."""
+    sources = copy_sources(target / "sources")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps"]
+    command += ["--no-build-isolation", "--wheel-dir", str(target), str(sources)]
+    subprocess.run(command, env={**os.environ, **environment}, check=True)
+    (wheel,) = target.glob("*.whl")
+    return wheel
+
+
+def build_environment(target: Path) -> Path:
+    """The archive that ``make environment`` makes."""
+    archive = target / "regroup-environment.tar.gz"
+    subprocess.run([ROOT / ".ci/environment.sh", build_wheel(target), archive], check=True)
+    return archive
+
+
+def install(wheel: Path, target: Path) -> Path:
+    """The wheel, installed into a directory of its own, with bytecode."""
+    command = [
+        str(Path(sys.executable).with_name("uv")),
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--offline",
+    ]
+    command += ["--python", sys.executable, "--compile-bytecode", "--target", str(target), str(wheel)]
+    subprocess.run(command, check=True)
+    return target
