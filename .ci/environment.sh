@@ -5,7 +5,8 @@
 #
 # Spark unpacks it anywhere; its bin/python is a link to the interpreter that .venv/ is made of.
 set -euo pipefail
-wheel=$(realpath "$1") archive=$(realpath "$2")
+absolute() { printf '%s/%s\n' "$(cd "$(dirname "$1")" && pwd)" "$(basename "$1")"; }
+wheel=$(absolute "$1") archive=$(absolute "$2")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 work=$(mktemp -d)

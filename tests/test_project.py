@@ -295,7 +295,7 @@ def test_ci_fails_when_make_test_fails_or_tests_nothing(
 
 
 def test_make_has_the_promised_targets() -> None:
-    for target in ("setup", "demo", "test", "lint", "bench"):
+    for target in ("setup", "demo", "test", "lint", "bench", "wheel", "environment"):
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert ".ci/setup.sh" in done.stdout

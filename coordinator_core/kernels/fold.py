@@ -740,19 +740,21 @@ def fold_chunk(
     """
     position: Int = start
     status: Int = Stop.END
+    tables.position = start
     with cython.nogil:
         while status == Stop.END and position < stop:
-            status, position = _fold_some(data, position, stop, tag, is_unpacked, tables)
-    tables.position = position
+            status = _fold_some(data, position, stop, tag, is_unpacked, tables)
+            position = tables.position
     return status
 
 
 @cython.cfunc
 @cython.nogil
+@cython.exceptval(-1)
 def _fold_some(
     data: Bytes, position: Int, stop: Int, tag: Int, is_unpacked: cython.bint, tables: FoldTables
-) -> tuple[Int, Int]:
-    """Fold some batches together; returns a :class:`Stop` and the position behind them."""
+) -> Int:
+    """Fold some batches together; returns a :class:`Stop`, ``tables.position`` is behind them."""
     first: Int = position
     records: Int = 0
     groups: Int = 0
@@ -791,7 +793,8 @@ def _fold_some(
         position += size
     find_keys(data, records, tables)
     _fold_batches(data, first, position, tag, tables)
-    return status, position
+    tables.position = position
+    return status
 
 
 def fold_split(

@@ -147,7 +147,8 @@ class FoldTables:
     @cython.cfunc
     @cython.nogil
     @cython.inline
-    def reserve(self, records: Int, data_bytes: Int, groups: Int) -> cython.void:
+    @cython.exceptval(-1)
+    def reserve(self, records: Int, data_bytes: Int, groups: Int) -> cython.int:
         """Make room for ``records`` in so many bytes, and for ``groups`` in ended transactions."""
         self.keys.reserve(records, data_bytes)
         self.group_ids.reserve(records, data_bytes)
@@ -166,6 +167,7 @@ class FoldTables:
         ):
             with cython.gil:
                 self._grow(records, groups)
+        return 0
 
     def reserve_scratch(self, records: Int) -> None:
         """Make room in ``scratch``, for callers that fill it themselves."""

@@ -67,8 +67,10 @@ class GroupRecords:
     """Newest records of the groups of one offsets partition, for the loader of one release.
 
     ``facts`` by key type and ``shapes`` of values (``merge.record_shapes``) say what the loader reads.
-    ``refuses_missing``: a tombstone of what does not exist stops the load. ``replaces_simple`` by
-    ``GroupKind``: whether a group of that kind takes the place of a simple classic one.
+    ``refuses_missing`` by ``GroupKind``: whether the tombstone of a group that does not exist stops the load;
+    that of a member does as in consumer groups. ``replaces_simple`` by ``GroupKind``: whether a group of that
+    kind takes the place of a simple classic one. ``refuses_owned``: a member who takes a partition that
+    another one owns stops the load, whatever the epochs.
     ``refuses_twins``: two members with one group instance id stop the load.
     """
 
@@ -76,7 +78,8 @@ class GroupRecords:
     value_shapes = cython.declare(ValueShapeRows)
     shapes = cython.declare(Shapes)
     replaces_simple = cython.declare(Int64s)
-    refuses_missing = cython.declare(cython.bint)
+    refuses_missing = cython.declare(Int64s)
+    refuses_owned = cython.declare(cython.bint)
     refuses_twins = cython.declare(cython.bint)
 
     order = cython.declare(Int, visibility="public")
@@ -107,7 +110,8 @@ class GroupRecords:
         value_shapes: ValueShapeRows,
         steps: ShapeStepRows,
         replaces_simple: Int64s,
-        refuses_missing: cython.bint,
+        refuses_missing: Int64s,
+        refuses_owned: cython.bint,
         refuses_twins: cython.bint,
     ) -> None:
         self.facts = facts
@@ -115,6 +119,7 @@ class GroupRecords:
         self.shapes = Shapes(steps)
         self.replaces_simple = replaces_simple
         self.refuses_missing = refuses_missing
+        self.refuses_owned = refuses_owned
         self.refuses_twins = refuses_twins
         self.order = 0
         self.known_groups = 0
@@ -503,7 +508,8 @@ class GroupRecords:
     def _put(self, subject: Int, role: Int, record_offset: Int, at: Int, stop: Int) -> cython.void:
         """Keep a record: the copied value from ``at`` to ``stop``, or a tombstone if ``stop`` is -1."""
         row: Int = self._record(subject, role)
-        if self.newest[row].value_bytes == NO_RECORD:
+        # A regular expression that is set again goes to the end.
+        if self.newest[row].value_bytes == NO_RECORD or role == Role.REGEX:
             self.newest[row].created = self.order
         self.newest[row].record_offset = record_offset
         if stop < 0:
@@ -581,7 +587,7 @@ class GroupRecords:
         if self.groups[group].kind != kind:
             if self.groups[group].kind == GroupKind.ABSENT:
                 if stop < 0:
-                    return Note.TOMBSTONE if self.refuses_missing else Note.TAKEN
+                    return Note.TOMBSTONE if self.refuses_missing[kind] else Note.TAKEN
             elif not (self.groups[group].is_simple and self.replaces_simple[kind]):
                 return Note.TYPE
             elif stop < 0:
@@ -647,7 +653,7 @@ class GroupRecords:
             self._put(subject, role, record_offset, 0, -1)
         elif role == Role.MEMBER or role == Role.CURRENT:
             if not self._is_member(subject):
-                return Note.TOMBSTONE if self.refuses_missing else Note.TAKEN
+                return Note.TOMBSTONE if self.refuses_missing[GroupKind.CONSUMER] else Note.TAKEN
             if not self._is_value(subject, Role.MEMBER):
                 # The member would have no record but a tombstone.
                 return Note.TOMBSTONE
@@ -697,7 +703,7 @@ class GroupRecords:
                     return Note.OWNER
                 self.owners[row].taken = self.order
                 if self._is_owned(group, row) and self.owners[row].released != self.order:
-                    if self._partition_epoch(row) >= epoch:
+                    if self.refuses_owned or self._partition_epoch(row) >= epoch:
                         return Note.OWNER
                     taken_over = True
             self._let_go(released)

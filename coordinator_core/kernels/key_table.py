@@ -132,7 +132,8 @@ class KeyTable:
     @cython.cfunc
     @cython.nogil
     @cython.inline
-    def reserve(self, keys: Int, data_bytes: Int) -> cython.void:
+    @cython.exceptval(-1)
+    def reserve(self, keys: Int, data_bytes: Int) -> cython.int:
         """Make room for so many more ``keys`` in so many bytes."""
         if (
             self.used + keys > len(self.keys)
@@ -141,6 +142,7 @@ class KeyTable:
         ):
             with cython.gil:
                 self._grow(self.used + keys, self.data_used + data_bytes)
+        return 0
 
     def _grow(self, keys: Int, data_bytes: Int) -> None:
         if keys > len(self.keys):

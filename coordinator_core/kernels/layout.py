@@ -794,7 +794,7 @@ class NewestRecord(Struct):
     """The newest record of a raw key."""
 
     created: i64
-    """When a record of the key came after none stood."""
+    """When a record of the key came after none stood; of a regular expression, when the newest came."""
     record_offset: i64
     value: i64
     value_bytes: i64

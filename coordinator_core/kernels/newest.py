@@ -60,12 +60,14 @@ class NewestTable:
     @cython.cfunc
     @cython.nogil
     @cython.inline
-    def reserve(self, records: Int, key_bytes: Int) -> cython.void:
+    @cython.exceptval(-1)
+    def reserve(self, records: Int, key_bytes: Int) -> cython.int:
         """Make room for so many more ``records``, whose keys have so many bytes."""
         self.keys.reserve(records, key_bytes)
         if self.keys.used + records > len(self.rows) or self.unkeyed_used + records > len(self.unkeyed):
             with cython.gil:
                 self._grow(records)
+        return 0
 
     def _grow(self, records: Int) -> None:
         if self.keys.used + records > len(self.rows):

@@ -109,16 +109,19 @@ class NewestGroupRecords:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        steps, shapes = value_shapes()
+        steps, shapes = value_shapes(profile)
         replaces = np.zeros(len(GroupKind), np.int64)
         replaces[GroupKind.CONSUMER] = profile.consumer_replaces_simple
         replaces[GroupKind.STREAMS] = profile.streams_replaces_simple
+        refuses = np.full(len(GroupKind), not profile.tolerates_missing_groups, np.int64)
+        refuses[GroupKind.SHARE] |= not profile.tolerates_missing_share_groups
         self._kernel = GroupRecords(
             viewed(_facts(profile)),
             viewed(shapes),
             viewed(steps),
             viewed(replaces),
-            refuses_missing=not profile.tolerates_missing_groups,
+            viewed(refuses),
+            refuses_owned=not profile.tolerates_owned_partitions,
             refuses_twins=profile.loader is Loader.JAVA,
         )
 

@@ -10,9 +10,11 @@ import numpy as np
 
 from coordinator_core.kernels import arrays
 from coordinator_core.kernels.layout import SHAPE_VERSIONS, MarkedField, Prefix, ShapeKind
-from coordinator_core.records.schemas import RECORD_TYPES
+from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES
 from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Struct
 from coordinator_core.records.wire import MAX_STRING_BYTES
+from coordinator_core.releases import Profile
+from coordinator_core.replay.interpret import value_layouts
 
 KEY_TYPES = max(RECORD_TYPES) + 1
 
@@ -63,17 +65,19 @@ class Step(NamedTuple):
 
 
 @cache
-def value_shapes() -> tuple[arrays.Array, arrays.Array]:
+def value_shapes(profile: Profile) -> tuple[arrays.Array, arrays.Array]:
     """Rows of ``ShapeStep``, and of ``ValueShape`` by key type and version (``SHAPE_VERSIONS`` a key type).
 
-    Shapes are those of the layouts that brokers write today.
+    Shapes are those of the layouts that the loader of ``profile`` tries first: where such a layout takes all
+    bytes, no other is tried.
     """
     rows: list[tuple[int, ...]] = []
     ranges = np.zeros(KEY_TYPES * SHAPE_VERSIONS, arrays.dtype("ValueShape"))
     for key_type, record_type in RECORD_TYPES.items():
         if key_type < 2:
             continue
-        value = record_type.value
+        layout = value_layouts(key_type, profile).names[0]
+        value = record_type.value if layout == CURRENT_LAYOUT else record_type.other_layouts[layout]
         for version in value.versions:
             first = len(rows)
             flexible = value.is_flexible(version)
@@ -127,7 +131,7 @@ def _field(
     if isinstance(kind, Struct):
         body = _struct(kind, version, flexible, marked)
         if not field.nullable:
-            raise NotImplementedError(f"field {field.name}: a struct in its place")
+            raise TypeError(f"field {field.name}: a struct that cannot be null")
         return Step(ShapeKind.OPTIONAL, body=body)
     if isinstance(kind, ArrayOf):
         prefix = Prefix.COMPACT if flexible else Prefix.INT32

@@ -60,7 +60,7 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
         if (
             key_type in profile.known_key_types
             and version <= max_value_version(key_type, profile)
-            and _layouts(key_type, profile) is AUTO
+            and value_layouts(key_type, profile) is AUTO
         ):
             return _interpreted(key_type, version, names, data)
     try:
@@ -80,13 +80,13 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
         detail = f"value version {version} of key type {key_type} is unknown to Kafka {profile.release}"
         return _carry(record_offset, key_type, version, detail, failure=True)
     try:
-        fields = decode_value(key_type, value, _layouts(key_type, profile)).data
+        fields = decode_value(key_type, value, value_layouts(key_type, profile)).data
     except RecordDecodeError as error:
         return _carry(record_offset, key_type, version, f"value: {error}", failure=True)
     return _interpreted(key_type, version, decoded_key.data, fields)
 
 
-def _layouts(key_type: int, profile: Profile) -> Layouts:
+def value_layouts(key_type: int, profile: Profile) -> Layouts:
     """Layouts in which the loader may find values of a type: its own where it has a first one, else any."""
     has_first = profile.has_first_share_layout and SHARE_4_0_LAYOUT in RECORD_TYPES[key_type].other_layouts
     return SHARE_4_0 if has_first else AUTO

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from coordinator_core.log.types import Codec, ControlType
 from coordinator_core.records.codec import encode_key, encode_value
+from tests.columnar.group_histories import Item, hostile_items, usual_items
 from tests.log.builders import (
     NewRecord,
     build_batch,
@@ -16,8 +17,6 @@ from tests.log.builders import (
     build_message,
     build_wrapper,
 )
-
-Item = tuple[bytes | None, bytes | None]
 
 GROUPS = ("g", "h", "ü")
 TOPICS = ("t", "u")
@@ -277,7 +276,22 @@ def _build(step: Data | Legacy | Control, offset: int) -> tuple[bytes, int]:
             return batch, offset + len(records)
 
 
-logs = st.builds(build, st.lists(steps, min_size=1, max_size=14), st.integers(0, 1))
+def with_groups(records: list[Item], size: int, others: list[Data | Legacy | Control]) -> Log:
+    """Histories of groups in batches of so many records, the other steps spread among them."""
+    batches: list[Data | Legacy | Control] = [
+        Data(records[first : first + size], -1, False, Codec.NONE, 0)
+        for first in range(0, len(records), size)
+    ]
+    for number, step in enumerate(others):
+        batches.insert((number + 1) * len(batches) // (len(others) + 1), step)
+    return build(batches)
+
+
+group_logs = st.builds(
+    with_groups, usual_items | hostile_items, st.integers(1, 9), st.lists(steps, min_size=1, max_size=4)
+)
+any_logs = st.builds(build, st.lists(steps, min_size=1, max_size=14), st.integers(0, 1))
+logs = st.one_of(any_logs, any_logs, group_logs)
 
 # Few slots and much going on with each: what transactions leave open at a cut decides here.
 few_keys = st.sampled_from(

@@ -22,7 +22,7 @@ from coordinator_core.merge.group_records import KEY_TYPE_ROLES
 from coordinator_core.merge.partition import PartitionMerge
 from coordinator_core.merge.shards import combine_shards
 from coordinator_core.records.codec import decode_value, encode_key, encode_value
-from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES
+from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES, SHARE_4_0_LAYOUT
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.interpret import Interpreted, interpret
 from tests.columnar.group_histories import (
@@ -43,6 +43,7 @@ MODERN = {
     "3.8.1 new": profile_for_release("3.8.1", "new"),
     "4.0.1": profile_for_release("4.0.1"),
     "4.1.1": profile_for_release("4.1.1"),
+    "4.2.0": profile_for_release("4.2.0"),
 }
 NEWEST = PROFILES["4.3.1"]
 
@@ -230,6 +231,9 @@ NOTES: dict[str, tuple[str, list[Item], list[Note]]] = {
     ),
     "partition taken": ("4.3.1", [owned("a", 1, 0, 1), owned("b", 1, 2)], []),
     "partition taken over": ("4.3.1", [owned("a", 1, 0, 1), owned("b", 2, 1)], []),
+    "partition taken over, before 4.0.2": ("4.0.1", [owned("a", 1, 0, 1), owned("b", 2, 1)], [Note.OWNER]),
+    "tombstone of no share group": ("4.3.1", [(encode_key(11, G), None)], []),
+    "tombstone of no share group, before 4.1": ("4.0.1", [(encode_key(11, G), None)], [Note.TOMBSTONE]),
     "partition taken over too early": ("4.3.1", [owned("a", 2, 0, 1), owned("b", 2, 1)], [Note.OWNER]),
     "partition twice": ("4.3.1", [owned("a", 1, 4, 4)], [Note.OWNER]),
     "topic twice": ("4.3.1", [owned("a", 1, 4, topics=2)], [Note.OWNER]),
@@ -270,6 +274,13 @@ SHAPES = [
 ]
 
 
+SHAPES_4_0 = [
+    (key_type, version)
+    for key_type, version in SHAPES
+    if SHARE_4_0_LAYOUT in RECORD_TYPES[key_type].other_layouts
+]
+
+
 def one_key(key_type: int) -> bytes:
     names = [field.name for field in RECORD_TYPES[key_type].key.struct.fields]
     return encode_key(key_type, dict.fromkeys(names, "g"))
@@ -283,6 +294,17 @@ def test_values_as_their_schema_says_have_its_shape(key_type: int, version: int,
     value = encode_value(key_type, version, data)
     assert Note.VALUE not in notes([(one_key(key_type), value)])
     assert notes([(one_key(key_type), value + b"\0")]) == [Note.VALUE]
+
+
+@pytest.mark.parametrize("key_type, version", SHAPES_4_0)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(draw=st.data())
+def test_the_first_share_groups_have_shapes_of_their_own(
+    key_type: int, version: int, draw: st.DataObject
+) -> None:
+    schema = RECORD_TYPES[key_type].other_layouts[SHARE_4_0_LAYOUT]
+    value = encode_value(key_type, version, draw.draw(ordinary_data_for(schema, version)), SHARE_4_0_LAYOUT)
+    assert notes([(one_key(key_type), value)], MODERN["4.0.1"]) == []
 
 
 @pytest.mark.parametrize("key_type, version", SHAPES)
