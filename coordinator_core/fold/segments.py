@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -38,6 +39,7 @@ _ORDERING_OFFSETS = {
     MergeOffsetRule.NONE: OrderingOffset.NONE,
 }
 
+_MOST_SPARE_BYTES = 1 << 29
 _BATCH_LENGTH = struct.Struct(">i")
 _DEFAULT_LIMITS = Limits()
 
@@ -177,6 +179,29 @@ def fold_partition(
         yield folder.finish()
 
 
+_spare = threading.local()
+
+
+def _tables(bounds: Bounds, size: int) -> FoldTables:
+    """Empty tables for a segment of ``size`` bytes, in the memory of those that the thread gave up last.
+
+    Segments come in one size, and fresh memory costs a fold more than its own work on it.
+    """
+    spare: FoldTables | None = getattr(_spare, "tables", None)
+    if spare is None or len(spare.keys.data) < size // 2:
+        return FoldTables(bounds, size)
+    _spare.tables = None
+    spare.reset(bounds)
+    return spare
+
+
+def _give_up(tables: FoldTables) -> None:
+    """Leave the memory of ``tables``, which must not be used any more, to the thread's next ones."""
+    large = (tables.keys.index, tables.keys.keys, tables.keys.data, tables.events, tables.group_records)
+    if sum(np.asarray(table).nbytes for table in large) <= _MOST_SPARE_BYTES:
+        _spare.tables = tables
+
+
 class _Folder:
     """One fold in the making."""
 
@@ -198,7 +223,7 @@ class _Folder:
         self._formats: Counter[int] = Counter()
         self._check_crc = check_crc
         self._bounds = Bounds(limits.max_batch_bytes, limits.max_records)
-        self._tables = tables = FoldTables(self._bounds, segment.size)
+        self._tables = tables = _tables(self._bounds, segment.size)
         tables.pending_by_producer = rules.pending_by_producer
         tables.tombstone_drops_pending = rules.tombstone_drops_pending
         tables.ordering = _ORDERING_OFFSETS[rules.merge_offset_rule]
@@ -225,7 +250,9 @@ class _Folder:
 
     def finish(self) -> SegmentFold:
         """The fold of what was given; nothing can be given any more."""
-        return with_rows(self.counted(), self._tables, self._segments, self._arena.data)
+        fold = with_rows(self.counted(), self._tables, self._segments, self._arena.data)
+        _give_up(self._tables)
+        return fold
 
     # The fast way
 

@@ -102,10 +102,6 @@ class FoldTables:
         """Empty tables for a segment of ``size`` bytes."""
         keys: Int = max(_FIRST_ROWS, size // _BYTES_OF_AN_OFFSET_KEY)
         groups: Int = max(_FIRST_ROWS, size // _BYTES_OF_A_GROUP)
-        self.bounds = bounds
-        self.sequence = 0
-        self.position = 0
-        self.has_malformed_names = False
         self.scratch = new_rows("SplitRecord", _FIRST_SPLIT_RECORDS)
         self.keys = KeyTable(keys, size // 2)
         self.events = new_rows("Event", keys)
@@ -118,15 +114,27 @@ class FoldTables:
         self.producers = new_rows("Producer", _FIRST_ROWS)
         self.producer_key = new_bytes(8)
         self.pending = new_rows("Pending", _FIRST_ROWS)
+        self.group_records = new_rows("GroupRecord", _FIRST_ROWS)
+        self.creations = new_rows("Creation", _FIRST_ROWS)
+        self.fragments = new_rows("Fragment", _FIRST_ROWS)
+        self.fragment_groups = new_rows("FragmentGroup", _FIRST_ROWS)
+        self.reset(bounds)
+
+    def reset(self, bounds: Bounds) -> None:
+        """Empty the tables, whose memory is kept, for another segment."""
+        self.bounds = bounds
+        self.sequence = 0
+        self.position = 0
+        self.has_malformed_names = False
+        self.keys.clear()
+        self.group_ids.clear()
+        self.topics.clear()
+        self.producer_ids.clear()
         self.pending_free = -1
         self.pending_used = 0
-        self.group_records = new_rows("GroupRecord", _FIRST_ROWS)
         self.group_records_used = 0
-        self.creations = new_rows("Creation", _FIRST_ROWS)
         self.creations_used = 0
-        self.fragments = new_rows("Fragment", _FIRST_ROWS)
         self.fragments_used = 0
-        self.fragment_groups = new_rows("FragmentGroup", _FIRST_ROWS)
         self.fragment_groups_used = 0
         self.stamp = 0
         self.prediction_score = 0

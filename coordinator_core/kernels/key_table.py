@@ -30,11 +30,18 @@ class KeyTable:
 
     def __init__(self, keys: Int = 0, data_bytes: Int = 0) -> None:
         """Room for so many ``keys`` in so many bytes at first."""
-        self.used = 0
-        self.data_used = 0
         self.index = zeros(2 * _FIRST_KEYS)
         self.keys = new_rows("Key", max(keys, _FIRST_KEYS))
         self.data = new_bytes(max(data_bytes, _FIRST_BYTES))
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all keys; the memory is kept."""
+        place: Int
+        self.used = 0
+        self.data_used = 0
+        for place in range(len(self.index)):
+            self.index[place] = 0
 
     @cython.cfunc
     @cython.nogil
