@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coordinator_core.columnar.kernels import Status, gather_headers
 
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.segments import fold_segment
+from coordinator_core.kernels import gather_headers
+from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.types import Codec, SegmentFile
 from coordinator_core.releases import profile_for_release
@@ -22,11 +23,11 @@ BATCHES = [build_batch(0, ITEMS), build_batch(2, ITEMS, codec=Codec.LZ4), build_
 LOG = b"".join(BATCHES)
 
 
-def gathered(data: bytes, start: int = 0, room: int = 10) -> tuple[Status, int, bytes]:
-    """Status, position reached, and the headers."""
-    out, done = np.empty(room * HEADER_BYTES + 7, np.uint8), np.empty(2, np.int64)
-    status = gather_headers(np.frombuffer(data or b"\0", np.uint8), start, len(data), out, done)
-    return Status(status), int(done[0]), out[: done[1] * HEADER_BYTES].tobytes()
+def gathered(data: bytes, start: int = 0, room: int = 10) -> tuple[Stop, int, bytes]:
+    """Why it stopped, position reached, and the headers."""
+    out = np.empty(room * HEADER_BYTES + 7, np.uint8)
+    status, position, count = gather_headers(np.frombuffer(data or b"\0", np.uint8), start, len(data), out)
+    return Stop(status), position, out[: count * HEADER_BYTES].tobytes()
 
 
 def headers(*batches: bytes) -> bytes:
@@ -34,21 +35,21 @@ def headers(*batches: bytes) -> bytes:
 
 
 def test_headers_of_a_sound_log() -> None:
-    assert gathered(LOG) == (Status.END, len(LOG), headers(*BATCHES))
-    assert gathered(b"") == (Status.END, 0, b"")
+    assert gathered(LOG) == (Stop.END, len(LOG), headers(*BATCHES))
+    assert gathered(b"") == (Stop.END, 0, b"")
 
 
 def test_a_full_buffer_is_gone_on_with() -> None:
     first = len(BATCHES[0])
-    assert gathered(LOG, room=1) == (Status.GROW, first, headers(BATCHES[0]))
-    assert gathered(LOG, start=first, room=2) == (Status.END, len(LOG), headers(*BATCHES[1:]))
+    assert gathered(LOG, room=1) == (Stop.FULL, first, headers(BATCHES[0]))
+    assert gathered(LOG, start=first, room=2) == (Stop.END, len(LOG), headers(*BATCHES[1:]))
 
 
 @pytest.mark.parametrize("rest", [build_message(6, *ITEMS[0]), bytes(100), LOG[:-1], b"\0"])
 def test_it_stops_at_anything_else(rest: bytes) -> None:
     status, position, found = gathered(LOG + rest)
     intact = BATCHES[:2] if rest == LOG[:-1] else []
-    assert (status, position) == (Status.ODD_BATCH, len(LOG) + sum(map(len, intact)))
+    assert (status, position) == (Stop.UNUSUAL_BATCH, len(LOG) + sum(map(len, intact)))
     assert found == headers(*BATCHES, *intact)
 
 
@@ -58,8 +59,8 @@ def test_every_changed_byte_changes_headers_or_stops() -> None:
         changed = bytearray(LOG)
         changed[position] ^= 0x10
         status, reached, found = gathered(bytes(changed))
-        assert (status, found) != (Status.END, sound[2])
-        assert status != Status.END or reached == len(LOG)
+        assert (status, found) != (Stop.END, sound[2])
+        assert status != Stop.END or reached == len(LOG)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])

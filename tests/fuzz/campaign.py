@@ -27,7 +27,8 @@ HANGS_AFTER_S = 120
 
 _PROGRESS = struct.Struct("<qd")
 _BATCH = 2_000
-_MOST_KINDS = 20
+_MOST_KINDS, _MOST_DEATHS = 20, 20
+"""Findings after which nothing new is begun."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Outcome:
 
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    deaths: int = 0
+    """Processes that did not come to the end of their inputs."""
 
     def kinds(self) -> dict[tuple[str, str], list[Finding]]:
         """What was found, by kind."""
@@ -140,7 +143,7 @@ def run_in_processes(shares: dict[str, int], seed: int, jobs: int, seconds: floa
             left = worker.collect(outcome)
             if left:
                 waiting.append((worker.target, left))
-        if len(outcome.kinds()) >= _MOST_KINDS:
+        if len(outcome.kinds()) >= _MOST_KINDS or outcome.deaths >= _MOST_DEATHS:
             waiting.clear()
     return outcome
 
@@ -192,6 +195,7 @@ class _Worker:
             outcome.findings += [Finding(self.target, *finding) for finding in findings]
             return None
         said = "took too long" if self._hung else f"ended the process with {self._process.exitcode}"
+        outcome.deaths += 1
         outcome.counts[self.target]["found"] += 1
         outcome.counts[self.target]["not counted"] += number - self.numbers.start
         outcome.findings.append(Finding(self.target, number, said))

@@ -6,11 +6,13 @@ from collections import Counter
 from dataclasses import replace
 from itertools import zip_longest
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
 
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.kernels.arrays import Array
+from coordinator_core.lifecycle import compact_write
 from coordinator_core.lifecycle.compact_plan import (
     CompactionRules,
     Extra,
@@ -55,8 +57,13 @@ def compaction(data: bytes, choices: Random) -> str:
     output = OutputFormat(
         renumber=choices.random() < 0.4, codec=choices.choice((None, None, Codec.ZSTD, Codec.LZ4))
     )
+    # Output that is handed on in small pieces, too.
+    sizes = {
+        "_OUT_BYTES": choices.choice((64, 300, 4 << 20)),
+        "_OUT_BATCHES": choices.choice((1, 3, 1 << 14)),
+    }
     try:
-        with file_of(*versions):
+        with file_of(*versions), patch.multiple(compact_write, **sizes):
             return _compact(log, output, is_shifting=is_shifting)
     except DamagedInputError as error:
         return error.damage.kind
