@@ -28,7 +28,7 @@ from coordinator_core.coordinator.api_versions import api_versions
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.releases import PROFILE_RELEASES, Release, profile_for, profile_for_release
 from coordinator_core.replay.inference import Evidence, release_of
-from coordinator_core.reports.dump_styles import STYLES, programs_of, style_of
+from coordinator_core.reports.dump_styles import STYLES, style_of, tables_of
 
 new, before = profile_for_release("4.10.0"), profile_for_release("4.9.3")
 seen = Evidence(fields_since={Release.parse("4.9"), Release.parse("4.4"), Release.parse("4.10")})
@@ -41,7 +41,7 @@ print(json.dumps({
     "sweeps": [before.expiry.share_sweep, new.expiry.share_sweep],
     "apis": api_versions(new.requests) == api_versions(profile_for_release("4.3.1").requests),
     "lines": [style_of(release).line == style_of("4.4.0").line for release in ("4.9.3", "4.10.0")],
-    "programs": programs_of(style_of("4.10.0")) is not None,
+    "compiled": tables_of(style_of("4.10.0")) is not None,
     "styles": [str(style.since) for style in STYLES[-2:]],
     "in order": Release.parse("4.10.0") > Release.parse("4.9.3"),
     "inferred": [str(release_of(seen)[0]), str(release_of(Evidence())[0])],
@@ -109,7 +109,7 @@ def test_one_row_makes_a_release(copy: Path) -> None:
         "sweeps": ["fails_on_offsets", "deletes"],
         "apis": True,
         "lines": [True, True],
-        "programs": True,
+        "compiled": True,
         "styles": ["4.3", "4.4"],
         "in order": True,
         "inferred": ["4.10.0", "4.3.1"],
