@@ -149,8 +149,8 @@ class ConsumerMember:
     pending_revocation: Assignment = field(default_factory=dict)
     record_offset: int = -1
     assignment_record_offset: int = -1
-    assigned_epochs: Assignment = field(default_factory=dict, compare=False)
-    pending_revocation_epochs: Assignment = field(default_factory=dict, compare=False)
+    assigned_epochs: Assignment | None = field(default=None, compare=False)
+    pending_revocation_epochs: Assignment | None = field(default=None, compare=False)
 
     @property
     def speaks_classic(self) -> bool:
@@ -168,10 +168,10 @@ class ConsumerMember:
         """Partitions to be revoked, as :meth:`assigned_since`."""
         return self._since(self.pending_revocation, self.pending_revocation_epochs)
 
-    def _since(self, assignment: Assignment, epochs: Assignment) -> PartitionEpochs:
+    def _since(self, assignment: Assignment, epochs: Assignment | None) -> PartitionEpochs:
         found = {}
         for topic_id, partitions in assignment.items():
-            known = epochs.get(topic_id, ())
+            known = () if epochs is None else epochs.get(topic_id, ())
             if len(known) != len(partitions):
                 known = (max(self.member_epoch, 0),) * len(partitions)
             found[topic_id] = dict(zip(partitions, known, strict=True))

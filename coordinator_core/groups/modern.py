@@ -8,7 +8,7 @@ their order: :class:`ModernRecords`. Source: ``GroupMetadataManager.replay`` of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
 from coordinator_core.groups.model import (
@@ -233,13 +233,19 @@ def _assignment(topic_partitions: list[Record]) -> Assignment:
     return {entry["topicId"]: tuple(entry["partitions"]) for entry in topic_partitions}
 
 
-def _assignment_epochs(topic_partitions: list[Record]) -> Assignment:
-    """Assignment epochs by topic id, of the topics whose entry has them."""
-    return {
-        entry["topicId"]: tuple(entry["assignmentEpochs"])
-        for entry in topic_partitions
-        if entry.get("assignmentEpochs")
-    }
+def _with_epochs(topic_partitions: Sequence[Record]) -> tuple[Assignment, Assignment | None]:
+    """Partitions by topic id, and assignment epochs of the topics whose entry has them."""
+    assignment: Assignment = {}
+    epochs: Assignment | None = None
+    for entry in topic_partitions:
+        topic_id = entry["topicId"]
+        assignment[topic_id] = tuple(entry["partitions"])
+        known = entry.get("assignmentEpochs")
+        if known:
+            if epochs is None:
+                epochs = {}
+            epochs[topic_id] = tuple(known)
+    return assignment, epochs
 
 
 # The same byte means other things to consumer and share members than to streams members.
@@ -306,8 +312,10 @@ class ConsumerRecords(ModernRecords):
         self, group: ConsumerGroup, member: ConsumerMember, member_epoch: int, value: Record | None
     ) -> None:
         """Keeps who owns which partition since which epoch (``ConsumerGroup.maybeUpdatePartitionEpoch``)."""
-        assigned = _assignment(value["assignedPartitions"]) if value else {}
-        pending_revocation = _assignment(value["partitionsPendingRevocation"]) if value else {}
+        assigned, assigned_epochs = _with_epochs(value["assignedPartitions"] if value else ())
+        pending_revocation, pending_epochs = _with_epochs(
+            value["partitionsPendingRevocation"] if value else ()
+        )
         # Not a copy: a group of many members has as many of these records as members.
         epochs = group.partition_epochs
         released = {
@@ -329,10 +337,9 @@ class ConsumerRecords(ModernRecords):
             del epochs[partition]
         epochs.update(taken)
         member.assigned, member.pending_revocation = assigned, pending_revocation
+        member.assigned_epochs, member.pending_revocation_epochs = assigned_epochs, pending_epochs
         if value is not None:
             member.state = MEMBER_STATES.get(value.get("state", 0), MemberState.UNKNOWN)
-            member.assigned_epochs = _assignment_epochs(value["assignedPartitions"])
-            member.pending_revocation_epochs = _assignment_epochs(value["partitionsPendingRevocation"])
 
     def _partition_metadata(self, record_offset: int, key: Record, value: Record | None) -> None:
         group = self.group(key["groupId"], create=value is not None)
