@@ -24,7 +24,7 @@ from coordinator_core.kernels.arrays import Bytes
 from coordinator_core.kernels.layout import ARENA, SEGMENT, OrderingOffset, Stop
 from coordinator_core.log.batch import batch_records, parse_batch, records_section
 from coordinator_core.log.compression import CompressionError
-from coordinator_core.log.layout import HEADER_BYTES
+from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage, last_offset_of, parse_entry, read_partition, read_segment
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
@@ -305,7 +305,7 @@ class _Folder:
 
     def _fold_unusual(self, view: memoryview, position: int) -> int | None:
         """Fold the sound batch at ``position`` record by record; the position behind it."""
-        stop = position + 12 + _BATCH_LENGTH.unpack_from(view, position + 8)[0]
+        stop = position + LENGTH_END + _BATCH_LENGTH.unpack_from(view, position + BatchField.LENGTH)[0]
         try:
             self._fold_scalar(parse_batch(view[position:stop], position))
         except DamagedInputError:
@@ -345,7 +345,7 @@ class _Folder:
         return True
 
     def _append_unpacked(self, batch: memoryview, section: bytes | bytearray | memoryview) -> int:
-        length = _BATCH_LENGTH.pack(HEADER_BYTES - 12 + len(section))
+        length = _BATCH_LENGTH.pack(HEADER_BYTES - LENGTH_END + len(section))
         return self._arena.append(batch[:8], length, batch[12:HEADER_BYTES], section)
 
     # The careful way

@@ -1,6 +1,6 @@
-/* What Cython has no spelling for: unaligned loads and stores, prefetching, CRC-32C by instruction.
+/* What Cython has no spelling for: unaligned loads, prefetching, CRC-32C by instruction.
 
-   A load or store takes the addresses of its first and last byte. The second is only there so that a build
+   A load takes the addresses of its first and last byte. The second is only there so that a build
    with bounds checks (`make check-kernels`) checks it. */
 
 #ifndef REGROUP_NATIVE_H
@@ -45,12 +45,6 @@ static inline uint64_t load_le64(regroup_bytes first, regroup_bytes last) {
     (void)last;
     memcpy(&word, first, 8);
     return REGROUP_LITTLE(64, word);
-}
-
-static inline void store_le64(unsigned char *first, unsigned char *last, uint64_t word) {
-    (void)last;
-    word = REGROUP_LITTLE(64, word);
-    memcpy(first, &word, 8);
 }
 
 /* Copies a run of bytes: short ones by words, which a call would cost more than. The ends are included. */

@@ -32,12 +32,9 @@ from coordinator_core.kernels.framing import Bounds
 from coordinator_core.kernels.group_records import GroupRecords
 from coordinator_core.kernels.key_table import KeyTable
 from coordinator_core.kernels.newest import NewestTable
-
-__all__ = ["BatchIndex", "Bounds", "FoldTables", "KeyTable", "NewestTable"]
 from coordinator_core.kernels.text import TextWriter
 
-__all__ = ["Bounds", "FoldTables", "KeyTable", "TextWriter"]
-__all__ = ["Bounds", "FoldTables", "GroupRecords", "KeyTable"]
+__all__ = ["BatchIndex", "Bounds", "FoldTables", "GroupRecords", "KeyTable", "NewestTable", "TextWriter"]
 
 warnings.warn(
     "Regroup's kernels are not compiled: results are the same, at a hundredth of the speed. "
