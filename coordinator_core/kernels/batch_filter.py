@@ -5,7 +5,7 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_bytes, new_rows
 
 if not cython.compiled:
-    from coordinator_core.kernels.batch_index import contradicts_itself
+    from coordinator_core.kernels.batch_index import may_have_been_sound
     from coordinator_core.kernels.declare import (
         BatchActionRows,
         Bytes,
@@ -17,7 +17,6 @@ if not cython.compiled:
         WrittenBatchRows,
     )
     from coordinator_core.kernels.framing import (
-        batch_size,
         follows,
         header,
         is_compressed,
@@ -339,13 +338,10 @@ def filter_batches(data: Bytes, start: Int, stop: Int, plan: BatchFilter) -> tup
     status: Int = Stop.END
     with cython.nogil:
         while start < stop:
-            if batch_size(data, start, stop) == 0:
+            if not may_have_been_sound(data, start, stop):
                 status = Stop.UNUSUAL_BATCH
                 break
             batch = header(data, start)
-            if contradicts_itself(batch):
-                status = Stop.UNUSUAL_BATCH
-                break
             if batch.last_offset >= plan.start_offset:
                 status = _put_batch(data, start, batch, plan)
                 if status != Stop.END:

@@ -6,7 +6,14 @@ from coordinator_core.kernels.arrays import grown, new_rows
 
 if not cython.compiled:
     from coordinator_core.kernels.declare import Bytes, IndexedBatchRows, Int
-    from coordinator_core.kernels.framing import Bounds, header, is_compressed, next_record, sound_size
+    from coordinator_core.kernels.framing import (
+        Bounds,
+        batch_size,
+        header,
+        is_compressed,
+        next_record,
+        sound_size,
+    )
     from coordinator_core.kernels.layout import NO_CONTROL_TYPE, UNREAD_CONTROL_TYPE, Header, Stop
     from coordinator_core.kernels.primitives import be16, be32
     from coordinator_core.log.layout import (
@@ -92,9 +99,12 @@ def delete_horizon(batch: Header) -> Int:
 @cython.cfunc
 @cython.nogil
 @cython.inline
-def contradicts_itself(batch: Header) -> cython.bint:
-    """Whether a header says what no batch that was checked says: the file has changed since."""
-    return batch.last_offset < batch.base_offset or batch.count < 0
+def may_have_been_sound(data: Bytes, at: Int, stop: Int) -> cython.bint:
+    """Whether a v2 batch lies at ``at`` that an earlier pass can have found sound: files may change."""
+    if batch_size(data, at, stop) == 0:
+        return False
+    batch = header(data, at)
+    return batch.last_offset >= batch.base_offset and batch.count >= 0
 
 
 @cython.cfunc

@@ -9,10 +9,9 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_rows, zeros
 
 if not cython.compiled:
-    from coordinator_core.kernels.batch_index import contradicts_itself, delete_horizon
+    from coordinator_core.kernels.batch_index import delete_horizon, may_have_been_sound
     from coordinator_core.kernels.declare import Bytes, Int, Int64s, MutableInt64s, NewestRows, SplitKeyRows
     from coordinator_core.kernels.framing import (
-        batch_size,
         follows,
         header,
         is_compressed,
@@ -222,13 +221,10 @@ def enter_newest(
         while start < stop and status == Stop.END:
             records = 0
             while start < stop and records < RECORDS_AT_A_TIME:
-                if batch_size(data, start, stop) == 0:
+                if not may_have_been_sound(data, start, stop):
                     status = Stop.UNUSUAL_BATCH
                     break
                 batch = header(data, start)
-                if contradicts_itself(batch):
-                    status = Stop.UNUSUAL_BATCH
-                    break
                 if batch.base_offset >= end_offset:
                     stop = start
                     break

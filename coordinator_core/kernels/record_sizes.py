@@ -5,10 +5,9 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_rows
 
 if not cython.compiled:
-    from coordinator_core.kernels.batch_index import contradicts_itself
+    from coordinator_core.kernels.batch_index import may_have_been_sound
     from coordinator_core.kernels.declare import Bytes, Int, Int64s, RecordSizesRows
     from coordinator_core.kernels.framing import (
-        batch_size,
         follows,
         header,
         is_compressed,
@@ -123,13 +122,10 @@ def add_record_sizes(data: Bytes, start: Int, stop: Int, sizes: Int64s, table: S
     status: Int = Stop.END
     with cython.nogil:
         while start < stop:
-            if batch_size(data, start, stop) == 0:
+            if not may_have_been_sound(data, start, stop):
                 status = Stop.UNUSUAL_BATCH
                 break
             batch = header(data, start)
-            if contradicts_itself(batch):
-                status = Stop.UNUSUAL_BATCH
-                break
             end = start + batch.size
             if batch.attributes & CONTROL_BIT == 0 and batch.last_offset >= table.start_offset:
                 if is_compressed(batch):

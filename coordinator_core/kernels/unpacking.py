@@ -9,7 +9,15 @@ import cython
 if not cython.compiled:
     from coordinator_core.kernels.declare import Bytes, Int, Int64s, MutableBytes, PackedBatchRows, Word
     from coordinator_core.kernels.framing import Bounds, header, is_compressed, sound_size
-    from coordinator_core.kernels.layout import LOW_32_BITS, LZ4_MAGIC, ZSTD_MAGIC, CodecFunction
+    from coordinator_core.kernels.layout import (
+        LOW_32_BITS,
+        LZ4_MAGIC,
+        XXH32_PRIME_1,
+        XXH32_PRIME_2,
+        XXH32_PRIME_3,
+        ZSTD_MAGIC,
+        CodecFunction,
+    )
     from coordinator_core.kernels.primitives import copy_bytes, le32, put_be
     from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES, LENGTH_END, BatchField
 
