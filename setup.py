@@ -96,9 +96,7 @@ def extensions() -> list[Extension]:
         "show_performance_hints": not CHECKED,
     }
     place = CHECKED_BUILD if CHECKED else None
-    return list(
-        cythonize([kernels], compiler_directives=directives, build_dir=place, show_all_warnings=False)
-    )
+    return list(cythonize([kernels], compiler_directives=directives, build_dir=place, show_all_warnings=False))
 
 
 class BuildKernels(build_ext):

@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 PYTHON=.venv/bin/python
 # The fuzzer compares dumps; the tests of whole dumps take half an hour with these checks.
-TESTS=(tests/kernels tests/columnar tests/fuzz
+TESTS=(tests/kernels tests/fold tests/fuzz
     tests/lifecycle/test_compact_changes.py tests/lifecycle/test_compact_corpus.py)
 
 CC=${CC:-gcc}

@@ -219,10 +219,7 @@ def load_topology(path: Path) -> Topology:
             if "partitionInfo" in described
         }
         offsets = topics[OFFSETS_TOPIC]
-        brokers = {
-            one["broker_id"]: _broker(one)
-            for one in document.get("brokers") or _mentioned(offsets.partitions)
-        }
+        brokers = {one["broker_id"]: _broker(one) for one in document.get("brokers") or _mentioned(offsets.partitions)}
         topology = Topology(
             brokers,
             topics,
@@ -273,9 +270,7 @@ def _broker(one: Any) -> BrokerInfo:
     rack = one.get("rack")
     if type(one["broker_id"]) is not int or not (rack is None or isinstance(rack, str)):
         raise TypeError(one)
-    return BrokerInfo(
-        one["broker_id"], listeners, rack, bool(one.get("alive", True)), tuple(one.get("log_dirs", ()))
-    )
+    return BrokerInfo(one["broker_id"], listeners, rack, bool(one.get("alive", True)), tuple(one.get("log_dirs", ())))
 
 
 def _mentioned(partitions: Sequence[PartitionInfo]) -> list[dict[str, int]]:
@@ -289,8 +284,7 @@ def _broker_document(broker: BrokerInfo) -> dict[str, Any]:
         "rack": broker.rack,
         "alive": broker.alive,
         "listeners": [
-            {"host": host, "port": port, "security_protocol": name}
-            for name, (host, port) in broker.listeners.items()
+            {"host": host, "port": port, "security_protocol": name} for name, (host, port) in broker.listeners.items()
         ],
         "log_dirs": list(broker.log_dirs),
     }

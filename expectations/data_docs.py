@@ -40,9 +40,7 @@ def check_directory(path: str) -> Path:
     return local
 
 
-def write_data_docs(
-    context: FileDataContext, result: GateResult, declared: Mapping[str, int], path: str
-) -> None:
+def write_data_docs(context: FileDataContext, result: GateResult, declared: Mapping[str, int], path: str) -> None:
     """Write the pages of what ``context`` has evaluated, and ``index.html``, into the directory ``path``.
 
     ``declared`` is the number of checks of each suite.  Pages of other runs that are there stay.
@@ -108,9 +106,7 @@ class _Rewriter(HTMLParser):
         return text
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._keep(
-            self.INSTEAD.get(tag, "") if tag in self.WITHOUT_CONTENT else self.get_starttag_text() or ""
-        )
+        self._keep(self.INSTEAD.get(tag, "") if tag in self.WITHOUT_CONTENT else self.get_starttag_text() or "")
 
     def handle_endtag(self, tag: str) -> None:
         if tag not in self.WITH_CONTENT:
@@ -158,9 +154,7 @@ def _index(result: GateResult, declared: Mapping[str, int], site: Path) -> str:
 def _absent(result: GateResult) -> str:
     if not result.absent:
         return ""
-    reasons = "".join(
-        f"<li>{escape(code)}: {escape(reason)}</li>" for code, reason in sorted(result.absent.items())
-    )
+    reasons = "".join(f"<li>{escape(code)}: {escape(reason)}</li>" for code, reason in sorted(result.absent.items()))
     return f"<details><summary>{len(result.absent)} rules not looked at</summary><ul>{reasons}</ul></details>"
 
 

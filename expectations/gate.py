@@ -137,9 +137,7 @@ def _validate(
 
     _store(context, name, checks)
     suite = context.suites.get(name)
-    definition = context.validation_definitions.add(
-        gx.ValidationDefinition(name=name, data=data, suite=suite)
-    )
+    definition = context.validation_definitions.add(gx.ValidationDefinition(name=name, data=data, suite=suite))
     checkpoint = context.checkpoints.add(
         gx.Checkpoint(
             name=name,
@@ -150,9 +148,7 @@ def _validate(
         )
     )
     frame = rows.to_pandas(types_mapper=pd.ArrowDtype)
-    outcome = checkpoint.run(
-        batch_parameters={"dataframe": frame}, expectation_parameters=values, run_id=run_id
-    )
+    outcome = checkpoint.run(batch_parameters={"dataframe": frame}, expectation_parameters=values, run_id=run_id)
     return next(iter(outcome.run_results.values()))
 
 

@@ -43,9 +43,7 @@ _PLANNED = (*("now_ms", "profile", "kafka_version", "coordinator", "partial"), *
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; ends the process with exit code 2 when they are not usable."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Compact a copy of __consumer_offsets, and prove it."
-    )
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Compact a copy of __consumer_offsets, and prove it.")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--snapshot", metavar="PATH", nargs="+", action="extend", help="log directories")
     source.add_argument("--plan", metavar="FILE", help="carry out this plan, which says all that rules say")

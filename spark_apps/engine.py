@@ -65,7 +65,7 @@ def replay(
         inferred = perf_counter()
         context = session.context
         started = perf_counter()
-        rules = tasks.Rules(chosen, now_ms, writer.staging_path)
+        rules = tasks.ReplayTask(chosen, now_ms, writer.staging_path)
         sizes = [segment.size for segment in snapshot.segments]
         limit = bytes_per_task or task_bytes(sizes, context.defaultParallelism)
         works = share_out(fold_tasks(source, on_damage), limit)
@@ -92,16 +92,14 @@ def replay(
 
 
 def _folded_and_merged(
-    context: SparkContext, works: Sequence[Work], rules: tasks.Rules, bytes_per_merge: int
+    context: SparkContext, works: Sequence[Work], rules: tasks.ReplayTask, bytes_per_merge: int
 ) -> list[tasks.Answer]:
     """Answers of the tasks that merged, by offsets partition.
 
     Raises :class:`DamagedInputError` for the first damage in the order of partitions and segments.
     """
     answers = in_tasks(context, partial(tasks.fold, rules=rules), works)
-    in_order = [
-        answer for _, answer in sorted(zip(works, answers, strict=True), key=lambda pair: pair[0].place)
-    ]
+    in_order = [answer for _, answer in sorted(zip(works, answers, strict=True), key=lambda pair: pair[0].place)]
     damage: dict[int, Damage] = {}
     folds: dict[int, list[StagedFold]] = {}
     for answer in in_order:
@@ -112,13 +110,11 @@ def _folded_and_merged(
     if damage:
         raise DamagedInputError(damage[min(damage)])
     merged = _merged(context, list(folds.values()), rules, bytes_per_merge)
-    return sorted(
-        (answer for answer in [*in_order, *merged] if answer.facts), key=lambda answer: min(answer.facts)
-    )
+    return sorted((answer for answer in [*in_order, *merged] if answer.facts), key=lambda answer: min(answer.facts))
 
 
 def _merged(
-    context: SparkContext, partitions: list[list[StagedFold]], rules: tasks.Rules, bytes_per_merge: int
+    context: SparkContext, partitions: list[list[StagedFold]], rules: tasks.ReplayTask, bytes_per_merge: int
 ) -> list[tasks.Answer]:
     """Answers of the tasks that merged ``partitions``, each given as its folds in log order."""
     small: list[list[StagedFold]] = []
@@ -137,7 +133,7 @@ def _merged(
 
 
 def _merged_in_shards(
-    context: SparkContext, folds: list[StagedFold], shards: int, rules: tasks.Rules, bytes_per_task: int
+    context: SparkContext, folds: list[StagedFold], shards: int, rules: tasks.ReplayTask, bytes_per_task: int
 ) -> tuple[list[StagedFold], list[MergedShard]]:
     """The folds of a giant partition, cut into shards, and what each shard merges to."""
     runs = packed([staged.size for staged in folds], bytes_per_task)

@@ -31,9 +31,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rules", type=Path, metavar="FILE", help="severities, thresholds and mutes")
     parser.add_argument("--rule", action="append", default=[], metavar="CODE", help="only this rule")
     parser.add_argument("--result", metavar="FILE", help="write what is printed into this file, too")
-    parser.add_argument(
-        "--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])"
-    )
+    parser.add_argument("--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])")
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     return parser.parse_args(argv)
 
@@ -62,9 +60,7 @@ def execute(arguments: argparse.Namespace) -> None:
         facts, found = reconcile(session.context, inputs)
     finally:
         session.stop()
-    told = json.dumps(
-        {"findings": publish_findings(facts, found), **summary_of(facts, found)}, ensure_ascii=False
-    )
+    told = json.dumps({"findings": publish_findings(facts, found), **summary_of(facts, found)}, ensure_ascii=False)
     if arguments.result is not None:
         storage.make_directory(storage.split(arguments.result)[0])
         storage.write_atomic(arguments.result, told.encode())

@@ -24,9 +24,7 @@ PROGRAM = "regroup-replay"
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; ends the process with exit code 2 when they are not usable."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Replay a copy of __consumer_offsets and publish a run."
-    )
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Replay a copy of __consumer_offsets and publish a run.")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--pin", metavar="FILE", help="snapshot manifest: read what it pins")
     source.add_argument(
@@ -36,33 +34,23 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         action="extend",
         help="log directories, or their parts (repeatable)",
     )
-    parser.add_argument(
-        "--output", required=True, metavar="DIR", help="where runs are published (path or URI)"
-    )
+    parser.add_argument("--output", required=True, metavar="DIR", help="where runs are published (path or URI)")
     parser.add_argument("--cluster", required=True, metavar="NAME", help="cluster that the log comes from")
     parser.add_argument("--window", metavar="KEY", help="scheduling window (default: the UTC date of now)")
     parser.add_argument("--run-id", metavar="ID", help="id of the run (default: a new one)")
-    parser.add_argument(
-        "--no-latest", action="store_true", help="do not let latest.json name the run; a gate will"
-    )
+    parser.add_argument("--no-latest", action="store_true", help="do not let latest.json name the run; a gate will")
     parser.add_argument("--now-ms", type=int, metavar="MS", help="the time to judge by (default: the clock)")
     rules = parser.add_mutually_exclusive_group()
-    rules.add_argument(
-        "--profile", choices=["auto", *PROFILE_RELEASES], default="auto", help="coordinator rules"
-    )
+    rules.add_argument("--profile", choices=["auto", *PROFILE_RELEASES], default="auto", help="coordinator rules")
     rules.add_argument("--kafka-version", metavar="RELEASE", help="coordinator rules of this Kafka release")
-    parser.add_argument(
-        "--coordinator", choices=["classic", "new"], help="which, for releases that have both"
-    )
+    parser.add_argument("--coordinator", choices=["classic", "new"], help="which, for releases that have both")
     parser.add_argument(
         "--offsets-topic-num-partitions", type=int, default=DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, metavar="N"
     )
     damage = parser.add_mutually_exclusive_group()
     damage.add_argument("--partial", action="store_true", help="go on past damage as a starting broker would")
     damage.add_argument("--salvage", action="store_true", help="go on past damage at the next whole batch")
-    parser.add_argument(
-        "--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])"
-    )
+    parser.add_argument("--master", metavar="URL", help="Spark master (default: that of spark-submit, or local[*])")
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     arguments = parser.parse_args(argv)
     if arguments.coordinator and not arguments.kafka_version:

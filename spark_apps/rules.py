@@ -51,9 +51,7 @@ def find_in_part(part: Part, inputs: Inputs) -> list[Hits] | str:
     task, and tell its text only."""
     try:
         facts = inputs.facts(part, scan=part is not None)
-        rules = [
-            rule for rule in chosen_rules(facts, inputs.codes).evaluated if rule.across == (part is None)
-        ]
+        rules = [rule for rule in chosen_rules(facts, inputs.codes).evaluated if rule.across == (part is None)]
         return find(facts, rules, inputs.settings, is_all=part is None)
     except RegroupError as error:
         return str(error)

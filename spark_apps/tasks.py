@@ -93,7 +93,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Rules:
+class ReplayTask:
     """What all tasks of a replay have in common."""
 
     profile: Profile
@@ -113,7 +113,7 @@ def _prepare() -> None:
     keep_freed_memory()
 
 
-def fold(work: Work, rules: Rules) -> Answer:
+def fold(work: Work, rules: ReplayTask) -> Answer:
     """Fold segments and, where they are whole partitions, merge them."""
     answer = Answer()
     staged = StagedTables(rules.staging_path)
@@ -130,12 +130,12 @@ def fold(work: Work, rules: Rules) -> Answer:
     return answer
 
 
-def split(folds: Sequence[StagedFold], shards: int, rules: Rules) -> list[StagedFold]:
+def split(folds: Sequence[StagedFold], shards: int, rules: ReplayTask) -> list[StagedFold]:
     """``folds``, each cut into ``shards``."""
     return [_staged(staged.of_shard(0), rules.staging_path, shards) for staged in folds]
 
 
-def merge(folds: Sequence[StagedFold], rules: Rules) -> Answer:
+def merge(folds: Sequence[StagedFold], rules: ReplayTask) -> Answer:
     """Merge the folds of one partition, given in log order."""
     answer = Answer()
     staged = StagedTables(rules.staging_path)
@@ -145,24 +145,20 @@ def merge(folds: Sequence[StagedFold], rules: Rules) -> Answer:
     return answer
 
 
-def merge_one_shard(shard: int, folds: Sequence[StagedFold], rules: Rules) -> MergedShard:
+def merge_one_shard(shard: int, folds: Sequence[StagedFold], rules: ReplayTask) -> MergedShard:
     """Merge one shard of the folds of one partition, given in log order; its offsets are staged."""
     parts = (fold.of_shard(shard).fold for fold in folds)
-    merged = merge_shard(
-        (part for part in parts if part is not None), rules.profile, folds[0].offsets_partition
-    )
+    merged = merge_shard((part for part in parts if part is not None), rules.profile, folds[0].offsets_partition)
     return merged.stored(_new_path(rules.staging_path, "shard"))
 
 
-def combine(partition: tuple[Sequence[StagedFold], Sequence[MergedShard]], rules: Rules) -> Answer:
+def combine(partition: tuple[Sequence[StagedFold], Sequence[MergedShard]], rules: ReplayTask) -> Answer:
     """Put the merged shards of one partition together, whose folds tell the rest."""
     folds, shards = partition
     answer = Answer()
     staged = StagedTables(rules.staging_path)
     results = (fold.result for fold in folds)
-    _merge(
-        folds[0].offsets_partition, results, rules, staged, answer, merged=lambda _: combine_shards(shards)
-    )
+    _merge(folds[0].offsets_partition, results, rules, staged, answer, merged=lambda _: combine_shards(shards))
     answer.files, answer.digests = staged.close()
     return answer
 
@@ -176,7 +172,7 @@ def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResu
 def _merge(
     offsets_partition: int,
     results: Iterator[SegmentResult],
-    rules: Rules,
+    rules: ReplayTask,
     staged: StagedTables,
     answer: Answer,
     merged: Callable[[Iterable[SegmentFold]], MergedPartition] | None = None,

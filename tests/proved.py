@@ -36,9 +36,7 @@ def table() -> list[str]:
             f"{key_type} ({' '.join(f'v{version}' for version in sorted(versions)) or 'tombstones'})"
             for key_type, versions in sorted(records[release].items())
         )
-        lines.append(
-            f"| {release} | {snapshots[release]} | {', '.join(sorted(formats[release]))} | {types} |"
-        )
+        lines.append(f"| {release} | {snapshots[release]} | {', '.join(sorted(formats[release]))} | {types} |")
     return lines
 
 

@@ -24,7 +24,7 @@ LAYERS = (
     "log",
     "kernels",
     "topology",
-    "imports",
+    "ingest",
     "records",
     "groups",
     "replay",
@@ -206,9 +206,7 @@ def loaded_by(names: list[str], **environment: str) -> set[str]:
 
 
 def test_the_core_loads_no_engine() -> None:
-    loaded = loaded_by(
-        [module for module, _ in modules("coordinator_core") if not module.endswith("__main__")]
-    )
+    loaded = loaded_by([module for module, _ in modules("coordinator_core") if not module.endswith("__main__")])
     assert "coordinator_core" in loaded
     assert loaded & ENGINES == set()
 

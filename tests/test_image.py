@@ -111,9 +111,7 @@ def run(image: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
     ``CC`` names what compiles nothing.
     """
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
-    }
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     for instruction, arguments in instructions():
         if instruction == "ENV":
             for name, value in re.findall(r"(\w+)=(\S+)", arguments):
@@ -137,9 +135,7 @@ def test_the_command_line_reads_a_log(image: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "x-committed" in done.stdout
     (compiled,) = (image / "coordinator_core/kernels").glob("*.so")
-    loaded = run(
-        image, "python", "-c", "from coordinator_core.kernels import compiled; print(compiled.__file__)"
-    )
+    loaded = run(image, "python", "-c", "from coordinator_core.kernels import compiled; print(compiled.__file__)")
     assert loaded.stdout.strip() == str(compiled)
 
 

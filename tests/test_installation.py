@@ -84,9 +84,7 @@ def replay(installed: Path, cache: Path, output: Path) -> tuple[str, str]:
 def files(directory: Path) -> dict[str, Any]:
     """Size and time of modification of each file below a directory."""
     found = [path for path in directory.rglob("*") if path.is_file()]
-    return {
-        str(path.relative_to(directory)): (path.stat().st_size, path.stat().st_mtime_ns) for path in found
-    }
+    return {str(path.relative_to(directory)): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
 
 
 def test_a_wheel_holds_the_compiled_kernels_and_their_sources(wheel: Path) -> None:
@@ -114,9 +112,7 @@ def test_a_source_distribution_holds_what_its_build_needs(tmp_path: Path) -> Non
     assert not made & names
 
 
-def test_the_first_run_compiles_nothing_and_writes_nothing_beside_its_folds(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_the_first_run_compiles_nothing_and_writes_nothing_beside_its_folds(installed: Path, tmp_path: Path) -> None:
     before = files(installed)
     _, errors = replay(installed, tmp_path / "cache", tmp_path / "runs")
     assert errors == ""
@@ -125,9 +121,7 @@ def test_the_first_run_compiles_nothing_and_writes_nothing_beside_its_folds(
     assert [name for name in cached if not name.startswith("regroup/folds/")] == []
 
 
-def test_without_a_compiler_the_same_kernels_run_as_python(
-    installed: Path, uncompiled: Path, tmp_path: Path
-) -> None:
+def test_without_a_compiler_the_same_kernels_run_as_python(installed: Path, uncompiled: Path, tmp_path: Path) -> None:
     assert list(uncompiled.rglob("*.so")) == []
     compiled, _ = replay(installed, tmp_path / "cache", tmp_path / "compiled")
     found, errors = replay(uncompiled, tmp_path / "other-cache", tmp_path / "uncompiled")

@@ -126,9 +126,7 @@ def test_the_lock_holds_every_declared_package_with_hashes() -> None:
 
 def test_the_environment_is_the_locked_one() -> None:
     """What is tested is what the lock names: a package installed by hand must not carry the tests."""
-    names = (
-        set(locked(ROOT / "requirements.lock")) | set(locked(ROOT / ".ci/bootstrap.txt")) | {"regroup", "pip"}
-    )
+    names = set(locked(ROOT / "requirements.lock")) | set(locked(ROOT / ".ci/bootstrap.txt")) | {"regroup", "pip"}
     installed = {canonicalize_name(d.metadata["Name"]) for d in importlib.metadata.distributions()}
     assert installed <= names
 
@@ -164,9 +162,7 @@ def test_the_image_has_a_slim_base_a_plain_user_and_every_package() -> None:
     assert {"coordinator_core", "spark_apps", "expectations", "dags"} <= set(copied)
 
 
-def run_setup(
-    tools: Path, *steps: str, script: Path = ROOT / ".ci/setup.sh"
-) -> subprocess.CompletedProcess[str]:
+def run_setup(tools: Path, *steps: str, script: Path = ROOT / ".ci/setup.sh") -> subprocess.CompletedProcess[str]:
     """The set-up script on a machine that has only basic tools, and no package manager."""
     bash = shutil.which("bash")
     assert bash is not None
@@ -304,9 +300,7 @@ def test_make_has_the_promised_targets() -> None:
 # Written so that this file does not match itself.
 INDEX_ADDRESS = re.compile(r"index[-]url|registry = \"http|https?://[^ \"]*/(?:simple|maven2|packages)/")
 MACHINE_PATH = re.compile(r"(?:^|[^A-Za-z0-9_./])/(?:work|root|farm)/", re.MULTILINE)
-UNFINISHED = re.compile(
-    r"raise Not[I]mplementedError|TO[D]O|FIX[M]E|XX[X]|pytest\.ski[p]\(|mark\.ski[p]|mark\.xfai[l]"
-)
+UNFINISHED = re.compile(r"raise Not[I]mplementedError|TO[D]O|FIX[M]E|XX[X]|pytest\.ski[p]\(|mark\.ski[p]|mark\.xfai[l]")
 
 
 @pytest.mark.parametrize("pattern", [INDEX_ADDRESS, MACHINE_PATH], ids=["index address", "machine path"])

@@ -57,9 +57,7 @@ def fenced_one_by_one(info: PartitionInfo, lost: tuple[int, ...]) -> PartitionIn
 
 
 @given(partitions(), st.lists(st.sampled_from(IDS), unique=True).map(tuple))
-def test_who_leads_does_not_depend_on_the_order_of_fencing(
-    info: PartitionInfo, lost: tuple[int, ...]
-) -> None:
+def test_who_leads_does_not_depend_on_the_order_of_fencing(info: PartitionInfo, lost: tuple[int, ...]) -> None:
     together = only(cluster(info).without(*lost))
     for order in permutations(lost):
         single = fenced_one_by_one(info, order)
@@ -68,9 +66,7 @@ def test_who_leads_does_not_depend_on_the_order_of_fencing(
 
 
 @given(partitions(), st.lists(st.sampled_from(IDS), unique=True).map(tuple), st.booleans())
-def test_an_election_gives_a_leader_that_may_lead(
-    info: PartitionInfo, lost: tuple[int, ...], unclean: bool
-) -> None:
+def test_an_election_gives_a_leader_that_may_lead(info: PartitionInfo, lost: tuple[int, ...], unclean: bool) -> None:
     after = only(cluster(info).without(*lost, unclean=unclean))
     living = [one for one in info.replicas if one not in lost]
     in_sync = [one for one in living if one in info.isr]
@@ -84,9 +80,7 @@ def test_an_election_gives_a_leader_that_may_lead(
 
 
 @given(partitions(), st.lists(st.sampled_from(IDS), unique=True).map(tuple))
-def test_who_comes_back_is_in_sync_again_and_ends_an_outage(
-    info: PartitionInfo, lost: tuple[int, ...]
-) -> None:
+def test_who_comes_back_is_in_sync_again_and_ends_an_outage(info: PartitionInfo, lost: tuple[int, ...]) -> None:
     down = cluster(info).without(*lost)
     up = only(down.restored(*lost))
     assert up.leader != NO_LEADER
@@ -122,9 +116,7 @@ def test_the_cluster_of_the_corpus_elects_as_predicted() -> None:
 
 def test_a_topology_survives_its_file(tmp_path: Path) -> None:
     topology = replace(
-        cluster(
-            PartitionInfo(0, 1, 3, (1, 2), (1,), (2,), (2,)), PartitionInfo(1, NO_LEADER, 0, (2, 1), (2,))
-        ),
+        cluster(PartitionInfo(0, 1, 3, (1, 2), (1,), (2,), (2,)), PartitionInfo(1, NO_LEADER, 0, (2, 1), (2,))),
         cluster_id="c",
         captured_at_ms=7,
         controller_id=2,

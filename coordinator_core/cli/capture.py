@@ -18,18 +18,14 @@ _SHOW_BYTES = 1_000_000
 
 
 @click.command("capture")
-@click.option(
-    "--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to reach the cluster by."
-)
+@click.option("--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to reach the cluster by.")
 @click.option("--output", required=True, metavar="DIR", help="Where the snapshot is written (local).")
 @click.option(
     "--command-config",
     metavar="FILE",
     help="Kafka client properties: security.protocol, sasl.*, ssl.* and timeouts.",
 )
-@click.option(
-    "--byte-rate", type=click.IntRange(min=1), metavar="BYTES", help="At most so many bytes a second."
-)
+@click.option("--byte-rate", type=click.IntRange(min=1), metavar="BYTES", help="At most so many bytes a second.")
 @click.option("--replica", type=int, metavar="BROKER", help="Fetch from this broker instead of the leaders.")
 @click.option(
     "--topic-also",
@@ -146,9 +142,7 @@ def _write_text(manifest: dict[str, Any], output: str) -> None:
 def _write_cross_check(checked: dict[str, Any]) -> None:
     counts = ", ".join(f"{count} {reason}" for reason, count in checked["counts"].items() if count)
     compared = f"{checked['groups']} groups and {checked['slots']} committed offsets"
-    write_line(
-        f"compared:   {compared} with the coordinators, by {checked['profile']}: {counts or 'all equal'}"
-    )
+    write_line(f"compared:   {compared} with the coordinators, by {checked['profile']}: {counts or 'all equal'}")
     for each in checked["differences"]:
         if each["reason"] in ("older", "wrong"):
             where = "" if each["topic"] is None else f" {each['topic']}-{each['partition']}"

@@ -45,9 +45,7 @@ _MOST_TOLD = 5
 @click.option("--expire", is_flag=True, help="Tombstone first what has expired, see `regroup expire`.")
 @offsets_retention_option
 @delete_retention_option
-@click.option(
-    "--renumber", is_flag=True, help="Consecutive record offsets instead of the input's with holes."
-)
+@click.option("--renumber", is_flag=True, help="Consecutive record offsets instead of the input's with holes.")
 @click.option(
     "--message-format",
     type=click.Choice(["keep", "2"]),
@@ -122,9 +120,7 @@ def compact_command(
     return ExitCode.CLEAN
 
 
-def _compact(
-    paths: tuple[str, ...], output: str, chosen: dict[str, Any], replaying: ReplayOptions
-) -> Document:
+def _compact(paths: tuple[str, ...], output: str, chosen: dict[str, Any], replaying: ReplayOptions) -> Document:
     began = perf_counter()
     keep_freed_memory()
     with new_directory(output) as staging:
@@ -148,9 +144,7 @@ def _compact(
     return document
 
 
-def _with_spark(
-    paths: tuple[str, ...], output: str, chosen: dict[str, Any], replaying: ReplayOptions
-) -> Document:
+def _with_spark(paths: tuple[str, ...], output: str, chosen: dict[str, Any], replaying: ReplayOptions) -> Document:
     """The same in a Spark application of its own process, which says itself what is wrong."""
     if replaying.on_damage is OnDamage.SALVAGE:
         raise UsageError("--salvage does not go with compaction")

@@ -16,7 +16,7 @@ from coordinator_core.cli.options import (
     replay_options_from,
     write_line,
 )
-from coordinator_core.cli.source import Source, load_source
+from coordinator_core.cli.source import ReplayedSource, load_source
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.reports import consumer_groups
 from coordinator_core.reports.describe import Selection, describe, listing
@@ -24,9 +24,7 @@ from coordinator_core.reports.describe import Selection, describe, listing
 
 @click.command("describe")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
-@click.option(
-    "--offsets", "view", flag_value="offsets", default=True, help="Committed offsets (the default)."
-)
+@click.option("--offsets", "view", flag_value="offsets", default=True, help="Committed offsets (the default).")
 @click.option("--members", "view", flag_value="members", help="Members and their assignments.")
 @click.option("--state", "view", flag_value="state", help="State, assignor and epochs.")
 @click.option("--verbose", is_flag=True, help="More columns, as the Kafka tool's --verbose.")
@@ -100,25 +98,21 @@ def list_command(
         write_line(json.dumps(rows, ensure_ascii=False))
     elif rows:
         plain = not (with_type or with_state)
-        write_line(
-            consumer_groups.list_text(rows, with_type=plain or with_type, with_state=plain or with_state)
-        )
+        write_line(consumer_groups.list_text(rows, with_type=plain or with_type, with_state=plain or with_state))
     return _exit_code(source)
 
 
-def _selection(
-    source: Source, groups: tuple[str, ...], all_groups: bool, topics: tuple[str, ...]
-) -> Selection:
+def _selection(source: ReplayedSource, groups: tuple[str, ...], all_groups: bool, topics: tuple[str, ...]) -> Selection:
     if groups and all_groups:
         raise click.UsageError("--group and --all-groups exclude each other")
     known = {group_id for state in source.states for group_id in state.groups}
-    known |= {slot.group_id for state in source.states for slot in state.orphaned()}
+    known |= {offset_key.group_id for state in source.states for offset_key in state.orphaned()}
     for group_id in groups:
         if group_id not in known:
             raise UsageError(f"Consumer group {group_id!r} does not exist in this log")
     return Selection(frozenset(groups) if groups else None, frozenset(topics) if topics else None)
 
 
-def _exit_code(source: Source) -> int:
+def _exit_code(source: ReplayedSource) -> int:
     """A partition that its own coordinator could not load is a finding, also where we read on."""
     return ExitCode.FINDINGS if any(state.load_failures for state in source.states) else ExitCode.CLEAN

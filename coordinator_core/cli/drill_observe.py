@@ -23,9 +23,7 @@ def read_prediction(path: Path) -> Prediction:
 
 
 @click.command("observe")
-@click.option(
-    "--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to reach the cluster by."
-)
+@click.option("--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to reach the cluster by.")
 @click.option("--command-config", metavar="FILE", help="Kafka client properties, as for capture.")
 @click.option(
     "--prediction",

@@ -21,7 +21,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.source import open_snapshot, warn_about_damage, warn_about_load_failures
 from coordinator_core.cluster.properties import parse_properties
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.drill.copies import (
     ClusterLogs,
     Copy,
@@ -51,9 +51,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command("predict")
 @click.argument("paths", nargs=-1, metavar="[SNAPSHOT|RUN]")
-@click.option(
-    "--topology", "topology_file", type=_FILE, required=True, help="Topology of the cluster (JSON)."
-)
+@click.option("--topology", "topology_file", type=_FILE, required=True, help="Topology of the cluster (JSON).")
 @click.option(
     "--scenario",
     required=True,
@@ -79,22 +77,12 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=_FILE,
     help='Observed loads: JSON lines {"records": 100000, "load_ms": 400, "queued_ms": 0}.',
 )
-@click.option(
-    "--broker-config", type=_FILE, help="server.properties of the brokers (default: Kafka's defaults)."
-)
-@click.option(
-    "--active-controller", type=int, metavar="ID", help="The controller that decides (default: topology)."
-)
-@click.option(
-    "--rto-ms", type=click.IntRange(min=0), metavar="MS", help="Groups are to be served within this time."
-)
-@click.option(
-    "--rpo-ms", type=click.IntRange(min=0), metavar="MS", help="Commits of at most this time may be lost."
-)
+@click.option("--broker-config", type=_FILE, help="server.properties of the brokers (default: Kafka's defaults).")
+@click.option("--active-controller", type=int, metavar="ID", help="The controller that decides (default: topology).")
+@click.option("--rto-ms", type=click.IntRange(min=0), metavar="MS", help="Groups are to be served within this time.")
+@click.option("--rpo-ms", type=click.IntRange(min=0), metavar="MS", help="Commits of at most this time may be lost.")
 @click.option("--cluster", metavar="NAME", help="Name of the cluster (default: that of the run).")
-@click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the JSON to this file."
-)
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the JSON to this file.")
 @replay_options
 @format_option(Format.TEXT, Format.JSON)
 def predict_command(
@@ -159,9 +147,7 @@ def _logs(
 ) -> tuple[Profile, ClusterLogs, str | None]:
     """Profile, copies, and the name of the cluster where a run tells it."""
     if options.engine is Engine.SPARK:
-        raise UsageError(
-            "drill predict replays in this process: publish a RUN with --engine spark, and name it"
-        )
+        raise UsageError("drill predict replays in this process: publish a RUN with --engine spark, and name it")
     if not paths and not brokers:
         raise UsageError("name a SNAPSHOT or RUN, or the log directories of brokers (--broker ID=DIR)")
     cluster: str | None = None
@@ -190,9 +176,7 @@ def _replayed(paths: Sequence[str], options: ReplayOptions) -> tuple[ReplayOptio
     """The copies, and the options with the profile that the first ones told."""
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
-    copies = copies_of_snapshot(
-        snapshot, profile, on_damage=options.on_damage, damage=damage, cache=options.fold_cache
-    )
+    copies = copies_of_snapshot(snapshot, profile, on_damage=options.on_damage, damage=damage, cache=options.fold_cache)
     warn_about_damage(damage, options.on_damage)
     warn_about_load_failures([copy.state for copy in copies.values()], profile.label)
     return replace(options, profile=profile), copies
@@ -222,8 +206,8 @@ def _properties(path: Path | None) -> dict[str, str]:
         raise UsageError(f"{path}: {error}") from None
 
 
-def _coordinator_settings(properties: dict[str, str], path: Path | None) -> Settings:
+def _coordinator_settings(properties: dict[str, str], path: Path | None) -> BrokerSettings:
     try:
-        return Settings.from_properties(properties)
+        return BrokerSettings.from_properties(properties)
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None

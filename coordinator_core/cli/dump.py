@@ -17,7 +17,7 @@ from coordinator_core.cli.options import (
 from coordinator_core.cli.output import write
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage
-from coordinator_core.imports.unknown import is_unknown
+from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.log.discovery import discover
 from coordinator_core.reports.dump import dump_objects, dump_text
 

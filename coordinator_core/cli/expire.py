@@ -18,7 +18,7 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.source import Source, load_source
+from coordinator_core.cli.source import ReplayedSource, load_source
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.publish_expiry import publish_expiry
@@ -101,9 +101,9 @@ def expire_command(
     return ExitCode.FINDINGS if document["failures"] else ExitCode.CLEAN
 
 
-def _check_groups(source: Source, group_ids: tuple[str, ...]) -> None:
+def _check_groups(source: ReplayedSource, group_ids: tuple[str, ...]) -> None:
     known = {group_id for state in source.states for group_id in state.groups}
-    known |= {slot.group_id for state in source.states for slot in state.orphaned()}
+    known |= {offset_key.group_id for state in source.states for offset_key in state.orphaned()}
     for group_id in group_ids:
         if group_id not in known:
             raise UsageError(f"Consumer group {group_id!r} does not exist in this log")

@@ -17,7 +17,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, UsageError
-from coordinator_core.imports.unknown import is_unknown
+from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.replay.explain import Event, Subject, explain_partition
 from coordinator_core.runs.read import is_run, open_run
 
@@ -45,9 +45,7 @@ def explain_command(
     ]
     warn_about_damage(damage, options.on_damage)
     if not events:
-        raise UsageError(
-            f"no record in this log concerns group {group_id!r}" + (f", topic {topic}" if topic else "")
-        )
+        raise UsageError(f"no record in this log concerns group {group_id!r}" + (f", topic {topic}" if topic else ""))
     match output_format:
         case Format.JSON:
             write_line(json.dumps([asdict(event) for event in events], ensure_ascii=False))
@@ -73,5 +71,5 @@ def _subject(group_id: str, topic: str | None) -> Subject:
 
 def _text(event: Event) -> str:
     where = f"[{event.offsets_partition}] {event.record_offset:>8}  {event.timestamp_ms}"
-    slot = "" if event.topic is None else f" {event.topic}-{event.partition}"
-    return f"{where}  {event.record}{slot}: {event.effect}"
+    offset_key = "" if event.topic is None else f" {event.topic}-{event.partition}"
+    return f"{where}  {event.record}{offset_key}: {event.effect}"

@@ -26,7 +26,7 @@ def import_command(paths: tuple[str, ...], output: str, isolation_level: str, ou
     Where the cluster can be reached, capture it instead: records do not tell of transactions, so a replay of
     this directory needs --partial and is marked as partial.
     """
-    from coordinator_core.imports.publish import IsolationLevel, import_records
+    from coordinator_core.ingest.publish import IsolationLevel, import_records
 
     document = import_records(paths, output, IsolationLevel(isolation_level))
     if output_format is Format.JSON:
@@ -46,7 +46,5 @@ def _write_text(document: dict[str, Any], output: str) -> None:
     write_line(f"records:   {total('records')} of {len(partitions)} offsets partitions, from {files} files")
     write_line(f"isolation: {document['isolation_level']}")
     write_line(f"missing:   {total('missing_offsets')} offsets between the first and the last")
-    write_line(
-        f"commits:   {total('commits')}, of which the records do not tell whether they are transactional"
-    )
+    write_line(f"commits:   {total('commits')}, of which the records do not tell whether they are transactional")
     note("regroup: warning: this is less than a snapshot (records.json says why); --partial replays it")

@@ -39,9 +39,7 @@ def reconcile_options(*, fail_on: str) -> Callable[[F], F]:
     ``fail_on`` is the default of ``--fail-on``, which goes to :func:`exit_code`.
     """
     return together(
-        click.option(
-            "--topics", metavar="FILE", help="topics.json: ids, partitions, start and end offsets of topics."
-        ),
+        click.option("--topics", metavar="FILE", help="topics.json: ids, partitions, start and end offsets of topics."),
         click.option("--against", metavar="RUN", help="The run before this one, to compare with."),
         click.option(
             "--log",
@@ -59,9 +57,7 @@ def reconcile_options(*, fail_on: str) -> Callable[[F], F]:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="YAML with severities, thresholds and mutes (docs/rules.md).",
         ),
-        click.option(
-            "--rule", "codes", multiple=True, metavar="CODE", help="Evaluate only this rule (repeatable)."
-        ),
+        click.option("--rule", "codes", multiple=True, metavar="CODE", help="Evaluate only this rule (repeatable)."),
         click.option(
             "--fail-on",
             type=click.Choice([*(level.label for level in reversed(Severity)), NEVER]),

@@ -70,9 +70,7 @@ def replay_command(
     else:
         _write_text(result)
     if result["load_failures"]:
-        note(
-            f"regroup: warning: {result['load_failures']} records at which {result['profile']} stops loading"
-        )
+        note(f"regroup: warning: {result['load_failures']} records at which {result['profile']} stops loading")
         return ExitCode.FINDINGS
     return ExitCode.CLEAN
 

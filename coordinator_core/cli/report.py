@@ -24,9 +24,7 @@ from coordinator_core.reports.run_report import LOAD_BYTES_PER_SECOND, run_repor
     show_default=True,
     help="Form of the report on standard output.",
 )
-@click.option(
-    "--output", metavar="DIR", help=f"Write {', '.join(FILES.values())} into this directory instead."
-)
+@click.option("--output", metavar="DIR", help=f"Write {', '.join(FILES.values())} into this directory instead.")
 @click.option(
     "--load-bytes-per-second",
     type=click.FloatRange(min=1),

@@ -17,7 +17,7 @@ from coordinator_core.cli.options import Engine, ReplayOptions, note
 from coordinator_core.errors import Damage, ExitCode, RegroupError, UsageError
 from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE
 from coordinator_core.groups.model import PartitionState
-from coordinator_core.imports.unknown import is_unknown
+from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
@@ -28,7 +28,7 @@ from coordinator_core.runs.read import Run, is_run, open_run
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReplayedSource:
     """State, and what has to be said of it."""
 
     states: Sequence[PartitionState]
@@ -38,7 +38,7 @@ class Source:
     topic_names: dict[str, str]
 
 
-def load_source(paths: Sequence[str], options: ReplayOptions) -> Source:
+def load_source(paths: Sequence[str], options: ReplayOptions) -> ReplayedSource:
     """The state under ``paths``: one run directory, or the paths of a snapshot."""
     if len(paths) == 1 and is_run(paths[0]):
         return _from_run(open_run(paths[0]), options)
@@ -46,12 +46,10 @@ def load_source(paths: Sequence[str], options: ReplayOptions) -> Source:
         return _from_spark(paths, options)
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
-    states = replay_snapshot(
-        snapshot, profile, on_damage=options.on_damage, damage=damage, cache=options.fold_cache
-    )
+    states = replay_snapshot(snapshot, profile, on_damage=options.on_damage, damage=damage, cache=options.fold_cache)
     warn_about_damage(damage, options.on_damage)
     warn_about_load_failures(states, profile.label)
-    return Source(states, profile, options.now_ms, bool(damage), snapshot.topic_names)
+    return ReplayedSource(states, profile, options.now_ms, bool(damage), snapshot.topic_names)
 
 
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:
@@ -77,9 +75,7 @@ def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
         note(f"regroup: warning: {entry}{more}")
         note("regroup: warning: the log was made of records, which tell no more; the result is partial")
     if len(damage) > len(unknown):
-        how = (
-            "as a restarting broker would" if on_damage is OnDamage.RECOVER else "without the damaged batches"
-        )
+        how = "as a restarting broker would" if on_damage is OnDamage.RECOVER else "without the damaged batches"
         note(f"regroup: warning: the input is damaged; it was read {how}, and the result is partial")
 
 
@@ -135,7 +131,7 @@ def run_spark_app(
     return summary
 
 
-def _from_spark(paths: Sequence[str], options: ReplayOptions) -> Source:
+def _from_spark(paths: Sequence[str], options: ReplayOptions) -> ReplayedSource:
     """Replay with Spark into a run that lives as long as the command."""
     with tempfile.TemporaryDirectory(prefix="regroup-") as directory:
         place = RunPlace(directory, "snapshot", "now", new_run_id())
@@ -143,9 +139,9 @@ def _from_spark(paths: Sequence[str], options: ReplayOptions) -> Source:
         return _from_run(open_run(place.path), replace(options, profile=None))
 
 
-def _from_run(run: Run, options: ReplayOptions) -> Source:
+def _from_run(run: Run, options: ReplayOptions) -> ReplayedSource:
     if options.profile is not None:
         raise UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
     states = run.states()
     warn_about_load_failures(states, run.profile)
-    return Source(states, profile_from_label(run.profile), run.now_ms, run.partial, run.topic_names)
+    return ReplayedSource(states, profile_from_label(run.profile), run.now_ms, run.partial, run.topic_names)

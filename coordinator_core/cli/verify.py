@@ -34,9 +34,7 @@ def verify_command(paths: tuple[str, ...], output_format: Format, **replay: Any)
         write_line(json.dumps(report.as_dict(), ensure_ascii=False))
     else:
         for segment in report.segments:
-            write_line(
-                f"{segment.path}: {segment.batches} batches, {segment.records} records, {segment.bytes} bytes"
-            )
+            write_line(f"{segment.path}: {segment.batches} batches, {segment.records} records, {segment.bytes} bytes")
         for damage in report.damage:
             write_line(str(damage))
         write_line(

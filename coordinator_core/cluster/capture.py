@@ -84,9 +84,7 @@ def capture(
         for info, ranges in pinned.values():
             states = _open(client, directory, info, ranges, previous, options)
             topics.append(TopicCapture(info, states))
-            Fetcher(client, info.name, limiter=limiter, replica=options.replica, progress=progress).run(
-                states
-            )
+            Fetcher(client, info.name, limiter=limiter, replica=options.replica, progress=progress).run(states)
         for topic in topics:
             _finish_files(client, topic)
         cross_check = None
@@ -95,9 +93,7 @@ def capture(
             from coordinator_core.cluster.check import check_groups
 
             scratch = directory.path / _TAIL
-            groups, cross_check = check_groups(
-                client, topics[0].info, topics[0].states, scratch, options.profile
-            )
+            groups, cross_check = check_groups(client, topics[0].info, topics[0].states, scratch, options.profile)
             directory.write(GROUPS, groups)
         topology = Topology(
             {broker.broker_id: broker for broker in brokers},
@@ -111,11 +107,7 @@ def capture(
         directory.write(TOPOLOGY, topology.document())
         directory.write(TOPICS_FILE, _topics_document(client))
         directory.write_log_start_offsets(
-            {
-                (topic.info.name, state.partition): state.start_offset
-                for topic in topics
-                for state in topic.states
-            }
+            {(topic.info.name, state.partition): state.start_offset for topic in topics for state in topic.states}
         )
         manifest = {
             "capture_version": CAPTURE_VERSION,
@@ -137,9 +129,7 @@ def _now_ms() -> int:
 
 def _check_cluster(previous: Mapping[str, Any] | None, cluster_id: str | None, output: str | Path) -> None:
     if previous is not None and previous["cluster_id"] != cluster_id:
-        raise UsageError(
-            f"{output} holds a capture of cluster {previous['cluster_id']}; this one is {cluster_id}"
-        )
+        raise UsageError(f"{output} holds a capture of cluster {previous['cluster_id']}; this one is {cluster_id}")
 
 
 def _pin(client: Client, name: str) -> tuple[TopicInfo, dict[int, tuple[int, int]]]:
@@ -151,8 +141,8 @@ def _pin(client: Client, name: str) -> tuple[TopicInfo, dict[int, tuple[int, int
         info = client.topic(name)
         leaders = {(name, each.partition): each.leader for each in info.partitions}
         starts, ends = client.offsets(leaders, EARLIEST), client.offsets(leaders, LATEST)
-        for slot in starts.keys() & ends.keys():
-            pins[slot[1]] = starts[slot], ends[slot]
+        for offset_key in starts.keys() & ends.keys():
+            pins[offset_key[1]] = starts[offset_key], ends[offset_key]
         missing[:] = sorted({each.partition for each in info.partitions} - pins.keys())
         return None if missing else info
 
@@ -191,11 +181,7 @@ def _open(
 
 def _check_topic(previous: Mapping[str, Any] | None, info: TopicInfo, path: Path) -> None:
     for topic in previous["topics"] if previous is not None else []:
-        if (
-            topic["topic"] == info.name
-            and topic["topic_id"] != info.topic_id
-            and topic["topic_id"] is not None
-        ):
+        if topic["topic"] == info.name and topic["topic_id"] != info.topic_id and topic["topic_id"] is not None:
             raise UsageError(
                 f"{path} holds {info.name} of id {topic['topic_id']}, the cluster has {info.topic_id} now: "
                 "it was deleted and made again; capture it into another directory"
@@ -221,9 +207,7 @@ def _partitions_of(manifest: Mapping[str, Any] | None, topic: str) -> list[Mappi
 def _adopt(client: Client, topic: str, state: Fetching) -> None:
     """Keep what the leader's log still has of what is held."""
     held = state.files.next_offset or 0
-    shared = client.until_settled(
-        lambda: shared_end(client, topic, state), f"epochs of {topic}-{state.partition}"
-    )
+    shared = client.until_settled(lambda: shared_end(client, topic, state), f"epochs of {topic}-{state.partition}")
     if shared < held:
         why = f"broker {state.leader} leads with leader epoch {state.leader_epoch} and does not have them"
         state.vanished.append(Vanished(shared, held, why))

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_core.cluster.client import LATEST, Client
-from coordinator_core.cluster.crosscheck import CrossCheck, cross_check, differing_slots
+from coordinator_core.cluster.crosscheck import CrossCheck, cross_check, differing_offset_keys
 from coordinator_core.cluster.fetch import Fetcher, Fetching, RateLimiter
 from coordinator_core.cluster.files import PartitionFiles
 from coordinator_core.cluster.groups import ask_groups
 from coordinator_core.fold.inference import infer_profile
-from coordinator_core.groups.model import PartitionState, Slot
+from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
 from coordinator_core.releases import Profile
@@ -33,9 +33,7 @@ def check_groups(
     The log is read on into ``scratch`` up to an end that is asked for after the answers, so that what was
     committed meanwhile is known. ``profile`` is inferred from the records when it is ``None``.
     """
-    logs = {
-        state.partition: captured_log(state.partition, state.start_offset, [state.files]) for state in states
-    }
+    logs = {state.partition: captured_log(state.partition, state.start_offset, [state.files]) for state in states}
     rules = profile or infer_profile(list(logs.values()))
     pinned = _replayed(logs, rules)
     answered = ask_groups(client, info, _expected(pinned))
@@ -44,14 +42,12 @@ def check_groups(
     try:
         tails = _read_on(client, states, scratch)
         longer = {
-            state.partition: captured_log(
-                state.partition, state.start_offset, [state.files, tails[state.partition]]
-            )
+            state.partition: captured_log(state.partition, state.start_offset, [state.files, tails[state.partition]])
             for state in states
             if state.partition in tails
         }
         later = {**pinned, **_replayed(longer, rules)}
-        wanted = differing_slots(list(pinned.values()), answered)
+        wanted = differing_offset_keys(list(pinned.values()), answered)
         checked = cross_check(
             list(pinned.values()),
             list(later.values()),
@@ -75,9 +71,7 @@ def captured_log(partition: int, start_offset: int, held: Sequence[PartitionFile
     if not segments:
         files = held[0]
         segments = [SegmentFile(str(files.directory / files.segments[0].name), partition, start_offset, 0)]
-    return PartitionLog(
-        partition, str(held[0].directory), tuple(segments), start_offset, clean_shutdown=False
-    )
+    return PartitionLog(partition, str(held[0].directory), tuple(segments), start_offset, clean_shutdown=False)
 
 
 def _replayed(logs: Mapping[int, PartitionLog], profile: Profile) -> dict[int, PartitionState]:
@@ -88,15 +82,15 @@ def _replayed(logs: Mapping[int, PartitionLog], profile: Profile) -> dict[int, P
 
 
 def _expected(states: Mapping[int, PartitionState]) -> dict[str, list[tuple[str, int]]]:
-    """Every group of the replayed log, and every slot that is committed or about to be."""
+    """Every group of the replayed log, and every offset key that is committed or about to be."""
     found: dict[str, list[tuple[str, int]]] = {}
     for state in states.values():
-        slots = {slot for slot in state.offsets if slot.group_id in state.groups}
-        slots |= {slot for commits in state.pending.values() for slot in commits}
+        offset_keys = {offset_key for offset_key in state.offsets if offset_key.group_id in state.groups}
+        offset_keys |= {offset_key for commits in state.pending.values() for offset_key in commits}
         for group_id in state.groups:
             found[group_id] = []
-        for slot in sorted(slots):
-            found.setdefault(slot.group_id, []).append((slot.topic, slot.partition))
+        for offset_key in sorted(offset_keys):
+            found.setdefault(offset_key.group_id, []).append((offset_key.topic, offset_key.partition))
     return found
 
 
@@ -126,19 +120,19 @@ def _read_on(client: Client, states: Sequence[Fetching], scratch: Path) -> dict[
 
 
 def _history(
-    logs: Mapping[int, PartitionLog], wanted: set[Slot], profile: Profile
-) -> dict[Slot, list[tuple[int, int | None]]]:
-    """Record offset and committed offset of every commit of the wanted slots; nothing is read for none."""
-    found: dict[Slot, list[tuple[int, int | None]]] = {}
+    logs: Mapping[int, PartitionLog], wanted: set[OffsetKey], profile: Profile
+) -> dict[OffsetKey, list[tuple[int, int | None]]]:
+    """Record offset and committed offset of every commit of the wanted offset keys; nothing is read for none."""
+    found: dict[OffsetKey, list[tuple[int, int | None]]] = {}
     if not wanted:
         return found
     for log in logs.values():
         for _, batch, records in read_records(log):
             for record in [] if batch.is_control else records:
                 meaning = interpret(record.offset, record.key, record.value, profile)
-                if isinstance(meaning, OffsetRecord) and meaning.slot in wanted:
+                if isinstance(meaning, OffsetRecord) and meaning.offset_key in wanted:
                     value = None if meaning.value is None else meaning.value["offset"]
-                    found.setdefault(meaning.slot, []).append((record.offset, value))
+                    found.setdefault(meaning.offset_key, []).append((record.offset, value))
     return found
 
 
@@ -146,7 +140,7 @@ def _document(checked: CrossCheck, profile: Profile) -> Json:
     return {
         "profile": profile.label,
         "groups": checked.groups,
-        "slots": checked.slots,
+        "slots": checked.offset_keys,
         "counts": checked.counts(),
         "differences": [asdict(each) for each in checked.differences],
     }

@@ -123,9 +123,7 @@ class Client:
         for pattern, hint in _HINTS:
             match = pattern.search(str(error))
             if match:
-                raise LoginError(
-                    f"{where}: {hint.format(match[1].strip() if match.groups() else '')}"
-                ) from None
+                raise LoginError(f"{where}: {hint.format(match[1].strip() if match.groups() else '')}") from None
 
     @property
     def cluster_id(self) -> str | None:
@@ -135,9 +133,7 @@ class Client:
         """The newest version of a request that this library and the cluster both know."""
         return int(self._manager.broker_version_data.api_version(request))
 
-    def ask(
-        self, make: Callable[[], Any], node_id: int | None = None, *, patience: float | None = None
-    ) -> Any:
+    def ask(self, make: Callable[[], Any], node_id: int | None = None, *, patience: float | None = None) -> Any:
         """The answer to the request that ``make`` makes, from ``node_id`` or any broker.
 
         Connection failures are retried with backoff for ``patience`` seconds; error codes within the answer
@@ -177,9 +173,7 @@ class Client:
         """The brokers that are alive, and the id of the controller (-1 where there is none)."""
         answer = self.ask(lambda: MetadataRequest(topics=[]))
         listener = self.settings.security_protocol
-        nodes = [
-            BrokerInfo(node.node_id, {listener: (node.host, node.port)}, node.rack) for node in answer.brokers
-        ]
+        nodes = [BrokerInfo(node.node_id, {listener: (node.host, node.port)}, node.rack) for node in answer.brokers]
         return nodes, answer.controller_id
 
     def quorum(self) -> tuple[int | None, tuple[int, ...]]:
@@ -241,9 +235,7 @@ class Client:
         ``None`` while this broker does not lead the partition (KIP-101, KIP-320).
         """
         topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-        wanted = topic.OffsetForLeaderPartition(
-            partition=partition, current_leader_epoch=-1, leader_epoch=epoch
-        )
+        wanted = topic.OffsetForLeaderPartition(partition=partition, current_leader_epoch=-1, leader_epoch=epoch)
 
         def make() -> Any:
             return OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic(topic=name, partitions=[wanted])])
@@ -273,9 +265,7 @@ def _list_offsets(partitions: Sequence[TopicPartition], timestamp: int) -> Any:
     kind = ListOffsetsRequest.ListOffsetsTopic
     topics: dict[str, list[Any]] = {}
     for name, partition in partitions:
-        wanted = kind.ListOffsetsPartition(
-            partition_index=partition, timestamp=timestamp, current_leader_epoch=-1
-        )
+        wanted = kind.ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=-1)
         topics.setdefault(name, []).append(wanted)
     return ListOffsetsRequest(
         replica_id=-1,

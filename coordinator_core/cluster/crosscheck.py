@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from coordinator_core.groups.model import PartitionState, Slot
+from coordinator_core.groups.model import OffsetKey, PartitionState
 
 Json = dict[str, Any]
 
@@ -32,7 +32,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``replayed`` and ``cluster`` are committed offsets of a slot, or states of a group; ``None``: none."""
+    """``replayed`` and ``cluster`` are committed offsets of an offset key, or states of a group; ``None``: none."""
 
     reason: Reason
     group_id: str
@@ -44,9 +44,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class CrossCheck:
-    """``slots`` and ``groups`` were compared; the rest are equal."""
+    """``offset_keys`` and ``groups`` were compared; the rest are equal."""
 
-    slots: int
+    offset_keys: int
     groups: int
     differences: tuple[Difference, ...]
 
@@ -58,69 +58,67 @@ class CrossCheck:
 def cross_check(
     pinned: Sequence[PartitionState],
     later: Sequence[PartitionState],
-    history: Mapping[Slot, Sequence[tuple[int, int | None]]],
+    history: Mapping[OffsetKey, Sequence[tuple[int, int | None]]],
     answered: Json,
     ends: Mapping[int, int],
 ) -> CrossCheck:
     """Compare the state at the pinned ``ends`` (by offsets partition) with the answers.
 
-    ``later`` is the state at the second end; ``history`` has, for slots that differ, record offset and
+    ``later`` is the state at the second end; ``history`` has, for offset keys that differ, record offset and
     committed offset (``None`` for a tombstone) of every commit up to the second end, in log order.
     """
-    held = {slot: offset.committed_offset for slot, offset in _offsets(pinned)}
-    after = {slot: offset.committed_offset for slot, offset in _offsets(later)}
-    open_slots = {
-        slot for state in (*pinned, *later) for commits in state.pending.values() for slot in commits
+    held = {offset_key: offset.committed_offset for offset_key, offset in _offsets(pinned)}
+    after = {offset_key: offset.committed_offset for offset_key, offset in _offsets(later)}
+    open_offset_keys = {
+        offset_key for state in (*pinned, *later) for commits in state.pending.values() for offset_key in commits
     }
-    partition_of = {slot: state.offsets_partition for state in (*pinned, *later) for slot in state.offsets}
-    said, unstable = answered_slots(answered)
+    partition_of = {offset_key: state.offsets_partition for state in (*pinned, *later) for offset_key in state.offsets}
+    said, unstable = answered_offset_keys(answered)
     differences = []
-    slots = held.keys() | said.keys()
-    for slot in sorted(slots):
-        ours, theirs = held.get(slot), said.get(slot)
+    offset_keys = held.keys() | said.keys()
+    for offset_key in sorted(offset_keys):
+        ours, theirs = held.get(offset_key), said.get(offset_key)
         if ours == theirs:
             continue
-        end = ends.get(partition_of.get(slot, -1), 0)
-        if slot in open_slots or slot in unstable:
+        end = ends.get(partition_of.get(offset_key, -1), 0)
+        if offset_key in open_offset_keys or offset_key in unstable:
             reason = Reason.PENDING
         else:
-            reason = _reason(theirs, after.get(slot), history.get(slot, ()), end)
-        differences.append(Difference(reason, *slot, ours, theirs))
+            reason = _reason(theirs, after.get(offset_key), history.get(offset_key, ()), end)
+        differences.append(Difference(reason, *offset_key, ours, theirs))
     groups = _groups(pinned, later, answered)
-    return CrossCheck(len(slots), len(groups[0]), (*differences, *groups[1]))
+    return CrossCheck(len(offset_keys), len(groups[0]), (*differences, *groups[1]))
 
 
-def differing_slots(pinned: Sequence[PartitionState], answered: Json) -> set[Slot]:
-    """Slots whose answer is not what the pinned log says."""
-    held = {slot: offset.committed_offset for slot, offset in _offsets(pinned)}
-    said, _ = answered_slots(answered)
-    return {slot for slot in held.keys() | said.keys() if held.get(slot) != said.get(slot)}
+def differing_offset_keys(pinned: Sequence[PartitionState], answered: Json) -> set[OffsetKey]:
+    """Offset keys whose answer is not what the pinned log says."""
+    held = {offset_key: offset.committed_offset for offset_key, offset in _offsets(pinned)}
+    said, _ = answered_offset_keys(answered)
+    return {offset_key for offset_key in held.keys() | said.keys() if held.get(offset_key) != said.get(offset_key)}
 
 
-def answered_slots(answered: Json) -> tuple[dict[Slot, int], set[Slot]]:
-    """Committed offsets by slot, and the slots that are unstable."""
-    said: dict[Slot, int] = {}
+def answered_offset_keys(answered: Json) -> tuple[dict[OffsetKey, int], set[OffsetKey]]:
+    """Committed offsets by offset key, and the offset keys that are unstable."""
+    said: dict[OffsetKey, int] = {}
     unstable = set()
     for group in answered["groups"]:
         for row in group["offsets"]:
-            slot = Slot(group["group_id"], row["topic"], row["partition"])
+            offset_key = OffsetKey(group["group_id"], row["topic"], row["partition"])
             if row["committed_offset"] is not None:
-                said[slot] = row["committed_offset"]
+                said[offset_key] = row["committed_offset"]
             if row["pending"]:
-                unstable.add(slot)
+                unstable.add(offset_key)
     return said, unstable
 
 
-def _offsets(states: Iterable[PartitionState]) -> Iterable[tuple[Slot, Any]]:
+def _offsets(states: Iterable[PartitionState]) -> Iterable[tuple[OffsetKey, Any]]:
     for state in states:
-        for slot, offset in state.offsets.items():
-            if slot.group_id in state.groups:
-                yield slot, offset
+        for offset_key, offset in state.offsets.items():
+            if offset_key.group_id in state.groups:
+                yield offset_key, offset
 
 
-def _reason(
-    theirs: int | None, after: int | None, history: Sequence[tuple[int, int | None]], end: int
-) -> Reason:
+def _reason(theirs: int | None, after: int | None, history: Sequence[tuple[int, int | None]], end: int) -> Reason:
     if theirs == after or any(offset >= end and value == theirs for offset, value in history):
         return Reason.NEWER
     if theirs is not None and any(offset < end and value == theirs for offset, value in history):

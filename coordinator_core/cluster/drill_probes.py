@@ -47,7 +47,7 @@ _SERVED_HEARTBEATS = {Errors.UNKNOWN_MEMBER_ID.name}
 Note = Callable[..., None]
 """``note(event, **values)``: where events go (:meth:`Journal.write`)."""
 
-Slot = tuple[str, int]
+OffsetKey = tuple[str, int]
 """Topic and partition."""
 
 
@@ -76,50 +76,57 @@ class Known:
     has heard of a high watermark since the doubt began, as ``behind`` when it is not given any more.
     """
 
-    def __init__(self, group_id: str, offsets: Mapping[Slot, int], note: Note) -> None:
+    def __init__(self, group_id: str, offsets: Mapping[OffsetKey, int], note: Note) -> None:
         self.offsets = dict(offsets)
         self._group_id = group_id
         self._note = note
-        self._doubts: dict[Slot, _Doubt] = {}
+        self._doubts: dict[OffsetKey, _Doubt] = {}
 
     @property
     def in_doubt(self) -> bool:
         return bool(self._doubts)
 
     def compare(
-        self, coordinator: int, answered: Mapping[Slot, int], *, heard: bool, failed: Collection[Slot] = ()
+        self,
+        coordinator: int,
+        answered: Mapping[OffsetKey, int],
+        *,
+        heard: bool,
+        failed: Collection[OffsetKey] = (),
     ) -> None:
-        """One answer, without the slots that ``failed``.
+        """One answer, without the offset keys that ``failed``.
 
         ``heard``: before it was asked the coordinator had heard of a high watermark since the doubts began.
         """
-        for slot, before in list(self.offsets.items()):
-            if slot in failed:
+        for offset_key, before in list(self.offsets.items()):
+            if offset_key in failed:
                 continue
-            found, doubt = answered.get(slot, -1), self._doubts.get(slot)
+            found, doubt = answered.get(offset_key, -1), self._doubts.get(offset_key)
             if found >= before:
                 if doubt is not None:
                     behind_ms = round((time.monotonic() - doubt.since) * 1000, 1)
-                    self._say("behind", slot, doubt.after, doubt.coordinator, behind_ms=behind_ms)
+                    self._say("behind", offset_key, doubt.after, doubt.coordinator, behind_ms=behind_ms)
             elif doubt is None:
-                self._doubts[slot] = _Doubt(found, coordinator, time.monotonic())
+                self._doubts[offset_key] = _Doubt(found, coordinator, time.monotonic())
             elif heard:
-                self._say("backwards", slot, found, coordinator)
+                self._say("backwards", offset_key, found, coordinator)
                 # Said once; later answers are compared with what was found.
-                del self.offsets[slot]
+                del self.offsets[offset_key]
         self.offsets |= {
-            slot: offset for slot, offset in answered.items() if offset >= 0 and slot not in self._doubts
+            offset_key: offset
+            for offset_key, offset in answered.items()
+            if offset >= 0 and offset_key not in self._doubts
         }
 
-    def _say(self, event: str, slot: Slot, after: int, coordinator: int, **more: Any) -> None:
+    def _say(self, event: str, offset_key: OffsetKey, after: int, coordinator: int, **more: Any) -> None:
         """The end of a doubt."""
-        del self._doubts[slot]
+        del self._doubts[offset_key]
         self._note(
             event,
             group_id=self._group_id,
-            topic=slot[0],
-            partition=slot[1],
-            before=self.offsets[slot],
+            topic=offset_key[0],
+            partition=offset_key[1],
+            before=self.offsets[offset_key],
             after=after if after >= 0 else None,
             coordinator=coordinator,
             **more,
@@ -132,15 +139,11 @@ class Canaries:
     ``interval_seconds`` is the pause between two rounds of a canary.
     """
 
-    def __init__(
-        self, client: Client, canaries: Sequence[Canary], note: Note, interval_seconds: float
-    ) -> None:
+    def __init__(self, client: Client, canaries: Sequence[Canary], note: Note, interval_seconds: float) -> None:
         self._states = [_State(client, canary, note) for canary in canaries]
         self._interval = interval_seconds
         self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._go_on, args=(state,), daemon=True) for state in self._states
-        ]
+        self._threads = [threading.Thread(target=self._go_on, args=(state,), daemon=True) for state in self._states]
 
     def start(self) -> None:
         for thread in self._threads:
@@ -235,9 +238,7 @@ class _State:
     def _find(self) -> None:
         def ask(broker: int | None) -> tuple[str, Any]:
             answer = self._ask(
-                lambda: FindCoordinatorRequest(
-                    key=self.canary.group_id, key_type=0, max_version=_FIND_VERSION
-                ),
+                lambda: FindCoordinatorRequest(key=self.canary.group_id, key_type=0, max_version=_FIND_VERSION),
                 broker,
             )
             if not answer.error_code:

@@ -84,10 +84,7 @@ def _recover(
     limit: float,
 ) -> bool:
     begin = events[0]
-    in_sync = {
-        event["offsets_partition"]: set(event["isr"])
-        for event in of_kind(events, "partition", phase="before")
-    }
+    in_sync = {event["offsets_partition"]: set(event["isr"]) for event in of_kind(events, "partition", phase="before")}
     with Client(settings(begin["bootstrap_server"])) as client:
         recovered = not of_kind(events, "method") or recover_cluster(
             client,

@@ -227,12 +227,8 @@ class _Drill:
         moving = [group["group_id"] for group in groups if group["state"] in REBALANCING]
         if moving:
             raise DrillError(f"{len(moving)} groups are rebalancing, the first is {moving[0]!r}")
-        self._log_positions = {
-            broker: path.stat().st_size for broker, path in self._options.server_logs.items()
-        }
-        self._watch = Watch(
-            self._probes, self._info, committed(groups), self._note, self._options.interval_seconds
-        )
+        self._log_positions = {broker: path.stat().st_size for broker, path in self._options.server_logs.items()}
+        self._watch = Watch(self._probes, self._info, committed(groups), self._note, self._options.interval_seconds)
         self._watch.start()
 
     # The fault
@@ -286,9 +282,7 @@ class _Drill:
             for generation in tail.generations:
                 self._note("generation", phase=phase, **asdict(generation))
         self._note_loads(phase)
-        note_states(
-            self._client, self._note, phase, {tail.offsets_partition: tail.end_offset for tail in tails}
-        )
+        note_states(self._client, self._note, phase, {tail.offsets_partition: tail.end_offset for tail in tails})
 
     def _note_loads(self, phase: str) -> None:
         """What the brokers' logs say since the last time; from the beginning where a log was begun anew."""
@@ -335,9 +329,7 @@ class _Drill:
         self._note("verdict", outcome=outcome.value, reason=reason, recovered=recovered)
 
 
-def unlike_predicted(
-    info: TopicInfo, prediction: Prediction, *, allow_under_replicated: bool = False
-) -> list[str]:
+def unlike_predicted(info: TopicInfo, prediction: Prediction, *, allow_under_replicated: bool = False) -> list[str]:
     """What of the offsets topic is not as the prediction begins with: leaders, and replicas out of sync.
 
     Where an unclean election is predicted, some are.

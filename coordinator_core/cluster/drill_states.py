@@ -51,17 +51,13 @@ def coordinators(client: Client, info: TopicInfo, group_ids: Iterable[str]) -> d
     return found
 
 
-def note_states(
-    client: Client, note: Note, phase: str, end_offsets: Mapping[int, int] | None = None
-) -> list[Json]:
+def note_states(client: Client, note: Note, phase: str, end_offsets: Mapping[int, int] | None = None) -> list[Json]:
     """Notes ``partition`` and ``group`` events of a phase; the groups, canaries left out."""
     info = client.topic(OFFSETS_TOPIC)
     for each in info.partitions:
         end = None if end_offsets is None else end_offsets.get(each.partition)
         note_partition(note, "partition", each, phase=phase, end_offset=end)
-    groups = [
-        group for group in ask_groups(client, info, {})["groups"] if not group["group_id"].startswith(PREFIX)
-    ]
+    groups = [group for group in ask_groups(client, info, {})["groups"] if not group["group_id"].startswith(PREFIX)]
     places = coordinators(client, info, [group["group_id"] for group in groups])
     for group in groups:
         place = places[group["group_id"]]

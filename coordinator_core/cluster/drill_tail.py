@@ -89,8 +89,7 @@ def gained(client: Client, info: TopicInfo, since: Mapping[int, Pin], directory:
     for tail in tails:
         tail.files.flush()
     return [
-        Gained(tail.partition, shared[tail.partition], tail.end_offset, tuple(_generations(tail)))
-        for tail in tails
+        Gained(tail.partition, shared[tail.partition], tail.end_offset, tuple(_generations(tail))) for tail in tails
     ]
 
 

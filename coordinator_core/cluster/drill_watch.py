@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from coordinator_core.cluster.client import LATEST, Client, by_broker
-from coordinator_core.cluster.drill_probes import Known, Note, Slot
+from coordinator_core.cluster.drill_probes import Known, Note, OffsetKey
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.groups import GROUPS_PER_REQUEST, OFFSET_FETCH_VERSION, fetched_offsets
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import PartitionInfo, TopicInfo
 
-Committed = Mapping[str, Mapping[Slot, int]]
+Committed = Mapping[str, Mapping[OffsetKey, int]]
 """Committed offset by group, and by topic and partition."""
 
 _Term = tuple[int, int, int]
@@ -36,13 +36,11 @@ class Watch:
     offset is lower than it was (``after`` is ``None``: gone), ``behind`` when only answers were for a while.
     """
 
-    def __init__(
-        self, client: Client, info: TopicInfo, before: Committed, note: Note, interval_seconds: float
-    ) -> None:
+    def __init__(self, client: Client, info: TopicInfo, before: Committed, note: Note, interval_seconds: float) -> None:
         self._client = client
         self._note = note
         self._interval = interval_seconds
-        self._groups = {group_id: Known(group_id, slots, note) for group_id, slots in before.items()}
+        self._groups = {group_id: Known(group_id, offset_keys, note) for group_id, offset_keys in before.items()}
         self._marks: dict[_Term, int | None] = {}
         """First high watermark after an answer that left a doubt; -1: it lagged, ``None``: to be asked."""
         self._version = client.max_version(OffsetFetchRequest(max_version=OFFSET_FETCH_VERSION))
@@ -119,18 +117,16 @@ class Watch:
 
     def _ask(self, broker: int, group_ids: list[str], heard: set[_Term]) -> set[str]:
         left = set()
-        asked: dict[str, list[Slot]] = {group_id: [] for group_id in group_ids}
+        asked: dict[str, list[OffsetKey]] = {group_id: [] for group_id in group_ids}
         for group_id, code, topics in fetched_offsets(self._client, broker, asked, True, self._version):
             if code:
                 left.add(group_id)
                 continue
             answers = [
-                ((topic.name, answer.partition_index), answer)
-                for topic in topics
-                for answer in topic.partitions
+                ((topic.name, answer.partition_index), answer) for topic in topics for answer in topic.partitions
             ]
-            now = {slot: answer.committed_offset for slot, answer in answers if not answer.error_code}
-            failed = {slot for slot, answer in answers if answer.error_code}
+            now = {offset_key: answer.committed_offset for offset_key, answer in answers if not answer.error_code}
+            failed = {offset_key for offset_key, answer in answers if answer.error_code}
             known, term = self._groups[group_id], self._term(group_id)
             known.compare(broker, now, heard=term in heard, failed=failed)
             if known.in_doubt:

@@ -253,13 +253,9 @@ class Fetcher:
             state.position = reached
             self._latest_progress = time.monotonic()
         if state.kept_removed is not None and state.files.removed > state.kept_removed:
-            self.start_over(
-                state, "the log cleaner has removed records behind what the earlier capture holds"
-            )
+            self.start_over(state, "the log cleaner has removed records behind what the earlier capture holds")
 
-    def _damaged(
-        self, state: Fetching, broker: int, position: int, offset: int, detail: str
-    ) -> DamagedInputError:
+    def _damaged(self, state: Fetching, broker: int, position: int, offset: int, detail: str) -> DamagedInputError:
         where = f"broker {broker}, {self._topic}-{state.partition}"
         remedy = "another replica may have it whole: --replica"
         return DamagedInputError(Damage(where, position, offset, "bad_crc", f"{detail}; {remedy}"))

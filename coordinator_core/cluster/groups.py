@@ -23,7 +23,7 @@ from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import TopicInfo
 
 Json = dict[str, Any]
-Slots = Mapping[str, Sequence[tuple[str, int]]]
+OffsetKeys = Mapping[str, Sequence[tuple[str, int]]]
 """Topics and partitions by group id."""
 
 GROUPS_PER_REQUEST = 100
@@ -36,10 +36,10 @@ _GROUP_ID_NOT_FOUND = 69
 _DEAD = "Dead"
 
 
-def ask_groups(client: Client, info: TopicInfo, expected: Slots) -> Json:
+def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys) -> Json:
     """Every group that the coordinators list or that is ``expected``, with state, members and offsets.
 
-    ``expected`` are the slots that the replayed log has: they are asked for by name, so that what the
+    ``expected`` are the offset keys that the replayed log has: they are asked for by name, so that what the
     coordinators leave out for want of a permission is told from what is not there. ``MissingAclError``
     names the group or topic.
     """
@@ -76,9 +76,7 @@ def _listed(client: Client) -> dict[str, Json]:
 
     def one(broker: int, _: list[int]) -> None:
         def attempt() -> bool | None:
-            answer = client.ask(
-                lambda: ListGroupsRequest(states_filter=[], types_filter=[], max_version=5), broker
-            )
+            answer = client.ask(lambda: ListGroupsRequest(states_filter=[], types_filter=[], max_version=5), broker)
             if answer.error_code in RETRIABLE:
                 return None
             if answer.error_code:
@@ -131,9 +129,7 @@ class _Coordinators:
 
 def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[str, Json]) -> list[str]:
     again = []
-    answer = client.ask(
-        lambda: DescribeGroupsRequest(groups=group_ids, max_version=_DESCRIBE_VERSION), broker
-    )
+    answer = client.ask(lambda: DescribeGroupsRequest(groups=group_ids, max_version=_DESCRIBE_VERSION), broker)
     for found in answer.groups:
         group = groups[found.group_id]
         if found.error_code in RETRIABLE:
@@ -150,14 +146,14 @@ def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[st
 
 
 def _offsets(
-    client: Client, broker: int, group_ids: list[str], groups: dict[str, Json], expected: Slots
+    client: Client, broker: int, group_ids: list[str], groups: dict[str, Json], expected: OffsetKeys
 ) -> list[str]:
     """Committed offsets: all that a group has, and those expected; which of them are unstable."""
     again: set[str] = set()
     rows: dict[str, dict[tuple[str, int], Json]] = {group_id: {} for group_id in group_ids}
     version = client.max_version(OffsetFetchRequest(max_version=OFFSET_FETCH_VERSION))
     for everything in (True, False):
-        asked: Slots = {group_id: () if everything else expected.get(group_id, ()) for group_id in group_ids}
+        asked: OffsetKeys = {group_id: () if everything else expected.get(group_id, ()) for group_id in group_ids}
         for group_id, code, topics in fetched_offsets(client, broker, asked, everything, version):
             if code in RETRIABLE:
                 again.add(group_id)
@@ -167,8 +163,8 @@ def _offsets(
                 raise ClusterError(f"offsets of group {group_id!r}: {error_name(code)}")
             for topic in topics:
                 for partition in topic.partitions:
-                    slot = topic.name, partition.partition_index
-                    _note(rows[group_id], slot, partition, again, group_id)
+                    offset_key = topic.name, partition.partition_index
+                    _note(rows[group_id], offset_key, partition, again, group_id)
     for group_id in group_ids:
         if group_id not in again:
             groups[group_id]["offsets"] = [row for row in rows[group_id].values() if _says_something(row)]
@@ -176,14 +172,18 @@ def _offsets(
 
 
 def _note(
-    rows: dict[tuple[str, int], Json], slot: tuple[str, int], answer: Any, again: set[str], group_id: str
+    rows: dict[tuple[str, int], Json],
+    offset_key: tuple[str, int],
+    answer: Any,
+    again: set[str],
+    group_id: str,
 ) -> None:
     code = answer.error_code
     row = rows.setdefault(
-        slot,
+        offset_key,
         {
-            "topic": slot[0],
-            "partition": slot[1],
+            "topic": offset_key[0],
+            "partition": offset_key[1],
             "committed_offset": None,
             "leader_epoch": None,
             "metadata": None,
@@ -191,7 +191,7 @@ def _note(
         },
     )
     if code == TOPIC_AUTHORIZATION_FAILED:
-        raise MissingAclError("Describe", f"Topic:{slot[0]}", f"the offsets of group {group_id!r}")
+        raise MissingAclError("Describe", f"Topic:{offset_key[0]}", f"the offsets of group {group_id!r}")
     if code == _UNSTABLE_OFFSET_COMMIT:
         row["pending"] = True
     elif code in RETRIABLE and code != 3:
@@ -208,13 +208,13 @@ def _says_something(row: Json) -> bool:
 
 
 def fetched_offsets(
-    client: Client, broker: int, asked: Slots, everything: bool, version: int
+    client: Client, broker: int, asked: OffsetKeys, everything: bool, version: int
 ) -> Iterable[tuple[str, int, Any]]:
     """Group id, error code and topics of groups that are all asked of one broker.
 
-    Everything is asked as it stands, slots by name must be stable. ``version`` is that of OffsetFetch.
+    Everything is asked as it stands, offset keys by name must be stable. ``version`` is that of OffsetFetch.
     """
-    asked = {group_id: slots for group_id, slots in asked.items() if everything or slots}
+    asked = {group_id: offset_keys for group_id, offset_keys in asked.items() if everything or offset_keys}
     if not asked:
         return
     stable = not everything
@@ -223,21 +223,19 @@ def fetched_offsets(
         groups = [
             kind(
                 group_id=group_id,
-                topics=None if everything else _topics(kind.OffsetFetchRequestTopics, slots),
+                topics=None if everything else _topics(kind.OffsetFetchRequestTopics, offset_keys),
             )
-            for group_id, slots in asked.items()
+            for group_id, offset_keys in asked.items()
         ]
         answer = client.ask(
-            lambda: OffsetFetchRequest(
-                groups=groups, require_stable=stable, max_version=OFFSET_FETCH_VERSION
-            ),
+            lambda: OffsetFetchRequest(groups=groups, require_stable=stable, max_version=OFFSET_FETCH_VERSION),
             broker,
         )
         for group in answer.groups:
             yield group.group_id, group.error_code, group.topics
         return
-    for group_id, slots in asked.items():
-        topics = None if everything else _topics(OffsetFetchRequest.OffsetFetchRequestTopic, slots)
+    for group_id, offset_keys in asked.items():
+        topics = None if everything else _topics(OffsetFetchRequest.OffsetFetchRequestTopic, offset_keys)
         extra = {"require_stable": stable} if version >= _STABLE_VERSION else {}
         answer = client.ask(
             lambda group_id=group_id, topics=topics, extra=extra: OffsetFetchRequest(  # type: ignore[misc]
@@ -248,9 +246,9 @@ def fetched_offsets(
         yield group_id, answer.error_code, answer.topics
 
 
-def _topics(kind: Any, slots: Iterable[tuple[str, int]]) -> list[Any]:
+def _topics(kind: Any, offset_keys: Iterable[tuple[str, int]]) -> list[Any]:
     found: dict[str, list[int]] = {}
-    for topic, partition in slots:
+    for topic, partition in offset_keys:
         found.setdefault(topic, []).append(partition)
     return [kind(name=topic, partition_indexes=partitions) for topic, partitions in found.items()]
 

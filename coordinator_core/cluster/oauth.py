@@ -58,9 +58,7 @@ def token_provider(properties: Mapping[str, str], options: Mapping[str, str]) ->
         return TokenProvider(lambda: _from_endpoint(endpoint, options))
     claims = {key.removeprefix(_CLAIM): value for key, value in options.items() if key.startswith(_CLAIM)}
     if "sub" not in claims:
-        raise UsageError(
-            f"OAUTHBEARER needs {ENDPOINT}, or {_CLAIM}sub in sasl.jaas.config for unsecured tokens"
-        )
+        raise UsageError(f"OAUTHBEARER needs {ENDPOINT}, or {_CLAIM}sub in sasl.jaas.config for unsecured tokens")
     return TokenProvider(lambda: (_unsecured(claims), _LIFETIME_SECONDS))
 
 

@@ -51,9 +51,7 @@ def read_settings(bootstrap_server: str, command_config: str | Path | None = Non
     try:
         text = Path(command_config).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{command_config}: cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        raise UsageError(f"{command_config}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return client_settings(bootstrap_server, parse_properties(text))
 
 
@@ -104,9 +102,7 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
         raise UsageError(f"sasl.mechanism: expected one of {', '.join(_LOGIN_MODULES)}, found {mechanism!r}")
     handler = properties.get("sasl.login.callback.handler.class")
     if handler is not None and handler.rpartition(".")[2] not in _HANDLERS:
-        raise UsageError(
-            "sasl.login.callback.handler.class: handlers are Java; only Kafka's own are known here"
-        )
+        raise UsageError("sasl.login.callback.handler.class: handlers are Java; only Kafka's own are known here")
     text = properties.get("sasl.jaas.config")
     if text is None:
         raise UsageError(f"sasl.jaas.config: missing, and {mechanism} needs it")

@@ -89,9 +89,7 @@ def _trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     try:
         context.load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError, TypeError):
-        where = (
-            "ssl.truststore.certificates" if inline is not None else f"ssl.truststore.location: {location}"
-        )
+        where = "ssl.truststore.certificates" if inline is not None else f"ssl.truststore.location: {location}"
         raise UsageError(f"{where}: holds no certificate that can be read") from None
 
 
@@ -120,9 +118,7 @@ def _identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     try:
         private = load_pem_private_key(_key_block(key), password.encode() if password else None)
     except (ValueError, TypeError):
-        raise UsageError(
-            f"{name}: the private key cannot be read (wrong or missing ssl.key.password?)"
-        ) from None
+        raise UsageError(f"{name}: the private key cannot be read (wrong or missing ssl.key.password?)") from None
     _load(context, name, chain.encode(), private)
 
 
@@ -173,6 +169,4 @@ def _pkcs12(
         return pkcs12.load_key_and_certificates(data, password.encode() if password else None)
     except (ValueError, TypeError):
         store = name.removesuffix(".location")
-        raise UsageError(
-            f"{name}: {location} is neither PEM nor a PKCS12 store that {store}.password opens"
-        ) from None
+        raise UsageError(f"{name}: {location} is neither PEM nor a PKCS12 store that {store}.password opens") from None

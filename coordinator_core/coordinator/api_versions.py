@@ -25,7 +25,6 @@ def api_versions(rules: RequestRules, features_epoch: int = 0) -> dict[str, Any]
         "supportedFeatures": [{"name": "metadata.version", "minVersion": low, "maxVersion": high}],
         "finalizedFeaturesEpoch": features_epoch,
         "finalizedFeatures": [
-            {"name": name, "maxVersionLevel": level, "minVersionLevel": level}
-            for name, level in found.features
+            {"name": name, "maxVersionLevel": level, "minVersionLevel": level} for name, level in found.features
         ],
     }

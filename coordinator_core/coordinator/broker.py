@@ -13,7 +13,7 @@ from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.find_coordinator import FindCoordinator
 from coordinator_core.coordinator.java.coordinator import JavaCoordinator
 from coordinator_core.coordinator.log import OffsetsLog
-from coordinator_core.coordinator.manager import PartitionState
+from coordinator_core.coordinator.manager import LoadState
 from coordinator_core.coordinator.maps import TopicId
 from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
@@ -27,7 +27,7 @@ from coordinator_core.coordinator.replies import (
 )
 from coordinator_core.coordinator.requests import Request
 from coordinator_core.coordinator.scala.coordinator import ScalaCoordinator
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.transactions import Transactions
 
@@ -42,7 +42,7 @@ class Cluster:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BrokerSettings,
         clock: Clock,
         log: OffsetsLog,
         metadata: MetadataImage,
@@ -68,7 +68,7 @@ class Cluster:
         """Append a marker, and tell the coordinator of the partition; one that loads will read it."""
         self.log.append_marker(partition, producer_id, epoch, commit, self.clock.now_ms)
         for broker in self.brokers:
-            if broker.coordinator.manager.partitions.get(partition) is PartitionState.OWNED:
+            if broker.coordinator.manager.partitions.get(partition) is LoadState.OWNED:
                 broker.coordinator.complete_transaction(producer_id, partition, commit)
 
     def lose(self, broker: Broker) -> None:
@@ -229,9 +229,7 @@ class Broker:
 
         def merged(reply: Reply) -> None:
             if reply["errorCode"] is Errors.NONE:
-                reply["topics"] = _in_request_order(
-                    request["topics"], lambda topic: topic, reply["topics"], unknown
-                )
+                reply["topics"] = _in_request_order(request["topics"], lambda topic: topic, reply["topics"], unknown)
             respond(reply)
 
         handled = [topic for topic in known if topic["partitions"]]
@@ -339,8 +337,8 @@ def _in_request_order(
     results: dict[Any, dict[int, list[Reply]]] = {}
     for topic in known:
         for partition in topic["partitions"]:
-            slots = results.setdefault(topic["name"], {})
-            slots.setdefault(partition["partitionIndex"], []).append(partition)
+            offset_keys = results.setdefault(topic["name"], {})
+            offset_keys.setdefault(partition["partitionIndex"], []).append(partition)
     merged = []
     for topic, failed in zip(topics, unknown, strict=True):
         answered = results.get(named(topic).get("name"), {})

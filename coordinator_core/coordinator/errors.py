@@ -114,9 +114,7 @@ JAVA_GROUP_ERRORS: dict[Errors, Errors] = (
 )
 """``GroupMetadataManager.appendGroupMetadataErrorToResponseError``."""
 
-JAVA_ERRORS: dict[Errors, Errors] = JAVA_GROUP_ERRORS | {
-    Errors.NETWORK_EXCEPTION: Errors.COORDINATOR_LOAD_IN_PROGRESS
-}
+JAVA_ERRORS: dict[Errors, Errors] = JAVA_GROUP_ERRORS | {Errors.NETWORK_EXCEPTION: Errors.COORDINATOR_LOAD_IN_PROGRESS}
 """Append error of any other operation (``CoordinatorOperationExceptionHelper``)."""
 
 

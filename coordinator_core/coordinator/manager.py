@@ -12,14 +12,14 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from coordinator_core.coordinator.log import LogRecord, OffsetsLog
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock, Timers
 from coordinator_core.groups.hashing import partition_for
 
 G = TypeVar("G")
 
 
-class PartitionState(StrEnum):
+class LoadState(StrEnum):
     """State of an offsets partition on a broker. Absent means that the broker does not lead it."""
 
     LOADING = "loading"
@@ -48,16 +48,14 @@ class Unloaded:
 class GroupMetadataManager(ABC, Generic[G]):
     """Groups by id, partitions by state. ``G`` is the coordinator's class of groups."""
 
-    def __init__(
-        self, settings: Settings, clock: Clock, log: OffsetsLog, compression_type: str = "none"
-    ) -> None:
+    def __init__(self, settings: BrokerSettings, clock: Clock, log: OffsetsLog, compression_type: str = "none") -> None:
         self.settings = settings
         self.clock = clock
         self.timers = Timers(clock)
         self.log = log
         self.compression_type = compression_type
         self.groups: dict[str, G] = {}
-        self.partitions: dict[int, PartitionState] = {}
+        self.partitions: dict[int, LoadState] = {}
         self._epochs: dict[int, int] = {}
 
     # Groups (A2)
@@ -85,12 +83,12 @@ class GroupMetadataManager(ABC, Generic[G]):
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self.settings.offsets_topic_num_partitions)
 
-    def state_of(self, group_id: str) -> PartitionState | None:
+    def state_of(self, group_id: str) -> LoadState | None:
         return self.partitions.get(self.partition_for(group_id))
 
     @property
     def is_loading(self) -> bool:
-        return PartitionState.LOADING in self.partitions.values()
+        return LoadState.LOADING in self.partitions.values()
 
     def _accepts_epoch(self, partition: int, epoch: int | None) -> bool:
         """A call with an older leader epoch than was seen is stale (``maybeUpdateCoordinatorEpoch``)."""
@@ -108,12 +106,12 @@ class GroupMetadataManager(ABC, Generic[G]):
         """This broker became the leader in ``epoch``; false when the call is stale or changes nothing."""
         if not self._accepts_epoch(partition, epoch) or partition in self.partitions:
             return False
-        self.partitions[partition] = PartitionState.LOADING
+        self.partitions[partition] = LoadState.LOADING
         return True
 
     def finish_load(self, partition: int) -> Loaded | None:
         """Read the partition and serve it; ``None`` when it is no longer (or not yet) being loaded."""
-        if self.partitions.get(partition) is not PartitionState.LOADING:
+        if self.partitions.get(partition) is not LoadState.LOADING:
             return None
         records = size = buffers = 0
         self.start_of_load(partition)
@@ -122,7 +120,7 @@ class GroupMetadataManager(ABC, Generic[G]):
             records += len(buffer)
             size += sum(record.size for record in buffer)
             self.apply(buffer)
-        self.partitions[partition] = PartitionState.OWNED
+        self.partitions[partition] = LoadState.OWNED
         self.end_of_load(partition)
         return Loaded(partition, records, size, buffers)
 

@@ -66,7 +66,7 @@ def hash_code(key: Any) -> int:
 
 
 class _Ordered(dict[K, V]):
-    """A dict that iterates in the order of a JVM hash table of ``capacity`` slots, which only grows."""
+    """A dict that iterates in the order of a JVM hash table of ``capacity`` offset keys, which only grows."""
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = (), capacity: int = 16) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ class ScalaHashMap(_Ordered[K, V]):
 
 
 class TimelineHashMap(_Ordered[K, V]):
-    """``TimelineHashMap``: slots by Fibonacci hashing, the last one added to a slot first."""
+    """``TimelineHashMap``: offset keys by Fibonacci hashing, the last one added to an offset key first."""
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = (), capacity: int = 2) -> None:
         super().__init__(items, capacity)
@@ -245,12 +245,12 @@ def _improve(code: int) -> int:
 def _trie(entries: list[tuple[int, K]], shift: int) -> list[K]:
     if shift >= 32:
         return [key for _, key in entries]
-    slots: dict[int, list[tuple[int, K]]] = {}
+    offset_keys: dict[int, list[tuple[int, K]]] = {}
     for entry in entries:
-        slots.setdefault(entry[0] >> shift & 31, []).append(entry)
-    ordered = sorted(slots.items())
-    found = [slot[0][1] for _, slot in ordered if len(slot) == 1]
-    for _, slot in ordered:
-        if len(slot) > 1:
-            found += _trie(slot, shift + 5)
+        offset_keys.setdefault(entry[0] >> shift & 31, []).append(entry)
+    ordered = sorted(offset_keys.items())
+    found = [offset_key[0][1] for _, offset_key in ordered if len(offset_key) == 1]
+    for _, offset_key in ordered:
+        if len(offset_key) > 1:
+            found += _trie(offset_key, shift + 5)
     return found

@@ -68,9 +68,7 @@ class Membership:
         if self.rules.purgatory:
             self.rebalances.maybe_complete_join(group)
 
-    def _join_new(
-        self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond
-    ) -> None:
+    def _join_new(self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
         if group.is_in(State.DEAD):
             respond(join_reply(Errors.COORDINATOR_NOT_AVAILABLE))
             return
@@ -106,9 +104,7 @@ class Membership:
         )
         self.rebalances.add_member(group, member)
 
-    def _join_known(
-        self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond
-    ) -> None:
+    def _join_known(self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
         member_id = request.member_id
         if group.is_in(State.DEAD):
             respond(join_reply(Errors.COORDINATOR_NOT_AVAILABLE, member_id))
@@ -183,9 +179,7 @@ class Membership:
 
             self.rebalances.store.store_group(group, group.assignments(), stored)
 
-    def _rejoined(
-        self, group: LiveClassicGroup, client: Client, member: Member, old_leader: str | None
-    ) -> Reply:
+    def _rejoined(self, group: LiveClassicGroup, client: Client, member: Member, old_leader: str | None) -> Reply:
         """From version 9 on a leader is told to skip the assignment; before, it is made to be a follower."""
         if client.version >= 9:
             reply = self.rebalances.joined(group, member.member_id)

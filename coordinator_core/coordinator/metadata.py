@@ -20,9 +20,7 @@ class MetadataImage:
 
     def __init__(self, topics: Mapping[str, tuple[str, int]]) -> None:
         """``topics`` maps names to topic id (22-character text) and number of partitions."""
-        self._by_name = {
-            name: Topic(name, TopicId(topic_id), count) for name, (topic_id, count) in topics.items()
-        }
+        self._by_name = {name: Topic(name, TopicId(topic_id), count) for name, (topic_id, count) in topics.items()}
 
     def __iter__(self):  # type: ignore[no-untyped-def]
         return iter(self._by_name.values())
@@ -39,6 +37,4 @@ class MetadataImage:
 
     def without(self, name: str) -> MetadataImage:
         """The image after a topic was deleted."""
-        return MetadataImage(
-            {topic.name: (topic.topic_id, topic.partitions) for topic in self if topic.name != name}
-        )
+        return MetadataImage({topic.name: (topic.topic_id, topic.partitions) for topic in self if topic.name != name})

@@ -13,7 +13,7 @@ from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGr
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import Reply, join_reply, sync_reply
 from coordinator_core.coordinator.rules import ReleaseRules
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock, Timers
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -35,7 +35,7 @@ class Rebalances:
     """The rebalance machinery of one coordinator's classic groups."""
 
     def __init__(
-        self, settings: Settings, rules: ReleaseRules, clock: Clock, timers: Timers, store: GroupStore
+        self, settings: BrokerSettings, rules: ReleaseRules, clock: Clock, timers: Timers, store: GroupStore
     ) -> None:
         self.settings = settings
         self.rules = rules
@@ -140,11 +140,7 @@ class Rebalances:
 
     def maybe_complete_join(self, group: LiveClassicGroup) -> None:
         """End the join phase when everyone came, unless it is the initial one, which takes its time."""
-        if (
-            group.is_in(State.PREPARING_REBALANCE)
-            and not self._is_initial(group)
-            and group.has_all_members_joined()
-        ):
+        if group.is_in(State.PREPARING_REBALANCE) and not self._is_initial(group) and group.has_all_members_joined():
             self.complete_join(group)
 
     def _is_initial(self, group: LiveClassicGroup) -> bool:

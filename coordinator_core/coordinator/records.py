@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.settings import Settings
-from coordinator_core.groups.model import ClassicGroup, Slot
+from coordinator_core.coordinator.settings import BrokerSettings
+from coordinator_core.groups.model import ClassicGroup, OffsetKey
 from coordinator_core.records.types import ZERO_UUID
 
 OFFSET_COMMIT = 1
@@ -19,7 +19,7 @@ GROUP_METADATA_VERSION = 3
 
 
 def requested_commit(
-    slot: Slot,
+    offset_key: OffsetKey,
     partition: dict[str, Any],
     *,
     now_ms: int,
@@ -30,7 +30,7 @@ def requested_commit(
     """The record of a partition of an OffsetCommit or TxnOffsetCommit; see :func:`offset_commit`."""
     timestamp_ms = partition.get("commitTimestamp", NO_TIMESTAMP)
     return offset_commit(
-        slot,
+        offset_key,
         offset=partition["committedOffset"],
         leader_epoch=partition.get("committedLeaderEpoch", -1),
         metadata=partition["committedMetadata"] or "",
@@ -41,14 +41,14 @@ def requested_commit(
     )
 
 
-def metadata_fits(partition: dict[str, Any], settings: Settings) -> bool:
+def metadata_fits(partition: dict[str, Any], settings: BrokerSettings) -> bool:
     """Whether the metadata of a commit is within ``offset.metadata.max.bytes``, which counts UTF-16 units."""
     metadata: str = partition["committedMetadata"] or ""
     return len(metadata.encode("utf-16-be", "surrogatepass")) // 2 <= settings.offset_metadata_max_bytes
 
 
 def offset_commit(
-    slot: Slot,
+    offset_key: OffsetKey,
     *,
     offset: int,
     leader_epoch: int,
@@ -71,20 +71,20 @@ def offset_commit(
         value["leaderEpoch"] = leader_epoch
     if version >= 4:
         value["topicId"] = topic_id
-    return Record(OFFSET_COMMIT, _offset_key(slot), version, value)
+    return Record(OFFSET_COMMIT, _offset_key(offset_key), version, value)
 
 
-def offset_tombstone(slot: Slot) -> Record:
-    return Record(OFFSET_COMMIT, _offset_key(slot))
+def offset_tombstone(offset_key: OffsetKey) -> Record:
+    return Record(OFFSET_COMMIT, _offset_key(offset_key))
 
 
-def _offset_key(slot: Slot) -> dict[str, Any]:
-    return {"group": slot.group_id, "topic": slot.topic, "partition": slot.partition}
+def _offset_key(offset_key: OffsetKey) -> dict[str, Any]:
+    return {"group": offset_key.group_id, "topic": offset_key.topic, "partition": offset_key.partition}
 
 
-def slot_of(record: Record) -> Slot:
+def offset_key_of(record: Record) -> OffsetKey:
     """What a record of type 0 or 1 is about."""
-    return Slot(record.key["group"], record.key["topic"], record.key["partition"])
+    return OffsetKey(record.key["group"], record.key["topic"], record.key["partition"])
 
 
 def group_metadata(group: ClassicGroup) -> Record:
@@ -94,9 +94,7 @@ def group_metadata(group: ClassicGroup) -> Record:
         "generation": group.generation,
         "protocol": group.protocol,
         "leader": group.leader,
-        "currentStateTimestamp": (
-            NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms
-        ),
+        "currentStateTimestamp": (NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms),
         "members": [
             {
                 "memberId": member.member_id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BrokerSettings:
     """Values in Kafka's units; the defaults are those of 4.3 (the same in 3.9 where it has the setting)."""
 
     offsets_topic_num_partitions: int = 50
@@ -30,7 +30,7 @@ class Settings:
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> Settings:
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerSettings:
         """Settings from a broker's properties; those that no coordinator reads are passed over.
 
         Raises ``ValueError`` naming the setting whose value is not what Kafka takes.

@@ -42,9 +42,7 @@ def alive_node(topology: Topology, broker_id: int, listener: str = DEFAULT_LISTE
     return Node(broker_id, *broker.listeners[listener])
 
 
-def partition_metadata(
-    topology: Topology, partition: int, listener: str = DEFAULT_LISTENER
-) -> PartitionMetadata:
+def partition_metadata(topology: Topology, partition: int, listener: str = DEFAULT_LISTENER) -> PartitionMetadata:
     """``KRaftMetadataCache.getPartitionMetadata`` of the offsets topic: the first thing that is wrong."""
     assert topology.offsets_partitions is not None
     info = topology.offsets_partitions[partition]

@@ -81,9 +81,7 @@ class Transactions:
         self._add(current, partition)
         return Errors.NONE
 
-    def verify(
-        self, transactional_id: str, producer_id: int, epoch: int, partition: int, version: int
-    ) -> Errors:
+    def verify(self, transactional_id: str, producer_id: int, epoch: int, partition: int, version: int) -> Errors:
         """Whether a TxnOffsetCommit of ``version`` belongs to a transaction; version 5 adds the partition."""
         current = self._by_id.get(transactional_id)
         if current is None or current.producer_id != producer_id:

@@ -12,7 +12,7 @@ from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.replies import Reply
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.topology import DEFAULT_LISTENER
 from coordinator_core.drill.model import PhaseName
@@ -46,15 +46,17 @@ class Failover:
     """
 
     def __init__(
-        self, before: PartitionState, after: PartitionState, group_id: str, settings: Settings, *, java: bool
+        self, before: PartitionState, after: PartitionState, group_id: str, settings: BrokerSettings, *, java: bool
     ) -> None:
         self._group_id = group_id
         self._group = before.groups.get(group_id) or after.groups[group_id]
         self._partition = before.offsets_partition
         self._java = java
-        slot = next((one for one in _slots(after, group_id)), None) or next(_slots(before, group_id), None)
-        self._slot = _PROBED if slot is None else slot
-        topic, partition = self._slot
+        offset_key = next((one for one in _offset_keys(after, group_id)), None) or next(
+            _offset_keys(before, group_id), None
+        )
+        self._offset_key = _PROBED if offset_key is None else offset_key
+        topic, partition = self._offset_key
         self._clock = Clock(_now_ms(before, after))
         log = OffsetsLog()
         seed(log, after, group_id)
@@ -113,10 +115,7 @@ class Failover:
 
     def heartbeats(self) -> dict[str, str]:
         """Once it serves: the error name of each member's next heartbeat, by member id."""
-        return {
-            member.member_id: self._error(*_heartbeat(self._group, member))
-            for member in _members(self._group)
-        }
+        return {member.member_id: self._error(*_heartbeat(self._group, member)) for member in _members(self._group)}
 
     def _find(self) -> str:
         return self._error("FindCoordinator", 3, {"key": self._group_id, "keyType": 0})
@@ -130,7 +129,7 @@ class Failover:
         return _first_error(replies[0]).name if replies else WAITS
 
     def _requests(self) -> list[Ask]:
-        group, topic, partition = self._group, *self._slot
+        group, topic, partition = self._group, *self._offset_key
         if not is_modelled(group):
             return []
         member = next(iter(_members(group)), None)
@@ -145,11 +144,7 @@ class Failover:
         fetched = {"groupId": self._group_id, "topics": [{"name": topic, "partitionIndexes": [partition]}]}
         # Fetched before anything is committed: the probe's own commit must not answer for the group.
         if self._java:
-            who = (
-                {"memberId": member.member_id, "memberEpoch": _epoch(group, member)}
-                if native and member
-                else {}
-            )
+            who = {"memberId": member.member_id, "memberEpoch": _epoch(group, member)} if native and member else {}
             requests.append(("OffsetFetch", 9, {"groups": [fetched | who], "requireStable": True}))
         else:
             requests.append(("OffsetFetch", 7, fetched | {"requireStable": True}))
@@ -249,11 +244,11 @@ def _classic_requests(group: ClassicGroup, member: ClassicMember | None) -> Iter
     )
 
 
-def _slots(state: PartitionState, group_id: str) -> Iterator[tuple[str, int]]:
+def _offset_keys(state: PartitionState, group_id: str) -> Iterator[tuple[str, int]]:
     """Those with an open transaction first: they answer otherwise."""
     for pending in state.pending.values():
-        yield from (slot[1:] for slot in pending if slot.group_id == group_id)
-    yield from (slot[1:] for slot in state.offsets if slot.group_id == group_id)
+        yield from (offset_key[1:] for offset_key in pending if offset_key.group_id == group_id)
+    yield from (offset_key[1:] for offset_key in state.offsets if offset_key.group_id == group_id)
 
 
 def _now_ms(*states: PartitionState) -> int:

@@ -25,8 +25,7 @@ def canaries(drill_id: str, offsets_partitions: Iterable[int], num_partitions: i
         next(
             Canary(partition, group_id)
             for number in count()
-            if partition_for(group_id := f"{PREFIX}{drill_id}-{partition}-{number}", num_partitions)
-            == partition
+            if partition_for(group_id := f"{PREFIX}{drill_id}-{partition}-{number}", num_partitions) == partition
         )
         for partition in sorted(offsets_partitions)
     ]

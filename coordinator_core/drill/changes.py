@@ -25,16 +25,16 @@ class GroupChanges:
 
 
 def changes(before: PartitionState, after: PartitionState) -> Mapping[str, GroupChanges]:
-    """By group id, of the groups in which something differs; slots and transactions in order."""
+    """By group id, of the groups in which something differs; offset keys and transactions in order."""
     found: defaultdict[str, GroupChanges] = defaultdict(GroupChanges)
-    for slot in sorted(before.offsets.keys() | after.offsets.keys()):
-        old, new = before.offsets.get(slot), after.offsets.get(slot)
-        was = old.committed_offset if old is not None and slot.group_id in before.groups else None
-        now = new.committed_offset if new is not None and slot.group_id in after.groups else None
+    for offset_key in sorted(before.offsets.keys() | after.offsets.keys()):
+        old, new = before.offsets.get(offset_key), after.offsets.get(offset_key)
+        was = old.committed_offset if old is not None and offset_key.group_id in before.groups else None
+        now = new.committed_offset if new is not None and offset_key.group_id in after.groups else None
         if was == now:
             continue
-        change = OffsetChange(slot.topic, slot.partition, was, now)
-        group = found[slot.group_id]
+        change = OffsetChange(offset_key.topic, offset_key.partition, was, now)
+        group = found[offset_key.group_id]
         if now is None:
             group.vanished.append(change)
         elif was is not None and now < was:
@@ -44,9 +44,7 @@ def changes(before: PartitionState, after: PartitionState) -> Mapping[str, Group
     for transaction in hanging(before, after):
         for group_id in transaction.groups:
             found[group_id].hanging.append(
-                HangingTransaction(
-                    after.offsets_partition, transaction.producer_id, transaction.producer_epoch
-                )
+                HangingTransaction(after.offsets_partition, transaction.producer_id, transaction.producer_epoch)
             )
     return found
 
@@ -54,11 +52,7 @@ def changes(before: PartitionState, after: PartitionState) -> Mapping[str, Group
 def hanging(before: PartitionState, after: PartitionState) -> list[Transaction]:
     """Transactions whose end marker is lost: the transaction coordinator wrote it and will not again."""
     ended = {_identity(one) for one in before.transactions if one.outcome is not TransactionOutcome.OPEN}
-    return [
-        one
-        for one in after.transactions
-        if one.outcome is TransactionOutcome.OPEN and _identity(one) in ended
-    ]
+    return [one for one in after.transactions if one.outcome is TransactionOutcome.OPEN and _identity(one) in ended]
 
 
 def _identity(transaction: Transaction) -> tuple[int, int, int]:
@@ -68,8 +62,7 @@ def _identity(transaction: Transaction) -> tuple[int, int, int]:
 def lost_ms(before: PartitionState, after: PartitionState) -> int:
     """How much younger the newest commit of ``before`` is than that of ``after``."""
     newest = [
-        max((one.commit_timestamp_ms for one in state.offsets.values()), default=None)
-        for state in (before, after)
+        max((one.commit_timestamp_ms for one in state.offsets.values()), default=None) for state in (before, after)
     ]
     if newest[0] is None:
         return 0

@@ -29,7 +29,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedClaim:
     """One claim: ``what`` is the field of the prediction of a ``partition`` or ``group`` (``of``)."""
 
     of: str
@@ -45,14 +45,14 @@ class Comparison:
     """``rows`` have the misses first. ``groups_not_predicted`` were not in the log of the prediction."""
 
     verdict: Verdict
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedClaim, ...]
     groups_not_predicted: tuple[str, ...]
 
     def count(self, match: Match) -> int:
         return sum(row.match is match for row in self.rows)
 
     @property
-    def misses(self) -> tuple[Row, ...]:
+    def misses(self) -> tuple[ComparedClaim, ...]:
         return tuple(row for row in self.rows if row.match is Match.MISS)
 
 
@@ -78,7 +78,7 @@ def _sortable(name: int | str) -> tuple[int, str]:
     return (name, "") if isinstance(name, int) else (0, name)
 
 
-def _partition_rows(prediction: Prediction, seen: Observed) -> Iterator[Row]:
+def _partition_rows(prediction: Prediction, seen: Observed) -> Iterator[ComparedClaim]:
     found = {one.offsets_partition: one for one in seen.partitions}
     first, last = first_leaders(prediction), last_leaders(prediction)
     steps: dict[int, list[PartitionPrediction]] = {}
@@ -93,7 +93,7 @@ def _partition_rows(prediction: Prediction, seen: Observed) -> Iterator[Row]:
             yield from _lost_rows(number, claims, mine)
 
 
-def _load_rows(number: int, claims: list[PartitionPrediction], mine: ObservedPartition) -> Iterator[Row]:
+def _load_rows(number: int, claims: list[PartitionPrediction], mine: ObservedPartition) -> Iterator[ComparedClaim]:
     bands = [one.load_ms for one in claims if one.load_ms is not None]
     if not bands:
         return
@@ -104,10 +104,10 @@ def _load_rows(number: int, claims: list[PartitionPrediction], mine: ObservedPar
         match = Match.AS_PREDICTED if within else Match.MISS
     low, highs = min(band.low for band in bands), [band.high for band in bands]
     high = None if None in highs else max(high for high in highs if high is not None)
-    yield Row("partition", number, "load_ms", _band(Band(low, high)), list(mine.load_ms), match)
+    yield ComparedClaim("partition", number, "load_ms", _band(Band(low, high)), list(mine.load_ms), match)
 
 
-def _lost_rows(number: int, claims: list[PartitionPrediction], mine: ObservedPartition) -> Iterator[Row]:
+def _lost_rows(number: int, claims: list[PartitionPrediction], mine: ObservedPartition) -> Iterator[ComparedClaim]:
     """Canaries commit after the prediction: their records may be lost besides."""
     told = [one.lost_records for one in claims if one.lost_records is not None]
     if not told or mine.lost_records is None:
@@ -115,10 +115,10 @@ def _lost_rows(number: int, claims: list[PartitionPrediction], mine: ObservedPar
     lost = sum(told)
     fits = lost <= mine.lost_records <= lost + mine.canary_commits
     match = Match.AS_PREDICTED if fits else Match.MISS
-    yield Row("partition", number, "lost_records", lost, mine.lost_records, match)
+    yield ComparedClaim("partition", number, "lost_records", lost, mine.lost_records, match)
 
 
-def _group_rows(prediction: Prediction, seen: Observed) -> Iterator[Row]:
+def _group_rows(prediction: Prediction, seen: Observed) -> Iterator[ComparedClaim]:
     found = {one.group_id: one for one in seen.groups}
     outages = {one.offsets_partition: one.outage_ms for one in seen.partitions}
     steps: dict[str, list[GroupPrediction]] = {}
@@ -144,31 +144,29 @@ def _group_rows(prediction: Prediction, seen: Observed) -> Iterator[Row]:
         outage = outages.get(last.offsets_partition)
         if outage is not None and len(claims) == 1:
             match = Match.AS_PREDICTED if _overlap(last.outage_ms, outage) else Match.MISS
-            yield Row("group", group_id, "outage_ms", _band(last.outage_ms), _band(outage), match)
+            yield ComparedClaim("group", group_id, "outage_ms", _band(last.outage_ms), _band(outage), match)
 
 
-def _rebalances(group_id: str, claims: list[GroupPrediction], mine: ObservedGroup) -> Row:
+def _rebalances(group_id: str, claims: list[GroupPrediction], mine: ObservedGroup) -> ComparedClaim:
     told = [one.rebalances for one in claims]
     predicted = True if True in told else None if None in told else False
     happened = bool(mine.generations)
     match = Match.NOT_COMPARED if predicted is None else Match.AS_PREDICTED
     if predicted is not None and predicted != happened:
         match = Match.MISS
-    return Row("group", group_id, "rebalances", predicted, happened, match)
+    return ComparedClaim("group", group_id, "rebalances", predicted, happened, match)
 
 
-def _exact(of: str, name: int | str, what: str, predicted: Any, observed: Any, known: object) -> Row:
+def _exact(of: str, name: int | str, what: str, predicted: Any, observed: Any, known: object) -> ComparedClaim:
     if known is None:
-        return Row(of, name, what, predicted, None, Match.NOT_COMPARED)
-    return Row(
+        return ComparedClaim(of, name, what, predicted, None, Match.NOT_COMPARED)
+    return ComparedClaim(
         of, name, what, predicted, observed, Match.AS_PREDICTED if predicted == observed else Match.MISS
     )
 
 
 def _changes(changes: Iterable[OffsetChange]) -> list[list[Any]]:
-    return sorted(
-        ([one.topic, one.partition, one.before, one.after] for one in changes), key=lambda one: one[:2]
-    )
+    return sorted(([one.topic, one.partition, one.before, one.after] for one in changes), key=lambda one: one[:2])
 
 
 def _band(band: Band) -> list[int | None]:

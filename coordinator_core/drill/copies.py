@@ -85,9 +85,7 @@ def cluster_logs(copies: Copies, by_broker: Mapping[int, Copies], topology: Topo
     for found in (copies, *by_broker.values()):
         beyond = [one for one in found if one >= len(partitions)]
         if beyond:
-            raise UsageError(
-                f"the log has offsets partition {beyond[0]}, the topology only {len(partitions)} of them"
-            )
+            raise UsageError(f"the log has offsets partition {beyond[0]}, the topology only {len(partitions)} of them")
     filled = dict(copies)
     for info in partitions:
         for broker_id in (info.leader, *info.replicas):
@@ -129,9 +127,7 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
         partition = entry["offsets_partition"]
         sizes[partition] = sizes.get(partition, 0) + entry["bytes"]
     found = {}
-    tables = {
-        name: run.table(name) for name in TABLES if run.has_table(name) and (offsets or name != "offsets")
-    }
+    tables = {name: run.table(name) for name in TABLES if run.has_table(name) and (offsets or name != "offsets")}
     counted = run.table("offsets")["offsets_partition"].value_counts().to_pylist()
     stored = {row["values"]: row["counts"] for row in counted}
     for state in partition_states(tables):

@@ -46,13 +46,10 @@ def server_log_samples(lines: Iterable[str], records: Mapping[int, int]) -> list
     of a partition that is in neither, the line is passed over.
     """
     counted = (
-        (one, records.get(one.offsets_partition) if one.records is None else one.records)
-        for one in load_lines(lines)
+        (one, records.get(one.offsets_partition) if one.records is None else one.records) for one in load_lines(lines)
     )
     return [
-        LoadSample(count, float(one.load_ms), float(one.queued_ms or 0))
-        for one, count in counted
-        if count is not None
+        LoadSample(count, float(one.load_ms), float(one.queued_ms or 0)) for one, count in counted if count is not None
     ]
 
 

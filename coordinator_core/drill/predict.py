@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from coordinator_core.coordinator.errors import Errors
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.drill.answers import Failover, is_modelled
 from coordinator_core.drill.changes import GroupChanges, changes, lost_ms
 from coordinator_core.drill.copies import ClusterLogs
@@ -52,13 +52,11 @@ class Situation:
     calibration: Calibration
     cluster: str | None = None
     settings: ClusterSettings = field(default_factory=ClusterSettings)
-    coordinator: Settings = field(default_factory=Settings)
+    coordinator: BrokerSettings = field(default_factory=BrokerSettings)
     client: ClientSettings = field(default_factory=ClientSettings)
 
 
-def predict(
-    situation: Situation, scenario: Scenario, objectives: Objectives, *, predicted_at_ms: int
-) -> Prediction:
+def predict(situation: Situation, scenario: Scenario, objectives: Objectives, *, predicted_at_ms: int) -> Prediction:
     """What ``scenario`` does.
 
     Raises :class:`UsageError` for a scenario that names brokers or racks the topology does not have, and
@@ -159,9 +157,7 @@ def _brokers(scenario: Scenario, topology: Topology) -> tuple[int, ...]:
 class _Step:
     """One step: its partitions, and then its groups."""
 
-    def __init__(
-        self, situation: Situation, scenario: Scenario, step: Step, before: Topology, after: Topology
-    ) -> None:
+    def __init__(self, situation: Situation, scenario: Scenario, step: Step, before: Topology, after: Topology) -> None:
         self._situation = situation
         self._step = step
         self._orderly = scenario.orderly
@@ -238,7 +234,7 @@ class _Step:
                 continue
             differs = changes(before, after) if before is not after else {}
             self._pending[row.offsets_partition] = {
-                slot.group_id for commits in after.pending.values() for slot in commits
+                offset_key.group_id for commits in after.pending.values() for offset_key in commits
             }
             for group_id in before.groups.keys() | after.groups.keys():
                 found[group_id] = self._group(row, before, after, group_id, differs.get(group_id))
@@ -309,9 +305,7 @@ class _Step:
             key = self._alike(row, before, after, group, name)
             if key not in self._answers:
                 failover = failover or self._failover(before, after, group.group_id)
-                self._answers[key] = failover.answers(
-                    name, orderly=self._orderly, led=row.leader_after is not None
-                )
+                self._answers[key] = failover.answers(name, orderly=self._orderly, led=row.leader_after is not None)
             answers = self._answers[key]
             if name is PhaseName.SERVING and row.lost_records is None:
                 answers = {"FindCoordinator": answers["FindCoordinator"]}

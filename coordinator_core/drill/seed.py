@@ -12,8 +12,8 @@ from coordinator_core.groups.model import (
     ClassicGroup,
     CommittedOffset,
     ConsumerGroup,
+    OffsetKey,
     PartitionState,
-    Slot,
 )
 
 
@@ -25,24 +25,24 @@ def seed(log: OffsetsLog, state: PartitionState, group_id: str) -> None:
         log.append(partition, [group_metadata(group)], group.state_timestamp_ms or 0)
     elif isinstance(group, ConsumerGroup):
         log.append(partition, list(_consumer(group)), 0)
-    for slot, committed in state.offsets.items():
-        if slot.group_id == group_id:
-            log.append(partition, [_commit(slot, committed)], committed.commit_timestamp_ms)
+    for offset_key, committed in state.offsets.items():
+        if offset_key.group_id == group_id:
+            log.append(partition, [_commit(offset_key, committed)], committed.commit_timestamp_ms)
     for producer_id, pending in state.pending.items():
-        for slot, committed in pending.items():
-            if slot.group_id == group_id:
+        for offset_key, committed in pending.items():
+            if offset_key.group_id == group_id:
                 log.append(
                     partition,
-                    [_commit(slot, committed)],
+                    [_commit(offset_key, committed)],
                     committed.commit_timestamp_ms,
                     producer_id=producer_id,
                     producer_epoch=committed.producer_epoch or 0,
                 )
 
 
-def _commit(slot: Slot, committed: CommittedOffset) -> Record:
+def _commit(offset_key: OffsetKey, committed: CommittedOffset) -> Record:
     return offset_commit(
-        slot,
+        offset_key,
         offset=committed.committed_offset,
         leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
         metadata=committed.metadata,

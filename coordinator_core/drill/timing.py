@@ -41,9 +41,7 @@ class ClusterSettings:
                 values[setting.name] = int(properties[name])
             except ValueError:
                 raise UsageError(f"{name}: not a whole number: {properties[name]!r}") from None
-        return cls(
-            **values, zookeeper="process.roles" not in properties and "zookeeper.connect" in properties
-        )
+        return cls(**values, zookeeper="process.roles" not in properties and "zookeeper.connect" in properties)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from coordinator_core.fold import schema as fold
 from coordinator_core.fold.arrow import column
-from coordinator_core.fold.gathering import Source, spread_columns, text
+from coordinator_core.fold.gathering import SegmentBytes, spread_columns, text
 from coordinator_core.fold.schema import FoldRules, SegmentCounts, SegmentFold
 from coordinator_core.kernels import FoldTables, KeyTable
 from coordinator_core.kernels.arrays import Bytes, Int64s
@@ -53,21 +53,19 @@ def counted(
     )
 
 
-def with_rows(
-    counts: SegmentFold, tables: FoldTables, segments: Sequence[Bytes], arena: Bytes
-) -> SegmentFold:
+def with_rows(counts: SegmentFold, tables: FoldTables, segments: Sequence[Bytes], arena: Bytes) -> SegmentFold:
     """The fold in ``tables`` of all ``segments``; ``counts`` is what was :func:`counted` of the last one."""
-    source = Source(segments, arena)
+    source = SegmentBytes(segments, arena)
     return replace(
         counts,
         groups=_names(tables.group_ids),
         topics=_names(tables.topics),
-        slots=_slots(tables, source),
+        offset_keys=_offset_keys(tables, source),
         pending=_pending(tables, source),
         producers=_producers(tables),
         transactions=_transactions(tables),
-        others=_others(tables, source),
-        touches=_touches(tables),
+        group_records=_group_records(tables, source),
+        implicit_group_creations=_implicit_group_creations(tables),
         group_stats=_group_stats(tables),
     )
 
@@ -80,7 +78,7 @@ def _used(rows: Any, count: int) -> npt.NDArray[Any]:
 def _names(table: KeyTable) -> pa.Array:
     """Interned names, without their length prefix."""
     rows = _used(table.keys, table.used)
-    source = Source([np.asarray(table.data)])
+    source = SegmentBytes([np.asarray(table.data)])
     return text(source.binary(rows["start"] + 2, rows["length"] - 2))
 
 
@@ -89,7 +87,7 @@ def _values(
     lengths: Int64s,
     record_offsets: Mapping[str, Int64s],
     producers: tuple[Int64s, npt.NDArray[np.int16], _Mask],
-    source: Source,
+    source: SegmentBytes,
 ) -> dict[str, pa.Array]:
     """The columns of ``fold.VALUE_FIELDS``; the values are at ``positions``."""
     producer_ids, producer_epochs, has_producer = producers
@@ -105,19 +103,19 @@ def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
     return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _slots(tables: FoldTables, source: Source) -> pa.Table:
+def _offset_keys(tables: FoldTables, source: SegmentBytes) -> pa.Table:
     used = tables.keys.used
     events = spread_columns(_used(tables.events, used))
-    keys = spread_columns(_used(tables.offset_keys, used))
+    keys = spread_columns(_used(tables.key_states, used))
     values = _values(
         events["value"],
         events["value_bytes"].astype(np.int64),
-        {"record_offset": events["record_offset"], "merge_offset": events["ordering_offset"]},
+        {"record_offset": events["record_offset"], "ordering_offset": events["ordering_offset"]},
         (keys["producer_id"], events["producer_epoch"], events["is_committed"].view(np.bool_)),
         source,
     )
     return _table(
-        fold.SLOTS,
+        fold.OFFSET_KEYS,
         {
             **{name: column(events[name]) for name in ("group", "topic", "partition", "kind", "sequence")},
             "last_tombstone": column(keys["last_tombstone"]),
@@ -126,7 +124,7 @@ def _slots(tables: FoldTables, source: Source) -> pa.Table:
     )
 
 
-def _pending(tables: FoldTables, source: Source) -> pa.Table:
+def _pending(tables: FoldTables, source: SegmentBytes) -> pa.Table:
     used = _used(tables.pending, tables.pending_used)
     rows = spread_columns(used[used["phase"] != Phase.FREE])
     is_open = rows["phase"] == Phase.OPEN
@@ -137,7 +135,7 @@ def _pending(tables: FoldTables, source: Source) -> pa.Table:
         rows["value_bytes"] * is_value,
         {
             "record_offset": rows["record_offset"] * is_value,
-            "merge_offset": rows["ordering_offset"] * is_value,
+            "ordering_offset": rows["ordering_offset"] * is_value,
         },
         (producer_ids * is_value, (rows["producer_epoch"] * is_value).astype(np.int16), is_value),
         source,
@@ -145,7 +143,7 @@ def _pending(tables: FoldTables, source: Source) -> pa.Table:
     return _table(
         fold.PENDING,
         {
-            "slot": column(rows["key"].astype(np.int32)),
+            "key": column(rows["key"].astype(np.int32)),
             "producer": column(rows["producer"].astype(np.int32)),
             "kind": column(rows["kind"].astype(np.int8)),
             "open": column(is_open),
@@ -182,9 +180,7 @@ def _transactions(tables: FoldTables) -> pa.Table:
     # Groups were appended fragment by fragment.
     groups = spread_columns(_used(tables.fragment_groups, tables.fragment_groups_used))
     starts = np.searchsorted(groups["fragment"], np.arange(tables.fragments_used + 1))
-    lists = pa.LargeListArray.from_arrays(
-        column(starts.astype(np.int64)), column(groups["group"].astype(np.int32))
-    )
+    lists = pa.LargeListArray.from_arrays(column(starts.astype(np.int64)), column(groups["group"].astype(np.int32)))
     return _table(
         fold.TRANSACTIONS,
         {
@@ -202,10 +198,10 @@ def _transactions(tables: FoldTables) -> pa.Table:
     )
 
 
-def _others(tables: FoldTables, source: Source) -> pa.Table:
+def _group_records(tables: FoldTables, source: SegmentBytes) -> pa.Table:
     rows = spread_columns(_used(tables.group_records, tables.group_records_used))
     return _table(
-        fold.OTHERS,
+        fold.GROUP_RECORDS,
         {
             "sequence": column(rows["sequence"]),
             "record_offset": column(rows["record_offset"]),
@@ -219,10 +215,10 @@ def _others(tables: FoldTables, source: Source) -> pa.Table:
     )
 
 
-def _touches(tables: FoldTables) -> pa.Table:
+def _implicit_group_creations(tables: FoldTables) -> pa.Table:
     rows = spread_columns(_used(tables.creations, tables.creations_used))
     return _table(
-        fold.TOUCHES,
+        fold.IMPLICIT_GROUP_CREATIONS,
         {
             "sequence": column(rows["sequence"]),
             "record_offset": column(rows["record_offset"]),

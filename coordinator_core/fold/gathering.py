@@ -18,7 +18,7 @@ _ALIGNMENT = 64
 _NO_BYTES: Bytes = np.empty(0, np.uint8)
 
 
-class Source:
+class SegmentBytes:
     """Where surviving bytes are read from: positions say in which of ``segments``, or in the ``arena``."""
 
     def __init__(self, segments: Sequence[Bytes], arena: Bytes = _NO_BYTES) -> None:
@@ -58,9 +58,7 @@ def spread_columns(
     All lie in one block: large memory is had in large pages.
     """
     fields = {name: (kind, at) for name, (kind, at, *_) in (rows.dtype.fields or {}).items()}
-    sizes = [
-        -(len(rows) * kind.itemsize) % _ALIGNMENT + len(rows) * kind.itemsize for kind, _ in fields.values()
-    ]
+    sizes = [-(len(rows) * kind.itemsize) % _ALIGNMENT + len(rows) * kind.itemsize for kind, _ in fields.values()]
     starts = np.cumsum([0, *sizes]).tolist()
     block = np.empty(starts[-1], np.uint8)
     places = [

@@ -42,9 +42,7 @@ def infer_profile(logs: Iterable[PartitionLog]) -> Profile:
     return profile_for_release(*release_of(evidence))
 
 
-def _take_from(
-    log: PartitionLog, segment: SegmentFile, evidence: Evidence, batches: int
-) -> tuple[int, Evidence]:
+def _take_from(log: PartitionLog, segment: SegmentFile, evidence: Evidence, batches: int) -> tuple[int, Evidence]:
     """What ``replay.inference.sample`` returns, and the evidence that it leaves."""
     if (log.log_start_offset or 0) <= segment.base_offset:
         # What was taken in before the scalar reader was needed does not count.
@@ -117,9 +115,7 @@ class _Sampler:
         row = np.asarray(witness)
         row["has_legacy_keys"], row["has_keys"] = 0 in evidence.key_types, 1 in evidence.key_types
         row["offset_version"] = evidence.offset_version
-        status, position, passed = pass_known(
-            data, position, stop, self._left, is_unpacked, witness, self._tables
-        )
+        status, position, passed = pass_known(data, position, stop, self._left, is_unpacked, witness, self._tables)
         self._left -= passed
         if passed:
             evidence.newest_magic = max(evidence.newest_magic, 2)

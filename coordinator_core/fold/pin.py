@@ -71,9 +71,7 @@ class Pin:
 def cut(log: PartitionLog, next_offsets: Mapping[str, int]) -> tuple[int, int]:
     """Log start offset and log end offset (the offset behind the last record) of a partition."""
     start = max(log.log_start_offset or 0, log.segments[0].base_offset)
-    end = max(
-        (next_offsets.get(segment.path, segment.base_offset) for segment in log.segments), default=start
-    )
+    end = max((next_offsets.get(segment.path, segment.base_offset) for segment in log.segments), default=start)
     return start, max(start, end)
 
 
@@ -124,9 +122,7 @@ def _pin(document: Mapping[str, Any]) -> Pin:
         segments = []
         for segment in entry["segments"]:
             path = segment["path"]
-            segments.append(
-                SegmentFile(path, entry["offsets_partition"], segment["base_offset"], segment["bytes"])
-            )
+            segments.append(SegmentFile(path, entry["offsets_partition"], segment["base_offset"], segment["bytes"]))
             fingerprints[path] = segment["fingerprint"]
             next_offsets[path] = segment["next_offset"]
         partitions.append(
@@ -170,9 +166,7 @@ def segment_fingerprint(segment: SegmentFile) -> str:
 def check_fingerprint(segment: SegmentFile, now: str, pinned: str | None) -> None:
     """:class:`DamagedInputError` (``changed_since_pin``) unless ``pinned`` is ``None`` or as ``now``."""
     if pinned is not None and now != pinned:
-        raise _changed(
-            segment, 0, f"fingerprint of its first {segment.size} bytes is {now}, pinned was {pinned}"
-        )
+        raise _changed(segment, 0, f"fingerprint of its first {segment.size} bytes is {now}, pinned was {pinned}")
 
 
 def _changed(segment: SegmentFile, position: int, detail: str) -> DamagedInputError:

@@ -21,9 +21,7 @@ _KEY_TYPE = struct.Struct(">h")
 _REPLACEMENT = "\ufffd".encode()
 
 
-def split_scalar(
-    batch: Batch, records: Sequence[Record], rules: FoldRules, scratch: Any, arena: Arena
-) -> int:
+def split_scalar(batch: Batch, records: Sequence[Record], rules: FoldRules, scratch: Any, arena: Arena) -> int:
     """Put ``records`` into ``scratch`` (which has room for them) and their bytes into ``arena``.
 
     Returns the size of what may become keys, in bytes.
@@ -83,7 +81,7 @@ def _classify_control(record: Record, row: Any) -> None:
 
 
 def _classify(record: Record, rules: FoldRules, row: Any) -> tuple[bytes, bytes | None]:
-    """Fill in what the record is; returns its slot or group, and its value, as the kernels spell them.
+    """Fill in what the record is; returns its offset key or group, and its value, as the kernels spell them.
 
     The rules are those of ``replay.interpret``: what it takes for a commit is folded, all else is kept whole.
     """

@@ -21,10 +21,10 @@ FORMAT = 3
 """Version of the serialised form; readers refuse any other."""
 
 NOT_VALUE, VALUE, TOMBSTONE = 0, 1, 2
-"""``slots.kind``: no event but in transactions that are aborted or still open; a value; a tombstone."""
+"""``offset_keys.kind``: no event but in transactions that are aborted or still open; a value; a tombstone."""
 
 NOTED, PENDING_VALUE, CLEARED = 0, 1, 2
-"""``pending.kind``: a slot that only counts as a key of its transaction; a value; nothing, not even what an
+"""``pending.kind``: an offset key that only counts as a key of its transaction; a value; nothing, not even what an
 earlier segment left pending."""
 
 
@@ -38,7 +38,7 @@ class FoldRules:
 
     pending_by_producer: bool
     tombstone_drops_pending: bool
-    merge_offset_rule: MergeOffsetRule
+    ordering_offset_rule: MergeOffsetRule
     max_legacy_offset_value_version: int
     max_offset_value_version: int
 
@@ -47,7 +47,7 @@ class FoldRules:
         return cls(
             profile.loader is Loader.JAVA,
             profile.tombstone_drops_pending,
-            profile.merge_offset_rule,
+            profile.ordering_offset_rule,
             profile.max_legacy_offset_value_version,
             profile.max_offset_value_version,
         )
@@ -75,7 +75,7 @@ _INT, _LONG, _BYTES = pa.int32(), pa.int64(), pa.large_binary()
 
 VALUE_FIELDS = [
     _field("record_offset", _LONG),
-    _field("merge_offset", _LONG),
+    _field("ordering_offset", _LONG),
     _field("value", _BYTES),
     _field("producer_id", _LONG, null=True),
     _field("producer_epoch", pa.int16(), null=True),
@@ -84,7 +84,7 @@ VALUE_FIELDS = [
 superseded by those of later segments, so none is decoded before the merge. Zero or empty in rows that are not
 values."""
 
-SLOTS = pa.schema(
+OFFSET_KEYS = pa.schema(
     [
         _field("group", _INT),
         _field("topic", _INT),
@@ -95,20 +95,20 @@ SLOTS = pa.schema(
         *VALUE_FIELDS,
     ]
 )
-"""Every slot that the segment names, with its last event; ``last_tombstone`` is the sequence of the newest
+"""Every offset key that the segment names, with its last event; ``last_tombstone`` is the sequence of the newest
 tombstone that applied at once, -1 for none. What a transaction committed has the sequence of its marker."""
 
 PENDING = pa.schema(
     [
-        _field("slot", _INT),
+        _field("key", _INT),
         _field("producer", _INT),
         _field("kind", pa.int8()),
         _field("open", pa.bool_()),
         *VALUE_FIELDS,
     ]
 )
-"""Slots in transactions that are open at the end of the segment (``open``), or that a producer's first end
-marker closed, which may have begun in an earlier segment. ``slot`` and ``producer`` are row numbers."""
+"""Offset keys in transactions that are open at the end of the segment (``open``), or that a producer's first end
+marker closed, which may have begun in an earlier segment. ``offset_key`` and ``producer`` are row numbers."""
 
 PRODUCERS = pa.schema(
     [
@@ -142,7 +142,7 @@ TRANSACTIONS = pa.schema(
 """Transactions with records and end marker in this segment; one closed by its producer's ``first`` marker may
 have begun earlier."""
 
-OTHERS = pa.schema(
+GROUP_RECORDS = pa.schema(
     [
         _field("sequence", _LONG),
         _field("record_offset", _LONG),
@@ -157,8 +157,8 @@ OTHERS = pa.schema(
 """Records that are not commits, or not such that the rules let fold: carried whole, interpreted later.
 ``control`` marks records of control batches whose key is no control key."""
 
-TOUCHES = pa.schema([_field("sequence", _LONG), _field("record_offset", _LONG), _field("group", _INT)])
-"""The first commit of each group since the group's last record in ``others`` (only where commits create
+IMPLICIT_GROUP_CREATIONS = pa.schema([_field("sequence", _LONG), _field("record_offset", _LONG), _field("group", _INT)])
+"""The first commit of each group since the group's last record in ``group_records`` (only where commits create
 groups: Java)."""
 
 GROUP_STATS = pa.schema(
@@ -195,12 +195,12 @@ class SegmentFold:
     counts: SegmentCounts
     groups: pa.Array
     topics: pa.Array
-    slots: pa.Table
+    offset_keys: pa.Table
     pending: pa.Table
     producers: pa.Table
     transactions: pa.Table
-    others: pa.Table
-    touches: pa.Table
+    group_records: pa.Table
+    implicit_group_creations: pa.Table
     group_stats: pa.Table
 
     def write_ipc(self, sink: pa.NativeFile, *, compression: str | None = None) -> None:
@@ -251,7 +251,7 @@ class SegmentFold:
         except (pa.ArrowException, KeyError, TypeError, OSError) as error:
             raise ValueError(f"not a fold: {error}") from error
         rules = head["rules"]
-        rules["merge_offset_rule"] = MergeOffsetRule(rules["merge_offset_rule"])
+        rules["ordering_offset_rule"] = MergeOffsetRule(rules["ordering_offset_rule"])
         head["rules"] = FoldRules(**rules)
         head["counts"] = _counts_from_json(head["counts"])
         return _LazyFold(head | changed, source)
@@ -273,12 +273,12 @@ class SegmentFold:
 
 _NAMES = ("groups", "topics")
 _TABLES = {
-    "slots": SLOTS,
+    "offset_keys": OFFSET_KEYS,
     "pending": PENDING,
     "producers": PRODUCERS,
     "transactions": TRANSACTIONS,
-    "others": OTHERS,
-    "touches": TOUCHES,
+    "group_records": GROUP_RECORDS,
+    "implicit_group_creations": IMPLICIT_GROUP_CREATIONS,
     "group_stats": GROUP_STATS,
 }
 

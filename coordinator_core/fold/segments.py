@@ -102,7 +102,7 @@ def fold_run(
 ) -> list[SegmentFold] | None:
     """Fold neighbouring segments together; a fold for each, of which the last one has the effect of all.
 
-    A slot then takes its place once, not once in each segment. ``None`` when anything in the segments is for
+    An offset key then takes its place once, not once in each segment. ``None`` when anything in the segments is for
     :func:`fold_segment` to judge. What is mapped into memory is let go of as soon as it was walked over.
     """
     folder = _Folder(pieces[0].segment, rules, limits, check_utf8=False)
@@ -226,14 +226,14 @@ class _Folder:
         self._tables = tables = _tables(self._bounds, segment.size)
         tables.pending_by_producer = rules.pending_by_producer
         tables.tombstone_drops_pending = rules.tombstone_drops_pending
-        tables.ordering = _ORDERING_OFFSETS[rules.merge_offset_rule]
+        tables.ordering = _ORDERING_OFFSETS[rules.ordering_offset_rule]
         tables.max_legacy_version = rules.max_legacy_offset_value_version
         tables.max_version = rules.max_offset_value_version
         tables.check_utf8 = check_utf8
 
     @property
     def has_malformed_names(self) -> bool:
-        """Whether different bytes may name one slot, so that names must be compared as text."""
+        """Whether different bytes may name one offset key, so that names must be compared as text."""
         return bool(self._tables.has_malformed_names)
 
     def begin(self, segment: SegmentFile) -> None:
@@ -244,9 +244,7 @@ class _Folder:
 
     def counted(self) -> SegmentFold:
         """A fold without rows, of what was counted of the segment at hand."""
-        return counted(
-            self.segment, self._rules, self._tables, stopped=self.stopped, legacy_formats=self._formats
-        )
+        return counted(self.segment, self._rules, self._tables, stopped=self.stopped, legacy_formats=self._formats)
 
     def finish(self) -> SegmentFold:
         """The fold of what was given; nothing can be given any more."""
@@ -384,10 +382,7 @@ class _Folder:
                 pass  # said properly below
             else:
                 # A wrong magic of 2 and above is read as 2; offsets may be out of order (RECOVER).
-                if (
-                    fold_chunk(self._arena.data, start, self._arena.used, ARENA, True, self._tables)
-                    == Stop.END
-                ):
+                if fold_chunk(self._arena.data, start, self._arena.used, ARENA, True, self._tables) == Stop.END:
                     return
         self._fold_scalar(batch)
         if batch.magic < 2:

@@ -96,7 +96,7 @@ def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
 
 
 def in_runs(tasks: Iterable[FoldTask], workers: int) -> list[FoldTask]:
-    """Neighbours of a partition put together, so that a slot takes its place once for many segments.
+    """Neighbours of a partition put together, so that an offset key takes its place once for many segments.
 
     The runs get shorter towards the end, so that ``workers`` that take them in turn end together. Files that
     are not mapped, but read into memory, stay alone.
@@ -138,9 +138,7 @@ def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentRe
         return replace(task, cache_use=CacheUse.CORRUPT)
 
 
-def run_fold_task(
-    task: FoldTask, rules: FoldRules, cache: FoldCache | None = None
-) -> Iterator[SegmentResult]:
+def run_fold_task(task: FoldTask, rules: FoldRules, cache: FoldCache | None = None) -> Iterator[SegmentResult]:
     """Fold the segments of a task, or take their folds from the ``cache``; one result each.
 
     To be taken to its end, as the cache gets what it lacks last.
@@ -250,12 +248,7 @@ def _cached(
             return
     result = _folded(task, segment, end_offset, rules, running)
     key = cache.key(segment, result.fingerprint, rules, task.start_offset)
-    if (
-        key is None
-        or result.fold is None
-        or result.damage
-        or result.fingerprint != (digest or result.fingerprint)
-    ):
+    if key is None or result.fold is None or result.damage or result.fingerprint != (digest or result.fingerprint):
         yield result
         return
     yield replace(result, cache_use=use, cache_key=key)

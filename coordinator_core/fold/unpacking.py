@@ -76,9 +76,7 @@ class _Unpacker:
         """The chunk from ``start`` on, or one without batches; raises ``CompressionError``."""
         self._out, self._other = self._other, self._out
         rows = np.empty(_CHUNK_BATCHES, dtype("PackedBatch"))
-        count = list_batches(
-            self._array, start, len(self._array), next_offset, _CHUNK_BYTES, rows, self._bounds
-        )
+        count = list_batches(self._array, start, len(self._array), next_offset, _CHUNK_BYTES, rows, self._bounds)
         row = used = 0
         while row < count and used < _MOST_PLAIN_BYTES:
             compressed = int(rows["size"][row:count].sum())

@@ -162,13 +162,9 @@ class JavaGroups:
         self._rules = rules
         self._groups: dict[str, Any] = {} if groups is None else groups
         self._classic = classic
-        self._kinds: Mapping[GroupType, ModernRecords] = {
-            kind.type: kind(self._groups, rules) for kind in kinds
-        }
+        self._kinds: Mapping[GroupType, ModernRecords] = {kind.type: kind(self._groups, rules) for kind in kinds}
         self._handlers = {
-            key_type: handler
-            for kind in self._kinds.values()
-            for key_type, handler in kind.handlers().items()
+            key_type: handler for kind in self._kinds.values() for key_type, handler in kind.handlers().items()
         }
 
     def apply(
@@ -219,9 +215,7 @@ class JavaGroups:
                 kind.finish()
         return self._groups
 
-    def _apply_classic(
-        self, record_offset: int, group_id: str, version: int, value: dict[str, Any] | None
-    ) -> None:
+    def _apply_classic(self, record_offset: int, group_id: str, version: int, value: dict[str, Any] | None) -> None:
         """A value replaces, and a tombstone removes, a group of whatever type."""
         if value is None:
             self._groups.pop(group_id, None)

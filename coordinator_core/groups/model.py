@@ -45,7 +45,7 @@ class MemberState(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Slot(NamedTuple):
+class OffsetKey(NamedTuple):
     """What an offset is committed for (``GroupTopicPartition``)."""
 
     group_id: str
@@ -57,7 +57,7 @@ class CommittedOffset(NamedTuple):
     """One committed offset (``OffsetAndMetadata``).
 
     ``producer_id`` and ``producer_epoch`` are set when the commit came in a transaction.
-    ``merge_offset`` is the offset that the loader compares when a transaction commits: the record's own
+    ``ordering_offset`` is the offset that the loader compares when a transaction commits: the record's own
     (Java), or that of its batch (Scala).
     """
 
@@ -71,7 +71,7 @@ class CommittedOffset(NamedTuple):
     value_version: int
     producer_id: int | None
     producer_epoch: int | None
-    merge_offset: int
+    ordering_offset: int
 
 
 class ClassicMember(NamedTuple):
@@ -360,7 +360,7 @@ class Transaction(NamedTuple):
     """A run of one producer's transactional records, up to its end marker.
 
     ``first_record_offset`` and ``last_record_offset`` are those of its data records; ``keys`` counts its
-    distinct slots, ``timestamp_ms`` is that of its last data record.
+    distinct offset keys, ``timestamp_ms`` is that of its last data record.
     """
 
     producer_id: int
@@ -400,14 +400,16 @@ class PartitionState:
 
     offsets_partition: int
     groups: dict[str, Group] = field(default_factory=dict)
-    offsets: dict[Slot, CommittedOffset] = field(default_factory=dict)
-    pending: dict[int, dict[Slot, CommittedOffset]] = field(default_factory=dict)
+    offsets: dict[OffsetKey, CommittedOffset] = field(default_factory=dict)
+    pending: dict[int, dict[OffsetKey, CommittedOffset]] = field(default_factory=dict)
     transactions: list[Transaction] = field(default_factory=list)
     load_failures: list[LoadFailure] = field(default_factory=list)
     carried: list[CarriedRecord] = field(default_factory=list)
     record_counts: dict[tuple[int, int | None], int] = field(default_factory=dict)
     """Records by (key type, value version; None for a tombstone). Control records are not among them."""
 
-    def orphaned(self) -> dict[Slot, CommittedOffset]:
+    def orphaned(self) -> dict[OffsetKey, CommittedOffset]:
         """Committed offsets whose group a broker would not list: no request can reach them."""
-        return {slot: offset for slot, offset in self.offsets.items() if slot.group_id not in self.groups}
+        return {
+            offset_key: offset for offset_key, offset in self.offsets.items() if offset_key.group_id not in self.groups
+        }

@@ -293,9 +293,7 @@ class ConsumerRecords(ModernRecords):
         member.server_assignor = value["serverAssignor"]
         member.classic_session_timeout_ms = classic["sessionTimeoutMs"] if classic else None
         member.classic_protocols = (
-            tuple((entry["name"], entry["metadata"]) for entry in classic["supportedProtocols"])
-            if classic
-            else None
+            tuple((entry["name"], entry["metadata"]) for entry in classic["supportedProtocols"]) if classic else None
         )
         if member.instance_id is not None:
             group.static_members[member.instance_id] = member.member_id
@@ -308,14 +306,10 @@ class ConsumerRecords(ModernRecords):
     def target(self, value: Record) -> Assignment:
         return _assignment(value["topicPartitions"])
 
-    def assign(
-        self, group: ConsumerGroup, member: ConsumerMember, member_epoch: int, value: Record | None
-    ) -> None:
+    def assign(self, group: ConsumerGroup, member: ConsumerMember, member_epoch: int, value: Record | None) -> None:
         """Keeps who owns which partition since which epoch (``ConsumerGroup.maybeUpdatePartitionEpoch``)."""
         assigned, assigned_epochs = _with_epochs(value["assignedPartitions"] if value else ())
-        pending_revocation, pending_epochs = _with_epochs(
-            value["partitionsPendingRevocation"] if value else ()
-        )
+        pending_revocation, pending_epochs = _with_epochs(value["partitionsPendingRevocation"] if value else ())
         # Not a copy: a group of many members has as many of these records as members.
         epochs = group.partition_epochs
         released = {
@@ -421,9 +415,7 @@ class ShareRecords(ModernRecords):
             self._topics.pop(group_id, None)
             return
         topics = [
-            ShareTopic(
-                topic["topicId"], topic["topicName"], status, tuple(topic["partitions"]), record_offset
-            )
+            ShareTopic(topic["topicId"], topic["topicName"], status, tuple(topic["partitions"]), record_offset)
             for status in ("initializing", "initialized")
             for topic in value.get(f"{status}Topics", ())
         ]
@@ -471,9 +463,7 @@ class StreamsRecords(ModernRecords):
     def target(self, value: Record) -> TaskAssignment:
         return _task_assignment(value)
 
-    def assign(
-        self, group: StreamsGroup, member: StreamsMember, member_epoch: int, value: Record | None
-    ) -> None:
+    def assign(self, group: StreamsGroup, member: StreamsMember, member_epoch: int, value: Record | None) -> None:
         if value is None:
             member.assigned = member.pending_revocation = TaskAssignment()
             return

@@ -29,13 +29,13 @@ class OffsetRules:
 
 def is_newer(commit: CommittedOffset, committed: CommittedOffset | None) -> bool:
     """Whether ``commit`` is newer than what is committed: age is decided by the commits, not by markers."""
-    return committed is None or committed.merge_offset < commit.merge_offset
+    return committed is None or committed.ordering_offset < commit.ordering_offset
 
 
 class Offsets(Generic[K]):
     """``committed`` offsets by key, and ``pending`` ones by producer id and key.
 
-    A key is a slot, or what stands for one inside a group. The maps may be the caller's own: their order is
+    A key is an offset key, or what stands for one inside a group. The maps may be the caller's own: their order is
     that in which a coordinator goes through them. ``new_map`` makes those of ``pending``.
     """
 

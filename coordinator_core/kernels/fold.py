@@ -174,17 +174,15 @@ def _topic_row(data: Bytes, body: Int, length: Int, tables: FoldTables) -> Int:
 
 @cython.cfunc
 @cython.nogil
-def _new_key(
-    data: Bytes, body: Int, length: Int, hashed: Int, group: Int, topic: Int, tables: FoldTables
-) -> Int:
+def _new_key(data: Bytes, body: Int, length: Int, hashed: Int, group: Int, topic: Int, tables: FoldTables) -> Int:
     """Row made for the offset key at ``body``; ``group`` and ``topic`` are -1 where not known yet."""
     row: Int = tables.keys.add(data, body, length, hashed)
     if group < 0:
         group_bytes: Int = be16(data, body) + 2
         group = _group_row(data, body, group_bytes, tables)
         topic = _topic_row(data, body + group_bytes, length - group_bytes - 4, tables)
-    tables.offset_keys[row].last_tombstone = -1
-    tables.offset_keys[row].producer_id = 0
+    tables.key_states[row].last_tombstone = -1
+    tables.key_states[row].producer_id = 0
     tables.events[row].group = group
     tables.events[row].topic = topic
     tables.events[row].partition = be32(data, body + length - 4)
@@ -296,9 +294,7 @@ def _fetch_event(row: Int, tables: FoldTables) -> cython.void:
 def _hash_batch(data: Bytes, record: Int, count: Int, tables: FoldTables) -> cython.void:
     """Hash the keys from ``record`` on to the end of its batch, and fetch their places in the index."""
     while True:
-        tables.scratch[record].hash = hash_bytes(
-            data, tables.scratch[record].body, tables.scratch[record].body_bytes
-        )
+        tables.scratch[record].hash = hash_bytes(data, tables.scratch[record].body, tables.scratch[record].body_bytes)
         tables.keys.fetch_index(tables.scratch[record].hash)
         record += 1
         if (
@@ -369,11 +365,7 @@ def find_keys(data: Bytes, count: Int, tables: FoldTables) -> cython.void:
                         )
                     ):
                         group = tables.events[predicted].group
-                if (
-                    group >= 0
-                    and group == tables.events[predicted].group
-                    and topic == tables.events[predicted].topic
-                ):
+                if group >= 0 and group == tables.events[predicted].group and topic == tables.events[predicted].topic:
                     row = predicted
         if row < 0:
             if tables.scratch[record].hash < 0:
@@ -455,7 +447,7 @@ def _commit_pending(row: Int, sequence: Int, tables: FoldTables) -> cython.void:
     tables.events[key].value_bytes = tables.pending[row].value_bytes
     tables.events[key].record_offset = tables.pending[row].record_offset
     tables.events[key].ordering_offset = tables.pending[row].ordering_offset
-    tables.offset_keys[key].producer_id = tables.producers[tables.pending[row].producer].producer_id
+    tables.key_states[key].producer_id = tables.producers[tables.pending[row].producer].producer_id
 
 
 @cython.cfunc
@@ -611,7 +603,7 @@ def _fold_tombstone(
         tables.events[key].kind = EventKind.TOMBSTONE
         tables.events[key].sequence = sequence
         _clear_value(key, tables)
-        tables.offset_keys[key].last_tombstone = sequence
+        tables.key_states[key].last_tombstone = sequence
     if tables.tombstone_drops_pending:
         other = tables.events[key].pending
         while other >= 0:
@@ -730,9 +722,7 @@ def _fold_batches(data: Bytes, position: Int, stop: Int, tag: Int, tables: FoldT
         position += batch.size
 
 
-def fold_chunk(
-    data: Bytes, start: Int, stop: Int, tag: Int, is_unpacked: cython.bint, tables: FoldTables
-) -> Int:
+def fold_chunk(data: Bytes, start: Int, stop: Int, tag: Int, is_unpacked: cython.bint, tables: FoldTables) -> Int:
     """Fold the v2 batches in ``data[start:stop]``, one after the other; returns a :class:`Stop`.
 
     ``is_unpacked`` says that the CRCs were checked and the records decompressed before. ``tables.position``
@@ -751,9 +741,7 @@ def fold_chunk(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(-1)
-def _fold_some(
-    data: Bytes, position: Int, stop: Int, tag: Int, is_unpacked: cython.bint, tables: FoldTables
-) -> Int:
+def _fold_some(data: Bytes, position: Int, stop: Int, tag: Int, is_unpacked: cython.bint, tables: FoldTables) -> Int:
     """Fold some batches together; returns a :class:`Stop`, ``tables.position`` is behind them."""
     first: Int = position
     records: Int = 0

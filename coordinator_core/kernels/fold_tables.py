@@ -13,9 +13,9 @@ if not cython.compiled:
         GroupRecordRows,
         GroupRows,
         Int,
+        KeyStateRows,
         MutableBytes,
         MutableInt64s,
-        OffsetKeyRows,
         PendingRows,
         ProducerRows,
         SplitRecordRows,
@@ -71,9 +71,9 @@ class FoldTables:
 
     scratch = cython.declare(SplitRecordRows, visibility="public")
     keys = cython.declare(KeyTable, visibility="public")
-    """Group, topic and partition as in the record key; a row each in ``events`` and ``offset_keys``."""
+    """Group, topic and partition as in the record key; a row each in ``events`` and ``key_states``."""
     events = cython.declare(EventRows, visibility="public")
-    offset_keys = cython.declare(OffsetKeyRows, visibility="public")
+    key_states = cython.declare(KeyStateRows, visibility="public")
     group_ids = cython.declare(KeyTable, visibility="public")
     """With int16 length; a row each in ``groups``, two (by key type) in ``statistics``."""
     groups = cython.declare(GroupRows, visibility="public")
@@ -105,7 +105,7 @@ class FoldTables:
         self.scratch = new_rows("SplitRecord", _FIRST_SPLIT_RECORDS)
         self.keys = KeyTable(keys, size // 2)
         self.events = new_rows("Event", keys)
-        self.offset_keys = new_rows("OffsetKey", keys)
+        self.key_states = new_rows("KeyState", keys)
         self.group_ids = KeyTable(groups)
         self.groups = new_rows("Group", groups)
         self.statistics = new_rows("Statistics", KEY_TYPES * groups)
@@ -187,7 +187,7 @@ class FoldTables:
         keys: Int = self.keys.used
         if keys + records > len(self.events):
             self.events = grown(self.events, keys, keys + records)
-            self.offset_keys = grown(self.offset_keys, keys, keys + records)
+            self.key_states = grown(self.key_states, keys, keys + records)
         used: Int = self.group_ids.used
         if used + records > len(self.groups):
             self.groups = grown(self.groups, used, used + records)

@@ -101,9 +101,7 @@ def header(data: Bytes, at: Int) -> Header:
 @cython.cfunc
 @cython.nogil
 @cython.inline
-def sound_size(
-    data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, bounds: Bounds
-) -> Int:
+def sound_size(data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, bounds: Bounds) -> Int:
     """Size of the v2 batch at ``at``, or 0 if anything about it but its records is unusual.
 
     ``expected`` is the lowest offset that it may have. ``is_unpacked`` says that the batch was sound before

@@ -426,9 +426,7 @@ class GroupRecords:
         if version >= SHAPE_VERSIONS or self.value_shapes[shape].behind == 0:
             return False
         self.shapes.used = 0
-        behind: Int = self.shapes.behind(
-            self.value_shapes[shape].first, self.value_shapes[shape].behind, at + 2, stop
-        )
+        behind: Int = self.shapes.behind(self.value_shapes[shape].first, self.value_shapes[shape].behind, at + 2, stop)
         return behind == stop
 
     @cython.cfunc

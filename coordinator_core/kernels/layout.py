@@ -217,7 +217,7 @@ class Event(Struct):
     unused_16: i16
 
 
-class OffsetKey(Struct):
+class KeyState(Struct):
     """The seldom used part of an offset key."""
 
     last_tombstone: i64

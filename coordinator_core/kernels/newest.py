@@ -127,9 +127,7 @@ class NewestTable:
 
 @cython.cfunc
 @cython.nogil
-def _split_keys(
-    data: Bytes, at: Int, batch: Header, first: Int, aborted: Int64s, table: NewestTable
-) -> cython.bint:
+def _split_keys(data: Bytes, at: Int, batch: Header, first: Int, aborted: Int64s, table: NewestTable) -> cython.bint:
     """Split the records of the batch at ``at`` into ``table.scratch`` from ``first`` on.
 
     False if one of them is for the readers of ``log``.
@@ -185,9 +183,7 @@ def _enter_keys(data: Bytes, records: Int, table: NewestTable) -> cython.void:
         if table.scratch[record].key_bytes < 0:
             table.note_unkeyed(table.scratch[record].offset)
             continue
-        row = table.row_of(
-            data, table.scratch[record].key, table.scratch[record].key_bytes, table.scratch[record].hash
-        )
+        row = table.row_of(data, table.scratch[record].key, table.scratch[record].key_bytes, table.scratch[record].hash)
         if table.scratch[record].is_aborted:
             if not table.scratch[record].is_tombstone:
                 table.rows[row].aborted_offset = table.scratch[record].offset

@@ -71,9 +71,7 @@ class SizeTable:
         """Whether a record lives; records must be asked about in their order."""
         while self.kept_at < len(self.kept) and self.kept[self.kept_at] < offset:
             self.kept_at += 1
-        return offset >= self.end_offset or (
-            self.kept_at < len(self.kept) and self.kept[self.kept_at] == offset
-        )
+        return offset >= self.end_offset or (self.kept_at < len(self.kept) and self.kept[self.kept_at] == offset)
 
     @cython.cfunc
     @cython.nogil

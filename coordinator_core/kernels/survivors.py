@@ -24,9 +24,7 @@ def _fetch_bytes(data: Bytes, at: Int) -> cython.void:
             fetch_ahead(cython.address(data[at]))
 
 
-def gather(
-    data: Bytes, tag: Int, positions: Int64s, lengths: Int64s, starts: Int64s, out: MutableBytes
-) -> Int:
+def gather(data: Bytes, tag: Int, positions: Int64s, lengths: Int64s, starts: Int64s, out: MutableBytes) -> Int:
     """Copy the runs of bytes at those ``positions`` that have this ``tag`` from ``data``.
 
     A run is of ``lengths`` bytes, of none when that is negative, and goes to ``starts`` in ``out``. Returns
@@ -72,9 +70,7 @@ def spread(rows: Bytes, row_bytes: Int, fields: Int64s, out: MutableBytes) -> No
                 target = fields[field + 2] + block * size
                 taken = min(_BLOCK_ROWS, count - block)
                 if cython.compiled:
-                    copy_fields(
-                        cython.address(rows[source]), row_bytes, cython.address(out[target]), size, taken
-                    )
+                    copy_fields(cython.address(rows[source]), row_bytes, cython.address(out[target]), size, taken)
                 else:
                     for row in range(taken):
                         copy_bytes(rows, source + row * row_bytes, out, target + row * size, size)

@@ -102,9 +102,7 @@ def put_number(out: MutableBytes, at: Int, value: Int) -> Int:
 
 @cython.cfunc
 @cython.nogil
-def put_base64(
-    data: Bytes, at: Int, length: Int, texts: Bytes, digits: Int, out: MutableBytes, out_at: Int
-) -> Int:
+def put_base64(data: Bytes, at: Int, length: Int, texts: Bytes, digits: Int, out: MutableBytes, out_at: Int) -> Int:
     """Write bytes by the 64 ``digits`` of ``texts``; returns the position behind them."""
     stop: Int = at + length
     bits: Int

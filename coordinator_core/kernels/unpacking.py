@@ -49,9 +49,7 @@ def list_batches(
     return batches
 
 
-def unpack(
-    data: Bytes, rows: PackedBatchRows, out: MutableBytes, at: Int, max_bytes: Int, functions: Int64s
-) -> Int:
+def unpack(data: Bytes, rows: PackedBatchRows, out: MutableBytes, at: Int, max_bytes: Int, functions: Int64s) -> Int:
     """Put the batches ``rows`` into ``out`` from ``at`` on, and their sizes there into ``rows``.
 
     ``functions`` are addresses by :class:`CodecFunction`, 0 for none. Returns the first row that it leaves:
@@ -179,9 +177,7 @@ def _lz4_header_checksum(data: Bytes, start: Int, stop: Int) -> Int:
 
 @cython.cfunc
 @cython.nogil
-def _zstd(
-    data: Bytes, start: Int, stop: Int, out: MutableBytes, at: Int, room: Int, functions: Int64s
-) -> Int:
+def _zstd(data: Bytes, start: Int, stop: Int, out: MutableBytes, at: Int, room: Int, functions: Int64s) -> Int:
     """Bytes that the one frame in ``data[start:stop]`` becomes in ``out`` from ``at`` on, or -1."""
     if stop - start < 6 or le32(data, start) != ZSTD_MAGIC:
         return -1
@@ -192,9 +188,7 @@ def _zstd(
     got: Int = -1
     if cython.compiled:
         if (
-            call_zstd_frame_size(
-                functions[CodecFunction.ZSTD_FRAME_SIZE], cython.address(data[start]), stop - start
-            )
+            call_zstd_frame_size(functions[CodecFunction.ZSTD_FRAME_SIZE], cython.address(data[start]), stop - start)
             == stop - start
         ):
             got = call_zstd(

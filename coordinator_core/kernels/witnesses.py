@@ -43,9 +43,7 @@ def pass_known(
                 if not is_unpacked and is_compressed(batch):
                     status = Stop.COMPRESSED
                     break
-                if not may_hold_records(batch, len(tables.scratch)) or not split_records(
-                    data, start, batch, 0, tables
-                ):
+                if not may_hold_records(batch, len(tables.scratch)) or not split_records(data, start, batch, 0, tables):
                     status = Stop.UNUSUAL_RECORDS
                     break
                 if not _are_known(batch.count, witness, tables):

@@ -46,7 +46,7 @@ def expiry_row(plan: ExpiryPlan) -> Document:
     """What expires in an offsets partition, as a plan says it."""
     return {
         "offsets_partition": plan.offsets_partition,
-        "offsets": len(plan.expired_slots()),
+        "offsets": len(plan.expired_offset_keys()),
         "groups": len(plan.deleted_groups()),
         "tombstones": len(plan.tombstones),
         "sha256": plan.digest(),

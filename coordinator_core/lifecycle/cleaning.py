@@ -92,9 +92,7 @@ def cleanable(
     ]
     if segments:
         active = segments[-1]
-        blockers.append(
-            Blocker(BlockerKind.ACTIVE_SEGMENT, f"segment {active.base_offset} is active", active.size)
-        )
+        blockers.append(Blocker(BlockerKind.ACTIVE_SEGMENT, f"segment {active.base_offset} is active", active.size))
     ratio = _ratio(clean_bytes, cleanable_bytes)
     if 0 < ratio <= min_cleanable_dirty_ratio:
         detail = f"{ratio:.3f} does not exceed {min_cleanable_dirty_ratio:g}"

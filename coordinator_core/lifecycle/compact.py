@@ -193,9 +193,7 @@ def compact_partition(
         report = _Compaction(expired, target, options, workers).run()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    return replace(
-        report, expired_offsets=len(plan.expired_slots()), expired_groups=len(plan.deleted_groups())
-    )
+    return replace(report, expired_offsets=len(plan.expired_offset_keys()), expired_groups=len(plan.deleted_groups()))
 
 
 def _expired(
@@ -211,9 +209,7 @@ def _expired(
         offsets_retention_ms=options.offsets_retention_ms,
     )
     if options.approved is not None and options.approved.get(log.offsets_partition) != plan.digest():
-        raise ProofFailedError(
-            f"offsets partition {log.offsets_partition}: other records expire than were planned"
-        )
+        raise ProofFailedError(f"offsets partition {log.offsets_partition}: other records expire than were planned")
     if not plan.tombstones:
         return log, plan
     expired = with_tombstones(log, scan_log(log, workers=workers), plan, directory)
@@ -247,9 +243,7 @@ class _Compaction:
         key_types = set(newest.key_types().tolist()) if end_offset == scan.log_end_offset else None
         profiles = proof_profiles(self.profile, key_types, with_producers=with_producers)
         # Every CRC was checked by the scan.
-        before = states_of(
-            self.log, profiles, with_producers=with_producers, check_crc=False, workers=self.workers
-        )
+        before = states_of(self.log, profiles, with_producers=with_producers, check_crc=False, workers=self.workers)
         extra, told = Extra(), []
         for attempt in range(_ATTEMPTS):
             plan = _plan(scan, newest, facts, self.rules, end_offset, extra)
@@ -288,8 +282,7 @@ class _Compaction:
                 for profile in (release.profile, *release.also)
             ),
             segments=tuple(
-                ProvedSegment(Path(item.path).name, item.size, segment_fingerprint(item))
-                for item in result.segments
+                ProvedSegment(Path(item.path).name, item.size, segment_fingerprint(item)) for item in result.segments
             ),
         )
 
@@ -298,9 +291,7 @@ class _Compaction:
         if directory.exists():
             shutil.rmtree(directory)
         base_offset = self._base_offset(plan.scan)
-        writer = SegmentWriter(
-            directory, self.log.offsets_partition, base_offset, segment_bytes=self.segment_bytes
-        )
+        writer = SegmentWriter(directory, self.log.offsets_partition, base_offset, segment_bytes=self.segment_bytes)
         written = write_survivors(
             plan.scan,
             plan.stays,

@@ -28,8 +28,7 @@ def with_tombstones(log: PartitionLog, scan: LogScan, plan: ExpiryPlan, director
     base_offset = max(scan.log_end_offset, max(segment.base_offset for segment in log.segments))
     last = _last_batch(log)
     records = [
-        Record(base_offset + index, plan.now_ms, tombstone.key, None)
-        for index, tombstone in enumerate(plan.tombstones)
+        Record(base_offset + index, plan.now_ms, tombstone.key, None) for index, tombstone in enumerate(plan.tombstones)
     ]
     if last is not None and last.magic < 2:
         data = b"".join(encode_message(record, last.magic) for record in records)
@@ -50,9 +49,7 @@ def with_tombstones(log: PartitionLog, scan: LogScan, plan: ExpiryPlan, director
 
 def _batch(records: Sequence[Record], leader_epoch: int, now_ms: int) -> bytes:
     base = records[0].offset
-    section = b"".join(
-        encode_record(record, base_offset=base, base_timestamp_ms=now_ms) for record in records
-    )
+    section = b"".join(encode_record(record, base_offset=base, base_timestamp_ms=now_ms) for record in records)
     header = BatchHeader(
         base,
         records[-1].offset,
@@ -74,14 +71,16 @@ def _last_batch(log: PartitionLog) -> Batch | None:
 def prove_expired(before: PartitionState, after: PartitionState, plan: ExpiryPlan) -> None:
     """Check that the tombstones undo what the plan says, and nothing else; raises
     :class:`ProofFailedError`."""
-    gone = plan.expired_slots()
-    kept = {slot: offset for slot, offset in before.offsets.items() if slot not in gone}
-    wrong = [f"offset of {slot}" for slot in kept.keys() ^ after.offsets.keys()]
+    gone = plan.expired_offset_keys()
+    kept = {offset_key: offset for offset_key, offset in before.offsets.items() if offset_key not in gone}
+    wrong = [f"offset of {offset_key}" for offset_key in kept.keys() ^ after.offsets.keys()]
     wrong += [
-        f"offset of {slot}" for slot, offset in kept.items() if after.offsets.get(slot, offset) != offset
+        f"offset of {offset_key}"
+        for offset_key, offset in kept.items()
+        if after.offsets.get(offset_key, offset) != offset
     ]
     deleted = plan.deleted_groups()
-    with_offsets = {slot.group_id for slot in kept}
+    with_offsets = {offset_key.group_id for offset_key in kept}
     for group_id, group in before.groups.items():
         offsets_only = isinstance(group, ClassicGroup) and group.record_offset is None
         if group_id in deleted:

@@ -101,9 +101,7 @@ def transaction_facts(scan: LogScan, rules: CompactionRules) -> TransactionFacts
             place = state.last_marker if state.last_data is None else state.last_data
             last.add(-1 if place is None else place)
     stable = min((batches[0] for batches in open_batches.values()), default=scan.log_end_offset)
-    return TransactionFacts(
-        stable, tuple(sorted(open_batches)), np.array(sorted(aborted), np.int64), frozenset(last)
-    )
+    return TransactionFacts(stable, tuple(sorted(open_batches)), np.array(sorted(aborted), np.int64), frozenset(last))
 
 
 @dataclass(frozen=True)

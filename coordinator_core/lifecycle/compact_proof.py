@@ -1,6 +1,6 @@
 """Whether a compacted log is worth as much as the log it was made of, found out by replaying both.
 
-The replay shares nothing with compaction but the readers: it works on slots and groups, compaction on raw
+The replay shares nothing with compaction but the readers: it works on offset keys and groups, compaction on raw
 keys.
 """
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.fold.arrow import column
-from coordinator_core.groups.model import ClassicGroup, Group, Slot, TransactionOutcome
+from coordinator_core.groups.model import ClassicGroup, Group, OffsetKey, TransactionOutcome
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.lifecycle.compact_plan import Extra
 from coordinator_core.lifecycle.compact_scan import NewestRecords
@@ -27,7 +27,7 @@ from coordinator_core.records.wire import Reader, RecordDecodeError
 OffsetMap = Callable[[Int64s], Int64s]
 """Record offsets of the input to those of the output."""
 
-_NOT_COMPARED = "merge_offset"
+_NOT_COMPARED = "ordering_offset"
 """The first record left in a batch (Scala) is another one after compaction; no answer depends on it any
 more."""
 
@@ -58,13 +58,17 @@ class Difference:
     profile: str
     kind: str
     group_id: str | None
-    slot: Slot | None
+    offset_key: OffsetKey | None
     record_offset: int
     detail: str
     stops_at: int = -1
 
     def __str__(self) -> str:
-        what = self.detail if self.slot is None else f"{self.slot.topic}-{self.slot.partition}: {self.detail}"
+        what = (
+            self.detail
+            if self.offset_key is None
+            else f"{self.offset_key.topic}-{self.offset_key.partition}: {self.detail}"
+        )
         group = "" if self.group_id is None else f"group {self.group_id!r} "
         return f"profile {self.profile}, {self.kind}: {group}{what}"
 
@@ -77,9 +81,7 @@ def differences(
     The classes must be those of the same profiles in the same order.
     """
     for old, new in zip(before, after, strict=True):
-        yield from _table_differences(
-            old.name, "committed offset", old.merged.offsets, new.merged.offsets, moved
-        )
+        yield from _table_differences(old.name, "committed offset", old.merged.offsets, new.merged.offsets, moved)
         pending = _Whole(old.merged.pending), _Whole(new.merged.pending)
         yield from _table_differences(old.name, "pending offset", *pending, moved)
         yield from _transaction_differences(old, new, moved)
@@ -115,14 +117,24 @@ def _table_differences(
     right = set(_rows(new))
     for row, record_offset in left.items():
         if row not in right:
-            slot = Slot(*row[:3])
+            offset_key = OffsetKey(*row[:3])
             yield Difference(
-                profile, kind, slot.group_id, slot, record_offset, f"record {record_offset} is not found"
+                profile,
+                kind,
+                offset_key.group_id,
+                offset_key,
+                record_offset,
+                f"record {record_offset} is not found",
             )
     for row in right - left.keys():
-        slot = Slot(*row[:3])
+        offset_key = OffsetKey(*row[:3])
         yield Difference(
-            profile, kind, slot.group_id, slot, -1, f"record {row[3]} of the output is not in the input"
+            profile,
+            kind,
+            offset_key.group_id,
+            offset_key,
+            -1,
+            f"record {row[3]} of the output is not in the input",
         )
 
 
@@ -135,14 +147,10 @@ def _compared(rows: RowBlocks, moved: OffsetMap | None) -> pa.Table:
     if moved is None:
         return table
     place = table.schema.get_field_index("record_offset")
-    return table.set_column(
-        place, OFFSETS.field("record_offset"), column(moved(table["record_offset"].to_numpy()))
-    )
+    return table.set_column(place, OFFSETS.field("record_offset"), column(moved(table["record_offset"].to_numpy())))
 
 
-def _transaction_differences(
-    old: CommitClass, new: CommitClass, moved: OffsetMap | None
-) -> Iterator[Difference]:
+def _transaction_differences(old: CommitClass, new: CommitClass, moved: OffsetMap | None) -> Iterator[Difference]:
     def is_open(table: pa.Table) -> list[dict[str, Any]]:
         rows = table.filter(pc.equal(table["outcome"], TransactionOutcome.OPEN.value)).select(_TRANSACTION)
         found: list[dict[str, Any]] = rows.to_pylist()
@@ -160,14 +168,10 @@ def _transaction_differences(
             yield Difference(old.name, "open transaction", None, None, record_offset, detail)
     for row in after:
         if row not in before:
-            yield Difference(
-                old.name, "open transaction", None, None, -1, f"new, of producer {row['producer_id']}"
-            )
+            yield Difference(old.name, "open transaction", None, None, -1, f"new, of producer {row['producer_id']}")
 
 
-def _group_differences(
-    old: ReleaseGroups, new: ReleaseGroups, moved: OffsetMap | None
-) -> Iterator[Difference]:
+def _group_differences(old: ReleaseGroups, new: ReleaseGroups, moved: OffsetMap | None) -> Iterator[Difference]:
     profile = old.profile
     for group_id in old.groups.keys() | new.groups.keys():
         ours, theirs = old.groups.get(group_id), new.groups.get(group_id)
@@ -225,15 +229,15 @@ def records_behind(
     """Records without which the answers in ``found`` change: those that the input's state names, and the
     newest value, tombstone and aborted record of every key that the answer is about."""
     offsets: set[int] = set()
-    slots: set[Slot] = set()
+    offset_keys: set[OffsetKey] = set()
     groups: set[str] = set()
     ghosts: set[str] = set()
     stops: set[int] = set()
     for difference in found:
         offsets.add(difference.record_offset)
         stops.add(difference.stops_at)
-        if difference.slot is not None:
-            slots.add(difference.slot)
+        if difference.offset_key is not None:
+            offset_keys.add(difference.offset_key)
         elif difference.group_id is not None:
             kept = _group_before(difference, before)
             is_ghost = isinstance(kept, ClassicGroup) and kept.record_offset is None
@@ -241,12 +245,12 @@ def records_behind(
     last_commit: dict[str, tuple[int, int]] = {}
     columns = ["offset", "value_offset", "aborted_offset"]
     for row, (offset, value, aborted) in enumerate(newest.rows[columns].tolist()):
-        key_type, group_id, slot = subject(newest.key(row))
+        key_type, group_id, offset_key = subject(newest.key(row))
         if group_id is None:
             continue
-        if slot in slots or offset in stops or (group_id in groups and key_type > 1):
+        if offset_key in offset_keys or offset in stops or (group_id in groups and key_type > 1):
             offsets.update((offset, value, aborted))
-        elif group_id in ghosts and slot is not None:
+        elif group_id in ghosts and offset_key is not None:
             commit = max(value, aborted), offset
             last_commit[group_id] = max(last_commit.get(group_id, commit), commit)
     for pair in last_commit.values():
@@ -274,14 +278,14 @@ def _group_before(difference: Difference, before: Sequence[CommitClass]) -> Grou
     return None
 
 
-def subject(key: bytes) -> tuple[int, str | None, Slot | None]:
-    """Record type, group id and, of a commit, the slot that a key names."""
+def subject(key: bytes) -> tuple[int, str | None, OffsetKey | None]:
+    """Record type, group id and, of a commit, the offset key that a key names."""
     reader = Reader(key)
     try:
         key_type = reader.int16()
         group_id = reader.text(reader.int16())
         if key_type > 1:
             return key_type, group_id, None
-        return key_type, group_id, Slot(group_id, reader.text(reader.int16()), reader.int32())
+        return key_type, group_id, OffsetKey(group_id, reader.text(reader.int16()), reader.int32())
     except RecordDecodeError:
         return -1, None, None

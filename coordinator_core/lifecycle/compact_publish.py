@@ -13,7 +13,7 @@ from typing import Any
 
 from coordinator_core import __version__, storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
-from coordinator_core.imports.unknown import refuse_records
+from coordinator_core.ingest.unknown import refuse_records
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
 from coordinator_core.lifecycle.repartition import MovedPartition, repartition
 from coordinator_core.log.reader import OnDamage, recover
@@ -46,9 +46,7 @@ def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage
     Raises :class:`DamagedInputError` under ``FAIL`` for what is wrong with the directories.
     """
     if on_damage is OnDamage.SALVAGE:
-        raise UsageError(
-            "--salvage: a log with holes where batches were damaged is no log to start a broker on"
-        )
+        raise UsageError("--salvage: a log with holes where batches were damaged is no log to start a broker on")
     refuse_records(snapshot)
     if snapshot.damage and on_damage is OnDamage.FAIL:
         raise DamagedInputError(snapshot.damage[0])
@@ -58,16 +56,13 @@ def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage
     return list(snapshot.partitions)
 
 
-def compact_logs(
-    logs: Sequence[PartitionLog], target: Path, options: CompactionOptions
-) -> list[CompactionReport]:
+def compact_logs(logs: Sequence[PartitionLog], target: Path, options: CompactionOptions) -> list[CompactionReport]:
     """Compact partitions side by side on this machine; raises for the first that fails."""
     cores = os.cpu_count() or 1
     abreast = max(1, min(cores, len(logs)))
     with ThreadPoolExecutor(abreast) as pool:
         running = [
-            pool.submit(compact_partition, log, target, options, workers=max(1, cores // abreast))
-            for log in logs
+            pool.submit(compact_partition, log, target, options, workers=max(1, cores // abreast)) for log in logs
         ]
         try:
             return [future.result() for future in running]
@@ -98,9 +93,7 @@ def move_groups(
         name = partition_directory_name(report.offsets_partition)
         (staging / name).rename(before / name)
         segments = tuple(
-            SegmentFile(
-                str(before / name / item.name), report.offsets_partition, int(item.name[:20]), item.bytes
-            )
+            SegmentFile(str(before / name / item.name), report.offsets_partition, int(item.name[:20]), item.bytes)
             for item in report.segments
         )
         logs.append(

@@ -212,9 +212,7 @@ def _index_segment(segment: SegmentFile, end_offset: int | None) -> _IndexedSegm
     for row in np.flatnonzero(rows["control_type"] == UNREAD_CONTROL_TYPE):
         batch = scanned.batch_at(data, int(rows[row]["position"]))
         rows["control_type"][row] = _control_type(batch, segment.path)
-    return _IndexedSegment(
-        scanned, rows, index.batches, index.records, index.last_base_offset, index.next_offset
-    )
+    return _IndexedSegment(scanned, rows, index.batches, index.records, index.last_base_offset, index.next_offset)
 
 
 def _index_unusual_segment(segment: SegmentFile, end_offset: int | None) -> _IndexedSegment:
@@ -273,9 +271,7 @@ def newest_records(scan: LogScan, *, aborted: Int64s, end_offset: int, workers: 
     :class:`DamagedInputError` for records that cannot be read.
     """
     chunks = _chunks(scan.segments, workers)
-    tables = _side_by_side(
-        lambda chunk: _newest_of(chunk, scan.start_offset, end_offset, aborted), chunks, workers
-    )
+    tables = _side_by_side(lambda chunk: _newest_of(chunk, scan.start_offset, end_offset, aborted), chunks, workers)
     for later in tables[1:]:
         merge_newest(later, tables[0])
     return NewestRecords(tables[0] if tables else NewestTable(_LIMITS.max_records))
@@ -301,9 +297,7 @@ def _chunks(segments: Sequence[ScannedSegment], workers: int) -> list[list[Scann
     return chunks
 
 
-def _newest_of(
-    chunk: Sequence[ScannedSegment], start_offset: int, end_offset: int, aborted: Int64s
-) -> NewestTable:
+def _newest_of(chunk: Sequence[ScannedSegment], start_offset: int, end_offset: int, aborted: Int64s) -> NewestTable:
     table = NewestTable(_LIMITS.max_records, sum(scanned.size for scanned in chunk))
 
     def enter(data: memoryview | bytes, position: int) -> tuple[int, int]:

@@ -84,7 +84,7 @@ def proof_profiles(
                 "initial_epoch",
             }
         if not with_producers:
-            unimportant |= {"merge_offset_rule", "tombstone_drops_pending"}
+            unimportant |= {"ordering_offset_rule", "tombstone_drops_pending"}
         key = tuple(value for name, value in sorted(facts.items()) if name not in unimportant)
         alike.setdefault(key, []).append(each)
     return [tuple(members) for members in alike.values()]
@@ -180,7 +180,7 @@ def _without_commits(fold: SegmentFold) -> SegmentFold:
     """What of a fold makes groups."""
     return replace(
         fold,
-        slots=fold.slots.slice(0, 0),
+        offset_keys=fold.offset_keys.slice(0, 0),
         pending=fold.pending.slice(0, 0),
         producers=fold.producers.slice(0, 0),
         transactions=fold.transactions.slice(0, 0),

@@ -17,9 +17,9 @@ from coordinator_core.groups.model import (
     ConsumerGroup,
     Group,
     GroupState,
+    OffsetKey,
     PartitionState,
     ShareGroup,
-    Slot,
     StreamsGroup,
     TransactionOutcome,
 )
@@ -128,8 +128,8 @@ class _Sweep:
         self._now_ms = now_ms
         self._retention_ms = offsets_retention_ms
         self._rebalancing = rebalancing
-        self._pending = {slot for commits in state.pending.values() for slot in commits}
-        self._groups_with_pending = {slot.group_id for slot in self._pending}
+        self._pending = {offset_key for commits in state.pending.values() for offset_key in commits}
+        self._groups_with_pending = {offset_key.group_id for offset_key in self._pending}
         self._groups_in_transactions = {
             group_id
             for transaction in state.transactions
@@ -139,9 +139,9 @@ class _Sweep:
 
     def run(self) -> str | None:
         """Fill ``due``, ``forecast`` and ``kept``; returns why such a sweep fails, if it does."""
-        offsets: dict[str, list[tuple[Slot, CommittedOffset]]] = {}
-        for slot, offset in sorted(self._state.offsets.items(), key=lambda item: item[0]):
-            offsets.setdefault(slot.group_id, []).append((slot, offset))
+        offsets: dict[str, list[tuple[OffsetKey, CommittedOffset]]] = {}
+        for offset_key, offset in sorted(self._state.offsets.items(), key=lambda item: item[0]):
+            offsets.setdefault(offset_key.group_id, []).append((offset_key, offset))
         failures = [self._load_failure()]
         for group_id in sorted(self._state.groups.keys() | offsets.keys()):
             group = self._state.groups.get(group_id)
@@ -158,7 +158,7 @@ class _Sweep:
         return f"the partition is not loaded: record offset {first.record_offset}: {first.detail}"
 
     def _sweep_group(
-        self, group_id: str, group: Group | None, offsets: list[tuple[Slot, CommittedOffset]]
+        self, group_id: str, group: Group | None, offsets: list[tuple[OffsetKey, CommittedOffset]]
     ) -> str | None:
         if isinstance(group, ShareGroup):
             if self._rules.share_sweep is not ShareSweep.LEAVES and offsets:
@@ -169,13 +169,13 @@ class _Sweep:
                 return None
         condition = condition_of(group, self._rules, is_rebalancing=group_id in self._rebalancing)
         times: list[int] = []
-        for slot, offset in offsets:
-            verdict = self._verdict(condition, slot, offset)
+        for offset_key, offset in offsets:
+            verdict = self._verdict(condition, offset_key, offset)
             if isinstance(verdict, Kept):
                 self.keep(group_id, verdict)
             else:
                 times.append(verdict.expires_at_ms)
-                self._add([self._offset_tombstone(slot, offset, verdict)])
+                self._add([self._offset_tombstone(offset_key, offset, verdict)])
         if group is None or (isinstance(group, ClassicGroup) and group.state is None):
             return None
         kept = self._group_kept(group, keeps_offset=len(times) < len(offsets))
@@ -193,12 +193,12 @@ class _Sweep:
         self._add(self._group_tombstones(group, last))
         return None
 
-    def _verdict(self, condition: Condition, slot: Slot, offset: CommittedOffset) -> _Due | Kept:
+    def _verdict(self, condition: Condition, offset_key: OffsetKey, offset: CommittedOffset) -> _Due | Kept:
         if condition.kept is not None:
             return condition.kept
-        if slot.topic in condition.subscribed:
+        if offset_key.topic in condition.subscribed:
             return Kept.SUBSCRIBED_TOPIC
-        if self._rules.pending_protects_slot and slot in self._pending:
+        if self._rules.pending_protects_offset_key and offset_key in self._pending:
             return Kept.PENDING_COMMIT
         due = self._due(condition, offset)
         return Kept.NEVER if due is None else due
@@ -231,7 +231,7 @@ class _Sweep:
             return Kept.NEVER_DELETED
         if keeps_offset:
             return Kept.GROUP_HAS_OFFSETS
-        if rules.pending_hold is PendingHold.SLOT and group.group_id in self._groups_with_pending:
+        if rules.pending_hold is PendingHold.OFFSET_KEY and group.group_id in self._groups_with_pending:
             return Kept.OPEN_TRANSACTION
         if rules.generation_zero_is_silent and isinstance(group, ClassicGroup) and group.generation <= 0:
             return Kept.GENERATION_ZERO
@@ -246,12 +246,12 @@ class _Sweep:
         for tombstone in tombstones:
             (self.due if tombstone.expires_at_ms <= self._now_ms else self.forecast).append(tombstone)
 
-    def _offset_tombstone(self, slot: Slot, offset: CommittedOffset, due: _Due) -> Tombstone:
+    def _offset_tombstone(self, offset_key: OffsetKey, offset: CommittedOffset, due: _Due) -> Tombstone:
         return Tombstone(
             kind=TombstoneKind.OFFSET,
-            group_id=slot.group_id,
-            topic=slot.topic,
-            partition=slot.partition,
+            group_id=offset_key.group_id,
+            topic=offset_key.topic,
+            partition=offset_key.partition,
             key_type=self._rules.offset_key_type,
             offsets_partition=self._state.offsets_partition,
             reason=due.reason,

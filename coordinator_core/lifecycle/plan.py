@@ -10,7 +10,7 @@ Java coordinator refuses a group record's tombstone while records under it are l
 
 Each tombstone has a null value and the timestamp ``ExpiryPlan.now_ms``. ``Tombstone.key`` is what the broker
 of the profile writes, key type 1 for an offset (0 in 0.8.2). The record it deletes, at ``record_offset``, may
-have the other key type for the same slot: who compacts the log drops that record by its record offset, not
+have the other key type for the same offset key: who compacts the log drops that record by its record offset, not
 by comparing keys.
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from coordinator_core.groups.model import Slot
+from coordinator_core.groups.model import OffsetKey
 from coordinator_core.records.codec import encode_key
 from coordinator_core.releases import CLASSIC_KEY_TYPES
 
@@ -153,11 +153,11 @@ class Tombstone:
         return encode_key(self.key_type, data)
 
     @property
-    def slot(self) -> Slot | None:
+    def offset_key(self) -> OffsetKey | None:
         """What an offset tombstone deletes; ``None`` for the other kinds."""
         if self.topic is None or self.partition is None:
             return None
-        return Slot(self.group_id, self.topic, self.partition)
+        return OffsetKey(self.group_id, self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +177,11 @@ class ExpiryPlan:
     kept: Mapping[str, Mapping[Kept, int]] = field(default_factory=dict)
     failure: str | None = None
 
-    def expired_slots(self) -> frozenset[Slot]:
+    def expired_offset_keys(self) -> frozenset[OffsetKey]:
         """The offsets that :attr:`tombstones` delete."""
-        return frozenset(slot for tombstone in self.tombstones if (slot := tombstone.slot) is not None)
+        return frozenset(
+            offset_key for tombstone in self.tombstones if (offset_key := tombstone.offset_key) is not None
+        )
 
     def deleted_groups(self) -> frozenset[str]:
         """Ids of the groups that :attr:`tombstones` delete."""

@@ -81,9 +81,7 @@ def publish_expiry(
         for counts in plan.kept.values():
             kept.update({str(reason): count for reason, count in counts.items()})
     summary: dict[str, Any] = {
-        "run": {
-            name: run.manifest[name] for name in ("cluster", "window", "run_id", "profile", "state_hash")
-        },
+        "run": {name: run.manifest[name] for name in ("cluster", "window", "run_id", "profile", "state_hash")},
         "now_ms": now_ms,
         "offsets_retention_ms": offsets_retention_ms,
         "rebalancing": sorted(rebalancing),

@@ -66,9 +66,7 @@ def _plain(batch: Batch, records: Sequence[Record]) -> bytes:
     base_offset, base_timestamp_ms = records[0].offset, records[0].timestamp_ms
     if batch.magic >= 2:
         base_offset = batch.base_offset
-    header = replace(
-        BatchHeader.of(batch), base_offset=base_offset, base_timestamp_ms=base_timestamp_ms, attributes=0
-    )
+    header = replace(BatchHeader.of(batch), base_offset=base_offset, base_timestamp_ms=base_timestamp_ms, attributes=0)
     section = b"".join(
         encode_record(
             replace(record, value=None if record.value is None else b"", headers=()),
@@ -83,13 +81,8 @@ def _plain(batch: Batch, records: Sequence[Record]) -> bytes:
 def _sizes(batch: Batch, records: Sequence[Record]) -> Int64s:
     """What each record takes in its decompressed batch."""
     if batch.magic < 2:
-        sizes = [
-            _MESSAGE_BYTES[batch.magic] + len(item.key or b"") + len(item.value or b"") for item in records
-        ]
+        sizes = [_MESSAGE_BYTES[batch.magic] + len(item.key or b"") + len(item.value or b"") for item in records]
     else:
         base = batch.base_timestamp_ms
-        sizes = [
-            len(encode_record(item, base_offset=batch.base_offset, base_timestamp_ms=base))
-            for item in records
-        ]
+        sizes = [len(encode_record(item, base_offset=batch.base_offset, base_timestamp_ms=base)) for item in records]
     return np.array(sizes, np.int64)

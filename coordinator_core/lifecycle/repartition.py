@@ -80,9 +80,7 @@ class _Homes:
             raise UsageError(f"{place}: no known key, so nobody can tell where the record has to go")
         source = self.sources.setdefault(group_id, log.offsets_partition)
         if source != log.offsets_partition:
-            raise UsageError(
-                f"{place}: group {group_id!r} is in offsets partition {source}, too: which is its own?"
-            )
+            raise UsageError(f"{place}: group {group_id!r} is in offsets partition {source}, too: which is its own?")
         return partition_for(group_id, self.count)
 
     def of_targets(self) -> dict[int, tuple[int, ...]]:
@@ -138,14 +136,10 @@ def repartition(
         place = directory / partition_directory_name(number)
         segments = target.writer.finish()
         (place / LEADER_EPOCH_FILE).write_text(leader_epoch_text([(0, segments[0].base_offset)]))
-        written.append(
-            PartitionLog(number, str(place), segments, log_start_offset=None, clean_shutdown=False)
-        )
+        written.append(PartitionLog(number, str(place), segments, log_start_offset=None, clean_shutdown=False))
     _prove(logs, written, profile, count, workers)
     return [
-        MovedPartition(
-            number, sources[number], target.groups, target.records, target.bytes, target.next_offset
-        )
+        MovedPartition(number, sources[number], target.groups, target.records, target.bytes, target.next_offset)
         for number, target in targets.items()
     ]
 
@@ -193,7 +187,7 @@ def _part(
 
 
 _Answers = dict[str, dict[tuple[str, Any], Any]]
-"""By profile: what a loader makes of every group and slot, wherever the records lie, and where it stops."""
+"""By profile: what a loader makes of every group and offset key, wherever the records lie, and where it stops."""
 
 
 def _answers(logs: Sequence[PartitionLog], profile: Profile, workers: int) -> Iterator[tuple[int, _Answers]]:
@@ -203,12 +197,10 @@ def _answers(logs: Sequence[PartitionLog], profile: Profile, workers: int) -> It
         for commits in states_of(log, profiles, with_producers=True, workers=workers):
             state = commits.merged.to_state()
             if state.pending:
-                raise ProofFailedError(
-                    f"offsets partition {log.offsets_partition}: an open transaction is left"
-                )
+                raise ProofFailedError(f"offsets partition {log.offsets_partition}: an open transaction is left")
             offsets = {
-                ("offset", slot): offset._replace(record_offset=0, merge_offset=0)
-                for slot, offset in state.offsets.items()
+                ("offset", offset_key): offset._replace(record_offset=0, ordering_offset=0)
+                for offset_key, offset in state.offsets.items()
             }
             for release in commits.releases:
                 groups = {

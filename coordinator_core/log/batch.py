@@ -205,9 +205,7 @@ def _sized(data: memoryview, position: int, end: int) -> tuple[bytes | None, int
     return bytes(data[position : position + size]), position + size
 
 
-def _headers(
-    data: memoryview, position: int, end: int, room: int
-) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def _headers(data: memoryview, position: int, end: int, room: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, position = _varint(data, position)
     if count == 0:
         return (), position

@@ -233,9 +233,7 @@ class _Search:
             return replicas[0]
         reaches = [_reach(replica) for replica in replicas]
         best = max(range(len(replicas)), key=reaches.__getitem__)
-        taken = "{} with leader epoch {} and log end offset {}".format(
-            replicas[best].directory, *reaches[best]
-        )
+        taken = "{} with leader epoch {} and log end offset {}".format(replicas[best].directory, *reaches[best])
         for index, replica in enumerate(replicas):
             if index != best:
                 epoch, end = reaches[index]
@@ -299,9 +297,7 @@ class _Search:
         self._read_unknowns(path)
         meta = storage.join(path, META_PROPERTIES_FILE)
         if storage.exists(meta):
-            match = re.search(
-                r"^(?:node|broker)\.id\s*=\s*(-?\d+)\s*$", storage.read_text(meta), re.MULTILINE
-            )
+            match = re.search(r"^(?:node|broker)\.id\s*=\s*(-?\d+)\s*$", storage.read_text(meta), re.MULTILINE)
             log_dir.broker_id = int(match[1]) if match else None
         return log_dir
 
@@ -319,9 +315,7 @@ class _Search:
 
 def _log_dir_of(directory: str) -> str:
     """The log dir in which a partition directory lies; any other directory itself."""
-    return (
-        storage.split(directory)[0] if _PARTITION_DIRECTORY.match(storage.split(directory)[1]) else directory
-    )
+    return storage.split(directory)[0] if _PARTITION_DIRECTORY.match(storage.split(directory)[1]) else directory
 
 
 def _check_whole(directory: str) -> None:

@@ -68,9 +68,7 @@ def legacy_records(batch: Batch, limits: Limits) -> Iterator[Record]:
     """
     if batch.codec_id == Codec.NONE:
         key, value = _key_and_value(batch.data, batch.magic)
-        yield Record(
-            batch.last_offset, batch.base_timestamp_ms, key, value, crc=batch.crc, crc_valid=batch.crc_valid
-        )
+        yield Record(batch.last_offset, batch.base_timestamp_ms, key, value, crc=batch.crc, crc_valid=batch.crc_valid)
         return
 
     _, value_position = _sized(batch.data, _key_position(batch.magic))
@@ -97,9 +95,7 @@ def legacy_records(batch: Batch, limits: Limits) -> Iterator[Record]:
     elif batch.magic == 0:
         (last_absolute,) = _LONG.unpack_from(content, last_inner)
         if last_absolute != batch.last_offset:
-            raise InvalidRecordError(
-                f"wrapper offset {batch.last_offset} is not its last inner offset {last_absolute}"
-            )
+            raise InvalidRecordError(f"wrapper offset {batch.last_offset} is not its last inner offset {last_absolute}")
     append_time = batch.max_timestamp_ms if batch.timestamp_type == "LogAppendTime" else None
     previous = -1
     for index, inner in enumerate(_inner_entries(memoryview(content))):

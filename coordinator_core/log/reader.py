@@ -75,9 +75,7 @@ class _Unusable:
     detail: str
 
 
-def parse_entry(
-    view: memoryview, position: int, limits: Limits = _DEFAULT_LIMITS
-) -> Batch | _Unusable | None:
+def parse_entry(view: memoryview, position: int, limits: Limits = _DEFAULT_LIMITS) -> Batch | _Unusable | None:
     """The entry at ``position``, ``None`` where data ends (also at zeroes up to the end of the file)."""
     remaining = len(view) - position
     if remaining == 0:
@@ -100,18 +98,14 @@ def parse_entry(
         return _Unusable("bad_length", f"entry of {size} bytes, the limit is {limits.max_batch_bytes}")
     end = position + LOG_OVERHEAD + size
     if end > len(view):
-        return _Unusable(
-            "torn_tail", f"entry of {LOG_OVERHEAD + size} bytes, {remaining} are left in the file"
-        )
+        return _Unusable("torn_tail", f"entry of {LOG_OVERHEAD + size} bytes, {remaining} are left in the file")
     data = view[position:end]
     return parse_batch(data, position) if magic == 2 else parse_message(data, position)
 
 
 def _all_zero(view: memoryview) -> bool:
     step = 1 << 16
-    return all(
-        bytes(view[at : at + step]).count(0) == min(step, len(view) - at) for at in range(0, len(view), step)
-    )
+    return all(bytes(view[at : at + step]).count(0) == min(step, len(view) - at) for at in range(0, len(view), step))
 
 
 def read_segment(
@@ -156,11 +150,7 @@ def read_partition(
         for batch in walk.batches():
             if batch.last_offset < start:
                 continue
-            if (
-                on_damage is OnDamage.RECOVER
-                and batch.last_offset < expected
-                and expected > segment.base_offset
-            ):
+            if on_damage is OnDamage.RECOVER and batch.last_offset < expected and expected > segment.base_offset:
                 # A broker seeks the next offset it wants, so what a former segment covered is passed over.
                 found.append(
                     Damage(
@@ -231,9 +221,7 @@ def read_records(
         yield segment, batch, records
 
 
-def recover(
-    log: PartitionLog, *, limits: Limits = _DEFAULT_LIMITS, damage: list[Damage] | None = None
-) -> PartitionLog:
+def recover(log: PartitionLog, *, limits: Limits = _DEFAULT_LIMITS, damage: list[Damage] | None = None) -> PartitionLog:
     """The partition as a starting broker leaves it: segments cut (by ``size``) behind their last valid
     batch, and without those it deletes.  For readers that take segments apart, one task each."""
     found = [] if damage is None else damage
@@ -396,9 +384,7 @@ class SegmentWalk:
         if outside is not None:
             return _Unusable("offset_range", outside)
         if entry.base_offset < self.expected:
-            return _Unusable(
-                "offset_order", f"base offset {entry.base_offset} after record offset {self.expected - 1}"
-            )
+            return _Unusable("offset_order", f"base offset {entry.base_offset} after record offset {self.expected - 1}")
         if entry.base_offset > self.expected and self.on_damage is not OnDamage.RECOVER:
             # A hole before this entry. When the next one fits into it, it is this one's offset that lies.
             after = self._offset_at(view, self.position + entry.size)
@@ -407,9 +393,7 @@ class SegmentWalk:
                 and self.expected <= after < entry.next_offset
                 and self._first_record_offset(entry) != self.expected
             ):
-                return _Unusable(
-                    "offset_order", f"base offset {entry.base_offset} before record offset {after}"
-                )
+                return _Unusable("offset_order", f"base offset {entry.base_offset} before record offset {after}")
         return None
 
     def _offset_at(self, view: memoryview, position: int) -> int | None:
@@ -434,9 +418,7 @@ class SegmentWalk:
 
     def _resync(self, view: memoryview) -> bool:
         """Move to the next valid batch behind the damage at ``position``, if there is one."""
-        end = (
-            self.end_offset if self.end_offset is not None else self.segment.base_offset + MAX_OFFSET_SPAN + 1
-        )
+        end = self.end_offset if self.end_offset is not None else self.segment.base_offset + MAX_OFFSET_SPAN + 1
         found, self._resync_budget = find_batch(
             view,
             self.position + 1,

@@ -37,9 +37,7 @@ class SegmentWriter:
     """Writes batches, in offset order, into segments of at most ``segment_bytes`` (more for one larger
     batch)."""
 
-    def __init__(
-        self, directory: Path, offsets_partition: int, base_offset: int, *, segment_bytes: int
-    ) -> None:
+    def __init__(self, directory: Path, offsets_partition: int, base_offset: int, *, segment_bytes: int) -> None:
         self._directory = directory
         self._offsets_partition = offsets_partition
         self._segment_bytes = segment_bytes

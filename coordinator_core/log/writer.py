@@ -142,9 +142,7 @@ def rebuild_batch(
     that cannot be read.
     """
     if batch.magic < 2:
-        records = [
-            record for record in iter_batch_records(batch, path=path, limits=limits) if keeps(record.offset)
-        ]
+        records = [record for record in iter_batch_records(batch, path=path, limits=limits) if keeps(record.offset)]
         if not convert:
             return _legacy(batch, records)
         if first_offset is not None:
@@ -205,9 +203,7 @@ def _converted(batch: Batch, records: Sequence[Record], delete_horizon_ms: int |
     has_tombstone = any(record.value is None for record in records)
     horizon = delete_horizon_ms if has_tombstone else None
     base_timestamp = records[0].timestamp_ms if horizon is None else horizon
-    section = b"".join(
-        encode_record(record, base_offset=base, base_timestamp_ms=base_timestamp) for record in records
-    )
+    section = b"".join(encode_record(record, base_offset=base, base_timestamp_ms=base_timestamp) for record in records)
     attributes = batch.attributes & (CODEC_BITS | LOG_APPEND_TIME_BIT)
     if batch.magic == 0:
         attributes &= CODEC_BITS

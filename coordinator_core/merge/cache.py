@@ -26,7 +26,7 @@ from coordinator_core.releases import Profile
 _EVERY = 64
 _LEAST_FOLDS = 8
 """A state is not written and read faster than so many folds are merged."""
-_MOST_SLOTS = 1 << 20
+_MOST_OFFSET_KEYS = 1 << 20
 """Writing a state takes a copy of it."""
 
 
@@ -42,7 +42,7 @@ class _State(PartitionMerge):
 
     @property
     def is_worth_keeping(self) -> bool:
-        return self.unsaved >= _LEAST_FOLDS and len(self._slots) <= _MOST_SLOTS
+        return self.unsaved >= _LEAST_FOLDS and len(self._offset_keys) <= _MOST_OFFSET_KEYS
 
     def write(self, sink: pa.NativeFile) -> None:
         self._compact()

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.fold.arrow import column
-from coordinator_core.fold.gathering import Source, spread_columns, text
+from coordinator_core.fold.gathering import SegmentBytes, spread_columns, text
 from coordinator_core.kernels import decode_commits
 from coordinator_core.kernels.arrays import Int64s, dtype
 from coordinator_core.records.wire import uuid_text
@@ -20,7 +20,7 @@ def decoded(values: pa.Array) -> dict[str, pa.Array]:
     """
     _, starts, data = values.buffers()
     bounds = np.frombuffer(starts, np.int64)[values.offset : values.offset + len(values) + 1]
-    source = Source([np.frombuffer(data, np.uint8)])
+    source = SegmentBytes([np.frombuffer(data, np.uint8)])
     rows = np.empty(len(values), dtype("Commit"))
     if decode_commits(np.frombuffer(data, np.uint8), bounds, rows) < len(values):
         raise ValueError("a fold holds a value that is no OffsetCommitValue")
@@ -36,7 +36,7 @@ def decoded(values: pa.Array) -> dict[str, pa.Array]:
     }
 
 
-def _topic_ids(positions: Int64s, source: Source) -> pa.Array:
+def _topic_ids(positions: Int64s, source: SegmentBytes) -> pa.Array:
     """Topic ids as text; the zero id, and none at all, is null."""
     has_id = positions >= 0
     found = positions[has_id]

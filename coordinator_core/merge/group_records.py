@@ -93,7 +93,8 @@ class RestoredGroup(NamedTuple):
 class Left(NamedTuple):
     """What of a fold is for the loader in Python.
 
-    ``steps`` are, in order, rows of ``fold.others`` and, as minus one less the row, of ``fold.touches``.
+    ``steps`` are, in order, rows of ``fold.group_records`` and, as minus one less the row, of
+    ``fold.implicit_group_creations``.
     ``noted`` are groups that are to be restored before.
     """
 
@@ -127,7 +128,7 @@ class NewestGroupRecords:
 
     def take(self, fold: SegmentFold, groups: int, group_of: Int64s) -> Left:
         """Take in a fold whose groups have the numbers ``group_of``, below ``groups``."""
-        others, creations = fold.others, fold.touches
+        others, creations = fold.group_records, fold.implicit_group_creations
         if not others.num_rows and not creations.num_rows:
             return Left(np.empty(0, np.int64), np.empty(0, np.int64))
         numbers = np.full(others.num_rows, -1, np.int64)
@@ -202,9 +203,7 @@ class NewestGroupRecords:
         epochs = self._partition_epochs(owners)
         of_group = _by_group(group, numbers)
         owners_of_group = _by_group(np.asarray(kernel.owners)["group"][owners], numbers)
-        for number, own_records, own_partitions in zip(
-            numbers.tolist(), of_group, owners_of_group, strict=True
-        ):
+        for number, own_records, own_partitions in zip(numbers.tolist(), of_group, owners_of_group, strict=True):
             is_consumer = groups["kind"][number] == GroupKind.CONSUMER
             yield RestoredGroup(
                 number,
@@ -261,9 +260,7 @@ class NewestGroupRecords:
         groups, subjects, newest = self._groups(), self._subjects(), self._newest()
         wanted = np.zeros(len(groups), np.bool_)
         wanted[numbers] = True
-        stands = wanted[subjects["group"]] & (
-            subjects["generation"] == groups["generation"][subjects["group"]]
-        )
+        stands = wanted[subjects["group"]] & (subjects["generation"] == groups["generation"][subjects["group"]])
         rows = np.flatnonzero(np.repeat(stands, ROLES) & (newest["value_bytes"] != NO_RECORD))
         subject = rows // ROLES
         role = rows % ROLES + ROLES * subjects["is_named"][subject]

@@ -78,15 +78,13 @@ class GroupReplay:
             case GroupRecord(key_type, version, key, value):
                 return LoadedRecord(record.record_offset, key_type, key, version or 0, value)
             case interpreted:
-                raise AssertionError(
-                    f"no group record at record offset {record.record_offset}: {interpreted}"
-                )
+                raise AssertionError(f"no group record at record offset {record.record_offset}: {interpreted}")
 
     def _apply_left(self, fold: SegmentFold, steps: Int64s, group_of: Int64s, names: NameNumbers) -> None:
         """Apply the records and implicit group creations in ``steps`` (``group_records.Left``)."""
-        created = group_of[fold.touches["group"].to_numpy()[-1 - steps[steps < 0]]]
+        created = group_of[fold.implicit_group_creations["group"].to_numpy()[-1 - steps[steps < 0]]]
         group_ids = iter(names.of(created) if len(created) else [])
-        rows = fold.others.take(column(steps[steps >= 0]))
+        rows = fold.group_records.take(column(steps[steps >= 0]))
         columns = (rows[name].to_pylist() for name in ("record_offset", "key", "value", "control"))
         records = zip(*columns, strict=True)
         for step in steps.tolist():
@@ -95,9 +93,7 @@ class GroupReplay:
             else:
                 self._apply_record(*next(records))
 
-    def _apply_record(
-        self, record_offset: int, key: bytes | None, value: bytes | None, is_control: bool
-    ) -> None:
+    def _apply_record(self, record_offset: int, key: bytes | None, value: bytes | None, is_control: bool) -> None:
         if is_control:
             interpreted: object = unreadable_marker(record_offset, key)
         else:

@@ -18,11 +18,11 @@ from coordinator_core.releases import Profile
 
 
 class GatheredRows:
-    """The rows (``merged.RowBlocks``) of slots and the places of their values."""
+    """The rows (``merged.RowBlocks``) of offset keys and the places of their values."""
 
     def __init__(
         self,
-        slots: Int64s,
+        offset_keys: Int64s,
         places: Int64s,
         values: ValueStore,
         numbers: OffsetKeyNumbers,
@@ -35,28 +35,28 @@ class GatheredRows:
         self._groups = groups
         self._topics = topics
         self._minus_one_expires = profile.minus_one_expires
-        order = self._order(slots, values.numbers("record_offset", places))
-        self.slots = slots[order]
+        order = self._order(offset_keys, values.numbers("record_offset", places))
+        self.offset_keys = offset_keys[order]
         self._places = places[order]
 
     @property
     def num_rows(self) -> int:
-        return len(self.slots)
+        return len(self.offset_keys)
 
     def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
         """See ``merged.RowBlocks``."""
         groups, topics = self._groups.texts(), self._topics.texts()
-        for start in range(0, len(self.slots), block_rows):
-            slots = self.slots[start : start + block_rows]
+        for start in range(0, len(self.offset_keys), block_rows):
+            offset_keys = self.offset_keys[start : start + block_rows]
             values = self._values.take(self._places[start : start + block_rows])
             fields = decoded(values["value"].combine_chunks())
             expiry = fields["expire_timestamp_ms"]
             if not self._minus_one_expires and expiry.null_count < len(expiry):
                 expiry = pc.if_else(pc.equal(expiry, -1), None, expiry)
             made = {
-                "group_id": groups.take(column(self._numbers.groups(slots))),
-                "topic": topics.take(column(self._numbers.topics(slots))),
-                "partition": column(self._numbers.partitions(slots)),
+                "group_id": groups.take(column(self._numbers.groups(offset_keys))),
+                "topic": topics.take(column(self._numbers.topics(offset_keys))),
+                "partition": column(self._numbers.partitions(offset_keys)),
                 **{name: values[name] for name in values.column_names if name != "value"},
                 **fields,
                 "expire_timestamp_ms": expiry,
@@ -64,11 +64,11 @@ class GatheredRows:
             arrays = [made[field.name].cast(field.type) for field in OFFSETS]
             yield pa.Table.from_arrays(arrays, schema=OFFSETS)
 
-    def _order(self, slots: Int64s, record_offsets: Int64s) -> Int64s:
+    def _order(self, offset_keys: Int64s, record_offsets: Int64s) -> Int64s:
         order = np.argsort(record_offsets, kind="stable")
         if (np.diff(record_offsets[order]) > 0).all():
             return order
         # In a damaged log offsets repeat, in transactions of several producers too; the names decide then.
-        groups = self._groups.ranks()[self._numbers.groups(slots)]
-        topics = self._topics.ranks()[self._numbers.topics(slots)]
-        return np.lexsort((self._numbers.partitions(slots), topics, groups, record_offsets))
+        groups = self._groups.ranks()[self._numbers.groups(offset_keys)]
+        topics = self._topics.ranks()[self._numbers.topics(offset_keys)]
+        return np.lexsort((self._numbers.partitions(offset_keys), topics, groups, record_offsets))

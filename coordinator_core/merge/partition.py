@@ -1,8 +1,8 @@
 """Folds of the segments of one offsets partition, in log order, to its state.
 
 The folds are taken in one by one, and each can be forgotten afterwards: what is kept is a number for every
-slot and, of the values, those that still stand and some that do not any longer. So memory follows the live
-slots, not the segments. The result equals that of the sequential replay (``replay.sequential``).
+offset key and, of the values, those that still stand and some that do not any longer. So memory follows the live
+offset keys, not the segments. The result equals that of the sequential replay (``replay.sequential``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from coordinator_core.releases import Profile
 __all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]
 
 _SPARE_ROWS = 1 << 20
-"""Values that no longer stand are dropped when they are so many more than those of all slots."""
+"""Values that no longer stand are dropped when they are so many more than those of all offset keys."""
 
 
 def merge_folds(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> PartitionState:
@@ -66,7 +66,7 @@ class PartitionMerge:
         self._offsets_partition = offsets_partition
         self._groups = NameNumbers()
         self._topics = NameNumbers()
-        self._slots = OffsetKeyNumbers()
+        self._offset_keys = OffsetKeyNumbers()
         self._values = ValueStore()
         self._committed = np.empty(0, np.int64)
         self._open = OpenCommits(profile, self._values)
@@ -79,19 +79,19 @@ class PartitionMerge:
         if fold.rules != self._rules:
             raise ValueError(f"{fold.path}: folded by other rules than those of the profile")
         group_of, topic_of = self._groups.add(fold.groups), self._topics.add(fold.topics)
-        slot_of = self._slots.add(fold.slots, group_of, topic_of)
-        self._committed = _grown(self._committed, len(self._slots), NOWHERE)
-        self._open.apply(fold, slot_of, self._committed)
-        self._transactions.apply(fold, slot_of, group_of)
+        offset_key_of = self._offset_keys.add(fold.offset_keys, group_of, topic_of)
+        self._committed = _grown(self._committed, len(self._offset_keys), NOWHERE)
+        self._open.apply(fold, offset_key_of, self._committed)
+        self._transactions.apply(fold, offset_key_of, group_of)
         self._stats.add(fold, group_of)
         self._replay.apply(fold, group_of, self._groups)
-        if self._values.rows > _SPARE_ROWS + 2 * len(self._slots):
+        if self._values.rows > _SPARE_ROWS + 2 * len(self._offset_keys):
             self._compact()
 
     def finish(self) -> MergedShard:
         """The state after the folds so far; no other can be added any more."""
-        slots = np.flatnonzero(self._committed[: len(self._slots)] != NOWHERE)
-        offsets = self._offset_rows(slots, self._committed[slots])
+        offset_keys = np.flatnonzero(self._committed[: len(self._offset_keys)] != NOWHERE)
+        offsets = self._offset_rows(offset_keys, self._committed[offset_keys])
         pending = self._offset_rows(*self._open.items())
         self._replay.end(self._groups)
         return MergedShard(
@@ -105,21 +105,21 @@ class PartitionMerge:
         )
 
     def _compact(self) -> None:
-        slots = np.flatnonzero(self._committed != NOWHERE)
+        offset_keys = np.flatnonzero(self._committed != NOWHERE)
         _, pending = self._open.items()
-        places = self._values.compact(np.concatenate([self._committed[slots], pending]))
-        self._committed[slots] = places[: len(slots)]
-        self._open.move(places[len(slots) :])
+        places = self._values.compact(np.concatenate([self._committed[offset_keys], pending]))
+        self._committed[offset_keys] = places[: len(offset_keys)]
+        self._open.move(places[len(offset_keys) :])
 
     def _groups_with(self, *rows: GatheredRows) -> list[str]:
         has_offsets = np.zeros(len(self._groups), np.bool_)
         for part in rows:
-            has_offsets[self._slots.groups(part.slots)] = True
+            has_offsets[self._offset_keys.groups(part.offset_keys)] = True
         return self._groups.of(np.flatnonzero(has_offsets))
 
-    def _offset_rows(self, slots: Int64s, places: Int64s) -> GatheredRows:
+    def _offset_rows(self, offset_keys: Int64s, places: Int64s) -> GatheredRows:
         return GatheredRows(
-            slots, places, self._values, self._slots, self._groups, self._topics, self._profile
+            offset_keys, places, self._values, self._offset_keys, self._groups, self._topics, self._profile
         )
 
 

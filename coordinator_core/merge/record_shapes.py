@@ -124,9 +124,7 @@ def _tags(fields: list[Field], version: int, marked: dict[str, MarkedField]) -> 
             yield Step(ShapeKind.TAG, field.tag, body=(body,))
 
 
-def _field(
-    field: Field, kind: FieldType, version: int, flexible: bool, marked: dict[str, MarkedField]
-) -> Step:
+def _field(field: Field, kind: FieldType, version: int, flexible: bool, marked: dict[str, MarkedField]) -> Step:
     mark = marked.get(field.name, MarkedField.NONE)
     if isinstance(kind, Struct):
         body = _struct(kind, version, flexible, marked)

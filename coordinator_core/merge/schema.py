@@ -14,8 +14,8 @@ from coordinator_core.groups.model import (
     CommittedOffset,
     Group,
     LoadFailure,
+    OffsetKey,
     PartitionState,
-    Slot,
     Transaction,
     TransactionOutcome,
 )
@@ -29,7 +29,7 @@ OFFSETS = pa.schema(
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("record_offset", pa.int64(), nullable=False),
-        pa.field("merge_offset", pa.int64(), nullable=False),
+        pa.field("ordering_offset", pa.int64(), nullable=False),
         pa.field("value_version", pa.int16(), nullable=False),
         pa.field("committed_offset", pa.int64(), nullable=False),
         pa.field("leader_epoch", pa.int32()),
@@ -41,7 +41,7 @@ OFFSETS = pa.schema(
         pa.field("producer_epoch", pa.int16()),
     ]
 )
-"""Columns of :attr:`MergedPartition.offsets` and ``pending``: slot and fields of ``CommittedOffset``."""
+"""Columns of :attr:`MergedPartition.offsets` and ``pending``: offset key and fields of ``CommittedOffset``."""
 
 TRANSACTIONS = pa.schema(
     [
@@ -107,10 +107,10 @@ class MergedPartition:
 
     def to_state(self) -> PartitionState:
         """The same as Python objects, one for every offset."""
-        pending: dict[int, dict[Slot, CommittedOffset]] = {}
-        for slot, offset in _committed_offsets(self.pending):
+        pending: dict[int, dict[OffsetKey, CommittedOffset]] = {}
+        for offset_key, offset in _committed_offsets(self.pending):
             assert offset.producer_id is not None
-            pending.setdefault(offset.producer_id, {})[slot] = offset
+            pending.setdefault(offset.producer_id, {})[offset_key] = offset
         return PartitionState(
             offsets_partition=self.offsets_partition,
             groups=self.groups,
@@ -123,14 +123,12 @@ class MergedPartition:
         )
 
 
-def _committed_offsets(table: pa.Table) -> Iterator[tuple[Slot, CommittedOffset]]:
+def _committed_offsets(table: pa.Table) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
     lists = {name: table[name].to_pylist() for name in OFFSETS.names}
-    slots = zip(lists.pop("group_id"), lists.pop("topic"), lists.pop("partition"), strict=True)
-    for slot, *values in zip(slots, *lists.values(), strict=True):
-        yield Slot(*slot), CommittedOffset(**dict(zip(lists, values, strict=True)))
+    offset_keys = zip(lists.pop("group_id"), lists.pop("topic"), lists.pop("partition"), strict=True)
+    for offset_key, *values in zip(offset_keys, *lists.values(), strict=True):
+        yield OffsetKey(*offset_key), CommittedOffset(**dict(zip(lists, values, strict=True)))
 
 
 def _transaction(row: dict[str, Any]) -> Transaction:
-    return Transaction(
-        **row | {"outcome": TransactionOutcome(row["outcome"]), "groups": tuple(row["groups"])}
-    )
+    return Transaction(**row | {"outcome": TransactionOutcome(row["outcome"]), "groups": tuple(row["groups"])})

@@ -1,4 +1,4 @@
-"""An offsets partition merged in several places at once, each with a share of the slots.
+"""An offsets partition merged in several places at once, each with a share of the offset keys.
 
 For a partition too large for one task. The three steps, and what each has in memory:
 
@@ -9,8 +9,8 @@ For a partition too large for one task. The three steps, and what each has in me
    :class:`MergedPartition` that a merge of the whole folds would have given. Its offsets are read from the
    stored files block by block.
 
-A slot belongs to one shard, by hash. Everything that is not of slots (records other than commits, statistics,
-counts, transactions that lie in one segment) is in shard 0; producers and their markers are in all.
+An offset key belongs to one shard, by hash. Everything that is not of offset keys (records other than commits,
+statistics, counts, transactions that lie in one segment) is in shard 0; producers and their markers are in all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STORED_ROWS = 1 << 16
 
 @dataclass
 class MergedShard:
-    """State of a share of the slots of one offsets partition."""
+    """State of a share of the offset keys of one offsets partition."""
 
     offsets_partition: int
     offsets: RowBlocks
@@ -143,19 +143,19 @@ def _blocks_of(pieces: Iterator[pa.Table], block_rows: int) -> Iterator[pa.Table
 
 def shard_folds(fold: SegmentFold, shards: int) -> list[SegmentFold]:
     """``fold`` in ``shards`` parts, see the module; every part knows all groups and topics."""
-    shard_of = _shard_of_slots(fold, shards)
+    shard_of = _shard_of_offset_keys(fold, shards)
     return [_part(fold, shard_of, shard) for shard in range(shards)]
 
 
-def _shard_of_slots(fold: SegmentFold, shards: int) -> Int64s:
+def _shard_of_offset_keys(fold: SegmentFold, shards: int) -> Int64s:
     """By names and partition, the same in every fold and on every machine."""
     groups, topics = (
         np.array([crc32(name) for name in names.cast(pa.large_binary()).to_pylist()], np.uint64)
         for names in (fold.groups, fold.topics)
     )
-    mixed = groups[fold.slots["group"].to_numpy()] << np.uint64(32)
-    mixed |= topics[fold.slots["topic"].to_numpy()]
-    mixed += fold.slots["partition"].to_numpy().astype(np.uint64)
+    mixed = groups[fold.offset_keys["group"].to_numpy()] << np.uint64(32)
+    mixed |= topics[fold.offset_keys["topic"].to_numpy()]
+    mixed += fold.offset_keys["partition"].to_numpy().astype(np.uint64)
     for multiplier in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9):
         mixed *= np.uint64(multiplier)
         mixed ^= mixed >> np.uint64(32)
@@ -166,12 +166,12 @@ def _shard_of_slots(fold: SegmentFold, shards: int) -> Int64s:
 def _part(fold: SegmentFold, shard_of: Int64s, shard: int) -> SegmentFold:
     own = shard_of == shard
     row_of = np.cumsum(own) - 1
-    slot_of_pending = fold.pending["slot"].to_numpy()
-    own_pending = own[slot_of_pending]
+    offset_key_of_pending = fold.pending["key"].to_numpy()
+    own_pending = own[offset_key_of_pending]
     pending = fold.pending.filter(column(own_pending)).set_column(
-        0, fold.pending.schema.field(0), column(row_of[slot_of_pending[own_pending]].astype(np.int32))
+        0, fold.pending.schema.field(0), column(row_of[offset_key_of_pending[own_pending]].astype(np.int32))
     )
-    part = replace(fold, slots=fold.slots.filter(column(own)), pending=pending)
+    part = replace(fold, offset_keys=fold.offset_keys.filter(column(own)), pending=pending)
     if shard == 0:
         return part
     # What lies in one segment whole has no keys here, and is left out when the shards are combined.
@@ -180,11 +180,9 @@ def _part(fold: SegmentFold, shard_of: Int64s, shard: int) -> SegmentFold:
     return replace(
         part,
         counts=SegmentCounts(0, 0, 0, None, None, {}, {}, {}),
-        transactions=first.set_column(
-            keys, first.schema.field(keys), column(np.zeros(first.num_rows, np.int64))
-        ),
-        others=fold.others.slice(0, 0),
-        touches=fold.touches.slice(0, 0),
+        transactions=first.set_column(keys, first.schema.field(keys), column(np.zeros(first.num_rows, np.int64))),
+        group_records=fold.group_records.slice(0, 0),
+        implicit_group_creations=fold.implicit_group_creations.slice(0, 0),
         group_stats=fold.group_stats.slice(0, 0),
     )
 

@@ -21,13 +21,13 @@ _NO_MARKER = -1
 
 @dataclass(slots=True)
 class _OpenTransaction:
-    """A transaction that is open at the end of a segment; slots and groups by number."""
+    """A transaction that is open at the end of a segment; offset keys and groups by number."""
 
     first_record_offset: int
     producer_epoch: int = -1
     last_record_offset: int = -1
     timestamp_ms: int = -1
-    slots: set[int] = field(default_factory=set)
+    offset_keys: set[int] = field(default_factory=set)
     groups: set[int] = field(default_factory=set)
 
     def go_on(self, producer_epoch: int, last_record_offset: int, timestamp_ms: int) -> None:
@@ -37,23 +37,23 @@ class _OpenTransaction:
 
 
 class _Part:
-    """A fold, and its slots and groups by number."""
+    """A fold, and its offset keys and groups by number."""
 
-    def __init__(self, fold: SegmentFold, slot_of: Int64s, group_of: Int64s) -> None:
+    def __init__(self, fold: SegmentFold, offset_key_of: Int64s, group_of: Int64s) -> None:
         self.fold = fold
-        self._slot_of = slot_of
+        self._offset_key_of = offset_key_of
         self._group_of = group_of
-        self._groups = fold.slots["group"].to_numpy()
+        self._groups = fold.offset_keys["group"].to_numpy()
         owners = 2 * fold.pending["producer"].to_numpy().astype(np.int64) + fold.pending["open"].to_numpy()
         order = np.argsort(owners, kind="stable")
-        self._rows = fold.pending["slot"].to_numpy()[order]
+        self._rows = fold.pending["key"].to_numpy()[order]
         self._bounds = np.searchsorted(owners[order], np.arange(2 * fold.producers.num_rows + 1))
 
-    def add_slots(self, transaction: _OpenTransaction, producer: int, *, is_open: bool) -> None:
-        """Add the slots of the open transaction of row ``producer``, or of the one that it closed first."""
+    def add_offset_keys(self, transaction: _OpenTransaction, producer: int, *, is_open: bool) -> None:
+        """Add the offset keys of the open transaction of row ``producer``, or of the one that it closed first."""
         owner = 2 * producer + is_open
         rows = self._rows[self._bounds[owner] : self._bounds[owner + 1]]
-        transaction.slots.update(self._slot_of[rows].tolist())
+        transaction.offset_keys.update(self._offset_key_of[rows].tolist())
         transaction.groups.update(self._group_of[self._groups[rows]].tolist())
 
 
@@ -66,11 +66,11 @@ class Transactions:
         self._complete: list[dict[str, Int64s]] = []
         self._complete_groups: list[Int64s] = []
 
-    def apply(self, fold: SegmentFold, slot_of: Int64s, group_of: Int64s) -> None:
-        """Go on with ``fold``, whose slots and groups have these numbers."""
+    def apply(self, fold: SegmentFold, offset_key_of: Int64s, group_of: Int64s) -> None:
+        """Go on with ``fold``, whose offset keys and groups have these numbers."""
         if fold.producers.num_rows == 0:
             return
-        part = _Part(fold, slot_of, group_of)
+        part = _Part(fold, offset_key_of, group_of)
         complete = np.ones(fold.transactions.num_rows, np.bool_)
         if self._open:
             self._close(part, complete)
@@ -87,9 +87,7 @@ class Transactions:
         rows = np.flatnonzero(fold.producers["first_marker"].to_numpy() >= 0)
         names = ("producer_id", "first_marker_commits", "first_marker_offset")
         taken = [rows, *(fold.producers[name].to_numpy()[rows] for name in names)]
-        for row, producer_id, commits, marker_offset in zip(
-            *(values.tolist() for values in taken), strict=True
-        ):
+        for row, producer_id, commits, marker_offset in zip(*(values.tolist() for values in taken), strict=True):
             transaction = self._open.pop(producer_id, None)
             if transaction is None:
                 continue
@@ -98,7 +96,7 @@ class Transactions:
                 complete[fragment] = False
                 (rest,) = fold.transactions.slice(fragment, 1).to_pylist()
                 transaction.go_on(rest["producer_epoch"], rest["last_record_offset"], rest["timestamp_ms"])
-                part.add_slots(transaction, row, is_open=False)
+                part.add_offset_keys(transaction, row, is_open=False)
             outcome = TransactionOutcome.COMMITTED if commits else TransactionOutcome.ABORTED
             self._ended.append((producer_id, transaction, outcome, marker_offset))
 
@@ -134,7 +132,7 @@ class Transactions:
                 transaction = _OpenTransaction(data["first_record_offset"])
                 self._open[data["producer_id"]] = transaction
             transaction.go_on(data["producer_epoch"], data["last_record_offset"], data["timestamp_ms"])
-            part.add_slots(transaction, row, is_open=True)
+            part.add_offset_keys(transaction, row, is_open=True)
 
     def table(self, groups: NameNumbers) -> pa.Table:
         """``merged.TRANSACTIONS``: all, those still open included, in the order of their first records."""
@@ -153,7 +151,7 @@ class Transactions:
                 _OUTCOME_NUMBERS[outcome],
                 marker_offset,
                 len(transaction.groups),
-                len(transaction.slots),
+                len(transaction.offset_keys),
                 transaction.timestamp_ms,
             )
             for producer_id, transaction, outcome, marker_offset in stitched

@@ -23,18 +23,18 @@ class ValueStore:
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
-        self._merge_offsets: list[Int64s] = []
+        self._ordering_offsets: list[Int64s] = []
         self.rows = 0
 
     def add(self, table: pa.Table) -> int:
         """Keep the rows of a table with the columns of ``fold.VALUE_FIELDS``; the place of the first."""
         self._tables.append(table.select(VALUES.names))
-        self._merge_offsets.append(table["merge_offset"].to_numpy())
+        self._ordering_offsets.append(table["ordering_offset"].to_numpy())
         self.rows += table.num_rows
         return (len(self._tables) - 1) << _ROW_BITS
 
-    def merge_offset(self, place: int) -> int:
-        return int(self._merge_offsets[place >> _ROW_BITS][place & _ROW_MASK])
+    def ordering_offset(self, place: int) -> int:
+        return int(self._ordering_offsets[place >> _ROW_BITS][place & _ROW_MASK])
 
     def numbers(self, name: str, places: Int64s) -> Int64s:
         """The int64 column ``name`` of the values at ``places``."""
@@ -73,7 +73,7 @@ class ValueStore:
         # Table by table, so that they need not be put in another order.
         order = self._by_table(places >> _ROW_BITS)
         table = self.take(places[order]).combine_chunks()
-        self._tables, self._merge_offsets, self.rows = [], [], 0
+        self._tables, self._ordering_offsets, self.rows = [], [], 0
         return self.add(table) + inverse(order)
 
 

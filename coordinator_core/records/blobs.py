@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from coordinator_core.records.compiled import struct_decoder, struct_encoder
+from coordinator_core.records.codec_closures import struct_decoder, struct_encoder
 from coordinator_core.records.types import ArrayOf, Field, Primitive, Schema, Struct, schema
 from coordinator_core.records.wire import Reader, RecordDecodeError
 
@@ -157,9 +157,7 @@ def _decode_connect(schema_: Schema, optional: tuple[Struct, ...], data: bytes) 
     return fields
 
 
-def _encode_connect(
-    schema_: Schema, optional: tuple[Struct, ...], version: int, data: dict[str, Any]
-) -> bytes:
+def _encode_connect(schema_: Schema, optional: tuple[Struct, ...], version: int, data: dict[str, Any]) -> bytes:
     later = {field.name for one_field in optional for field in one_field.fields} if version > 0 else set()
     out = bytearray(_encode(schema_, version, {name: data[name] for name in data if name not in later}))
     for one_field in optional if version > 0 else ():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
-from coordinator_core.records.compiled import StructDecode, StructEncode, struct_decoder, struct_encoder
+from coordinator_core.records.codec_closures import StructDecode, StructEncode, struct_decoder, struct_encoder
 from coordinator_core.records.generated import (
     OrdinaryDecode,
     OrdinaryRecordDecode,
@@ -71,9 +71,7 @@ CURRENT: Final = Layouts("current", (CURRENT_LAYOUT,))
 PREVIEW_3_7: Final = Layouts("preview-3.7", (PREVIEW_3_7_LAYOUT,))
 SHARE_3_9: Final = Layouts("share-3.9", (SHARE_3_9_LAYOUT, SHARE_4_0_LAYOUT))
 SHARE_4_0: Final = Layouts("share-4.0", (SHARE_4_0_LAYOUT,))
-AUTO: Final = Layouts(
-    "auto", (CURRENT_LAYOUT, SHARE_4_0_LAYOUT, SHARE_3_9_LAYOUT, PREVIEW_3_7_LAYOUT), trial=True
-)
+AUTO: Final = Layouts("auto", (CURRENT_LAYOUT, SHARE_4_0_LAYOUT, SHARE_3_9_LAYOUT, PREVIEW_3_7_LAYOUT), trial=True)
 
 
 class Key(NamedTuple):

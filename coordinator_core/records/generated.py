@@ -1,7 +1,7 @@
 """Decoders of ordinary bytes, as generated Python: several times as fast as the closures of ``compiled``.
 
 Ordinary is what Kafka's own writer makes: no unknown tag, no malformed text, nothing cut short. Whatever else
-the bytes are is left to :func:`~coordinator_core.records.compiled.struct_decoder`, which alone knows what
+the bytes are is left to :func:`~coordinator_core.records.codec_closures.struct_decoder`, which alone knows what
 Kafka's reader says of it, and at which byte.
 """
 
@@ -141,9 +141,7 @@ class _Source:
             self._add(f"{variable} = uuid(data[p:p + 16])")
             self._add("p += 16")
         elif isinstance(type_, Struct):
-            self._add_nested(
-                variable, type_, flexible, "unpack_from('>b', data, p)[0] < 0" if nullable else None
-            )
+            self._add_nested(variable, type_, flexible, "unpack_from('>b', data, p)[0] < 0" if nullable else None)
         else:
             self._add_length(flexible, 2 if type_ is Primitive.STRING else 4)
             self._add(f"if n < 0: {variable} = None" if nullable else "if n < 0: raise Unusual")

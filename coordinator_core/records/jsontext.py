@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from coordinator_core.records.blobs import CONSUMER_ASSIGNMENT, CONSUMER_PROTOCOL_TYPE, CONSUMER_SUBSCRIPTION
 from coordinator_core.records.codec import Key, Value
-from coordinator_core.records.compiled import struct_decoder
+from coordinator_core.records.codec_closures import struct_decoder
 from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES
 from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Schema, Struct
 from coordinator_core.records.wire import Reader, RecordDecodeError
@@ -83,9 +83,7 @@ def _value_text(key_type: int, value: Value, release: Release | None) -> str:
         to_text = _consumer_group_text(value.version)
     else:
         record_type = RECORD_TYPES[key_type]
-        schema = (
-            record_type.value if value.layout == CURRENT_LAYOUT else record_type.other_layouts[value.layout]
-        )
+        schema = record_type.value if value.layout == CURRENT_LAYOUT else record_type.other_layouts[value.layout]
         to_text = _struct_text(schema.struct, value.version, release)
     return to_text(value.data)
 

@@ -68,9 +68,7 @@ class Field:
         if isinstance(self.type, ArrayOf):
             return []
         if isinstance(self.type, Struct):
-            return {
-                field.name: field.default_value(version) for field in self.type.fields_in_version(version)
-            }
+            return {field.name: field.default_value(version) for field in self.type.fields_in_version(version)}
         return _DEFAULTS[self.type]
 
 

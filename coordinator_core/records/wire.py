@@ -102,9 +102,7 @@ class Reader:
         return self.end - self.position
 
     def underflow(self, wanted: int) -> RecordDecodeError:
-        return RecordDecodeError(
-            self.position, f"{wanted} bytes needed, {self.remaining} left", java_message=None
-        )
+        return RecordDecodeError(self.position, f"{wanted} bytes needed, {self.remaining} left", java_message=None)
 
     def int8(self) -> int:
         position = self.position

@@ -33,7 +33,7 @@ class Loader(StrEnum):
 
 
 class MergeOffsetRule(StrEnum):
-    """Which offset decides whether a committed transaction's value is newer than the slot's."""
+    """Which offset decides whether a committed transaction's value is newer than the offset key's."""
 
     RECORD = "record"
     """The record's own offset."""
@@ -69,7 +69,7 @@ class PendingHold(StrEnum):
     NONE = "none"
     """Not at all."""
 
-    SLOT = "slot"
+    OFFSET_KEY = "offset_key"
     """A pending commit does."""
 
     TRANSACTION_BESIDE_OFFSETS = "transaction_beside_offsets"
@@ -159,8 +159,8 @@ class ExpiryRules:
     rebalance_protects: bool
     """Nothing expires of a classic group that rebalances (KAFKA-13636)."""
 
-    pending_protects_slot: bool
-    """A commit in an open transaction keeps the committed offset of the same slot
+    pending_protects_offset_key: bool
+    """A commit in an open transaction keeps the committed offset of the same offset key
     (``OffsetMetadataManager.cleanupExpiredOffsets``)."""
 
     pending_hold: PendingHold
@@ -184,7 +184,7 @@ class Profile:
 
     release: Release
     loader: Loader
-    merge_offset_rule: MergeOffsetRule
+    ordering_offset_rule: MergeOffsetRule
     """``GroupMetadata.completePendingTxnOffsetCommit``, ``OffsetMetadataManager.completeTransaction``."""
 
     known_key_types: frozenset[int]
@@ -222,7 +222,7 @@ class Profile:
     """An expire timestamp of -1 is taken for a time (KAFKA-8069)."""
 
     tombstone_drops_pending: bool
-    """A tombstone also removes the slot from open transactions (``OffsetMetadataManager.replay``)."""
+    """A tombstone also removes the offset key from open transactions (``OffsetMetadataManager.replay``)."""
 
     tolerates_missing_groups: bool
     """Tombstones of unknown groups and members are ignored (KAFKA-17306)."""

@@ -71,7 +71,7 @@ _FIRST_CLASSIC = Profile(
     name="S0",
     release=Release((0, 8, 2)),
     loader=Loader.SCALA,
-    merge_offset_rule=MergeOffsetRule.BATCH_HEADER,
+    ordering_offset_rule=MergeOffsetRule.BATCH_HEADER,
     known_key_types=OFFSET_KEY_TYPES,
     unknown_key_aborts=True,
     max_legacy_offset_value_version=1,
@@ -100,7 +100,7 @@ _FIRST_CLASSIC = Profile(
         generation_zero_is_silent=True,
         expires_unsubscribed=False,
         rebalance_protects=False,
-        pending_protects_slot=False,
+        pending_protects_offset_key=False,
         pending_hold=PendingHold.NONE,
         share_sweep=ShareSweep.DELETES,
     ),
@@ -110,7 +110,7 @@ _FIRST_NEW = Profile(
     name="J0",
     release=Release((3, 7)),
     loader=Loader.JAVA,
-    merge_offset_rule=MergeOffsetRule.NONE,
+    ordering_offset_rule=MergeOffsetRule.NONE,
     known_key_types=CLASSIC_KEY_TYPES | CONSUMER_KEY_TYPES - {16},
     unknown_key_aborts=False,
     max_legacy_offset_value_version=4,
@@ -139,7 +139,7 @@ _FIRST_NEW = Profile(
         generation_zero_is_silent=False,
         expires_unsubscribed=True,
         rebalance_protects=True,
-        pending_protects_slot=False,
+        pending_protects_offset_key=False,
         pending_hold=PendingHold.NONE,
         share_sweep=ShareSweep.DELETES,
     ),
@@ -175,7 +175,7 @@ def _tolerates_owned_partitions(was: Profile) -> Profile:
 
 
 def _pending_commit_holds_group(was: Profile) -> Profile:
-    return replace(was, expiry=replace(was.expiry, pending_hold=PendingHold.SLOT))
+    return replace(was, expiry=replace(was.expiry, pending_hold=PendingHold.OFFSET_KEY))
 
 
 def _streams_replaces_simple(was: Profile) -> Profile:
@@ -232,7 +232,7 @@ LINES: Final = (
     Line(
         "1.0",
         "1.0.2",
-        classic=lambda was: replace(was, merge_offset_rule=MergeOffsetRule.BATCH_FIRST_RECORD),
+        classic=lambda was: replace(was, ordering_offset_rule=MergeOffsetRule.BATCH_FIRST_RECORD),
         tools=_text(DumpText.GROUPS_AS_JSON),
         patches=(Patch("1.0.1", classic=_keeps_protocol_type),),
     ),
@@ -240,9 +240,7 @@ LINES: Final = (
     Line(
         "2.0",
         "2.0.1",
-        classic=lambda was: replace(
-            was, expiry=replace(was.expiry, default_offsets_retention_ms=10_080 * _MINUTE_MS)
-        ),
+        classic=lambda was: replace(was, expiry=replace(was.expiry, default_offsets_retention_ms=10_080 * _MINUTE_MS)),
         inferred_from=(Sign.FORMAT_2,),
     ),
     Line(
@@ -320,13 +318,13 @@ LINES: Final = (
         new=lambda was: replace(
             was,
             name="J1",
-            merge_offset_rule=MergeOffsetRule.RECORD,
+            ordering_offset_rule=MergeOffsetRule.RECORD,
             tombstone_drops_pending=True,
             # The brokers that were tried begin at 3.8.1; 3.7 is left as it was.
             tolerates_owned_partitions=False,
             expiry=replace(
                 was.expiry,
-                pending_protects_slot=True,
+                pending_protects_offset_key=True,
                 pending_hold=PendingHold.TRANSACTION_BESIDE_OFFSETS,
             ),
         ),
@@ -366,7 +364,7 @@ LINES: Final = (
             max_legacy_offset_value_version=0,
             has_first_share_layout=False,
             tolerates_missing_share_groups=True,
-            expiry=replace(was.expiry, pending_hold=PendingHold.SLOT, share_sweep=ShareSweep.LEAVES),
+            expiry=replace(was.expiry, pending_hold=PendingHold.OFFSET_KEY, share_sweep=ShareSweep.LEAVES),
         ),
         coordinators=(Loader.JAVA,),
         tools=lambda was: replace(was, dumped_key_types=was.dumped_key_types - {9} | STREAMS_KEY_TYPES),
@@ -410,9 +408,7 @@ LINES: Final = (
     Line(
         "4.4",
         "4.4.0",
-        new=lambda was: replace(
-            was, name="J4", expiry=replace(was.expiry, share_sweep=ShareSweep.FAILS_ON_OFFSETS)
-        ),
+        new=lambda was: replace(was, name="J4", expiry=replace(was.expiry, share_sweep=ShareSweep.FAILS_ON_OFFSETS)),
         new_fields=(
             "StreamsGroupMetadataValue.storedDescriptionTopologyEpoch",
             "StreamsGroupMetadataValue.failedDescriptionTopologyEpoch",

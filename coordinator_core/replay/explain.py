@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from coordinator_core.errors import Damage
-from coordinator_core.groups.model import CommittedOffset, Slot
+from coordinator_core.groups.model import CommittedOffset, OffsetKey
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record
@@ -35,18 +35,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What to explain: a whole group, or the slots of one topic (partition ``None``: all of them)."""
+    """What to explain: a whole group, or the offset keys of one topic (partition ``None``: all of them)."""
 
     group_id: str
     topic: str | None = None
     partition: int | None = None
 
-    def includes(self, slot: Slot) -> bool:
-        if slot.group_id != self.group_id:
+    def includes(self, offset_key: OffsetKey) -> bool:
+        if offset_key.group_id != self.group_id:
             return False
         if self.topic is None:
             return True
-        return slot.topic == self.topic and self.partition in (None, slot.partition)
+        return offset_key.topic == self.topic and self.partition in (None, offset_key.partition)
 
 
 def explain_partition(
@@ -76,15 +76,15 @@ def _marker(
     subject: Subject,
 ) -> Iterator[Event]:
     before = {
-        slot: (replayer.committed(slot), replayer.pending(slot)[batch.producer_id])
-        for slot in replayer.pending_slots(batch.producer_id)
-        if subject.includes(slot)
+        offset_key: (replayer.committed(offset_key), replayer.pending(offset_key)[batch.producer_id])
+        for offset_key in replayer.pending_offset_keys(batch.producer_id)
+        if subject.includes(offset_key)
     }
     replayer.replay_record(batch, records, record)
     kind = control_type(record).name
-    for slot, (committed, pending) in sorted(before.items()):
-        after = replayer.committed(slot)
-        if batch.producer_id in replayer.pending(slot):
+    for offset_key, (committed, pending) in sorted(before.items()):
+        after = replayer.committed(offset_key)
+        if batch.producer_id in replayer.pending(offset_key):
             effect = "ignored: this coordinator knows only COMMIT and ABORT"
         elif after is pending:
             effect = f"committed offset becomes {pending.committed_offset} (record {pending.record_offset})"
@@ -95,16 +95,14 @@ def _marker(
                 "commit, not by the marker"
             )
         else:
-            effect = (
-                f"pending commit of {pending.committed_offset} (record {pending.record_offset}) is dropped"
-            )
+            effect = f"pending commit of {pending.committed_offset} (record {pending.record_offset}) is dropped"
         yield Event(
             offsets_partition,
             record.offset,
             record.timestamp_ms,
             f"{kind} marker of producer {batch.producer_id}",
-            slot.topic,
-            slot.partition,
+            offset_key.topic,
+            offset_key.partition,
             effect,
         )
 
@@ -119,16 +117,20 @@ def _data(
     profile: Profile,
 ) -> Iterator[Event]:
     meaning = interpret(record.offset, record.key, record.value, profile)
-    if isinstance(meaning, OffsetRecord) and subject.includes(meaning.slot):
-        slot = meaning.slot
-        committed, pending = replayer.committed(slot), replayer.pending(slot)
+    if isinstance(meaning, OffsetRecord) and subject.includes(meaning.offset_key):
+        offset_key = meaning.offset_key
+        committed, pending = replayer.committed(offset_key), replayer.pending(offset_key)
         replayer.replay_record(batch, records, record)
         name = "tombstone" if meaning.value is None else f"commit of {meaning.value['offset']}"
-        effect = _commit_effect(
-            replayer, slot, meaning, committed, pending, is_pending(batch, profile), batch
-        )
+        effect = _commit_effect(replayer, offset_key, meaning, committed, pending, is_pending(batch, profile), batch)
         yield Event(
-            offsets_partition, record.offset, record.timestamp_ms, name, slot.topic, slot.partition, effect
+            offsets_partition,
+            record.offset,
+            record.timestamp_ms,
+            name,
+            offset_key.topic,
+            offset_key.partition,
+            effect,
         )
         return
     failures = len(replayer.load_failures())
@@ -152,7 +154,7 @@ def _data(
 
 def _commit_effect(
     replayer: SequentialReplayer,
-    slot: Slot,
+    offset_key: OffsetKey,
     commit: OffsetRecord,
     committed: CommittedOffset | None,
     pending: dict[int, CommittedOffset],
@@ -164,12 +166,12 @@ def _commit_effect(
             return f"pending in the transaction of producer {batch.producer_id}"
         return "committed offset set" if committed is None else f"replaces {committed.committed_offset}"
     effects = []
-    if committed is not None and replayer.committed(slot) is None:
+    if committed is not None and replayer.committed(offset_key) is None:
         effects.append(f"committed offset {committed.committed_offset} removed")
-    dropped = sorted(set(pending) - set(replayer.pending(slot)))
+    dropped = sorted(set(pending) - set(replayer.pending(offset_key)))
     if dropped:
         effects.append(f"pending commits of producers {', '.join(map(str, dropped))} removed")
-    kept = sorted(replayer.pending(slot))
+    kept = sorted(replayer.pending(offset_key))
     if kept:
         effects.append(f"pending commits of producers {', '.join(map(str, kept))} stay")
     return "; ".join(effects) or "nothing to remove"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from coordinator_core.groups.model import CarriedRecord, CommittedOffset, Slot
+from coordinator_core.groups.model import CarriedRecord, CommittedOffset, OffsetKey
 from coordinator_core.groups.offsets import OffsetRules
 from coordinator_core.records.codec import (
     AUTO,
@@ -26,7 +26,7 @@ class OffsetRecord(NamedTuple):
 
     key_type: int
     version: int | None
-    slot: Slot
+    offset_key: OffsetKey
     value: dict[str, Any] | None
 
 
@@ -96,7 +96,7 @@ def _interpreted(
     key_type: int, version: int | None, key: dict[str, Any], value: dict[str, Any] | None
 ) -> OffsetRecord | GroupRecord:
     if key_type in OFFSET_KEY_TYPES:
-        return OffsetRecord(key_type, version, Slot(key["group"], key["topic"], key["partition"]), value)
+        return OffsetRecord(key_type, version, OffsetKey(key["group"], key["topic"], key["partition"]), value)
     return GroupRecord(key_type, version, key, value)
 
 
@@ -128,7 +128,7 @@ def offset_rules(profile: Profile) -> OffsetRules:
     return OffsetRules(
         tombstones_apply_at_once=profile.loader is Loader.JAVA,
         tombstone_drops_pending=profile.tombstone_drops_pending,
-        marker_always_wins=profile.merge_offset_rule is MergeOffsetRule.NONE,
+        marker_always_wins=profile.ordering_offset_rule is MergeOffsetRule.NONE,
     )
 
 
@@ -138,7 +138,7 @@ def committed_offset(
     profile: Profile,
     *,
     record_offset: int,
-    merge_offset: int,
+    ordering_offset: int,
     producer_id: int | None,
     producer_epoch: int | None,
 ) -> CommittedOffset:
@@ -159,5 +159,5 @@ def committed_offset(
         value_version=version,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        merge_offset=merge_offset,
+        ordering_offset=ordering_offset,
     )

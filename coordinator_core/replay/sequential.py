@@ -14,8 +14,8 @@ from coordinator_core.groups.loaders import GroupLoader, JavaGroups, LoadError, 
 from coordinator_core.groups.model import (
     CommittedOffset,
     LoadFailure,
+    OffsetKey,
     PartitionState,
-    Slot,
     Transaction,
     TransactionOutcome,
 )
@@ -57,9 +57,9 @@ def is_pending(batch: Batch, profile: Profile) -> bool:
     return batch.is_transactional
 
 
-def merge_offset(batch: Batch, records: Sequence[Record], record: Record, profile: Profile) -> int:
+def ordering_offset(batch: Batch, records: Sequence[Record], record: Record, profile: Profile) -> int:
     """The offset of ``record`` that decides age when a transaction commits."""
-    rule = profile.merge_offset_rule
+    rule = profile.ordering_offset_rule
     if rule is MergeOffsetRule.BATCH_HEADER and batch.magic >= 2:
         return batch.base_offset
     if rule in (MergeOffsetRule.BATCH_HEADER, MergeOffsetRule.BATCH_FIRST_RECORD):
@@ -73,11 +73,9 @@ class _OpenTransaction:
     first_record_offset: int
     last_record_offset: int
     timestamp_ms: int
-    slots: set[Slot] = field(default_factory=set)
+    offset_keys: set[OffsetKey] = field(default_factory=set)
 
-    def ended(
-        self, producer_id: int, outcome: TransactionOutcome, end_marker_offset: int | None
-    ) -> Transaction:
+    def ended(self, producer_id: int, outcome: TransactionOutcome, end_marker_offset: int | None) -> Transaction:
         return Transaction(
             producer_id=producer_id,
             producer_epoch=self.producer_epoch,
@@ -85,8 +83,8 @@ class _OpenTransaction:
             last_record_offset=self.last_record_offset,
             outcome=outcome,
             end_marker_offset=end_marker_offset,
-            groups=tuple(sorted({slot.group_id for slot in self.slots})),
-            keys=len(self.slots),
+            groups=tuple(sorted({offset_key.group_id for offset_key in self.offset_keys})),
+            keys=len(self.offset_keys),
             timestamp_ms=self.timestamp_ms,
         )
 
@@ -98,9 +96,7 @@ class SequentialReplayer:
         self._profile = profile
         self._state = PartitionState(offsets_partition)
         self._groups = group_loader(profile)
-        self._offsets: Offsets[Slot] = Offsets(
-            offset_rules(profile), self._state.offsets, self._state.pending
-        )
+        self._offsets: Offsets[OffsetKey] = Offsets(offset_rules(profile), self._state.offsets, self._state.pending)
         self._open: dict[int, _OpenTransaction] = {}
 
     def replay_batch(self, batch: Batch, records: Sequence[Record]) -> None:
@@ -131,18 +127,20 @@ class SequentialReplayer:
             case UninterpretedRecord():
                 self._carry(interpreted)
 
-    def committed(self, slot: Slot) -> CommittedOffset | None:
-        """What the slot holds at this point of the log."""
-        return self._state.offsets.get(slot)
+    def committed(self, offset_key: OffsetKey) -> CommittedOffset | None:
+        """What the offset key holds at this point of the log."""
+        return self._state.offsets.get(offset_key)
 
-    def pending(self, slot: Slot) -> dict[int, CommittedOffset]:
-        """Commits of the slot in transactions open at this point, by producer id."""
+    def pending(self, offset_key: OffsetKey) -> dict[int, CommittedOffset]:
+        """Commits of the offset key in transactions open at this point, by producer id."""
         return {
-            producer_id: slots[slot] for producer_id, slots in self._state.pending.items() if slot in slots
+            producer_id: offset_keys[offset_key]
+            for producer_id, offset_keys in self._state.pending.items()
+            if offset_key in offset_keys
         }
 
-    def pending_slots(self, producer_id: int) -> list[Slot]:
-        """Slots that the open transaction of ``producer_id`` holds."""
+    def pending_offset_keys(self, producer_id: int) -> list[OffsetKey]:
+        """Offset keys that the open transaction of ``producer_id`` holds."""
         return list(self._state.pending.get(producer_id, ()))
 
     def load_failures(self) -> Sequence[LoadFailure]:
@@ -152,7 +150,7 @@ class SequentialReplayer:
     def finish(self) -> PartitionState:
         """The state after the last batch."""
         state = self._state
-        for producer_id in [one for one, slots in state.pending.items() if not slots]:
+        for producer_id in [one for one, offset_keys in state.pending.items() if not offset_keys]:
             del state.pending[producer_id]
         state.groups = self._groups.finish(_group_ids(state.offsets, *state.pending.values()))
         for producer_id, transaction in self._open.items():
@@ -178,30 +176,28 @@ class SequentialReplayer:
         except LoadError as error:
             self._fail(record_offset, str(error))
 
-    def _replay_offset(
-        self, batch: Batch, records: Sequence[Record], record: Record, commit: OffsetRecord
-    ) -> None:
-        profile, slot = self._profile, commit.slot
+    def _replay_offset(self, batch: Batch, records: Sequence[Record], record: Record, commit: OffsetRecord) -> None:
+        profile, offset_key = self._profile, commit.offset_key
         pending = is_pending(batch, profile)
         producer_id = batch.producer_id if pending else None
         if pending:
-            self._note_transaction(batch, record, slot)
+            self._note_transaction(batch, record, offset_key)
         if commit.value is None:
-            self._offsets.remove(slot, producer_id)
+            self._offsets.remove(offset_key, producer_id)
             return
-        self._groups.touch(slot.group_id)
+        self._groups.touch(offset_key.group_id)
         offset = committed_offset(
             commit.value,
             commit.version or 0,
             profile,
             record_offset=record.offset,
-            merge_offset=merge_offset(batch, records, record, profile),
+            ordering_offset=ordering_offset(batch, records, record, profile),
             producer_id=producer_id,
             producer_epoch=batch.producer_epoch if pending else None,
         )
-        self._offsets.commit(slot, offset)
+        self._offsets.commit(offset_key, offset)
 
-    def _note_transaction(self, batch: Batch, record: Record, slot: Slot) -> None:
+    def _note_transaction(self, batch: Batch, record: Record, offset_key: OffsetKey) -> None:
         transaction = self._open.get(batch.producer_id)
         if transaction is None:
             transaction = self._open[batch.producer_id] = _OpenTransaction(
@@ -210,7 +206,7 @@ class SequentialReplayer:
         transaction.producer_epoch = batch.producer_epoch
         transaction.last_record_offset = record.offset
         transaction.timestamp_ms = record.timestamp_ms
-        transaction.slots.add(slot)
+        transaction.offset_keys.add(offset_key)
 
     def _replay_marker(self, producer_id: int, record: Record) -> None:
         try:
@@ -230,5 +226,5 @@ class SequentialReplayer:
             self._state.transactions.append(transaction.ended(producer_id, outcome, marker_offset))
 
 
-def _group_ids(*slot_maps: Iterable[Slot]) -> list[str]:
-    return sorted({slot.group_id for slots in slot_maps for slot in slots})
+def _group_ids(*offset_key_maps: Iterable[OffsetKey]) -> list[str]:
+    return sorted({offset_key.group_id for offset_keys in offset_key_maps for offset_key in offset_keys})

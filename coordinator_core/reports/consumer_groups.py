@@ -48,7 +48,7 @@ def _offset_rows(group: Json) -> list[list[str]]:
     rows: list[list[str]] = []
 
     def add(topic: str, partition: int, owner: Sequence[str]) -> None:
-        # OffsetFetch of all topics never lists a slot that has nothing but a pending commit.
+        # OffsetFetch of all topics never lists an offset key that has nothing but a pending commit.
         row = committed.pop((topic, partition), None)
         known = row is not None and row["committed_offset"] is not None
         epoch, offset = (row["leader_epoch"], row["committed_offset"]) if row and known else (None, None)
@@ -125,8 +125,7 @@ def _assignment_text(assignment: list[Json] | Json | None) -> str:
         ]
         return ";".join(parts) or MISSING
     return ";".join(
-        f"{entry['topic'] or entry['topic_id']}:{','.join(map(str, entry['partitions']))}"
-        for entry in assignment
+        f"{entry['topic'] or entry['topic_id']}:{','.join(map(str, entry['partitions']))}" for entry in assignment
     )
 
 

@@ -24,10 +24,10 @@ from coordinator_core.groups.model import (
     ConsumerGroup,
     ConsumerMember,
     Group,
+    OffsetKey,
     PartitionState,
     ShareGroup,
     ShareMember,
-    Slot,
     StreamsGroup,
     StreamsMember,
     TaskAssignment,
@@ -60,9 +60,9 @@ def topic_names(states: Iterable[PartitionState], known: Mapping[str, str]) -> d
     """Topic id to name: what the snapshot's directories told, and what the records themselves tell."""
     names: dict[str, str] = {}
     for state in states:
-        for slot, offset in state.offsets.items():
+        for offset_key, offset in state.offsets.items():
             if offset.topic_id is not None:
-                names[offset.topic_id] = slot.topic
+                names[offset.topic_id] = offset_key.topic
         for group in state.groups.values():
             if isinstance(group, ShareGroup):
                 names.update((topic.topic_id, topic.topic) for topic in group.topics)
@@ -91,13 +91,13 @@ def describe(
         ]
     orphaned = [
         {
-            "group_id": slot.group_id,
+            "group_id": offset_key.group_id,
             "offsets_partition": state.offsets_partition,
-            **_offset(slot, offset, False),
+            **_offset(offset_key, offset, False),
         }
         for state in states
-        for slot, offset in state.orphaned().items()
-        if selection.has_group(slot.group_id) and selection.has_topic(slot.topic)
+        for offset_key, offset in state.orphaned().items()
+        if selection.has_group(offset_key.group_id) and selection.has_topic(offset_key.topic)
     ]
     return {
         "profile": profile.label,
@@ -158,9 +158,7 @@ def protocol(group: Group) -> str | None:
         case ClassicGroup():
             return group.protocol
         case ConsumerGroup():
-            votes = Counter(
-                member.server_assignor for member in group.members.values() if member.server_assignor
-            )
+            votes = Counter(member.server_assignor for member in group.members.values() if member.server_assignor)
             return votes.most_common(1)[0][0] if votes else DEFAULT_CONSUMER_ASSIGNOR
         case ShareGroup():
             return SHARE_ASSIGNOR
@@ -267,9 +265,7 @@ def _classic_member(member: ClassicMember, group_protocol_type: str | None) -> J
     return described
 
 
-def _consumer_member(
-    member: ConsumerMember, target: Assignment, names: Mapping[str, str], profile: Profile
-) -> Json:
+def _consumer_member(member: ConsumerMember, target: Assignment, names: Mapping[str, str], profile: Profile) -> Json:
     owned = dict(member.assigned)
     if profile.describes_pending_revocation:
         for topic_id, partitions in member.pending_revocation.items():
@@ -316,9 +312,7 @@ def _streams_member(member: StreamsMember, target: TaskAssignment) -> Json:
         "topology_epoch": member.topology_epoch,
         "process_id": member.process_id,
         "user_endpoint": (
-            {"host": member.user_endpoint[0], "port": member.user_endpoint[1]}
-            if member.user_endpoint
-            else None
+            {"host": member.user_endpoint[0], "port": member.user_endpoint[1]} if member.user_endpoint else None
         ),
         "client_tags": [{"key": key, "value": value} for key, value in member.client_tags],
     }
@@ -348,29 +342,29 @@ def _tasks(tasks: Tasks) -> list[Json]:
 
 
 def _offsets_by_group(state: PartitionState, selection: Selection) -> dict[str, list[Json]]:
-    pending: dict[Slot, CommittedOffset] = {}
-    for slots in state.pending.values():
-        for slot, offset in slots.items():
-            if slot not in pending or offset.record_offset > pending[slot].record_offset:
-                pending[slot] = offset
+    pending: dict[OffsetKey, CommittedOffset] = {}
+    for offset_keys in state.pending.values():
+        for offset_key, offset in offset_keys.items():
+            if offset_key not in pending or offset.record_offset > pending[offset_key].record_offset:
+                pending[offset_key] = offset
     rows: dict[str, list[Json]] = {}
-    for slot, offset in state.offsets.items():
-        if selection.has_group(slot.group_id) and selection.has_topic(slot.topic):
-            rows.setdefault(slot.group_id, []).append(_offset(slot, offset, slot in pending))
-    for slot, offset in pending.items():
+    for offset_key, offset in state.offsets.items():
+        if selection.has_group(offset_key.group_id) and selection.has_topic(offset_key.topic):
+            rows.setdefault(offset_key.group_id, []).append(_offset(offset_key, offset, offset_key in pending))
+    for offset_key, offset in pending.items():
         if (
-            slot not in state.offsets
-            and selection.has_group(slot.group_id)
-            and selection.has_topic(slot.topic)
+            offset_key not in state.offsets
+            and selection.has_group(offset_key.group_id)
+            and selection.has_topic(offset_key.topic)
         ):
-            rows.setdefault(slot.group_id, []).append(_pending_offset(slot, offset))
+            rows.setdefault(offset_key.group_id, []).append(_pending_offset(offset_key, offset))
     return rows
 
 
-def _offset(slot: Slot, offset: CommittedOffset, pending: bool) -> Json:
+def _offset(offset_key: OffsetKey, offset: CommittedOffset, pending: bool) -> Json:
     return {
-        "topic": slot.topic,
-        "partition": slot.partition,
+        "topic": offset_key.topic,
+        "partition": offset_key.partition,
         "topic_id": offset.topic_id,
         "committed_offset": offset.committed_offset,
         "leader_epoch": offset.leader_epoch,
@@ -384,9 +378,9 @@ def _offset(slot: Slot, offset: CommittedOffset, pending: bool) -> Json:
     }
 
 
-def _pending_offset(slot: Slot, offset: CommittedOffset) -> Json:
-    """A slot with nothing but an open transaction's commit: the coordinates are those of that commit."""
-    return _offset(slot, offset, True) | {
+def _pending_offset(offset_key: OffsetKey, offset: CommittedOffset) -> Json:
+    """An offset key with nothing but an open transaction's commit: the coordinates are those of that commit."""
+    return _offset(offset_key, offset, True) | {
         "committed_offset": None,
         "leader_epoch": None,
         "metadata": None,

@@ -119,8 +119,7 @@ def _timeline(document: Document) -> str:
             Lane(
                 label=f"partition {one['offsets_partition']}",
                 stretches=[
-                    (each["service"], seconds(each["begins_ms"]), seconds(each["ends_ms"]))
-                    for each in one["stretches"]
+                    (each["service"], seconds(each["begins_ms"]), seconds(each["ends_ms"])) for each in one["stretches"]
                 ],
                 expected=None if high is None else (0.0, high / 1000),
                 text=f"Offsets partition {one['offsets_partition']}: outage {_span(one['outage_ms'])}",

@@ -63,9 +63,7 @@ def _summary(prediction: Prediction) -> Iterator[str]:
     yield f"lost:         {_lost(totals.lost_ms)}"
     yield f"outage:       {_band(totals.worst_outage_ms)} ms at worst"
     wanted = [
-        f"{name} {value} ms"
-        for name, value in (("RTO", asked.rto_ms), ("RPO", asked.rpo_ms))
-        if value is not None
+        f"{name} {value} ms" for name, value in (("RTO", asked.rto_ms), ("RPO", asked.rpo_ms)) if value is not None
     ]
     yield f"verdict:      {prediction.verdict}" + (f" ({', '.join(wanted)})" if wanted else "")
     for reason in prediction.reasons:
@@ -175,6 +173,4 @@ def _band(band: Band | None) -> str:
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     cells = [list(header)] + [[_MISSING if cell is None else str(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    return [
-        " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
-    ]
+    return [" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coordinator_core import __version__, storage
-from coordinator_core.drill.compare import Comparison, Match, Row, Verdict
+from coordinator_core.drill.compare import ComparedClaim, Comparison, Match, Verdict
 from coordinator_core.drill.journal import Event, of_kind
 from coordinator_core.drill.jsonform import to_json
 from coordinator_core.drill.model import Band, Prediction
@@ -24,9 +24,7 @@ TEXT_ROWS = 50
 """Misses that the text shows; what is left out is counted."""
 
 
-def drill_report(
-    prediction: Prediction, events: Sequence[Event], seen: Observed, comparison: Comparison
-) -> Document:
+def drill_report(prediction: Prediction, events: Sequence[Event], seen: Observed, comparison: Comparison) -> Document:
     """Everything that the page, JSON and text tell."""
     begin = events[0]
     steady = of_kind(events, "steady_state")
@@ -120,7 +118,7 @@ def _objectives(prediction: Prediction, seen: Observed) -> Document:
     }
 
 
-def _claims(rows: Sequence[Row]) -> list[Document]:
+def _claims(rows: Sequence[ComparedClaim]) -> list[Document]:
     """How each kind of claim fared."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
@@ -133,9 +131,7 @@ def _claims(rows: Sequence[Row]) -> list[Document]:
 
 def _partitions(prediction: Prediction, seen: Observed) -> list[Document]:
     expected = {
-        one.offsets_partition: one.available_ms
-        for one in prediction.partitions
-        if one.available_ms is not None
+        one.offsets_partition: one.available_ms for one in prediction.partitions if one.available_ms is not None
     }
     return [
         {

@@ -191,9 +191,7 @@ def _walk(
                     break
             valid_bytes = batch.position + batch.size
         # What the reader says besides is about a broker, not about what is dumped.
-        damage += [
-            replace(each, detail=each.detail.partition(";")[0]) for each in found if each.kind != "not_read"
-        ]
+        damage += [replace(each, detail=each.detail.partition(";")[0]) for each in found if each.kind != "not_read"]
         kinds = {each.kind for each in found} - {"not_read"}
         trailing = segment.size - valid_bytes
         if not kinds <= _READ_TO_THE_END and on_damage is OnDamage.FAIL:
@@ -204,9 +202,7 @@ def _walk(
         raise DamagedInputError(damage[known])
 
 
-def _batches(
-    walk: SegmentWalk, on_damage: OnDamage, compiled: CompiledDump | None
-) -> Iterator[memoryview | Batch]:
+def _batches(walk: SegmentWalk, on_damage: OnDamage, compiled: CompiledDump | None) -> Iterator[memoryview | Batch]:
     """Batches as the tool sees them, wrong CRC or not; under ``SALVAGE`` also those behind a bad length.
 
     Sound ones come as text up to where the walk stands.
@@ -223,9 +219,7 @@ def _batches(
         yield batch
     if on_damage is OnDamage.SALVAGE and any(each.kind in _NO_LENGTH for each in damage):
         later: list[Damage] = []
-        for batch in read_segment(
-            segment, on_damage=OnDamage.SALVAGE, damage=later, end_offset=walk.end_offset
-        ):
+        for batch in read_segment(segment, on_damage=OnDamage.SALVAGE, damage=later, end_offset=walk.end_offset):
             if batch.position >= walk.position:
                 yield batch
         known = {(each.byte_position, each.kind) for each in damage}

@@ -91,9 +91,7 @@ def plain_texts_without_empty_type(record: Record) -> Texts:
 
 def plain_json_texts(record: Record) -> Texts:
     """1.0 to 2.3: like 0.9, with JSON for groups."""
-    return _commit_texts(
-        record, COLON_FORM, partial(_json_group, '{{"metadata":{quoted}}}', scala_2_12_order)
-    )
+    return _commit_texts(record, COLON_FORM, partial(_json_group, '{{"metadata":{quoted}}}', scala_2_12_order))
 
 
 def named_texts(record: Record) -> Texts:

@@ -278,9 +278,7 @@ def record_text(batch: Batch, record: Record, style: DumpStyle) -> str:
 def texts_of(record: Record, style: DumpStyle) -> str:
     """What stands behind the line of a record that is no control record."""
     key, payload = style.texts(record)
-    return (f" key: {key}" if key is not None else "") + (
-        f" payload: {payload}" if payload is not None else ""
-    )
+    return (f" key: {key}" if key is not None else "") + (f" payload: {payload}" if payload is not None else "")
 
 
 def _control(record: Record) -> str:

@@ -70,9 +70,7 @@ def reconciliation_text(summary: Mapping[str, Any], findings: pa.Table) -> Itera
         yield ""
         yield f"{'SEVERITY':<9} {'RULE':<5} {'PARTITION':>9} {'RECORD-OFFSET':>13} {'GROUP':<24} MESSAGE"
     for row in findings.to_pylist():
-        partition, offset = (
-            "-" if row[name] is None else row[name] for name in ("offsets_partition", "record_offset")
-        )
+        partition, offset = ("-" if row[name] is None else row[name] for name in ("offsets_partition", "record_offset"))
         group = "-" if row["group_id"] is None else one_line(row["group_id"])
         muted = "" if row["muted"] is None else f" [muted: {one_line(row['muted'])}]"
         yield (

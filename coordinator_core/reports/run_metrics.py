@@ -39,9 +39,7 @@ class _Metrics(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         report, scope = self._report, self._report["scope"]
-        yield self._one(
-            "regroup_run_timestamp_seconds", "Time that the run judges by", scope["now_ms"] / 1000
-        )
+        yield self._one("regroup_run_timestamp_seconds", "Time that the run judges by", scope["now_ms"] / 1000)
         yield self._one("regroup_run_complete", "1 unless the log was damaged", int(scope["complete"]))
         yield self._one("regroup_groups", "Groups", scope["groups"])
         yield self._one("regroup_members", "Members", scope["members"])
@@ -49,9 +47,7 @@ class _Metrics(Collector):
         yield self._one("regroup_pending_offsets", "Offsets in open transactions", scope["pending_offsets"])
         yield self._one("regroup_open_transactions", "Open transactions", len(report["open_transactions"]))
         yield self._one("regroup_log_bytes", "Bytes of the offsets log", scope["bytes"])
-        yield self._one(
-            "regroup_dead_bytes", "Bytes that newer records replace", report["groups"]["dead_bytes"]
-        )
+        yield self._one("regroup_dead_bytes", "Bytes that newer records replace", report["groups"]["dead_bytes"])
         yield self._one("regroup_findings_muted", "Findings that are muted", report["muted"])
         yield self._labelled(
             "regroup_findings",
@@ -94,29 +90,21 @@ class _Metrics(Collector):
         else:
             rows = pa.table({name: [] for name in ("group_id", "topic", "partition", "committed_offset")})
             self._left_out["kafka_consumergroup_current_offset"] = len(offsets)
-        yield self._slots("kafka_consumergroup_current_offset", "Committed offset", rows, "committed_offset")
+        yield self._offset_keys("kafka_consumergroup_current_offset", "Committed offset", rows, "committed_offset")
 
     def _of_lag(self) -> Iterator[GaugeMetricFamily]:
         if self._lag is None or self._report["lag"] is None:
             return
-        yield self._one(
-            "regroup_lag", "Records that groups are behind, together", self._report["lag"]["total"]
-        )
+        yield self._one("regroup_lag", "Records that groups are behind, together", self._report["lag"]["total"])
         known = self._lag.partitions.filter(pc.is_valid(self._lag.partitions["lag"]))
-        yield self._slots("kafka_consumergroup_lag", "Lag of a partition", known, "lag")
+        yield self._offset_keys("kafka_consumergroup_lag", "Lag of a partition", known, "lag")
         groups = self._lag.groups
         numbers = {status.label: int(status) for status in LagStatus}
-        groups = groups.append_column(
-            "index", pa.array([numbers[text] for text in groups["status"].to_pylist()])
-        )
+        groups = groups.append_column("index", pa.array([numbers[text] for text in groups["status"].to_pylist()]))
         with_lag = groups.filter(pc.is_valid(groups["lag"]))
         label, column = ["group"], ["group_id"]
-        yield self._rows(
-            "kafka_consumergroup_group_sum_lag", "Lag of a group", label, column, with_lag, "lag"
-        )
-        yield self._rows(
-            "kafka_consumergroup_group_max_lag", "Largest lag", label, column, with_lag, "max_lag"
-        )
+        yield self._rows("kafka_consumergroup_group_sum_lag", "Lag of a group", label, column, with_lag, "lag")
+        yield self._rows("kafka_consumergroup_group_max_lag", "Largest lag", label, column, with_lag, "max_lag")
         yield self._rows(
             "burrow_kafka_consumer_status",
             "1 ok, 2 no commit, 3 lost, 4 stopped, 5 stalled, 6 rewound",
@@ -126,7 +114,7 @@ class _Metrics(Collector):
             "index",
         )
 
-    def _slots(self, name: str, text: str, rows: pa.Table, value: str) -> GaugeMetricFamily:
+    def _offset_keys(self, name: str, text: str, rows: pa.Table, value: str) -> GaugeMetricFamily:
         labels, columns = ["group", "topic", "partition"], ["group_id", "topic", "partition"]
         return self._rows(name, text, labels, columns, rows, value)
 

@@ -118,8 +118,7 @@ def _group_rows(report: Document) -> dict[str, Any]:
             for one in lag["largest"]
         ],
         "soonest": [
-            (one_line(one["group_id"]), time_text(one["expires_at_ms"]))
-            for one in report["expiry"]["soonest"]
+            (one_line(one["group_id"]), time_text(one["expires_at_ms"])) for one in report["expiry"]["soonest"]
         ],
         "heaviest": [
             (

@@ -187,9 +187,9 @@ def _groups(facts: Facts) -> Document:
     count = len(names)
 
     def total(column: str, where: Any = slice(None)) -> Any:
-        return np.bincount(
-            stats_group[where], stats.numbers(column)[where].astype(np.float64), minlength=count
-        ).astype(np.int64)
+        return np.bincount(stats_group[where], stats.numbers(column)[where].astype(np.float64), minlength=count).astype(
+            np.int64
+        )
 
     size, records, tombstones = total("size_bytes"), total("records"), total("tombstones")
     of_offsets = stats.numbers("key_type") <= 1
@@ -258,6 +258,4 @@ def _open_transactions(facts: Facts) -> list[Document]:
         transactions.equals("outcome", TransactionOutcome.OPEN),
         *("producer_id", "producer_epoch", "last_record_offset", "keys", "groups", "timestamp_ms", "age_ms"),
     ).to_pylist()
-    return sorted(
-        rows, key=lambda row: (-(row["age_ms"] or 0), row["offsets_partition"], row["record_offset"])
-    )
+    return sorted(rows, key=lambda row: (-(row["age_ms"] or 0), row["offsets_partition"], row["record_offset"]))

@@ -33,15 +33,13 @@ def stats_document(
             if wanted(group_id)
         ),
         "topics": _heaviest(
-            {"offsets_partition": item.offsets_partition, "group_id": group_id, "topic": topic}
-            | _total(total)
+            {"offsets_partition": item.offsets_partition, "group_id": group_id, "topic": topic} | _total(total)
             for item in partitions
             for (group_id, topic), total in item.totals.topics.items()
             if wanted(group_id)
         ),
         "clients": _heaviest(
-            {"offsets_partition": item.offsets_partition, "group_id": group_id, "client_id": client_id}
-            | _total(total)
+            {"offsets_partition": item.offsets_partition, "group_id": group_id, "client_id": client_id} | _total(total)
             for item in partitions
             for (group_id, client_id), total in item.totals.clients.items()
             if wanted(group_id)
@@ -184,6 +182,5 @@ def _table(header: str, rows: Sequence[Sequence[object]]) -> str:
     lines = [header.split(), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
     return "\n".join(
-        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
+        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )

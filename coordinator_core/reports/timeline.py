@@ -44,8 +44,7 @@ def timeline(title: str, lanes: Sequence[Lane], marks: Sequence[tuple[str, float
         top = _MARK_ROOM + number * ROW
         parts.append(f'<text x="{LABEL - 8}" y="{top + 14}" text-anchor="end">{escape(lane.label)}</text>')
         parts += [
-            f'<rect class="{kind}" x="{x(begin)}" y="{top + 3}" '
-            f'width="{wide(begin, end)}" height="{ROW - 9}"/>'
+            f'<rect class="{kind}" x="{x(begin)}" y="{top + 3}" width="{wide(begin, end)}" height="{ROW - 9}"/>'
             for kind, begin, end in lane.stretches
         ]
         if lane.expected is not None:

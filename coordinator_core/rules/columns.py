@@ -61,8 +61,7 @@ class Columns:
         rows = pa.concat_tables(tables).unify_dictionaries()
         if not isinstance(self._run, RunPart) and rows.num_rows != len(self):
             raise RunError(
-                f"{self._run.path}: table {self.table} has {rows.num_rows} rows, "
-                f"its manifest says {len(self)}"
+                f"{self._run.path}: table {self.table} has {rows.num_rows} rows, its manifest says {len(self)}"
             )
         for name in wanted:
             self._arrays[name] = rows[name].combine_chunks()
@@ -125,15 +124,11 @@ def coded(*columns: pa.Array) -> tuple[list[Int64s], pa.Array]:
         array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
         for array in columns
     ]
-    texts = pa.concat_arrays(
-        [pa.array([], pa.string()), *(item.dictionary.cast(pa.string()) for item in dictionaries)]
-    )
+    texts = pa.concat_arrays([pa.array([], pa.string()), *(item.dictionary.cast(pa.string()) for item in dictionaries)])
     vocabulary = pc.unique(texts)
     numbers = []
     for item in dictionaries:
-        of_entry = pc.index_in(item.dictionary.cast(pa.string()), value_set=vocabulary).to_numpy(
-            zero_copy_only=False
-        )
+        of_entry = pc.index_in(item.dictionary.cast(pa.string()), value_set=vocabulary).to_numpy(zero_copy_only=False)
         index = item.indices.fill_null(-1) if item.indices.null_count else item.indices
         numbers.append(np.append(of_entry, -1).astype(np.int64)[index.to_numpy(zero_copy_only=False)])
     return numbers, vocabulary

@@ -11,7 +11,7 @@ from coordinator_core.rules.columns import Bools, Int64s, combined_pair
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Need, Rule, Severity
 
-_SLOT = ("group_id", "topic", "partition")
+_OFFSET_KEY = ("group_id", "topic", "partition")
 
 
 def first_of_each(key: Int64s, rows: Int64s) -> tuple[Int64s, pa.Array]:
@@ -36,7 +36,7 @@ def _beyond_end(facts: Facts, _: Limits) -> pa.Table:
     at = facts.offset_place
     end = np.where(at < 0, -1, facts.topics.end[at] if len(facts.topics.end) else -1)
     bad = (end >= 0) & (facts.offsets.numbers("committed_offset") > end) & _same_topic(facts)
-    rows = facts.offsets.rows(bad, *_SLOT, "committed_offset", "commit_timestamp_ms")
+    rows = facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
     return rows.append_column("log_end_offset", pa.array(end[bad]))
 
 
@@ -46,7 +46,7 @@ def _below_start(facts: Facts, _: Limits) -> pa.Table:
     start = np.where(at < 0, -1, facts.topics.start[at] if len(facts.topics.start) else -1)
     committed = facts.offsets.numbers("committed_offset")
     bad = (start >= 0) & (committed >= 0) & (committed < start) & _same_topic(facts)
-    rows = facts.offsets.rows(bad, *_SLOT, "committed_offset", "commit_timestamp_ms")
+    rows = facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
     return rows.append_column("log_start_offset", pa.array(start[bad]))
 
 
@@ -80,13 +80,13 @@ def _no_topic(facts: Facts, _: Limits) -> pa.Table:
     bad = np.flatnonzero(facts.offset_place < 0)
     key = combined_pair((_group_of(facts), facts.offset_topic), (_NONE, _NONE))[0][bad]
     rows, count = first_of_each(key, bad)
-    return facts.offsets.rows(rows, *_SLOT, "commit_timestamp_ms").append_column("rows", count)
+    return facts.offsets.rows(rows, *_OFFSET_KEY, "commit_timestamp_ms").append_column("rows", count)
 
 
 def _odd_time(facts: Facts, limits: Limits) -> pa.Table:
     time = facts.offsets.numbers("commit_timestamp_ms", null=0)
     bad = (time > facts.now_ms + limits["clock_skew_ms"]) | (time <= 0)
-    rows = facts.offsets.rows(bad, *_SLOT, "commit_timestamp_ms")
+    rows = facts.offsets.rows(bad, *_OFFSET_KEY, "commit_timestamp_ms")
     return rows.append_column("now_ms", pa.array(np.full(rows.num_rows, facts.now_ms)))
 
 
@@ -98,7 +98,7 @@ def _long_metadata(facts: Facts, limits: Limits) -> pa.Table:
     texts = metadata.take(pa.array(candidates)).to_pylist()
     units = np.array([len(text.encode("utf-16-le", "surrogatepass")) // 2 for text in texts], np.int64)
     bad = units > limit
-    rows = facts.offsets.rows(candidates[bad], *_SLOT).append_column("metadata_length", pa.array(units[bad]))
+    rows = facts.offsets.rows(candidates[bad], *_OFFSET_KEY).append_column("metadata_length", pa.array(units[bad]))
     return rows.append_column("limit", pa.array(np.full(rows.num_rows, limit)))
 
 
@@ -114,17 +114,15 @@ def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
     judged &= ~facts.group_rows_with(np.where(unassigned, row, -1))
     nameless = facts.assigned.topic < 0
     judged &= ~facts.group_rows_with(facts.assigned.group[nameless])
-    known = facts.of_groups(judged, group) & (
-        offsets.numbers("record_offset") > facts.of_groups(newest, group)
-    )
+    known = facts.of_groups(judged, group) & (offsets.numbers("record_offset") > facts.of_groups(newest, group))
     rows = np.flatnonzero(known)
     rows = rows[np.isin(facts.group_topic(group[rows], facts.offset_topic[rows]), facts.subscribed_keys())]
     assigned = facts.assigned
-    slot, owned = combined_pair(
+    offset_key, owned = combined_pair(
         (group[rows], facts.offset_topic[rows], offsets.numbers("partition")[rows]),
         (assigned.group, assigned.topic, assigned.partition),
     )
-    return offsets.rows(rows[~np.isin(slot, owned)], *_SLOT, "committed_offset", "commit_timestamp_ms")
+    return offsets.rows(rows[~np.isin(offset_key, owned)], *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
 
 
 def _newest_commit(facts: Facts) -> Int64s:
@@ -171,7 +169,7 @@ def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
 
 def _negative(facts: Facts, _: Limits) -> pa.Table:
     bad = facts.offsets.numbers("committed_offset") < 0
-    return facts.offsets.rows(bad, *_SLOT, "committed_offset")
+    return facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset")
 
 
 BEYOND_END = Rule(
@@ -185,8 +183,7 @@ BEYOND_END = Rule(
     evidence="Committed offset and log end offset.",
     remedy="Reset the partition to its end once it is known what was lost: kafka-consumer-groups "
     "--reset-offsets --to-latest.",
-    message="committed offset {committed_offset} of {topic}-{partition} is beyond the log end "
-    "{log_end_offset}",
+    message="committed offset {committed_offset} of {topic}-{partition} is beyond the log end {log_end_offset}",
     reads=("offsets",),
     needs=(Need.TOPICS,),
     find=_beyond_end,
@@ -200,8 +197,7 @@ BELOW_START = Rule(
     "back to auto.offset.reset: it skips to the end, or reads everything again.",
     evidence="Committed offset and log start offset.",
     remedy="Decide before the consumer does: kafka-consumer-groups --reset-offsets --to-earliest.",
-    message="committed offset {committed_offset} of {topic}-{partition} is below the log start "
-    "{log_start_offset}",
+    message="committed offset {committed_offset} of {topic}-{partition} is below the log start {log_start_offset}",
     reads=("offsets",),
     needs=(Need.TOPICS,),
     find=_below_start,
@@ -225,8 +221,7 @@ OTHER_TOPIC_ID = Rule(
     "committed-for-another-topic-id",
     Severity.CRITICAL,
     summary="A committed offset is of a topic that was deleted and created again.",
-    why="The offset means nothing in the new topic: the consumer skips its first records, or resets "
-    "(KAFKA-19141).",
+    why="The offset means nothing in the new topic: the consumer skips its first records, or resets (KAFKA-19141).",
     evidence="Topic id of the commit and of the live topic.",
     remedy="Delete the group's offsets of the topic, or reset them: kafka-consumer-groups --delete-offsets.",
     message="{group_id} committed for topic id {topic_id} of {topic}, which now is {live_topic_id}",

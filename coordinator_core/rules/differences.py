@@ -21,8 +21,8 @@ ADDED, REMOVED, CHANGED, IDENTICAL = "added", "removed", "changed", "identical"
 
 _OF_GROUPS = ("groups", "members", "target_assignments", "regexes", "share_state", "streams_topology")
 _GROUP = ("group_id",)
-_SLOT = ("group_id", "topic", "partition")
-_NOT_COMPARED = frozenset({"offsets_partition", *_SLOT, "merge_offset"})
+_OFFSET_KEY = ("group_id", "topic", "partition")
+_NOT_COMPARED = frozenset({"offsets_partition", *_OFFSET_KEY, "ordering_offset"})
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class TableDifference:
             "kind": kind,
             "change": change,
             "offsets_partition": row["offsets_partition"],
-            **{name: row.get(name) if name in self.key else None for name in _SLOT},
+            **{name: row.get(name) if name in self.key else None for name in _OFFSET_KEY},
         }
 
 
@@ -139,7 +139,7 @@ def difference(before: Run, now: Run) -> Difference:
         if before.manifest["tables"][table.name]["hash"] == now.manifest["tables"][table.name]["hash"]
     )
     groups = None if all(name in same for name in _OF_GROUPS) else _groups(before, now, same)
-    offsets = None if "offsets" in same else _table("offsets", before, now, _SLOT)
+    offsets = None if "offsets" in same else _table("offsets", before, now, _OFFSET_KEY)
     return Difference(before, now, same, groups, offsets)
 
 
@@ -178,9 +178,7 @@ def _of_groups(run: Run, name: str) -> dict[tuple[int, str], list[dict[str, Any]
 
 def _table(name: str, before: Run, now: Run, key: tuple[str, ...]) -> TableDifference:
     old, new = Columns(before, name), Columns(now, name)
-    parts: list[tuple[Int64s, Int64s]] = [
-        (new.numbers("offsets_partition"), old.numbers("offsets_partition"))
-    ]
+    parts: list[tuple[Int64s, Int64s]] = [(new.numbers("offsets_partition"), old.numbers("offsets_partition"))]
     for column in key:
         if column == "partition":
             parts.append((new.numbers(column), old.numbers(column)))
@@ -198,9 +196,7 @@ def _table(name: str, before: Run, now: Run, key: tuple[str, ...]) -> TableDiffe
             differs = _differs(new, rows, old, at[rows], column)
             if differs.any():
                 differing[column] = differs
-    return TableDifference(
-        old, new, key, at[rows], rows, np.flatnonzero(at < 0), np.flatnonzero(gone), differing
-    )
+    return TableDifference(old, new, key, at[rows], rows, np.flatnonzero(at < 0), np.flatnonzero(gone), differing)
 
 
 def _differs(new: Columns, rows: Int64s, old: Columns, partners: Int64s, column: str) -> Bools:

@@ -74,9 +74,7 @@ def catalogue_page() -> str:
     """The part of the page that follows from the catalogue alone."""
     lines = [_HEAD, "## Catalogue", "", "| code | rule | severity | needs |", "|---|---|---|---|"]
     for rule in RULES.values():
-        lines.append(
-            f"| [{rule.code}](#{_anchor(rule)}) | {rule.name} | {rule.severity.label} | {_needs(rule)} |"
-        )
+        lines.append(f"| [{rule.code}](#{_anchor(rule)}) | {rule.name} | {rule.severity.label} | {_needs(rule)} |")
     lines += ["", *(_section(rule) for rule in RULES.values()), _SETTINGS.rstrip("\n")]
     for name, threshold in THRESHOLDS.items():
         lines.append(f"| `{name}` | {threshold.default:g} | {threshold.meaning} |")

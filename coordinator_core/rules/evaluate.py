@@ -14,9 +14,9 @@ from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.findings import FINDINGS, findings_of, in_order
 from coordinator_core.rules.model import NEED_OPTIONS, Rule, Severity
-from coordinator_core.rules.settings import Mute, Settings
+from coordinator_core.rules.settings import Mute, RuleSettings
 
-_NO_SETTINGS = Settings()
+_NO_SETTINGS = RuleSettings()
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,13 @@ class Reconciliation:
     evaluated: tuple[str, ...]
     not_evaluated: Mapping[str, str]
     not_applicable: Mapping[str, str]
-    settings: Settings
+    settings: RuleSettings
 
     @property
     def counts(self) -> dict[str, int]:
         """Findings that are not muted, by severity."""
         found = self.findings.filter(pc.is_null(self.findings["muted"]))["severity"]
-        return {
-            level.label: pc.sum(pc.equal(found, level.label)).as_py() or 0 for level in reversed(Severity)
-        }
+        return {level.label: pc.sum(pc.equal(found, level.label)).as_py() or 0 for level in reversed(Severity)}
 
     @property
     def muted(self) -> int:
@@ -87,15 +85,13 @@ def chosen_rules(facts: Facts, codes: Collection[str] | None = None) -> Chosen:
         if rule.applies is not None and not rule.applies(facts.profile):
             not_applicable[rule.code] = f"not a rule for {facts.run.profile}"
         elif missing:
-            not_evaluated[rule.code] = "needs " + ", ".join(
-                f"{need} ({NEED_OPTIONS[need]})" for need in missing
-            )
+            not_evaluated[rule.code] = "needs " + ", ".join(f"{need} ({NEED_OPTIONS[need]})" for need in missing)
         else:
             evaluated.append(rule)
     return Chosen(tuple(evaluated), not_evaluated, not_applicable)
 
 
-def find(facts: Facts, rules: Iterable[Rule], settings: Settings, *, is_all: bool) -> list[Hits]:
+def find(facts: Facts, rules: Iterable[Rule], settings: RuleSettings, *, is_all: bool) -> list[Hits]:
     """What ``rules`` find in ``facts``, which are those of the whole run (``is_all``) or of a part of it."""
     found = []
     limits = settings.limits
@@ -112,7 +108,7 @@ def find(facts: Facts, rules: Iterable[Rule], settings: Settings, *, is_all: boo
 
 
 def reconciled(
-    facts: Facts, chosen: Chosen, found: Iterable[Hits], settings: Settings = _NO_SETTINGS
+    facts: Facts, chosen: Chosen, found: Iterable[Hits], settings: RuleSettings = _NO_SETTINGS
 ) -> Reconciliation:
     """What the rules say of the run, from what they found in it or in all of its parts."""
     of_rule: dict[str, list[Hits]] = {}
@@ -125,13 +121,11 @@ def reconciled(
         rows = pa.concat_tables([table for table in tables if table is not None])
         findings.append(_muted(RULES[code], rows, settings.mutes, facts.now_ms))
     evaluated = tuple(rule.code for rule in chosen.evaluated)
-    return Reconciliation(
-        in_order(findings), evaluated, chosen.not_evaluated, chosen.not_applicable, settings
-    )
+    return Reconciliation(in_order(findings), evaluated, chosen.not_evaluated, chosen.not_applicable, settings)
 
 
 def evaluate(
-    facts: Facts, settings: Settings = _NO_SETTINGS, *, codes: Collection[str] | None = None
+    facts: Facts, settings: RuleSettings = _NO_SETTINGS, *, codes: Collection[str] | None = None
 ) -> Reconciliation:
     """Evaluate the rules with these ``codes`` (``None``: all) on ``facts``.
 

@@ -20,7 +20,7 @@ from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.runs.states import partition_states
 
 _OF_GROUPS = ("groups", "members", "target_assignments", "regexes", "streams_topology")
-_SLOT = ("group_id", "topic", "partition")
+_OFFSET_KEY = ("group_id", "topic", "partition")
 _REASONS = tuple(Reason)
 
 
@@ -48,14 +48,12 @@ def _expired(facts: Facts, limits: Limits) -> pa.Table:
     )
     due = expiry.is_due & ~conditions.keeps[group]
     due &= ~np.isin(facts.group_topic(group, facts.offset_topic[rows]), conditions.subscribed)
-    due &= ~np.isin(
-        offsets.numbers("offsets_partition")[rows], _partitions_that_fail(facts, groups, retention, then)
-    )
-    if rules.pending_protects_slot:
+    due &= ~np.isin(offsets.numbers("offsets_partition")[rows], _partitions_that_fail(facts, groups, retention, then))
+    if rules.pending_protects_offset_key:
         due &= ~_is_pending(facts)[rows]
 
     reason = np.where(expiry.is_explicit, _REASONS.index(Reason.EXPIRE_TIMESTAMP), conditions.reason[group])
-    found = offsets.rows(rows[due], *_SLOT)
+    found = offsets.rows(rows[due], *_OFFSET_KEY)
     names = pa.array([one.value for one in _REASONS], pa.string())
     return found.append_column("reason", names.take(pa.array(reason[due]))).append_column(
         "expired_ms", pa.array(facts.now_ms - expiry.due_ms[due])
@@ -129,9 +127,7 @@ def _conditions(facts: Facts, rows: Int64s, groups: Sequence[Group], rules: Expi
     # A topic that no committed offset is of has no number, and does not matter.
     topic = pc.index_in(pa.array(topics, pa.string()), value_set=facts.topic_texts)
     known = pc.is_valid(topic).to_numpy(zero_copy_only=False)
-    pairs = facts.group_topic(
-        np.array(subscriber, np.int64)[known], topic.drop_null().to_numpy().astype(np.int64)
-    )
+    pairs = facts.group_topic(np.array(subscriber, np.int64)[known], topic.drop_null().to_numpy().astype(np.int64))
     return _Conditions(keeps, reason, has_base, base_ms, pairs)
 
 
@@ -150,9 +146,7 @@ def _partitions_that_fail(facts: Facts, groups: Sequence[Group], retention: int,
         for state in states
         if plan_expiry(state, facts.profile, now_ms=then, offsets_retention_ms=retention).failure is not None
     ]
-    return np.concatenate(
-        [facts.table("load_failures").numbers("offsets_partition"), np.array(failing, np.int64)]
-    )
+    return np.concatenate([facts.table("load_failures").numbers("offsets_partition"), np.array(failing, np.int64)])
 
 
 def _is_pending(facts: Facts) -> Bools:

@@ -249,9 +249,7 @@ class Facts:
         unresolved = has_regex & ~np.isin(np.arange(len(self.members)), self._matched_by_regex[0])
         row = self.group_row("members")
         # Of a member that only has an assignment nothing else is known.
-        half = ~self.members.equals("group_type", GroupType.CLASSIC) & (
-            self.members.numbers("record_offset") < 0
-        )
+        half = ~self.members.equals("group_type", GroupType.CLASSIC) & (self.members.numbers("record_offset") < 0)
         bad = unknown | unresolved | half
         return self.is_consumers & ~self.group_rows_with(np.where(bad, row, -1))
 

@@ -34,10 +34,7 @@ FINDINGS = TableSchema(
     "findings",
     "rules that fired",
     pa.schema(
-        [
-            pa.field(name, kind, nullable=null, metadata={"comment": meaning})
-            for name, kind, meaning, null in _COLUMNS
-        ]
+        [pa.field(name, kind, nullable=null, metadata={"comment": meaning}) for name, kind, meaning, null in _COLUMNS]
     ),
     ("rule", "offsets_partition", "record_offset", "group_id", "topic", "partition", "member_id", "message"),
     is_state=False,

@@ -12,7 +12,7 @@ from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair, 
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Need, Rule, Severity
 
-_SLOT = ("group_id", "topic", "partition")
+_OFFSET_KEY = ("group_id", "topic", "partition")
 
 
 class Matched(NamedTuple):
@@ -66,11 +66,9 @@ def _of_one_topic(facts: Facts, bad: Bools) -> Int64s:
 def _with_before(facts: Facts, bad: Int64s, column: str, *more: str) -> pa.Table:
     assert facts.previous is not None
     matched = matched_offsets(facts)
-    rows = facts.offsets.rows(matched.now[bad], *_SLOT, column, *more)
+    rows = facts.offsets.rows(matched.now[bad], *_OFFSET_KEY, column, *more)
     before = facts.previous.offsets.rows(matched.before[bad], column)
-    return rows.append_column("before", before[column]).append_column(
-        "record_offset_before", before["record_offset"]
-    )
+    return rows.append_column("before", before[column]).append_column("record_offset_before", before["record_offset"])
 
 
 def _moved_back(facts: Facts, _: Limits) -> pa.Table:
@@ -110,9 +108,7 @@ def _generation_back(facts: Facts, _: Limits) -> pa.Table:
     rows, at = _matched_groups(facts)
     kind, kind_before = coded(facts.groups.array("type"), facts.previous.groups.array("type"))[0]
     classic = facts.groups.equals("type", GroupType.CLASSIC)[rows]
-    now = np.where(
-        classic, facts.groups.numbers("generation")[rows], facts.groups.numbers("group_epoch")[rows]
-    )
+    now = np.where(classic, facts.groups.numbers("generation")[rows], facts.groups.numbers("group_epoch")[rows])
     groups = facts.previous.groups
     before = np.where(classic, groups.numbers("generation")[at], groups.numbers("group_epoch")[at])
     bad = (kind[rows] == kind_before[at]) & (now < before) & ~facts.groups.is_null("record_offset")[rows]
@@ -147,7 +143,7 @@ def _expired_while_active(facts: Facts, _: Limits) -> pa.Table:
     judged[judged] = np.isin(
         previous.group_topic(group, previous.offset_topic[gone])[judged], previous.subscribed_keys()
     )
-    names = previous.offsets.rows(gone[judged], *_SLOT, "committed_offset", "commit_timestamp_ms")
+    names = previous.offsets.rows(gone[judged], *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
     topic = coded(names["topic"].combine_chunks(), facts.topic_texts)[0]
     number = lookup(topic[0], topic[1])
     keys = facts.group_topic(here[judged], number)

@@ -11,7 +11,7 @@ from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.log_scan import LogScan, logs_of, scan_log
 from coordinator_core.rules.model import Need
 from coordinator_core.rules.parts import RunPart
-from coordinator_core.rules.settings import Settings, read_settings
+from coordinator_core.rules.settings import RuleSettings, read_settings
 from coordinator_core.rules.topics import Topics, read_topics
 from coordinator_core.rules.transaction_log import TransactionLog, read_transaction_log
 from coordinator_core.runs.read import Run, open_run
@@ -26,7 +26,7 @@ class Inputs:
     against: Run | None
     log: str | None
     transaction_log: TransactionLog | None
-    settings: Settings
+    settings: RuleSettings
     codes: tuple[str, ...] | None
 
     @classmethod
@@ -48,7 +48,7 @@ class Inputs:
             None if against is None else open_run(against),
             log,
             None if transaction_log is None else read_transaction_log(transaction_log),
-            Settings() if settings_file is None else read_settings(settings_file, RULES),
+            RuleSettings() if settings_file is None else read_settings(settings_file, RULES),
             tuple(rule_of(code).code for code in codes) or None,
         )
         if log is not None:
@@ -64,9 +64,7 @@ class Inputs:
         def part(run: Run) -> Run:
             return run if partitions is None else RunPart.of(run, partitions)
 
-        facts = Facts(
-            part(self.run), self.topics, None if self.against is None else Facts(part(self.against))
-        )
+        facts = Facts(part(self.run), self.topics, None if self.against is None else Facts(part(self.against)))
         if self.log is not None:
             facts.extra[Need.LOG] = scan_log(self.log, facts.run) if scan else LogScan(self.log)
         if self.transaction_log is not None:

@@ -175,15 +175,11 @@ def _of_groups(partitions: pa.Table) -> pa.Table:
     """By group: partitions, sum and maximum of the lag, and the worst status; the largest sum first."""
     ranks = {status.label: int(_RANK[status]) for status in LagStatus}
     status = partitions["status"].combine_chunks().dictionary_encode()
-    rank = pa.array([ranks[label] for label in status.dictionary.to_pylist()], pa.int64()).take(
-        status.indices
-    )
+    rank = pa.array([ranks[label] for label in status.dictionary.to_pylist()], pa.int64()).take(status.indices)
     grouped = (
         partitions.append_column("rank", rank)
         .group_by(["offsets_partition", "group_id"])
-        .aggregate(
-            [("lag", "sum"), ("lag", "max"), ("partition", "count"), ("share_of_log", "max"), ("rank", "max")]
-        )
+        .aggregate([("lag", "sum"), ("lag", "max"), ("partition", "count"), ("share_of_log", "max"), ("rank", "max")])
     )
     labels = pa.array([one.label for one in _FROM_BEST], pa.string())
     worst = labels.take(grouped["rank_max"].combine_chunks())
@@ -198,6 +194,4 @@ def _of_groups(partitions: pa.Table) -> pa.Table:
             "status": worst,
         }
     )
-    return renamed.sort_by(
-        [("lag", "descending"), ("offsets_partition", "ascending"), ("group_id", "ascending")]
-    )
+    return renamed.sort_by([("lag", "descending"), ("offsets_partition", "ascending"), ("group_id", "ascending")])

@@ -24,8 +24,8 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class SlotEvent:
-    """Something about one slot: where, whose, and the record offset of the other record that it is about."""
+class OffsetKeyEvent:
+    """Something about one offset key: where, whose, and the record offset of the other record that it is about."""
 
     place: Place
     group_id: str
@@ -41,8 +41,8 @@ class LogScan:
     ``epochs_back``: batches with the leader epoch and the higher one before.  ``lone_markers``: end markers
     with their producer, of which no data was there.  ``lone_tombstones``: tombstones of keys never seen, with
     type and group.  ``layouts``: records in a layout that later releases read otherwise, with type, group
-    and layout.  ``two_keys``: live commits of one slot under different raw keys.  ``shadowed``: live commits
-    under key type 0 whose slot a tombstone of type 1 deleted.
+    and layout.  ``two_keys``: live commits of one offset key under different raw keys.  ``shadowed``: live commits
+    under key type 0 whose offset key a tombstone of type 1 deleted.
     """
 
     path: str
@@ -50,8 +50,8 @@ class LogScan:
     lone_markers: list[tuple[Place, int, str]] = field(default_factory=list)
     lone_tombstones: list[tuple[Place, int, str]] = field(default_factory=list)
     layouts: list[tuple[Place, int, str, str]] = field(default_factory=list)
-    two_keys: list[SlotEvent] = field(default_factory=list)
-    shadowed: list[SlotEvent] = field(default_factory=list)
+    two_keys: list[OffsetKeyEvent] = field(default_factory=list)
+    shadowed: list[OffsetKeyEvent] = field(default_factory=list)
 
 
 def scan_log(path: str, run: Run) -> LogScan:
@@ -98,7 +98,7 @@ class _PartitionScan:
                 self._batch(batch)
                 for record in _readable(batch, segment.path):
                     self._record(batch, record)
-        self._slots()
+        self._offset_keys()
 
     def _place(self, record_offset: int) -> Place:
         return self._log.offsets_partition, record_offset
@@ -152,22 +152,22 @@ class _PartitionScan:
         if layout != CURRENT_LAYOUT:
             self._scan.layouts.append((self._place(record_offset), names[0], names[1], layout))
 
-    def _slots(self) -> None:
-        """Compare the keys that stand at the end: by slot, whatever their type and spelling."""
+    def _offset_keys(self) -> None:
+        """Compare the keys that stand at the end: by offset key, whatever their type and spelling."""
         first: dict[tuple[int, str, str, int], int] = {}
         for key, offset in self._live.items():
-            slot = _slot(key)
-            if slot is None:
+            offset_key = _offset_key(key)
+            if offset_key is None:
                 continue
-            other = first.setdefault(slot, offset)
+            other = first.setdefault(offset_key, offset)
             if other != offset:
                 newer, older = max(offset, other), min(offset, other)
-                self._scan.two_keys.append(SlotEvent(self._place(newer), *slot[1:], older))
-        legacy = {slot[1:]: offset for slot, offset in first.items() if slot[0] == 0}
+                self._scan.two_keys.append(OffsetKeyEvent(self._place(newer), *offset_key[1:], older))
+        legacy = {offset_key[1:]: offset for offset_key, offset in first.items() if offset_key[0] == 0}
         for key, offset in self._dead.items() if legacy else ():
-            slot = _slot(key)
-            if slot is not None and slot[0] == 1 and legacy.get(slot[1:], offset) < offset:
-                self._scan.shadowed.append(SlotEvent(self._place(legacy[slot[1:]]), *slot[1:], offset))
+            offset_key = _offset_key(key)
+            if offset_key is not None and offset_key[0] == 1 and legacy.get(offset_key[1:], offset) < offset:
+                self._scan.shadowed.append(OffsetKeyEvent(self._place(legacy[offset_key[1:]]), *offset_key[1:], offset))
 
 
 def _readable(batch: Batch, path: str) -> Iterator[Record]:
@@ -188,7 +188,7 @@ def _names(key: bytes) -> tuple[int, str] | None:
     return decoded.type, str(decoded.data.get("group", decoded.data.get("groupId")))
 
 
-def _slot(key: bytes) -> tuple[int, str, str, int] | None:
+def _offset_key(key: bytes) -> tuple[int, str, str, int] | None:
     """Key type, group, topic and partition of an offset's key."""
     if int.from_bytes(key[:2], "big") not in OFFSET_KEY_TYPES:
         return None

@@ -50,9 +50,7 @@ def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
     width = len(facts.topic_texts) + 1
     wanted = np.unique(member * width + topic)
     own = assigned.member * width + assigned.topic
-    judged = (
-        facts.subscription_is_known[assigned.group] & facts.is_active[assigned.group] & (assigned.topic >= 0)
-    )
+    judged = facts.subscription_is_known[assigned.group] & facts.is_active[assigned.group] & (assigned.topic >= 0)
     bad = np.flatnonzero(judged & ~np.isin(own, wanted))
     _, first, count = np.unique(own[bad], return_index=True, return_counts=True)
     return _with_partition(facts, bad[first]).append_column("rows", pa.array(count))
@@ -158,9 +156,7 @@ def _same_instance(facts: Facts, _: Limits) -> pa.Table:
     order = np.argsort(key, kind="stable")
     same = np.flatnonzero((key[order][1:] == key[order][:-1]) & (instance[order][1:] >= 0))
     rows = members.rows(order[same + 1], "group_id", "member_id", "instance_id")
-    return rows.append_column(
-        "other_member", members.array("member_id").take(pa.array(order[same])).cast(pa.string())
-    )
+    return rows.append_column("other_member", members.array("member_id").take(pa.array(order[same])).cast(pa.string()))
 
 
 def _broken_assignment(facts: Facts, _: Limits) -> pa.Table:
@@ -200,9 +196,7 @@ def _half_a_member(facts: Facts, _: Limits) -> pa.Table:
     bad = ~_group_type_of_members(facts, GroupType.CLASSIC) & (members.numbers("record_offset") < 0)
     rows = members.rows(bad, "group_id", "member_id", "group_type", "assignment_record_offset")
     # The record that is there is the one to look at.
-    return rows.set_column(
-        rows.column_names.index("record_offset"), "record_offset", rows["assignment_record_offset"]
-    )
+    return rows.set_column(rows.column_names.index("record_offset"), "record_offset", rows["assignment_record_offset"])
 
 
 OWNED_TWICE = Rule(
@@ -236,8 +230,7 @@ ABSENT_PARTITION = Rule(
     "assigned-partition-does-not-exist",
     Severity.CRITICAL,
     summary="A member owns a partition that the cluster does not have.",
-    why="The topic was deleted or re-created with fewer partitions; the member waits for records that never "
-    "come.",
+    why="The topic was deleted or re-created with fewer partitions; the member waits for records that never come.",
     evidence="The member, the partition.",
     remedy="Check the topic; force a rebalance.",
     message="{member_id} owns {topic}-{partition}, which is not in the topic snapshot",

@@ -112,9 +112,7 @@ def read_reconciliation(directory: str) -> tuple[dict[str, Any], Reconciliation]
 def _id(summary: dict[str, Any]) -> str:
     """Of everything that decides the findings; not of paths, which only say where it lay."""
     decisive = {
-        name: {key: value for key, value in entry.items() if key != "path"}
-        if isinstance(entry, dict)
-        else entry
+        name: {key: value for key, value in entry.items() if key != "path"} if isinstance(entry, dict) else entry
         for name, entry in summary.items()
     }
     decisive["catalogue"] = {code: rule.message for code, rule in RULES.items()}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.log_scan import LogScan, SlotEvent
+from coordinator_core.rules.log_scan import LogScan, OffsetKeyEvent
 from coordinator_core.rules.model import Find, Limits, Need, Rule, Severity
 from coordinator_core.rules.transaction_log import TransactionLog
 
@@ -35,10 +35,8 @@ def _from_scan(columns: Sequence[str], rows: Callable[[LogScan], Sequence[tuple[
     return find
 
 
-def _slot_rows(events: Sequence[SlotEvent]) -> list[tuple[Any, ...]]:
-    return [
-        (event.place, event.group_id, event.topic, event.partition, event.other_offset) for event in events
-    ]
+def _offset_key_rows(events: Sequence[OffsetKeyEvent]) -> list[tuple[Any, ...]]:
+    return [(event.place, event.group_id, event.topic, event.partition, event.other_offset) for event in events]
 
 
 def _by_group(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -102,9 +100,7 @@ TWO_KEYS = Rule(
     message="{topic}-{partition} is committed under two raw keys, the other at record offset {other_offset}",
     reads=(),
     needs=(Need.LOG,),
-    find=_from_scan(
-        ("group_id", "topic", "partition", "other_offset"), lambda scan: _slot_rows(scan.two_keys)
-    ),
+    find=_from_scan(("group_id", "topic", "partition", "other_offset"), lambda scan: _offset_key_rows(scan.two_keys)),
     also=("D12",),
 )
 LONE_MARKER = Rule(
@@ -161,9 +157,7 @@ SHADOWED = Rule(
     "offset {other_offset}",
     reads=(),
     needs=(Need.LOG,),
-    find=_from_scan(
-        ("group_id", "topic", "partition", "other_offset"), lambda scan: _slot_rows(scan.shadowed)
-    ),
+    find=_from_scan(("group_id", "topic", "partition", "other_offset"), lambda scan: _offset_key_rows(scan.shadowed)),
     also=("D2",),
 )
 

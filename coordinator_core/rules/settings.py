@@ -47,7 +47,7 @@ class Mute:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RuleSettings:
     """Without arguments: the rules as the catalogue has them."""
 
     severities: Mapping[str, Severity] = field(default_factory=dict)
@@ -71,8 +71,8 @@ class Settings:
         }
 
 
-def read_settings(path: Path, codes: Collection[str]) -> Settings:
-    """Settings from a YAML file with ``severities``, ``thresholds`` and ``mutes``; ``codes`` are the rules.
+def read_settings(path: Path, codes: Collection[str]) -> RuleSettings:
+    """Settings of the rules from a YAML file with ``severities``, ``thresholds`` and ``mutes``; ``codes`` are the rules.
 
     Raises :class:`UsageError` that names the entry for anything else.
     """
@@ -86,7 +86,7 @@ def read_settings(path: Path, codes: Collection[str]) -> Settings:
         raise UsageError(f"{path}: {error}") from None
 
 
-def settings_from(document: Any, codes: Collection[str]) -> Settings:
+def settings_from(document: Any, codes: Collection[str]) -> RuleSettings:
     """As :func:`read_settings`, of a document that is read already."""
     known = {"severities": dict, "thresholds": dict, "mutes": list}
     _only(document, known, "rule settings")
@@ -107,7 +107,7 @@ def settings_from(document: Any, codes: Collection[str]) -> Settings:
             raise UsageError(f"thresholds.{name}: {value!r} is no number from 0 on")
         thresholds[name] = value
     mutes = tuple(_mute(entry, f"mutes[{n}]", codes) for n, entry in enumerate(document.get("mutes", [])))
-    return Settings(severities, thresholds, mutes)
+    return RuleSettings(severities, thresholds, mutes)
 
 
 def _mute(entry: Any, place: str, codes: Collection[str]) -> Mute:

@@ -43,9 +43,7 @@ def _only_offset_tombstones(facts: Facts, _: Limits) -> pa.Table:
     stats = facts.table("group_stats")
     tables = [facts.groups, facts.offsets, stats]
     names = coded(*(table.array("group_id") for table in tables))[0]
-    keys = [
-        table.numbers("offsets_partition") << 32 | name for table, name in zip(tables, names, strict=True)
-    ]
+    keys = [table.numbers("offsets_partition") << 32 | name for table, name in zip(tables, names, strict=True)]
     offset_type = stats.numbers("key_type") <= 1
     other = keys[2][~offset_type]
     bad = offset_type & (stats.numbers("tombstones") > 0)

@@ -107,9 +107,7 @@ def _segments_of_two_formats(facts: Facts, _: Limits) -> pa.Table:
     formats: dict[int, set[int]] = {}
     first: dict[int, int] = {}
     for row, (partition, seen) in enumerate(
-        zip(
-            segments.numbers("offsets_partition").tolist(), segments.array("formats").to_pylist(), strict=True
-        )
+        zip(segments.numbers("offsets_partition").tolist(), segments.array("formats").to_pylist(), strict=True)
     ):
         formats.setdefault(partition, set()).update(seen)
         first.setdefault(partition, row)
@@ -171,8 +169,7 @@ WRONG_PARTITION = Rule(
     evidence="The group's record, the partition it belongs to.",
     remedy="Check offsets.topic.num.partitions (--offsets-topic-num-partitions) and where the copy is from; "
     "restore the group's offsets through the Admin API.",
-    message="group {group_id} lies in offsets partition {offsets_partition}, its id hashes to "
-    "{expected_partition}",
+    message="group {group_id} lies in offsets partition {offsets_partition}, its id hashes to {expected_partition}",
     reads=("groups",),
     across=True,
     find=_wrong_partition,

@@ -74,9 +74,7 @@ def read_topics(path: str) -> Topics:
 
 def _topics(path: str, data: bytes, document: Any) -> Topics:
     listed = document["topics"]
-    entries = (
-        [{"name": name, **entry} for name, entry in listed.items()] if isinstance(listed, dict) else listed
-    )
+    entries = [{"name": name, **entry} for name, entry in listed.items()] if isinstance(listed, dict) else listed
     names: list[str] = []
     ids: list[str | None] = []
     starts: list[int] = []

@@ -105,11 +105,7 @@ def _consumer_assignment_value(member: ClassicMember) -> list[dict[str, Any]] | 
 
 def _consumer_tables(common: Mapping[str, Any], groups: Sequence[ConsumerGroup]) -> dict[str, pa.Table]:
     members = [member for group in groups for member in group.members.values()]
-    targets = [
-        (group, member_id, target)
-        for group in groups
-        for member_id, target in group.target_assignment.items()
-    ]
+    targets = [(group, member_id, target) for group in groups for member_id, target in group.target_assignment.items()]
     return {
         "groups": _table(
             schemas.GROUPS,

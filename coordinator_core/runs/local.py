@@ -65,9 +65,7 @@ def replay_snapshot(
         # What merges is loaded while the first segments are folded.
         from coordinator_core.runs.merging import merge_results
 
-        def merge(
-            number: int, results: Iterator[SegmentResult], kept: int
-        ) -> tuple[PartitionState, PartitionFacts]:
+        def merge(number: int, results: Iterator[SegmentResult], kept: int) -> tuple[PartitionState, PartitionFacts]:
             merged, _, facts = merge_results(number, results, profile, cache=replay.cache, kept=kept)
             return merged.to_state(), facts
 
@@ -254,9 +252,7 @@ class _Replay:
     A context manager: with its end, all of that ends. ``cache`` is the one that is used, if any.
     """
 
-    def __init__(
-        self, source: Snapshot | Pin, profile: Profile, on_damage: OnDamage, cache: FoldCache | None
-    ):
+    def __init__(self, source: Snapshot | Pin, profile: Profile, on_damage: OnDamage, cache: FoldCache | None):
         self._is_streamed = on_damage is OnDamage.RECOVER
         self.cache = None if self._is_streamed else cache
         self._rules = FoldRules.of(profile)

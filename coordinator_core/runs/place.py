@@ -47,9 +47,7 @@ def check_component(what: str, name: str) -> None:
     """:class:`UsageError` unless ``name`` is usable as one component of a path, on any file system."""
     if not _COMPONENT.fullmatch(name) or len(name) > 255:
         what = what.replace("_", " ")
-        raise UsageError(
-            f"{what} {name!r}: use letters, digits and . _ : + = @ - , beginning with a letter or digit"
-        )
+        raise UsageError(f"{what} {name!r}: use letters, digits and . _ : + = @ - , beginning with a letter or digit")
 
 
 def new_run_id() -> str:
@@ -71,9 +69,7 @@ def check_output_outside(output: str, sources: Iterable[str]) -> None:
     for source in sources:
         directory = _canonical(source)
         if target == directory or target.startswith(directory.rstrip("/") + "/"):
-            raise UsageError(
-                f"the output {output} lies inside the snapshot {source}; choose another directory"
-            )
+            raise UsageError(f"the output {output} lies inside the snapshot {source}; choose another directory")
 
 
 def source_directories(snapshot: Snapshot) -> list[str]:

@@ -259,7 +259,5 @@ def promote(place: RunPlace, manifest: Manifest) -> bool:
         if isinstance(current, dict) and current.get("now_ms", manifest["now_ms"]) > manifest["now_ms"]:
             return False
         names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
-        files.write_json(
-            latest_path, {"path": place.relative_path, **{name: manifest[name] for name in names}}
-        )
+        files.write_json(latest_path, {"path": place.relative_path, **{name: manifest[name] for name in names}})
     return True

@@ -71,9 +71,7 @@ class Run:
         except (OSError, KeyError, pa.ArrowInvalid) as error:
             raise RunError(f"{self.path}: table {name} cannot be read: {error}") from None
         if group_ids is None and rows.num_rows != listed["rows"]:
-            raise RunError(
-                f"{self.path}: table {name} has {rows.num_rows} rows, its manifest says {listed['rows']}"
-            )
+            raise RunError(f"{self.path}: table {name} has {rows.num_rows} rows, its manifest says {listed['rows']}")
         return rows
 
     def _file(self, name: str, file: str, group_ids: Collection[str] | None) -> pa.Table:
@@ -124,9 +122,7 @@ def open_run(path: str) -> Run:
         raise RunError(f"{path}: {MANIFEST} is not the manifest of a run")
     schema_version = manifest.get("schema_version")
     if schema_version != SCHEMA_VERSION:
-        raise RunError(
-            f"{path} has schema version {schema_version}; this version of Regroup reads {SCHEMA_VERSION}"
-        )
+        raise RunError(f"{path} has schema version {schema_version}; this version of Regroup reads {SCHEMA_VERSION}")
     return Run(path, manifest)
 
 

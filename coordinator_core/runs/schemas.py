@@ -64,9 +64,7 @@ INT = pa.int32()
 LONG = pa.int64()
 
 PARTITIONS = _list(INT)
-ASSIGNMENT = _list(
-    _struct(("topic_id", TEXT, True), ("topic", TEXT, True), ("partitions", PARTITIONS, False))
-)
+ASSIGNMENT = _list(_struct(("topic_id", TEXT, True), ("topic", TEXT, True), ("partitions", PARTITIONS, False)))
 """Partitions by topic: KIP-848 and share members name topic ids, classic consumers topic names."""
 
 TASKS = _list(_struct(("subtopology_id", TEXT, False), ("partitions", PARTITIONS, False)))
@@ -125,7 +123,7 @@ _OFFSET_COLUMNS = [
 _PRODUCER_COLUMNS = [
     _column("producer_id", LONG, "producer, when the commit came in a transaction", null=True),
     _column("producer_epoch", pa.int16(), "its epoch", null=True),
-    _column("merge_offset", LONG, "the offset that the loader compares when a transaction commits"),
+    _column("ordering_offset", LONG, "the offset that the loader compares when a transaction commits"),
 ]
 
 OFFSETS = TableSchema(
@@ -134,7 +132,7 @@ OFFSETS = TableSchema(
     _schema([*_OFFSET_COLUMNS, *_PRODUCER_COLUMNS]),
     ("offsets_partition", "record_offset", "group_id", "topic", "partition"),
     is_state=True,
-    not_state=frozenset({"merge_offset"}),
+    not_state=frozenset({"ordering_offset"}),
 )
 
 PENDING_OFFSETS = TableSchema(
@@ -151,7 +149,7 @@ PENDING_OFFSETS = TableSchema(
     ),
     ("offsets_partition", "record_offset", "producer_id", "group_id", "topic", "partition"),
     is_state=True,
-    not_state=frozenset({"merge_offset", "age_ms"}),
+    not_state=frozenset({"ordering_offset", "age_ms"}),
 )
 
 GROUPS = TableSchema(
@@ -185,9 +183,7 @@ GROUPS = TableSchema(
                 null=True,
             ),
             _column("validated_topology_epoch", INT, "streams: topology epoch found valid", null=True),
-            _column(
-                "last_assignment_configs", PAIRS, "streams: configuration of the last assignment", null=True
-            ),
+            _column("last_assignment_configs", PAIRS, "streams: configuration of the last assignment", null=True),
             _column("member_count", INT, "members"),
         ]
     ),
@@ -217,9 +213,7 @@ MEMBERS = TableSchema(
                 "classic: the member's metadata for the selected protocol",
                 null=True,
             ),
-            _column(
-                "assignment_data", pa.binary(), "classic: the assignment as the leader wrote it", null=True
-            ),
+            _column("assignment_data", pa.binary(), "classic: the assignment as the leader wrote it", null=True),
             _column("subscribed_topics", _list(TEXT), "subscribed topics, where they can be told", null=True),
             _column("subscribed_regex", TEXT, "subscribed regex", null=True),
             _column("server_assignor", TEXT, "consumer: assignor asked for", null=True),
@@ -232,9 +226,7 @@ MEMBERS = TableSchema(
             _column("member_epoch", INT, "not classic: member epoch", null=True),
             _column("previous_member_epoch", INT, "not classic: the epoch before", null=True),
             _column("state", TEXT, "not classic: stable, unrevoked_partitions, …", null=True),
-            _column(
-                "assignment", ASSIGNMENT, "partitions the member owns, where they can be told", null=True
-            ),
+            _column("assignment", ASSIGNMENT, "partitions the member owns, where they can be told", null=True),
             _column("pending_revocation", ASSIGNMENT, "consumer: partitions it must give up", null=True),
             _column("tasks", TASK_ASSIGNMENT, "streams: tasks the member owns", null=True),
             _column("tasks_pending_revocation", TASK_ASSIGNMENT, "streams: tasks it must give up", null=True),
@@ -401,9 +393,7 @@ SEGMENTS = TableSchema(
             _column("batches", LONG, "batches"),
             _column("records", LONG, "records, control records included"),
             _column("control_records", LONG, "control records"),
-            _column(
-                "first_timestamp_ms", LONG, "smallest record timestamp; null if a record has none", null=True
-            ),
+            _column("first_timestamp_ms", LONG, "smallest record timestamp; null if a record has none", null=True),
             _column(
                 "last_timestamp_ms",
                 LONG,

@@ -147,9 +147,7 @@ def _uint8(values: pa.Array) -> np.ndarray[Any, Any]:
 
 
 def _int64(values: pa.Array) -> np.ndarray[Any, Any]:
-    return np.ascontiguousarray(
-        values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), dtype="<i8"
-    )
+    return np.ascontiguousarray(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), dtype="<i8")
 
 
 def _joined(values: pa.Array) -> memoryview:

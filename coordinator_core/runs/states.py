@@ -24,12 +24,12 @@ from coordinator_core.groups.model import (
     GroupType,
     LoadFailure,
     MemberState,
+    OffsetKey,
     PartitionState,
     ResolvedRegex,
     ShareGroup,
     ShareMember,
     ShareTopic,
-    Slot,
     StreamsGroup,
     StreamsMember,
     TaskAssignment,
@@ -242,18 +242,18 @@ def _committed_offset(row: Row) -> CommittedOffset:
         value_version=row["value_version"],
         producer_id=row["producer_id"],
         producer_epoch=row["producer_epoch"],
-        merge_offset=row["merge_offset"],
+        ordering_offset=row["ordering_offset"],
     )
 
 
 def _add_offset(state: PartitionState, row: Row) -> None:
-    slot = Slot(row["group_id"], row["topic"], row["partition"])
-    state.offsets[slot] = _committed_offset(row)
+    offset_key = OffsetKey(row["group_id"], row["topic"], row["partition"])
+    state.offsets[offset_key] = _committed_offset(row)
 
 
 def _add_pending(state: PartitionState, row: Row) -> None:
-    slot = Slot(row["group_id"], row["topic"], row["partition"])
-    state.pending.setdefault(row["producer_id"], {})[slot] = _committed_offset(row)
+    offset_key = OffsetKey(row["group_id"], row["topic"], row["partition"])
+    state.pending.setdefault(row["producer_id"], {})[offset_key] = _committed_offset(row)
 
 
 def _add_load_failure(state: PartitionState, row: Row) -> None:
@@ -277,9 +277,7 @@ def _add_transaction(state: PartitionState, row: Row) -> None:
 
 
 def _add_carried(state: PartitionState, row: Row) -> None:
-    state.carried.append(
-        CarriedRecord(row["record_offset"], row["key_type"], row["value_version"], row["detail"])
-    )
+    state.carried.append(CarriedRecord(row["record_offset"], row["key_type"], row["value_version"], row["detail"]))
 
 
 def _add_count(state: PartitionState, row: Row) -> None:

@@ -17,10 +17,10 @@ from coordinator_core.groups.model import (
     ConsumerGroup,
     Group,
     LoadFailure,
+    OffsetKey,
     PartitionState,
     ShareGroup,
     ShareMember,
-    Slot,
     StreamsGroup,
     StreamsMember,
     TaskAssignment,
@@ -109,8 +109,7 @@ def _with_nulls(group_stats: pa.Table) -> pa.Table:
 def _of_partition(table: schemas.TableSchema, offsets_partition: int, rows: pa.Table) -> pa.Table:
     partition = column(np.full(rows.num_rows, offsets_partition, np.int32))
     columns = [
-        partition if field.name == "offsets_partition" else rows[field.name].cast(field.type)
-        for field in table.arrow
+        partition if field.name == "offsets_partition" else rows[field.name].cast(field.type) for field in table.arrow
     ]
     return pa.Table.from_arrays(columns, schema=table.arrow)
 
@@ -148,12 +147,12 @@ def _common_tables(partitions: Sequence[ReplayedPartition]) -> Tables:
 
 
 def _offsets_table(state: PartitionState) -> pa.Table:
-    slots, offsets = list(state.offsets), list(state.offsets.values())
+    offset_keys, offsets = list(state.offsets), list(state.offsets.values())
     columns: dict[str, list[Any]] = {
-        "offsets_partition": [state.offsets_partition] * len(slots),
-        "group_id": [slot.group_id for slot in slots],
-        "topic": [slot.topic for slot in slots],
-        "partition": [slot.partition for slot in slots],
+        "offsets_partition": [state.offsets_partition] * len(offset_keys),
+        "group_id": [offset_key.group_id for offset_key in offset_keys],
+        "topic": [offset_key.topic for offset_key in offset_keys],
+        "partition": [offset_key.partition for offset_key in offset_keys],
     }
     for name in schemas.OFFSETS.arrow.names:
         if name not in columns:
@@ -161,22 +160,22 @@ def _offsets_table(state: PartitionState) -> pa.Table:
     return pa.table([columns[name] for name in schemas.OFFSETS.arrow.names], schema=schemas.OFFSETS.arrow)
 
 
-def _offset_row(state: PartitionState, slot: Slot, offset: CommittedOffset) -> Row:
+def _offset_row(state: PartitionState, offset_key: OffsetKey, offset: CommittedOffset) -> Row:
     row = {
         "offsets_partition": state.offsets_partition,
-        "group_id": slot.group_id,
-        "topic": slot.topic,
-        "partition": slot.partition,
+        "group_id": offset_key.group_id,
+        "topic": offset_key.topic,
+        "partition": offset_key.partition,
     }
     return row | {name: getattr(offset, name) for name in schemas.OFFSETS.arrow.names if name not in row}
 
 
 def _pending_rows(state: PartitionState, now_ms: int) -> list[Row]:
     return [
-        _offset_row(state, slot, offset)
+        _offset_row(state, offset_key, offset)
         | {"producer_id": producer_id, "age_ms": now_ms - offset.commit_timestamp_ms}
-        for producer_id, slots in state.pending.items()
-        for slot, offset in slots.items()
+        for producer_id, offset_keys in state.pending.items()
+        for offset_key, offset in offset_keys.items()
     ]
 
 
@@ -193,9 +192,7 @@ def _transaction_rows(state: PartitionState, now_ms: int) -> list[Row]:
             "groups": transaction.groups,
             "keys": transaction.keys,
             "timestamp_ms": transaction.timestamp_ms,
-            "age_ms": now_ms - transaction.timestamp_ms
-            if transaction.outcome is TransactionOutcome.OPEN
-            else None,
+            "age_ms": now_ms - transaction.timestamp_ms if transaction.outcome is TransactionOutcome.OPEN else None,
         }
         for transaction in state.transactions
     ]
@@ -285,8 +282,7 @@ def _streams_member_row(member: StreamsMember) -> Row:
 
 def _assignment_value(assignment: Assignment) -> list[Row]:
     return [
-        {"topic_id": topic_id, "topic": None, "partitions": assignment[topic_id]}
-        for topic_id in sorted(assignment)
+        {"topic_id": topic_id, "topic": None, "partitions": assignment[topic_id]} for topic_id in sorted(assignment)
     ]
 
 

@@ -259,9 +259,7 @@ class _Section:
         if value is None:
             return None
         if not isinstance(value, str) or not value.strip():
-            raise self.error(
-                key, f"expected text, found {_shown(value)}; quote it if YAML reads it otherwise"
-            )
+            raise self.error(key, f"expected text, found {_shown(value)}; quote it if YAML reads it otherwise")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -332,9 +330,7 @@ def _settings(section: _Section, root: Path, defaults: dict[str, Any]) -> dict[s
     }
     merged.nothing_else()
     if found["coordinator"] not in (None, *COORDINATORS):
-        raise section.error(
-            "coordinator", f"expected {' or '.join(COORDINATORS)}, found {found['coordinator']!r}"
-        )
+        raise section.error("coordinator", f"expected {' or '.join(COORDINATORS)}, found {found['coordinator']!r}")
     if found["fail_on"] not in (None, *SEVERITIES):
         raise section.error("fail_on", f"expected {' or '.join(SEVERITIES)}, found {found['fail_on']!r}")
     if found["profile"] and found["kafka_version"]:
@@ -354,9 +350,7 @@ def _spark(section: _Section, root: Path) -> SparkSettings:
             raise spark.error(f"conf.{key}", f"expected one value, found {_shown(value)}")
     found = {
         "connection": spark.text("connection"),
-        "conf": {
-            key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in conf.items()
-        },
+        "conf": {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in conf.items()},
         "environment": _located(archive, root) if (archive := spark.text("environment")) else None,
         "archives": tuple(_located(path, root) for path in spark.texts("archives")),
         "py_files": tuple(_located(path, root) for path in spark.texts("py_files")),
@@ -396,8 +390,7 @@ def _drill(section: _Section, root: Path) -> DrillSettings:
     if not isinstance(logs, dict) or not all(type(key) is int and isinstance(logs[key], str) for key in logs):
         raise drill.error("server_logs", f"expected files by broker id, found {_shown(logs)}")
     numbers = {
-        key: drill.number(key, 1)
-        for key in ("rto_seconds", "observe_seconds", "limit_seconds", "approval_hours")
+        key: drill.number(key, 1) for key in ("rto_seconds", "observe_seconds", "limit_seconds", "approval_hours")
     }
     drill.nothing_else()
     return DrillSettings(
@@ -428,9 +421,7 @@ def _schedule(section: _Section) -> str | None:
     try:
         CronTriggerTimetable(schedule, timezone="UTC").validate()
     except AirflowTimetableInvalid as error:
-        raise section.error(
-            "schedule", f"expected a cron expression or @daily and the like: {error}"
-        ) from None
+        raise section.error("schedule", f"expected a cron expression or @daily and the like: {error}") from None
     return schedule
 
 

@@ -59,15 +59,11 @@ def _place(cluster: Cluster) -> Path:
 
     place = settings_of(cluster).output or storage.join(cluster.output, cluster.name, "_compacted")
     if not storage.is_local(place):
-        raise UsageError(
-            f"{place}: a log is written to a local directory, for a broker to load; set compaction.output"
-        )
+        raise UsageError(f"{place}: a log is written to a local directory, for a broker to load; set compaction.output")
     return storage.local_path(place)
 
 
-def forecast(
-    pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any, try_number: int
-) -> dict[str, Any]:
+def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
     """Says what compaction would leave and what expires, and writes it into a directory of this attempt.
 
     Returns the directory, and numbers for people.
@@ -156,9 +152,7 @@ def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:
 
     given = replay_rules(cluster, params)
     rules = dict(zip(given[::2], given[1::2], strict=True))
-    return chosen_profile(
-        rules.get("--profile", "auto"), rules.get("--kafka-version"), rules.get("--coordinator")
-    )
+    return chosen_profile(rules.get("--profile", "auto"), rules.get("--kafka-version"), rules.get("--coordinator"))
 
 
 def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
@@ -209,10 +203,7 @@ def approval_lines(
     found: Mapping[str, Any], tombstones: Sequence[Mapping[str, Any]], path: str, digest: str
 ) -> Iterator[str]:
     """What expires, in Markdown: by reason, the groups that lose most, and where all of it is written."""
-    yield (
-        f"Compaction of {found['bytes']} bytes, of which about {found['bytes_left']} stay, "
-        f"for {found['profile']}."
-    )
+    yield (f"Compaction of {found['bytes']} bytes, of which about {found['bytes_left']} stay, for {found['profile']}.")
     yield ""
     if not tombstones:
         yield "Nothing expires."

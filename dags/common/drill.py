@@ -202,9 +202,7 @@ def recover(predicted: Predicted, params: Mapping[str, Any]) -> None:
     outcome, recovered = recover_from(
         journal, lambda _: _client_settings(settings), limit_seconds=settings.limit_seconds
     )
-    log.info(
-        "the drill was %s; the cluster is %s", outcome.value, "as it was" if recovered else "NOT as it was"
-    )
+    log.info("the drill was %s; the cluster is %s", outcome.value, "as it was" if recovered else "NOT as it was")
     if not recovered:
         raise AirflowException(f"the cluster is not as it was: {journal}")
 

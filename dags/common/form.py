@@ -9,9 +9,7 @@ from dags.common.clusters import COORDINATORS
 
 def cluster_param(names: list[str]) -> Param:
     """Which cluster."""
-    return Param(
-        names[0], type="string", enum=names, title="Cluster", description="An entry of the cluster file."
-    )
+    return Param(names[0], type="string", enum=names, title="Cluster", description="An entry of the cluster file.")
 
 
 def snapshot_params(names: list[str]) -> dict[str, Param]:

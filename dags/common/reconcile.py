@@ -88,9 +88,7 @@ def _findings(request: Request) -> str:
     return str(json.loads(bytes(storage.read(request["result"])))["findings"])
 
 
-def report(
-    cluster_name: str, requested: Sequence[Request], expected: Sequence[Mapping[str, Any]]
-) -> list[Checked]:
+def report(cluster_name: str, requested: Sequence[Request], expected: Sequence[Mapping[str, Any]]) -> list[Checked]:
     """Writes the report of each run; what was found."""
     cluster = load_clusters().clusters[cluster_name]
     with final_errors():
@@ -190,9 +188,7 @@ def _expect(request: Request) -> dict[str, Any]:
     }
 
 
-def gate(
-    cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mapping[str, Any]]
-) -> list[Checked]:
+def gate(cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mapping[str, Any]]) -> list[Checked]:
     """Lets good runs through; fails, naming the worst findings, when a run is not. Nothing is retried.
 
     With ``gate_latest`` of the cluster, what goes through becomes the latest run.
@@ -203,9 +199,7 @@ def gate(
         log.info("report     %s", one["report"])
         log.info("findings   %s", one["findings"])
         log.info("data docs  %s", tables["data_docs"])
-    problems = [
-        f"{one['run']}: {one['verdict']}: " + "; ".join(one["worst"]) for one in checked if one["failed"]
-    ]
+    problems = [f"{one['run']}: {one['verdict']}: " + "; ".join(one["worst"]) for one in checked if one["failed"]]
     for tables in expected:
         for what, codes in (
             ("its tables contradict each other", tables["contradictions"]),

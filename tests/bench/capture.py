@@ -42,11 +42,7 @@ class Source:
         )
         output = self.directory / "consumer"
         sample = run_process(command, output)
-        (row,) = [
-            row
-            for row in csv.reader(output.read_text().splitlines(), skipinitialspace=True)
-            if len(row) == 10
-        ]
+        (row,) = [row for row in csv.reader(output.read_text().splitlines(), skipinitialspace=True) if len(row) == 10]
         if int(row[4]) < records:
             raise RuntimeError(f"the consumer read {row[4]} of {records} records")
         return replace(sample, seconds=int(row[7]) / 1000)
@@ -57,9 +53,7 @@ class Source:
         if output.exists():
             shutil.rmtree(output)
         command = [sys.executable, "-m", "coordinator_core", "capture", "--output", str(output)]
-        sample = run_process(
-            [*command, "--bootstrap-server", self.broker.bootstrap], self.directory / "captured"
-        )
+        sample = run_process([*command, "--bootstrap-server", self.broker.bootstrap], self.directory / "captured")
         for theirs, ours in zip(_bytes(self.log), _bytes(output), strict=True):
             if ours[: len(theirs)] != theirs:
                 raise RuntimeError("the capture is not the log")

@@ -68,7 +68,7 @@ def compact(kafka: Kafka, log: Path, directory: Path, truths: Sequence[Truth], *
     command = [sys.executable, "-m", "coordinator_core", "compact", str(log), "--output", str(output)]
     sample = run_process([*command, "--kafka-version", kafka.version, "--format", "json", *options], said)
     document = json.loads(said.read_text())
-    if document["output_records"] < sum(truth.live_slots for truth in truths):
+    if document["output_records"] < sum(truth.live_offset_keys for truth in truths):
         raise RuntimeError("compaction has lost committed offsets")
     sample.details["left_mib"] = _left(output)
     return sample

@@ -87,10 +87,10 @@ class Names(NamedTuple):
     topic_ids: Bytes
 
 
-class Slots(NamedTuple):
-    """What can be committed; the slots of a group lie together. ``committed`` is the truth, -1 for none.
+class OffsetKeys(NamedTuple):
+    """What can be committed; the offset keys of a group lie together. ``committed`` is the truth, -1 for none.
 
-    ``legacy`` slots are committed under key type 0 as often as under type 1.
+    ``legacy`` offset keys are committed under key type 0 as often as under type 1.
     """
 
     group: Int32s
@@ -102,13 +102,13 @@ class Slots(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """``first_slot`` has one more entry than there are groups; ``cumulative`` is the chance of each active
-    group to be next, added up; ``cursor`` the place in the rotation of its slots.
+    """``first_offset_key`` has one more entry than there are groups; ``cumulative`` is the chance of each active
+    group to be next, added up; ``cursor`` the place in the rotation of its offset keys.
 
     ``commits`` says who is committed for now, ``touched`` who has been since the log or the group began.
     """
 
-    first_slot: Int64s
+    first_offset_key: Int64s
     active: Int64s
     cumulative: npt.NDArray[np.float64]
     cursor: Int64s
@@ -124,7 +124,7 @@ class Transactions(NamedTuple):
     outcome: Int64s
     first_offset: Int64s
     count: Int64s
-    slots: Int64s
+    offset_keys: Int64s
     values: Int64s
 
 
@@ -147,7 +147,7 @@ class Log(NamedTuple):
     versions: Int64s
     at: Int64s
     names: Names
-    slots: Slots
+    offset_keys: OffsetKeys
     groups: Groups
     transactions: Transactions
 
@@ -234,19 +234,19 @@ def _uvarint_size(value: int) -> int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _put_key(out: Bytes, at: int, key_type: int, slot: int, names: Names, slots: Slots) -> int:
-    group, topic = slots.group[slot], slots.topic[slot]
+def _put_key(out: Bytes, at: int, key_type: int, offset_key: int, names: Names, offset_keys: OffsetKeys) -> int:
+    group, topic = offset_keys.group[offset_key], offset_keys.topic[offset_key]
     at = _put_integer(out, at, key_type, 2)
     start, stop = names.group_starts[group], names.group_starts[group + 1]
     at = _put_bytes(out, _put_integer(out, at, stop - start, 2), names.groups, start, stop)
     start, stop = names.topic_starts[topic], names.topic_starts[topic + 1]
     at = _put_bytes(out, _put_integer(out, at, stop - start, 2), names.topics, start, stop)
-    return _put_integer(out, at, slots.partition[slot], 4)
+    return _put_integer(out, at, offset_keys.partition[offset_key], 4)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _key_size(slot: int, names: Names, slots: Slots) -> int:
-    group, topic = slots.group[slot], slots.topic[slot]
+def _key_size(offset_key: int, names: Names, offset_keys: OffsetKeys) -> int:
+    group, topic = offset_keys.group[offset_key], offset_keys.topic[offset_key]
     group_size = names.group_starts[group + 1] - names.group_starts[group]
     return 2 + 2 + group_size + 2 + names.topic_starts[topic + 1] - names.topic_starts[topic] + 4
 
@@ -314,22 +314,22 @@ def _put_commits(
     log: Log,
 ) -> int:
     """A batch of commits; a value of -1 is a tombstone."""
-    counters, settings, names, slots = log.at, log.settings, log.names, log.slots
+    counters, settings, names, offset_keys = log.at, log.settings, log.names, log.offset_keys
     start = at
     attributes = 0x10 if producer_id >= 0 else 0
     at = _put_header(out, at, counters[At.OFFSET], len(picked), attributes, timestamp, producer_id)
     for index in range(len(picked)):
-        slot = picked[index]
-        is_legacy = slots.legacy[slot] != 0 and producer_id < 0 and _below(counters, 2) == 0
-        key_size = _key_size(slot, names, slots)
+        offset_key = picked[index]
+        is_legacy = offset_keys.legacy[offset_key] != 0 and producer_id < 0 and _below(counters, 2) == 0
+        key_size = _key_size(offset_key, names, offset_keys)
         text = _metadata_bytes(counters, settings)
         value_version = 0 if is_legacy else version
         value_size = _value_size(value_version, text) if values[index] >= 0 else -1
         at = _put_record_head(out, at, index, key_size, value_size)
-        at = _put_key(out, at, 0 if is_legacy else 1, slot, names, slots)
+        at = _put_key(out, at, 0 if is_legacy else 1, offset_key, names, offset_keys)
         at = _put_varint(out, at, value_size)
         if value_size >= 0:
-            topic = slots.topic[slot]
+            topic = offset_keys.topic[offset_key]
             at = _put_value(out, at, value_version, values[index], text, timestamp, topic, names)
         out[at] = 0
         at += 1
@@ -338,12 +338,12 @@ def _put_commits(
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _is_pending(slot: int, log: Log) -> bool:
-    """Whether an open transaction commits the slot."""
+def _is_pending(offset_key: int, log: Log) -> bool:
+    """Whether an open transaction commits the offset key."""
     open_ones = log.transactions
     for row in range(log.at[At.OPEN]):
         for index in range(open_ones.count[row]):
-            if open_ones.slots[row, index] == slot:
+            if open_ones.offset_keys[row, index] == offset_key:
                 return True
     return False
 
@@ -354,16 +354,16 @@ def _put_ending(
 ) -> tuple[int, int]:
     """A batch that deletes a group: tombstones of its offsets, then those of its own records, whose ``keys``
     are given. Returns the end of the batch and the number of its records."""
-    names, slots = log.names, log.slots
+    names, offset_keys = log.names, log.offset_keys
     start, count = at, 0
     at += HEADER_BYTES
-    for slot in range(log.groups.first_slot[group], log.groups.first_slot[group + 1]):
-        if slots.committed[slot] >= 0 or _is_pending(slot, log):
-            at = _put_record_head(out, at, count, _key_size(slot, names, slots), -1)
-            at = _put_key(out, at, 1, slot, names, slots)
+    for offset_key in range(log.groups.first_offset_key[group], log.groups.first_offset_key[group + 1]):
+        if offset_keys.committed[offset_key] >= 0 or _is_pending(offset_key, log):
+            at = _put_record_head(out, at, count, _key_size(offset_key, names, offset_keys), -1)
+            at = _put_key(out, at, 1, offset_key, names, offset_keys)
             at = _put_integer(out, _put_varint(out, at, -1), 0, 1)
-            slots.committed[slot] = -1
-            slots.written_at[slot] = log.at[At.OFFSET] + count
+            offset_keys.committed[offset_key] = -1
+            offset_keys.written_at[offset_key] = log.at[At.OFFSET] + count
             count += 1
     while key_at < stop:
         size = (np.int64(keys[key_at]) << 8) | keys[key_at + 1]
@@ -395,10 +395,10 @@ def _end_transaction(out: Bytes, at: int, row: int, timestamp: int, log: Log) ->
     _put_integer(out, start + 8, at - start - 12, 4)
     if outcome == COMMIT:
         for index in range(count):
-            slot, offset = open_ones.slots[row, index], open_ones.first_offset[row] + index
-            if offset > log.slots.written_at[slot]:
-                log.slots.written_at[slot] = offset
-                log.slots.committed[slot] = open_ones.values[row, index]
+            offset_key, offset = open_ones.offset_keys[row, index], open_ones.first_offset[row] + index
+            if offset > log.offset_keys.written_at[offset_key]:
+                log.offset_keys.written_at[offset_key] = offset
+                log.offset_keys.committed[offset_key] = open_ones.values[row, index]
     last = counters[At.OPEN] - 1
     counters[At.OPEN] = last
     open_ones.due[row] = open_ones.due[last]
@@ -406,14 +406,14 @@ def _end_transaction(out: Bytes, at: int, row: int, timestamp: int, log: Log) ->
     open_ones.outcome[row] = open_ones.outcome[last]
     open_ones.first_offset[row] = open_ones.first_offset[last]
     open_ones.count[row] = open_ones.count[last]
-    open_ones.slots[row] = open_ones.slots[last]
+    open_ones.offset_keys[row] = open_ones.offset_keys[last]
     open_ones.values[row] = open_ones.values[last]
     return at
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _pick(log: Log, picked: Int64s) -> int:
-    """The slots of the next commit, none twice; returns how many, none when nobody is found who commits."""
+    """The offset keys of the next commit, none twice; returns how many, none when nobody is found who commits."""
     counters, settings, groups = log.at, log.settings, log.groups
     smallest, largest = settings[Setting.SMALLEST_BATCH], settings[Setting.LARGEST_BATCH]
     count = smallest
@@ -433,7 +433,10 @@ def _pick(log: Log, picked: Int64s) -> int:
                 break
         if group < 0:
             return 0
-    first, size = groups.first_slot[group], groups.first_slot[group + 1] - groups.first_slot[group]
+    first, size = (
+        groups.first_offset_key[group],
+        groups.first_offset_key[group + 1] - groups.first_offset_key[group],
+    )
     count = min(count, size)
     if settings[Setting.IN_TURN]:
         count = min(count, size - groups.cursor[group])
@@ -451,16 +454,16 @@ def _pick(log: Log, picked: Int64s) -> int:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _pick_values(log: Log, picked: Int64s, values: Int64s, transactional: bool) -> int:
-    """Values for the slots of the next commit, -1 for a tombstone; returns how many of these are left.
+    """Values for the offset keys of the next commit, -1 for a tombstone; returns how many of these are left.
 
     A sweep deletes what there is; a batch of which nothing would be left is one of commits.
     """
-    counters, settings, slots = log.at, log.settings, log.slots
+    counters, settings, offset_keys = log.at, log.settings, log.offset_keys
     most = settings[Setting.TOMBSTONE_BATCHES]
     if most > 0 and not transactional and _random(counters) < most:
         left = 0
         for index in range(len(picked)):
-            if slots.committed[picked[index]] >= 0:
+            if offset_keys.committed[picked[index]] >= 0:
                 picked[left] = picked[index]
                 values[left] = -1
                 left += 1
@@ -471,7 +474,7 @@ def _pick_values(log: Log, picked: Int64s, values: Int64s, transactional: bool) 
         if not transactional and _random(counters) < settings[Setting.TOMBSTONES]:
             values[index] = -1
         else:
-            log.groups.touched[slots.group[picked[index]]] = 1
+            log.groups.touched[offset_keys.group[picked[index]]] = 1
     return len(picked)
 
 
@@ -483,8 +486,8 @@ def fill(out: Bytes, starts: Int64s, controls: Bytes, given: Given, log: Log) ->
     ``starts`` takes the start of each batch and the end of the last, ``controls`` 1 for a marker. Batches of
     group records, which are ``given``, get their offset here.
     """
-    counters, settings, slots, open_ones = log.at, log.settings, log.slots, log.transactions
-    first_slot = log.groups.first_slot
+    counters, settings, offset_keys, open_ones = log.at, log.settings, log.offset_keys, log.transactions
+    first_offset_key = log.groups.first_offset_key
     picked = np.empty(settings[Setting.LARGEST_BATCH], np.int64)
     values = np.empty(settings[Setting.LARGEST_BATCH], np.int64)
     room = HEADER_BYTES + settings[Setting.LARGEST_BATCH] * settings[Setting.RECORD_ROOM]
@@ -512,7 +515,7 @@ def fill(out: Bytes, starts: Int64s, controls: Bytes, given: Given, log: Log) ->
             given_start, given_end = given.starts[taken], given.starts[taken + 1]
             group, effect = given.groups[taken], given.effects[taken]
             if effect == Effect.ENDS:
-                tombstones = first_slot[group + 1] - first_slot[group] + ENDING_RECORDS
+                tombstones = first_offset_key[group + 1] - first_offset_key[group] + ENDING_RECORDS
                 if at + HEADER_BYTES + tombstones * settings[Setting.RECORD_ROOM] > len(out):
                     break
                 at, records = _put_ending(out, at, group, given.data, given_start, given_end, now, log)
@@ -549,12 +552,12 @@ def fill(out: Bytes, starts: Int64s, controls: Bytes, given: Given, log: Log) ->
                 open_ones.first_offset[row] = counters[At.OFFSET]
                 open_ones.count[row] = records
                 for index in range(records):
-                    open_ones.slots[row, index] = picked[index]
+                    open_ones.offset_keys[row, index] = picked[index]
                     open_ones.values[row, index] = values[index]
             else:
                 for index in range(records):
-                    slots.committed[picked[index]] = values[index]
-                    slots.written_at[picked[index]] = counters[At.OFFSET] + index
+                    offset_keys.committed[picked[index]] = values[index]
+                    offset_keys.written_at[picked[index]] = counters[At.OFFSET] + index
             at = _put_commits(out, at, picked[:records], values[:records], version, now, producer, log)
             if settings[Setting.GROUP_BATCHES] > 0:
                 # The number of group batches between two commits has a geometric distribution.

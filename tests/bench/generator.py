@@ -1,8 +1,8 @@
 """Offsets logs of realistic shape and any size, from a seed, with the truth known by construction.
 
 One batch is one OffsetCommit request of one group, as a coordinator writes it: base sequence 0, no headers.
-Commits rotate over the slots of a group; a share of the batches is transactional and ended by a COMMIT or
-ABORT marker some batches later; groups rewrite their group record now and then, or rebalance; some slots are
+Commits rotate over the offset keys of a group; a share of the batches is transactional and ended by a COMMIT or
+ABORT marker some batches later; groups rewrite their group record now and then, or rebalance; some offset keys are
 tombstoned. Nothing depends on anything but the :class:`Workload`.
 
     truths = generate(Workload("base", 100_000_000), directory)
@@ -38,8 +38,8 @@ from tests.bench.filling import (
     Int64s,
     Log,
     Names,
+    OffsetKeys,
     Setting,
-    Slots,
     Transactions,
     fill,
     share,
@@ -71,8 +71,8 @@ NAMES_AT_ONCE = 1 << 16
 class Truth:
     """What the log of one offsets partition says in the end.
 
-    Per slot: group and topic (indexes of ``groups`` and ``topics``), partition, and committed offset, -1
-    where there is none; slots of a group lie together, from ``first_slot`` on. Per group: its kind, and
+    Per offset key: group and topic (indexes of ``groups`` and ``topics``), partition, and committed offset, -1
+    where there is none; offset keys of a group lie together, from ``first_offset_key`` on. Per group: its kind, and
     members, generation or epoch, and epoch of the target assignment that its group records leave it with, -1
     where there are none. ``details`` has, by group, what is known member by member. ``bytes`` is the size of
     the segments.
@@ -80,11 +80,11 @@ class Truth:
 
     groups: list[str]
     topics: list[str]
-    group_of_slot: npt.NDArray[np.int32]
-    topic_of_slot: npt.NDArray[np.int32]
-    partition_of_slot: npt.NDArray[np.int32]
+    group_of_offset_key: npt.NDArray[np.int32]
+    topic_of_offset_key: npt.NDArray[np.int32]
+    partition_of_offset_key: npt.NDArray[np.int32]
     committed: Int64s
-    first_slot: Int64s
+    first_offset_key: Int64s
     kinds: Int64s
     members: Int64s
     epochs: Int64s
@@ -96,7 +96,7 @@ class Truth:
     offsets_partition: int = 0
 
     @property
-    def live_slots(self) -> int:
+    def live_offset_keys(self) -> int:
         return int((self.committed >= 0).sum())
 
 
@@ -164,10 +164,10 @@ class _Partition:
     def _new_log(self) -> Log:
         workload = self.workload
         weights = np.arange(1, workload.groups + 1, dtype=np.float64) ** -workload.group_skew
-        sizes = self.random.multinomial(workload.slots, weights / weights.sum())
-        first_slot = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+        sizes = self.random.multinomial(workload.offset_keys, weights / weights.sum())
+        first_offset_key = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
         group = np.repeat(np.arange(workload.groups, dtype=np.int32), sizes)
-        index = np.arange(workload.slots) - first_slot[group]
+        index = np.arange(workload.offset_keys) - first_offset_key[group]
         active = np.flatnonzero(sizes)
         chances = sizes[active] if workload.group_skew else np.ones(len(active))
         largest = workload.records_per_batch
@@ -185,10 +185,7 @@ class _Partition:
             Setting.PRODUCERS: workload.producers,
             Setting.TRANSACTION_BATCHES: workload.transaction_batches,
             Setting.METADATA_BYTES: workload.commit_metadata,
-            Setting.RECORD_ROOM: RECORD_ROOM
-            + max(map(len, groups))
-            + max(map(len, topics))
-            + workload.commit_metadata,
+            Setting.RECORD_ROOM: RECORD_ROOM + max(map(len, groups)) + max(map(len, topics)) + workload.commit_metadata,
             Setting.TARGET_BYTES: workload.target_bytes,
             Setting.GROUP_BATCHES: share(workload.group_batches),
             Setting.TOMBSTONE_BATCHES: share(workload.tombstone_batches),
@@ -202,16 +199,16 @@ class _Partition:
             np.array(workload.value_versions, np.int64),
             at,
             Names(*joined(groups), *joined(topics), joined(self.topic_ids)[0]),
-            Slots(
+            OffsetKeys(
                 group,
                 ((group + TOPIC_STEP * (index % workload.topics_per_group)) % TOPICS).astype(np.int32),
                 (index // workload.topics_per_group).astype(np.int32),
-                (self.random.random(workload.slots) < workload.legacy_slots).astype(np.uint8),
-                np.full(workload.slots, -1, np.int64),
-                np.full(workload.slots, -1, np.int64),
+                (self.random.random(workload.offset_keys) < workload.legacy_offset_keys).astype(np.uint8),
+                np.full(workload.offset_keys, -1, np.int64),
+                np.full(workload.offset_keys, -1, np.int64),
             ),
             Groups(
-                first_slot,
+                first_offset_key,
                 active,
                 np.cumsum(chances[:-1]) / chances.sum(),
                 np.zeros(workload.groups, np.int64),
@@ -231,7 +228,7 @@ class _Partition:
         log.at[At.DUE] = group_batches.first
         records = int(log.settings[Setting.LARGEST_BATCH])
         if self.workload.group_batches:
-            records = max(records, int(np.diff(log.groups.first_slot).max()) + ENDING_RECORDS)
+            records = max(records, int(np.diff(log.groups.first_offset_key).max()) + ENDING_RECORDS)
         room = HEADER_BYTES + records * int(log.settings[Setting.RECORD_ROOM])
         out = np.empty(CHUNK_BYTES, np.uint8)
         starts = np.empty(CHUNK_BATCHES + 1, np.int64)
@@ -252,11 +249,11 @@ class _Partition:
         return Truth(
             self.groups,
             self.topics,
-            log.slots.group,
-            log.slots.topic,
-            log.slots.partition,
-            log.slots.committed,
-            log.groups.first_slot,
+            log.offset_keys.group,
+            log.offset_keys.topic,
+            log.offset_keys.partition,
+            log.offset_keys.committed,
+            log.groups.first_offset_key,
             np.where((kinds == Kind.ABSENT) & (log.groups.touched != 0), Kind.SIMPLE, kinds),
             np.array([truth.member_count for truth in truths], np.int64),
             np.array([truth.epoch for truth in truths], np.int64),
@@ -285,11 +282,11 @@ class _Partition:
 
     def _layout(self, group: int) -> Layout:
         """Members share the partitions that the group commits."""
-        slots, first = self.log.slots, int(self.log.groups.first_slot[group])
-        places = int(self.log.groups.first_slot[group + 1]) - first
+        offset_keys, first = self.log.offset_keys, int(self.log.groups.first_offset_key[group])
+        places = int(self.log.groups.first_offset_key[group + 1]) - first
         count = min(places, self.workload.topics_per_group) or 1
-        # A group without a slot subscribes all the same.
-        topics = slots.topic[first : first + count].tolist() or [group % TOPICS]
+        # A group without an offset key subscribes all the same.
+        topics = offset_keys.topic[first : first + count].tolist() or [group % TOPICS]
         return Layout(
             self.groups[group],
             [self.topics[topic] for topic in topics],

@@ -56,9 +56,7 @@ class Layout:
         if count == 1:
             return [(0, ordered)] if ordered else []
         return [
-            (topic, mine)
-            for topic in range(count)
-            if (mine := [place for place in ordered if place % count == topic])
+            (topic, mine) for topic in range(count) if (mine := [place for place in ordered if place % count == topic])
         ]
 
     def partitions(self, places: Iterable[int]) -> bytes:
@@ -83,9 +81,7 @@ def batch(records: Sequence[Record], now_ms: int) -> bytes:
         parts.append(_varint(len(record)))
         parts.append(record)
     count, size = len(records), sum(map(len, parts))
-    parts[0] = _HEADER.pack(
-        0, _HEADER.size - 12 + size, 0, 2, 0, 0, count - 1, now_ms, now_ms, -1, -1, 0, count
-    )
+    parts[0] = _HEADER.pack(0, _HEADER.size - 12 + size, 0, 2, 0, 0, count - 1, now_ms, now_ms, -1, -1, 0, count)
     return b"".join(parts)
 
 

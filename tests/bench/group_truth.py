@@ -31,7 +31,7 @@ class State(IntEnum):
 class Member(NamedTuple):
     """A member of a group.
 
-    A partition is named by its place among the slots of the group. ``assigned`` and ``revoking`` give the
+    A partition is named by its place among the offset keys of the group. ``assigned`` and ``revoking`` give the
     epoch in which each was assigned, to a classic member the generation. ``target`` is ``None`` for want of a
     record of type 7; a classic member has none, and neither epochs nor a state.
     """

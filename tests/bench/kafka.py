@@ -72,9 +72,7 @@ class LoadingBroker:
         pid = self._broker.pid
         threads = Path(f"/proc/{pid}/task").iterdir()
         loader = max(
-            cpu_seconds(thread)
-            for thread in threads
-            if (thread / "comm").read_text().strip() == LOADER_THREAD
+            cpu_seconds(thread) for thread in threads if (thread / "comm").read_text().strip() == LOADER_THREAD
         )
         details = {"process_cpu_seconds": cpu_seconds(Path(f"/proc/{pid}"))}
         peak = peak_mib(pid)

@@ -31,14 +31,12 @@ def main(log: str, release: str) -> None:
     tasks = in_runs(fold_tasks(discover([log]), OnDamage.FAIL), 1)
 
     def fold(task: FoldTask) -> float:
-        pieces = [
-            Piece(segment, storage.read(segment.path), end_offset) for segment, end_offset in task.ranges
-        ]
+        pieces = [Piece(segment, storage.read(segment.path), end_offset) for segment, end_offset in task.ranges]
         began = time.thread_time()
         folds = fold_run(pieces, rules=rules)
         assert folds is not None
-        slots = folds[-1].slots
-        decoded(slots["value"].filter(pc.equal(slots["kind"], VALUE)).combine_chunks())
+        offset_keys = folds[-1].offset_keys
+        decoded(offset_keys["value"].filter(pc.equal(offset_keys["kind"], VALUE)).combine_chunks())
         return time.thread_time() - began
 
     fold(tasks[-1])  # kernels are loaded, and compiled when need be

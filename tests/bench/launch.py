@@ -15,7 +15,5 @@ child = os.posix_spawnp(command[0], command, os.environ)
 _, status, usage = os.wait4(child, 0)
 seconds = time.perf_counter() - began
 with open(report, "w") as file:
-    json.dump(
-        {"seconds": seconds, "cpu": usage.ru_utime + usage.ru_stime, "peak_mib": usage.ru_maxrss / 1024}, file
-    )
+    json.dump({"seconds": seconds, "cpu": usage.ru_utime + usage.ru_stime, "peak_mib": usage.ru_maxrss / 1024}, file)
 sys.exit(os.waitstatus_to_exitcode(status) % 256)

@@ -50,7 +50,7 @@ class Plan:
         """The same on a smaller log, to try the bench itself."""
         sizes = {
             name: max(1, round(getattr(self.workload, name) * scale))
-            for name in ("target_bytes", "groups", "slots", "segment_bytes")
+            for name in ("target_bytes", "groups", "offset_keys", "segment_bytes")
         }
         return replace(self, workload=replace(self.workload, **sizes))
 
@@ -70,9 +70,14 @@ def _cache(target_bytes: int, segments: int) -> Workload:
 
 def _rules(offsets: int, groups: int, partitions: int = 4) -> Workload:
     """As many committed offsets, all of them live; a commit takes some 110 bytes."""
-    slots = offsets // partitions
+    offset_keys = offsets // partitions
     return Workload(
-        "rules", slots * 125, groups=groups // partitions, slots=slots, partitions=partitions, in_turn=True
+        "rules",
+        offset_keys * 125,
+        groups=groups // partitions,
+        offset_keys=offset_keys,
+        partitions=partitions,
+        in_turn=True,
     )
 
 
@@ -82,7 +87,7 @@ def _rebalances(target_bytes: int) -> Workload:
         "rebalances",
         target_bytes,
         groups=5 * target_bytes // MB,
-        slots=176 * target_bytes // MB,
+        offset_keys=176 * target_bytes // MB,
         smallest_batch=1,
         group_batches=0.3,
         tombstone_batches=0.05,
@@ -113,7 +118,7 @@ _LINEAR = tuple(
         # Partitions of a gigabyte, and a small one of the same shape.
         Workload("linear", min(megabytes, 1000) * MB, partitions=max(1, megabytes // 1000))
         if megabytes >= 1000
-        else Workload("linear", megabytes * MB, groups=5 * megabytes, slots=176 * megabytes),
+        else Workload("linear", megabytes * MB, groups=5 * megabytes, offset_keys=176 * megabytes),
         (Row.LOCAL,),
         3,
     )
@@ -124,7 +129,7 @@ _MIXED = Workload(
     "mixed",
     300 * MB,
     groups=20_000,
-    slots=300_000,
+    offset_keys=300_000,
     records_per_batch=100,
     smallest_batch=1,
     transactional=0.1,
@@ -138,7 +143,7 @@ _MIXED = Workload(
     consumer_groups=0.2,
     members=8,
     value_versions=(1, 3, 4),
-    legacy_slots=0.05,
+    legacy_offset_keys=0.05,
     topics_per_group=5,
     commit_metadata=60,
     varied_names=True,
@@ -149,7 +154,7 @@ _GROUPS_ALONE = Workload(
     "dump-groups",
     100 * MB,
     groups=2_000,
-    slots=20_000,
+    offset_keys=20_000,
     records_per_batch=1,
     metadata_every=1,
     consumer_groups=1.0,
@@ -167,7 +172,7 @@ FULL = (
     ),
     Plan("zstd", "Replay: zstd", replace(_base(GB), codec=Codec.ZSTD), REPLAYS[:2]),
     Plan("lz4", "Replay: lz4", replace(_base(GB), codec=Codec.LZ4), REPLAYS[:2]),
-    Plan("slots", "Replay: 752 000 slots", replace(_base(GB), slots=752_000), REPLAYS[:2]),
+    Plan("keys", "Replay: 752 000 committed offsets", replace(_base(GB), offset_keys=752_000), REPLAYS[:2]),
     Plan("rebalances", "Replay: 1 GB, 30 % group records", _rebalances(GB), REPLAYS[:2]),
     Plan(
         "mixed",
@@ -184,8 +189,8 @@ FULL = (
     *_LINEAR,
     Plan(
         "ten-million-slots",
-        "Scale: ten million live slots",
-        Workload("ten-million-slots", 1_200 * MB, slots=10_000_000, in_turn=True),
+        "Scale: ten million live committed offsets",
+        Workload("ten-million-slots", 1_200 * MB, offset_keys=10_000_000, in_turn=True),
         (Row.LOCAL,),
         2,
     ),
@@ -196,7 +201,7 @@ FULL = (
             "groups",
             500 * MB,
             groups=200_000,
-            slots=1_000_000,
+            offset_keys=1_000_000,
             consumer_groups=0.1,
             members=3,
             members_of_first_group=5_000,
@@ -207,7 +212,7 @@ FULL = (
     Plan(
         "nothing-dead",
         "Scale: every record a slot of its own, metadata with each",
-        Workload("nothing-dead", 500 * MB, slots=6_000_000, in_turn=True, commit_metadata=60, group_skew=0.5),
+        Workload("nothing-dead", 500 * MB, offset_keys=6_000_000, in_turn=True, commit_metadata=60, group_skew=0.5),
         (Row.LOCAL,),
         2,
     ),

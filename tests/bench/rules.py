@@ -54,7 +54,7 @@ def _topics(truths: Sequence[Truth]) -> dict[str, Any]:
     names = truths[0].topics
     count = np.zeros(len(names), np.int64)
     for truth in truths:
-        np.maximum.at(count, truth.topic_of_slot, truth.partition_of_slot + 1)
+        np.maximum.at(count, truth.topic_of_offset_key, truth.partition_of_offset_key + 1)
     return {
         "topics": [
             {

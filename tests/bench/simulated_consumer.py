@@ -167,9 +167,7 @@ class SimulatedConsumerGroup:
         return self._go_away(self._members[self._random.choice(present)]) if present else []
 
     def _go_away(self, member: Member) -> list[Record]:
-        left = member._replace(
-            epoch=LEAVE_STATIC_EPOCH, assigned=dict.fromkeys(member.assigned, 0), revoking=NOTHING
-        )
+        left = member._replace(epoch=LEAVE_STATIC_EPOCH, assigned=dict.fromkeys(member.assigned, 0), revoking=NOTHING)
         return [self._put(left)]
 
     def _return(self, old: Member) -> list[Record]:
@@ -292,9 +290,7 @@ class SimulatedConsumerGroup:
         kept = {place: since for place, since in member.assigned.items() if place in target}
         if len(kept) < len(member.assigned):
             lost = {place: since for place, since in member.assigned.items() if place not in kept}
-            return member._replace(
-                previous_epoch=member.epoch, state=State.UNREVOKED, assigned=kept, revoking=lost
-            )
+            return member._replace(previous_epoch=member.epoch, state=State.UNREVOKED, assigned=kept, revoking=lost)
         missing = target.difference(kept)
         free = [place for place in missing if place in member.revoking or place not in self._owned]
         kept.update(dict.fromkeys(free, self._assignment_epoch))

@@ -155,7 +155,7 @@ class Bench:
 
     def _reference(self, reader: str) -> Sample:
         sample, live = self._json("tests.bench.references", reader, str(self._log))
-        if live != sum(truth.live_slots for truth in self.truths):
+        if live != sum(truth.live_offset_keys for truth in self.truths):
             raise RuntimeError(f"{reader} finds {live} live slots")
         return sample
 
@@ -171,7 +171,7 @@ def describe_log(truths: Sequence[Truth], segments: Sequence[Path]) -> dict[str,
         "records": sum(truth.records for truth in truths),
         "batches": sum(truth.batches for truth in truths),
         "groups": sum(len(truth.groups) for truth in truths),
-        "live_slots": sum(truth.live_slots for truth in truths),
+        "live_committed_offsets": sum(truth.live_offset_keys for truth in truths),
         "partitions": len(truths),
         "segments": len(segments),
     }

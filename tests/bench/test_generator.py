@@ -39,7 +39,7 @@ EVERYTHING = Workload(
     "everything",
     400_000,
     groups=40,
-    slots=900,
+    offset_keys=900,
     records_per_batch=100,
     smallest_batch=1,
     transactional=0.2,
@@ -54,7 +54,7 @@ EVERYTHING = Workload(
     members=4,
     members_of_first_group=30,
     value_versions=(1, 3, 4),
-    legacy_slots=0.1,
+    legacy_offset_keys=0.1,
     topics_per_group=3,
     commit_metadata=40,
     varied_names=True,
@@ -80,15 +80,15 @@ def assert_is_true(log: PartitionLog, truth: Truth) -> None:
     state = replay_partition(log, PROFILE, damage=[])
     live = np.flatnonzero(truth.committed >= 0).tolist()
     assert {
-        (slot.group_id, slot.topic, slot.partition): commit.committed_offset
-        for slot, commit in state.offsets.items()
+        (offset_key.group_id, offset_key.topic, offset_key.partition): commit.committed_offset
+        for offset_key, commit in state.offsets.items()
     } == {
         (
-            truth.groups[truth.group_of_slot[slot]],
-            truth.topics[truth.topic_of_slot[slot]],
-            truth.partition_of_slot[slot],
-        ): truth.committed[slot]
-        for slot in live
+            truth.groups[truth.group_of_offset_key[offset_key]],
+            truth.topics[truth.topic_of_offset_key[offset_key]],
+            truth.partition_of_offset_key[offset_key],
+        ): truth.committed[offset_key]
+        for offset_key in live
     }
     assert {group_id: group_facts(group) for group_id, group in state.groups.items()} == {
         truth.groups[group]: (
@@ -146,9 +146,7 @@ def member_rows(groups: Iterable[Group]) -> dict[tuple[str, str], MemberRow]:
 
 def named(assignment: Assignment) -> frozenset[tuple[str, int]]:
     return frozenset(
-        (TOPIC_NAMES[topic], partition)
-        for topic, partitions in assignment.items()
-        for partition in partitions
+        (TOPIC_NAMES[topic], partition) for topic, partitions in assignment.items() for partition in partitions
     )
 
 
@@ -213,8 +211,8 @@ def test_segments_roll_like_a_brokers(everything: tuple[Path, list[Truth]]) -> N
     assert all(segment.size <= EVERYTHING.segment_bytes for segment in first.segments)
 
 
-def test_in_turn_no_slot_comes_twice_before_all_came_once(tmp_path: Path) -> None:
-    workload = Workload("nothing-dead", 100_000, groups=10, slots=5_000, in_turn=True)
+def test_in_turn_no_offset_key_comes_twice_before_all_came_once(tmp_path: Path) -> None:
+    workload = Workload("nothing-dead", 100_000, groups=10, offset_keys=5_000, in_turn=True)
     (truth,) = generate(workload, tmp_path / "dead")
     (log,) = partitions(tmp_path / "dead")
     keys = [
@@ -223,9 +221,9 @@ def test_in_turn_no_slot_comes_twice_before_all_came_once(tmp_path: Path) -> Non
         for record in records
         if record.key and record.key[1] == 1
     ]
-    assert len(set(keys)) == len(keys) == truth.live_slots < 5_000
-    (truth,) = generate(replace(workload, slots=500), tmp_path / "alive")
-    assert truth.live_slots == 500
+    assert len(set(keys)) == len(keys) == truth.live_offset_keys < 5_000
+    (truth,) = generate(replace(workload, offset_keys=500), tmp_path / "alive")
+    assert truth.live_offset_keys == 500
 
 
 def test_the_seed_makes_the_bytes(everything: tuple[Path, list[Truth]], tmp_path: Path) -> None:
@@ -268,13 +266,13 @@ def test_groups_that_rebalance_are_true_with_everything_else(seed: int, tmp_path
         seed=seed,
         target_bytes=700_000,
         groups=4,
-        slots=150,
+        offset_keys=150,
         transactional=0.3,
         tombstones=0.02,
         codec=Codec.LZ4,
         group_skew=1.0,
         value_versions=(1, 3, 4),
-        legacy_slots=0.1,
+        legacy_offset_keys=0.1,
         topics_per_group=3,
     )
     (truth,) = generate(workload, tmp_path)
@@ -376,9 +374,9 @@ def missing_offset(truth: Truth) -> Truth:
 
 
 def wrong_topic(truth: Truth) -> Truth:
-    slot = int(truth.committed.argmax())
-    topics = changed(truth.topic_of_slot, slot, truth.topic_of_slot[slot] ^ 1)
-    return replace(truth, topic_of_slot=topics)
+    offset_key = int(truth.committed.argmax())
+    topics = changed(truth.topic_of_offset_key, offset_key, truth.topic_of_offset_key[offset_key] ^ 1)
+    return replace(truth, topic_of_offset_key=topics)
 
 
 def wrong_group(truth: Truth) -> Truth:
@@ -408,22 +406,16 @@ def test_a_run_that_is_not_true_is_told(
         check_truth(run, [other(first), *rest])
 
 
-def test_a_run_of_rebalances_that_is_true_passes(
-    rebalances: tuple[Path, Truth], run_of_rebalances: Path
-) -> None:
+def test_a_run_of_rebalances_that_is_true_passes(rebalances: tuple[Path, Truth], run_of_rebalances: Path) -> None:
     check_truth(run_of_rebalances, [rebalances[1]])
 
 
 def with_member(truth: Truth, kind: Kind, **changes: Any) -> Truth:
     """Another first member of the first group of its kind that has members."""
-    group = next(
-        group for group, facts in truth.details.items() if facts.kind is kind and facts.member_count > 1
-    )
+    group = next(group for group, facts in truth.details.items() if facts.kind is kind and facts.member_count > 1)
     facts = truth.details[group]
     first, *rest = facts.members or ()
-    return replace(
-        truth, details={**truth.details, group: facts._replace(members=(first._replace(**changes), *rest))}
-    )
+    return replace(truth, details={**truth.details, group: facts._replace(members=(first._replace(**changes), *rest))})
 
 
 def another_member(truth: Truth) -> Truth:

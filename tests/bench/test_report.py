@@ -26,7 +26,7 @@ LOG = {
     "records": 10_000_000,
     "batches": 400_000,
     "groups": 5_000,
-    "live_slots": 176_000,
+    "live_committed_offsets": 176_000,
     "partitions": 1,
     "segments": 10,
 }
@@ -84,9 +84,7 @@ def test_a_process_is_measured_with_those_it_starts(tmp_path: Path) -> None:
 
 def test_a_process_that_fails_is_told(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"ended with 3: why\n"):
-        run_process(
-            [sys.executable, "-c", "import sys; sys.stderr.write('why\\n'); sys.exit(3)"], tmp_path / "out"
-        )
+        run_process([sys.executable, "-c", "import sys; sys.stderr.write('why\\n'); sys.exit(3)"], tmp_path / "out")
 
 
 def test_results_survive_their_file(tmp_path: Path) -> None:
@@ -101,7 +99,7 @@ def test_a_table() -> None:
     lines = table(REPLAY).splitlines()
     assert lines[2] == (
         "1 000 MB, 1 partition, 10 segments, 400 000 batches, 10 000 000 records, 5 000 groups, "
-        "176 000 live slots. Taken 3 times."
+        "176 000 live committed offsets. Taken 3 times."
     )
     assert lines[-4:] == [
         f"| {Row.BROKER} | 10.00 / 12.00 / 20.00 | 24.0 (whole process 30.0) | 2000 | 1.0 |",
@@ -168,9 +166,7 @@ def test_what_kafka_logs_is_understood() -> None:
 
 @pytest.mark.parametrize("reader", READERS)
 def test_the_plain_readers_read_every_record(reader: str) -> None:
-    (log,) = discover(
-        [str(ROOT / "tests" / "corpus" / "k431-txn" / "log" / "__consumer_offsets-40")]
-    ).partitions
+    (log,) = discover([str(ROOT / "tests" / "corpus" / "k431-txn" / "log" / "__consumer_offsets-40")]).partitions
     expected = [
         (record.key, record.value)
         for _, batch, records in read_records(log, damage=[])

@@ -1,4 +1,4 @@
-"""The table about rules, on a log of a few slots."""
+"""The table about rules, on a log of a few offset keys."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def test_rules_are_measured_on_a_run_that_holds_what_was_asked(tmp_path: Path) -
         found = json.loads((tmp_path / "bench/reconciliation.json").read_text())
     assert list(samples) == list(plan.rows)
     work = plan.workload
-    assert manifest["tables"]["offsets"]["rows"] == work.slots * work.partitions
+    assert manifest["tables"]["offsets"]["rows"] == work.offset_keys * work.partitions
     assert manifest["tables"]["groups"]["rows"] == work.groups * work.partitions
     assert len(manifest["cut"]) == work.partitions
     # The last row: topics and the run before were looked at, and most offsets are overdue.
     assert {"R31", "R20", "R60"} <= set(found["evaluated"])
     overdue = sum(finding["rows"] for finding in found["findings"] if finding["rule"] == "R60")
-    assert overdue > 0.9 * work.slots * work.partitions
+    assert overdue > 0.9 * work.offset_keys * work.partitions

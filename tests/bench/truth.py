@@ -36,7 +36,7 @@ def check_truth(run: Path, truths: Sequence[Truth]) -> None:
     """Every committed offset, and kind, members and generation or epochs of every group, no more and no less;
     where the truth has them, also what every member owns, gives up and is to own.
 
-    Raises :class:`WrongAnswerError`. Takes about a second per million slots.
+    Raises :class:`WrongAnswerError`. Takes about a second per million offset keys.
     """
     columns = ["group_id", "topic", "partition", "committed_offset"]
     offsets = _read(run, "offsets", columns)
@@ -103,7 +103,12 @@ def _found_offsets(table: pa.Table, truth: Truth) -> Int64s:
 
 def _expected_offsets(truth: Truth) -> Int64s:
     live = truth.committed >= 0
-    columns = (truth.group_of_slot, truth.topic_of_slot, truth.partition_of_slot, truth.committed)
+    columns = (
+        truth.group_of_offset_key,
+        truth.topic_of_offset_key,
+        truth.partition_of_offset_key,
+        truth.committed,
+    )
     return np.column_stack([column[live].astype(np.int64) for column in columns])
 
 
@@ -159,11 +164,14 @@ def expected_members(truth: Truth) -> dict[tuple[str, str], MemberRow]:
 
 
 def _expected_member(truth: Truth, group: int, kind: Kind, member: Member) -> MemberRow:
-    first = int(truth.first_slot[group])
+    first = int(truth.first_offset_key[group])
 
     def named(places: Iterable[int]) -> frozenset[TopicPartition]:
         return frozenset(
-            (truth.topics[truth.topic_of_slot[first + place]], int(truth.partition_of_slot[first + place]))
+            (
+                truth.topics[truth.topic_of_offset_key[first + place]],
+                int(truth.partition_of_offset_key[first + place]),
+            )
             for place in places
         )
 

@@ -27,13 +27,13 @@ def topic_id(topic: str) -> uuid.UUID:
 
 @dataclass(frozen=True)
 class Workload:
-    """What to write. Bytes, groups and slots are those of one offsets partition."""
+    """What to write. Bytes, groups and offset keys are those of one offsets partition."""
 
     name: str
     target_bytes: int
     """Size before compression; the last transactions end beyond it."""
     groups: int = 5_000
-    slots: int = 176_000
+    offset_keys: int = 176_000
     """Distinct committed offsets that are committed in turn."""
     records_per_batch: int = 25
     transactional: float = 0.0
@@ -41,7 +41,7 @@ class Workload:
     aborted: float = 0.1
     """Share of transactions that abort."""
     tombstones: float = 0.0
-    """Share of commits outside transactions that delete their slot instead."""
+    """Share of commits outside transactions that delete their offset key instead."""
     tombstone_batches: float = 0.0
     """Share of commits outside transactions that are sweeps instead: batches of nothing but tombstones."""
     metadata_every: int = 200
@@ -58,12 +58,12 @@ class Workload:
     shuffled: bool = False
     """The partitions of a commit come in any order."""
     group_skew: float = 0.0
-    """Zipf exponent: the n-th group has ``n ** -group_skew`` of the slots and commits of the first."""
+    """Zipf exponent: the n-th group has ``n ** -group_skew`` of the offset keys and commits of the first."""
     partition_skew: float = 0.0
-    """Zipf exponent of the bytes, slots and groups of the offsets partitions; the first is full size."""
+    """Zipf exponent of the bytes, offset keys and groups of the offsets partitions; the first is full size."""
     in_turn: bool = False
-    """Groups commit one after the other, all their slots, so that no slot is written twice before every one
-    was written: a log of fewer commits than slots holds nothing dead."""
+    """Groups commit one after the other, all their offset keys, so that no offset key is written twice before every one
+    was written: a log of fewer commits than offset keys holds nothing dead."""
     consumer_groups: float = 0.0
     """Share of groups that are of KIP-848; their group records are written before anything else."""
     members: int = 1
@@ -72,8 +72,8 @@ class Workload:
     """When set, the first group has so many members."""
     value_versions: tuple[int, ...] = (3,)
     """Versions of OffsetCommitValue, one a batch, equally often."""
-    legacy_slots: float = 0.0
-    """Share of slots that are written under key type 0 as often as under type 1."""
+    legacy_offset_keys: float = 0.0
+    """Share of offset keys that are written under key type 0 as often as under type 1."""
     topics_per_group: int = 1
     commit_metadata: int = 0
     """Most bytes of the committer's own text."""
@@ -96,7 +96,7 @@ class Workload:
         """The part of one offsets partition."""
         weight = (number + 1) ** -self.partition_skew
         sizes = {
-            name: max(1, round(getattr(self, name) * weight)) for name in ("target_bytes", "groups", "slots")
+            name: max(1, round(getattr(self, name) * weight)) for name in ("target_bytes", "groups", "offset_keys")
         }
         return Workload(**{**self.__dict__, **sizes})
 

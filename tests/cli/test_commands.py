@@ -11,7 +11,7 @@ import pytest
 from coordinator_core.cli.app import run
 from tests.cases import CASES, TORN, Case, case
 from tests.cli.test_damaged_input import outcome, write_segment
-from tests.replay.histories import History, offset_key
+from tests.replay.histories import History, encoded_key
 
 NOW = ["--now-ms", "1795260000000"]
 
@@ -61,12 +61,10 @@ def test_describe_json_has_the_fields_of_the_contract(capfdbinary: pytest.Captur
         (1, 4, False),
         (2, None, True),
     ]
-    assert [(row["outcome"], row["groups"]) for row in document["transactions"]] == [
-        ("open", ["x-pending-over"])
-    ]
+    assert [(row["outcome"], row["groups"]) for row in document["transactions"]] == [("open", ["x-pending-over"])]
 
 
-def test_a_slot_with_only_a_pending_commit_has_no_committed_offset(
+def test_a_offset_key_with_only_a_pending_commit_has_no_committed_offset(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     arguments = ["describe", *case("k431-txn").command_line(), "--format", "json", "--group", "x-pending"]
@@ -83,8 +81,7 @@ def test_explain_tells_why_a_transaction_won(capfdbinary: pytest.CaptureFixture[
         "[36]        0  1795251040822  commit of 100 t-a-0: pending in the transaction of producer 7",
         "[36]        1  1795251040825  commit of 50 t-a-0: committed offset set",
         "[36]        2  1795251040828  commit of 110 t-a-0: pending in the transaction of producer 7",
-        "[36]        3  1795251040833  COMMIT marker of producer 7 t-a-0: "
-        "committed offset becomes 110 (record 2)",
+        "[36]        3  1795251040833  COMMIT marker of producer 7 t-a-0: committed offset becomes 110 (record 2)",
     ]
 
 
@@ -95,9 +92,7 @@ def test_explain_tells_why_a_transaction_lost(capfdbinary: pytest.CaptureFixture
     assert "age is decided by the commit" in events[-1]["effect"]
 
 
-def test_explain_of_a_run_reads_the_log_it_came_from(
-    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_explain_of_a_run_reads_the_log_it_came_from(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     snapshot = case("k241/before")
     arguments = ["replay", *snapshot.command_line(), "--output", str(tmp_path), "--cluster", "c"]
     replayed = json.loads(output_of([*arguments, "--format", "json"], capfdbinary))
@@ -131,11 +126,9 @@ def test_find_coordinator_by_count_and_by_topology(capfdbinary: pytest.CaptureFi
 
 
 def test_a_load_failure_is_a_finding(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    history = History().commit(1).records((offset_key(), b"\x00\x63"))
+    history = History().commit(1).records((encoded_key(), b"\x00\x63"))
     write_segment(tmp_path, b"".join(history.batches))
-    code, out, err = outcome(
-        ["describe", str(tmp_path), "--kafka-version", "4.3.1", "--format", "json"], capfd
-    )
+    code, out, err = outcome(["describe", str(tmp_path), "--kafka-version", "4.3.1", "--format", "json"], capfd)
     assert code == 1
     assert "does not load offsets partition 0: record offset 1" in err
     assert json.loads(out)["load_failures"][0]["record_offset"] == 1

@@ -11,16 +11,16 @@ import pytest
 from coordinator_core.cli.app import run
 from coordinator_core.log.types import Codec, ControlType
 from tests.log.builders import build_batch, build_control_batch
-from tests.replay.histories import Slot, group_value, offset_key, offset_value
+from tests.replay.histories import OffsetKey, encoded_key, group_value, offset_value
 
 GROUP_KEY = b"\x00\x02\x00\x01g"
 SEGMENT = b"".join(
     (
         build_batch(0, [(GROUP_KEY, group_value("m"))]),
-        build_batch(1, [(offset_key(), offset_value(5))], producer_id=9, transactional=True),
+        build_batch(1, [(encoded_key(), offset_value(5))], producer_id=9, transactional=True),
         build_control_batch(2, ControlType.COMMIT, producer_id=9),
-        build_batch(3, [(offset_key(Slot("g", "u", 1)), offset_value(6))], codec=Codec.LZ4),
-        build_batch(4, [(offset_key(), None)]),
+        build_batch(3, [(encoded_key(OffsetKey("g", "u", 1)), offset_value(6))], codec=Codec.LZ4),
+        build_batch(4, [(encoded_key(), None)]),
     )
 )
 
@@ -74,8 +74,8 @@ def test_a_flip_of_each_byte(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 
 
 def test_swapped_segments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    first = build_batch(0, [(offset_key(), offset_value(1))])
-    second = build_batch(1, [(offset_key(), offset_value(2))])
+    first = build_batch(0, [(encoded_key(), offset_value(1))])
+    second = build_batch(1, [(encoded_key(), offset_value(2))])
     write_segment(tmp_path, second)
     write_segment(tmp_path, first, "00000000000000000001.log")
     code, _, err = outcome(["describe", str(tmp_path)], capfd)

@@ -61,9 +61,7 @@ def test_equal_states_are_told_by_their_hash(tmp_path: Path, capfd: pytest.Captu
 def test_groups_and_offsets_are_classified(runs: tuple[Run, Run], capfd: pytest.CaptureFixture[str]) -> None:
     paths = [one.path for one in runs]
     document: dict[str, Any] = json.loads(said(["diff", *paths, "--format", "json"], capfd, code=1))
-    found = {
-        (row["kind"], row["group_id"], row["topic"], row["partition"]): row for row in document["changes"]
-    }
+    found = {(row["kind"], row["group_id"], row["topic"], row["partition"]): row for row in document["changes"]}
     assert {key: row["change"] for key, row in found.items()} == {
         ("group", "gone", None, None): "removed",
         ("group", "g", None, None): "changed",
@@ -112,11 +110,9 @@ def test_counts_are_those_of_the_tables(tmp_path: Path) -> None:
     before, now = (log.publish(tmp_path / str(n)) for n, log in enumerate(logs))
 
     def rows(of: Run) -> dict[tuple[Any, ...], dict[str, Any]]:
-        hidden = {"merge_offset"}
+        hidden = {"ordering_offset"}
         return {
-            (row["group_id"], row["topic"], row["partition"]): {
-                k: v for k, v in row.items() if k not in hidden
-            }
+            (row["group_id"], row["topic"], row["partition"]): {k: v for k, v in row.items() if k not in hidden}
             for row in of.table("offsets").to_pylist()
         }
 

@@ -17,7 +17,7 @@ from coordinator_core.lifecycle.publish_expiry import TOMBSTONES
 from tests.cases import case
 from tests.cli.test_commands import output_of
 from tests.cli.test_damaged_input import outcome, write_segment
-from tests.replay.histories import History, offset_key
+from tests.replay.histories import History, encoded_key
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CASE = case("k431-expired/A")
@@ -27,9 +27,7 @@ Capture = pytest.CaptureFixture[bytes]
 
 
 def document_of(arguments: list[str], capture: Capture, *, code: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(
-        output_of(["expire", *arguments, "--format", "json"], capture, code=code)
-    )
+    found: dict[str, Any] = json.loads(output_of(["expire", *arguments, "--format", "json"], capture, code=code))
     return found
 
 
@@ -116,7 +114,7 @@ def test_the_page_names_every_reason() -> None:
 
 
 def test_a_partition_that_does_not_load_is_a_finding(tmp_path: Path, capfdbinary: Capture) -> None:
-    history = History().commit(5).records((offset_key(), b"\0\x09"))
+    history = History().commit(5).records((encoded_key(), b"\0\x09"))
     path = write_segment(tmp_path, b"".join(history.batches))
     arguments = [str(path), "--kafka-version", "4.3.1", "--now-ms", "1800000000000"]
     document = document_of(arguments, capfdbinary, code=1)
@@ -126,9 +124,7 @@ def test_a_partition_that_does_not_load_is_a_finding(tmp_path: Path, capfdbinary
 
 
 def test_the_plan_is_published_beside_its_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = outcome(
-        ["replay", *AT[:-2], "--output", str(tmp_path), "--cluster", "c", "--format", "json"], capfd
-    )
+    code, out, _ = outcome(["replay", *AT[:-2], "--output", str(tmp_path), "--cluster", "c", "--format", "json"], capfd)
     run = Path(json.loads(out)["run"])
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     arguments = ["expire", str(run), "--offsets-retention-ms", "60000", "--publish", "--format", "json"]

@@ -23,9 +23,7 @@ CASE = next(case for case in CASES if case.name == "k431-txn")
 
 
 def loaded_by(*arguments: str) -> set[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, check=True)
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["code"] == 0
     return set(told["modules"])

@@ -56,13 +56,10 @@ def test_json_has_every_rule_in_one_place(negative: str, capfd: pytest.CaptureFi
 
 
 def test_jsonl_and_csv_have_the_same_findings(negative: str, capfd: pytest.CaptureFixture[str]) -> None:
-    (finding,) = map(
-        json.loads, said(["reconcile", negative, "--format", "jsonl"], capfd, code=1).splitlines()
-    )
+    (finding,) = map(json.loads, said(["reconcile", negative, "--format", "jsonl"], capfd, code=1).splitlines())
     (row,) = csv.DictReader(io.StringIO(said(["reconcile", negative, "--format", "csv"], capfd, code=1)))
     assert row | {"evidence": json.loads(row["evidence"])} == {
-        name: value if name == "evidence" else "" if value is None else str(value)
-        for name, value in finding.items()
+        name: value if name == "evidence" else "" if value is None else str(value) for name, value in finding.items()
     }
 
 
@@ -79,9 +76,7 @@ def test_topics_and_a_previous_run_are_looked_at(tmp_path: Path, capfd: pytest.C
     arguments = ["reconcile", now, "--topics", str(topics), "--against", before, "--format", "json"]
     document = json.loads(said(arguments, capfd, code=1))
     assert [row["rule"] for row in document["findings"]] == ["R30", "R32"]
-    needed = {
-        need for text in document["not_evaluated"].values() for need in re.findall(r"\((--.+?)\)", text)
-    }
+    needed = {need for text in document["not_evaluated"].values() for need in re.findall(r"\((--.+?)\)", text)}
     assert needed == {"--log", "--transaction-log"}
     assert document["topics"]["captured_at_ms"] == NOW_MS
     assert document["previous"]["path"] == before
@@ -152,9 +147,7 @@ def test_wrong_settings_are_refused(
 @pytest.mark.parametrize(
     "text", ["[", "[]", '{"topics": 1}', '{"topics": [{"name": "t", "partitions": [{"partition": 1}]}]}']
 )
-def test_wrong_topics_are_refused(
-    text: str, negative: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_topics_are_refused(text: str, negative: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "topics.json"
     path.write_text(text)
     assert run(["reconcile", negative, "--topics", str(path)]) == 2
@@ -195,23 +188,17 @@ def test_group_ids_cannot_write_to_the_terminal(tmp_path: Path, capfd: pytest.Ca
 def test_rules_lists_the_catalogue_and_explains(capfd: pytest.CaptureFixture[str]) -> None:
     lines = said(["rules"], capfd, code=0).splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(RULES)
-    assert said(["rules", "D10"], capfd, code=0) == said(
-        ["rules", "committed-offset-moved-back"], capfd, code=0
-    )
+    assert said(["rules", "D10"], capfd, code=0) == said(["rules", "committed-offset-moved-back"], capfd, code=0)
     (rule,) = json.loads(said(["rules", "r31", "--format", "json"], capfd, code=0))
     assert (rule["code"], rule["needs"]) == ("R31", ["topics"])
     assert run(["rules", "R99"]) == 2
 
 
-def test_a_broker_s_logs_agree_about_its_open_transactions(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broker_s_logs_agree_about_its_open_transactions(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The rules about raw records, and the transaction log, on what a real broker left when it was killed."""
     (log,) = case("k431-txn").paths
     arguments = [*case("k431-txn").command_line(), "--now-ms", "1795251060000", "--cluster", "c"]
-    published = json.loads(
-        said(["replay", *arguments, "--output", str(tmp_path), "--format", "json"], capfd, code=0)
-    )
+    published = json.loads(said(["replay", *arguments, "--output", str(tmp_path), "--format", "json"], capfd, code=0))
     inputs = ["--log", str(log), "--transaction-log", str(log)]
     found = json.loads(said(["reconcile", published["run"], *inputs, "--format", "json"], capfd, code=0))
     assert {"R09", "R25", "R45", "R51", "R52", "R62", "R67"} <= {*found["evaluated"]}

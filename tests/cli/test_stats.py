@@ -36,9 +36,7 @@ def test_json(capfdbinary: Capture) -> None:
     assert (active["kind"], active["held_bytes"]) == ("active_segment", 97596)
     sizes = [row["size_bytes"] for row in document["groups"]]
     assert sizes == sorted(sizes, reverse=True)
-    assert {row["group_id"] for row in document["topics"]} == {
-        row["group_id"] for row in document["groups"]
-    } - {
+    assert {row["group_id"] for row in document["topics"]} == {row["group_id"] for row in document["groups"]} - {
         "k-meta-0",
         "k-meta-1",
     }
@@ -67,15 +65,11 @@ def test_one_group(capfdbinary: Capture) -> None:
 
 
 def test_a_run_has_the_stats_of_its_snapshot(tmp_path: Path, capfdbinary: Capture) -> None:
-    replayed = output_of(
-        ["replay", *AT, "--output", str(tmp_path), "--cluster", "c", "--format", "json"], capfdbinary
-    )
+    replayed = output_of(["replay", *AT, "--output", str(tmp_path), "--cluster", "c", "--format", "json"], capfdbinary)
     assert document_of([json.loads(replayed)["run"]], capfdbinary) == document_of(AT, capfdbinary)
 
 
-@pytest.mark.parametrize(
-    "name", ["k431-compacted/A-uncleaned", "k431-txn", "k241/before", "k0102-codecs/plain"]
-)
+@pytest.mark.parametrize("name", ["k431-compacted/A-uncleaned", "k431-txn", "k241/before", "k0102-codecs/plain"])
 def test_compaction_leaves_what_is_predicted(name: str, tmp_path: Path, capfdbinary: Capture) -> None:
     """To the byte, but for records that compaction keeps because an answer depends on them."""
     arguments = [*case(name).command_line(), "--now-ms", "1795281921155"]
@@ -97,9 +91,7 @@ def test_text(capfdbinary: Capture) -> None:
     lines = output_of(["stats", *AT, "--top", "3"], capfdbinary).splitlines()
     assert lines[0].split()[:4] == ["PARTITION", "BYTES", "RECORDS", "COMPACTED"]
     assert lines[4].split() == ["PARTITION", "BLOCKED-BY", "HELD-BYTES", "WHY"]
-    assert lines[5].startswith(
-        "1         open_transaction 632780     producer 2 epoch 0 since record offset 7539"
-    )
+    assert lines[5].startswith("1         open_transaction 632780     producer 2 epoch 0 since record offset 7539")
     assert [line for line in lines if line.startswith("Heaviest")] == [
         "Heaviest groups: (and 31 more)",
         "Heaviest topics: (and 31 more)",

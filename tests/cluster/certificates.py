@@ -69,9 +69,7 @@ class Authority:
                 BestAvailableEncryption(STORE_PASSWORD.encode()),
             )
         )
-        return Identity(
-            pem("", NoEncryption()), pem("-encrypted", BestAvailableEncryption(KEY_PASSWORD.encode())), p12
-        )
+        return Identity(pem("", NoEncryption()), pem("-encrypted", BestAvailableEncryption(KEY_PASSWORD.encode())), p12)
 
     @property
     def _issuer(self) -> str:
@@ -102,9 +100,7 @@ class Authority:
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
-            )
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         if authority:
             usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)

@@ -43,9 +43,7 @@ class SecuredBroker(Broker):
         lines = []
         for line in text.splitlines():
             key = line.partition("=")[0]
-            lines.append(
-                line + {"listeners": extra, "listener.security.protocol.map": protocols}.get(key, "")
-            )
+            lines.append(line + {"listeners": extra, "listener.security.protocol.map": protocols}.get(key, ""))
         self._config.write_text("\n".join(lines) + "\n")
 
     def server(self, listener: str) -> str:
@@ -71,9 +69,7 @@ class Commits:
                 TopicPartition(TOPIC, partition): OffsetAndMetadata(self._count, metadata, -1)
                 for partition in range(PARTITIONS)
             }
-            wait_for(
-                "a commit", lambda group=f"g-{number % groups}", offsets=offsets: self._one(group, offsets)
-            )
+            wait_for("a commit", lambda group=f"g-{number % groups}", offsets=offsets: self._one(group, offsets))
 
     def _one(self, group: str, offsets: dict[TopicPartition, OffsetAndMetadata]) -> bool:
         """One commit; ``False`` while the coordinator moves, or has not heard of the topic."""
@@ -89,9 +85,7 @@ class Commits:
 
     def clean_eagerly(self) -> None:
         """Have the log cleaner clean the offsets topic whenever it can."""
-        self.configure(
-            {"min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000", "min.compaction.lag.ms": "0"}
-        )
+        self.configure({"min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000", "min.compaction.lag.ms": "0"})
 
     def configure(self, configs: dict[str, str]) -> None:
         """Settings of the offsets topic."""
@@ -124,9 +118,7 @@ class Commits:
         assert not failed, failed
 
 
-def capture_from(
-    server: str, output: Path, properties: Mapping[str, str] | None = None, **options: Any
-) -> Json:
+def capture_from(server: str, output: Path, properties: Mapping[str, str] | None = None, **options: Any) -> Json:
     with Client(client_settings(server, properties or {})) as client:
         return capture(client, output, CaptureOptions(**options))
 
@@ -162,9 +154,7 @@ def up_to(data: bytes, end_offset: int) -> bytes:
     return data[:position]
 
 
-def assert_as_on_disk(
-    manifest: Json, output: Path, disks: Mapping[int, bytes], topic: str = OFFSETS_TOPIC
-) -> None:
+def assert_as_on_disk(manifest: Json, output: Path, disks: Mapping[int, bytes], topic: str = OFFSETS_TOPIC) -> None:
     """The capture holds the leaders' bytes up to the pinned ends, and every partition of the topic."""
     captured = log_bytes(output, topic)
     wanted = {partition: up_to(disks[partition], end) for partition, end in ends(manifest, topic).items()}

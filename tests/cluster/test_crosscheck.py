@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.cluster.crosscheck import Difference, Reason, cross_check, differing_slots
+from coordinator_core.cluster.crosscheck import Difference, Reason, cross_check, differing_offset_keys
 from coordinator_core.groups.model import (
     ClassicGroup,
     CommittedOffset,
     GroupState,
+    OffsetKey,
     PartitionState,
-    Slot,
 )
 
-SLOT = Slot("g", "orders", 0)
+OFFSET_KEY = OffsetKey("g", "orders", 0)
 END = 100
 
 
@@ -31,14 +31,14 @@ def committed(offset: int, record_offset: int) -> CommittedOffset:
         value_version=3,
         producer_id=None,
         producer_epoch=None,
-        merge_offset=record_offset,
+        ordering_offset=record_offset,
     )
 
 
 def state(offset: int | None, record_offset: int = 50) -> PartitionState:
     found = PartitionState(7, {"g": ClassicGroup("g", GroupState.EMPTY)})
     if offset is not None:
-        found.offsets[SLOT] = committed(offset, record_offset)
+        found.offsets[OFFSET_KEY] = committed(offset, record_offset)
     return found
 
 
@@ -49,7 +49,7 @@ def answer(offset: int | None, *, pending: bool = False, state: str | None = "Em
     return {"groups": [group]}
 
 
-HISTORY = {SLOT: [(40, 3), (50, 5), (110, 8), (120, 9)]}
+HISTORY = {OFFSET_KEY: [(40, 3), (50, 5), (110, 8), (120, 9)]}
 
 
 @pytest.mark.parametrize(
@@ -61,23 +61,23 @@ def test_a_committed_offset_that_is_not_the_pinned_one(said: int | None, reason:
     checked = cross_check([state(5)], [state(9, 120)], HISTORY, answer(said), {7: END})
     assert checked.differences == (Difference(reason, "g", "orders", 0, 5, said),)
     assert checked.counts()[reason.value] == 1
-    assert differing_slots([state(5)], answer(said)) == {SLOT}
+    assert differing_offset_keys([state(5)], answer(said)) == {OFFSET_KEY}
 
 
 def test_what_is_equal_is_no_difference() -> None:
     checked = cross_check([state(5)], [state(9)], HISTORY, answer(5), {7: END})
-    assert (checked.slots, checked.groups, checked.differences) == (1, 1, ())
+    assert (checked.offset_keys, checked.groups, checked.differences) == (1, 1, ())
 
 
 def test_a_deletion_behind_the_pinned_end_is_newer() -> None:
-    history = {SLOT: [(50, 5), (110, None)]}
+    history = {OFFSET_KEY: [(50, 5), (110, None)]}
     checked = cross_check([state(5)], [state(None)], history, answer(None), {7: END})
     assert [each.reason for each in checked.differences] == [Reason.NEWER]
 
 
 def test_what_an_open_transaction_holds_is_pending() -> None:
     pinned = state(5)
-    pinned.pending = {4: {SLOT: committed(6, 60)}}
+    pinned.pending = {4: {OFFSET_KEY: committed(6, 60)}}
     for said in (answer(6), answer(None), answer(4, pending=True)):
         checked = cross_check([pinned], [pinned], HISTORY, said, {7: END})
         assert [each.reason for each in checked.differences] == [Reason.PENDING]
@@ -90,9 +90,7 @@ def test_groups_that_only_one_side_has_or_that_differ() -> None:
     assert [each.reason for each in deleted.differences] == [Reason.NEWER]
     stable = cross_check([state(None)], [state(None)], {}, answer(None, state="Stable"), {7: END})
     assert [each.reason for each in stable.differences] == [Reason.WRONG]
-    joining = cross_check(
-        [state(None)], [state(None)], {}, answer(None, state="PreparingRebalance"), {7: END}
-    )
+    joining = cross_check([state(None)], [state(None)], {}, answer(None, state="PreparingRebalance"), {7: END})
     assert [each.reason for each in joining.differences] == [Reason.NEWER]
     populated = state(None)
     populated.groups["g"] = ClassicGroup("g", GroupState.STABLE, generation=2)

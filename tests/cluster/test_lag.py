@@ -61,9 +61,7 @@ def test_lag_of_a_capture_is_what_kafkas_tool_says(broker: Broker, tmp_path: Pat
     snapshot = tmp_path / "snapshot"
     answer("capture", "--bootstrap-server", broker.bootstrap, "--output", str(snapshot))
     (topic,) = [
-        each
-        for each in json.loads((snapshot / "topics.json").read_text())["topics"]
-        if each["name"] == "orders"
+        each for each in json.loads((snapshot / "topics.json").read_text())["topics"] if each["name"] == "orders"
     ]
     ends = {row["partition"]: (row["start_offset"], row["end_offset"]) for row in topic["partitions"]}
     assert ends == dict.fromkeys(range(64), (0, 0)) | {0: (0, 5), 1: (LOG_START, 10)}

@@ -17,7 +17,7 @@ import pytest
 
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.groups.hashing import partition_for
-from coordinator_core.imports.publish import IsolationLevel
+from coordinator_core.ingest.publish import IsolationLevel
 from coordinator_core.log.discovery import CAPTURE_MARKER, discover
 from coordinator_core.releases import profile_for_release
 from tests.cluster.kit import (
@@ -32,7 +32,7 @@ from tests.cluster.kit import (
     state_hash,
     up_to,
 )
-from tests.imports.dumps import consumed
+from tests.ingest.dumps import consumed
 from tests.live.broker import Broker, Kafka, fetch_jars, wait_for
 from tests.live.scenario import ROOT, Clients
 
@@ -93,9 +93,7 @@ def regroup(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 def test_a_capture_is_what_is_on_the_disk(place: Place, tmp_path: Path) -> None:
     output = tmp_path / "capture"
-    done = regroup(
-        "capture", "--bootstrap-server", place.broker.bootstrap, "--output", str(output), "--format", "json"
-    )
+    done = regroup("capture", "--bootstrap-server", place.broker.bootstrap, "--output", str(output), "--format", "json")
     assert done.returncode == ExitCode.CLEAN, done.stderr
     manifest = json.loads(done.stdout)
     assert manifest == json.loads((output / "capture.json").read_text())
@@ -112,21 +110,15 @@ def test_a_capture_is_what_is_on_the_disk(place: Place, tmp_path: Path) -> None:
 def test_what_a_capture_says_of_the_cluster(place: Place, tmp_path: Path) -> None:
     manifest = capture_from(place.broker.bootstrap, tmp_path / "capture")
     topology = json.loads((tmp_path / "capture/topology.json").read_text())
-    topics = {
-        topic["name"]: topic for topic in json.loads((tmp_path / "capture/topics.json").read_text())["topics"]
-    }
+    topics = {topic["name"]: topic for topic in json.loads((tmp_path / "capture/topics.json").read_text())["topics"]}
     (broker,) = topology["brokers"]
     assert (broker["broker_id"], broker["listeners"][0]["port"]) == (1, place.broker.port)
-    assert {
-        row["partition"]: row["leader"] for row in topology["topics"]["__consumer_offsets"]["partitionInfo"]
-    } == {
+    assert {row["partition"]: row["leader"] for row in topology["topics"]["__consumer_offsets"]["partitionInfo"]} == {
         0: 1,
         1: 1,
         2: 1,
     }
-    assert {
-        row["partition"]: row["end_offset"] for row in topics["__consumer_offsets"]["partitions"]
-    } == ends(manifest)
+    assert {row["partition"]: row["end_offset"] for row in topics["__consumer_offsets"]["partitions"]} == ends(manifest)
     with place.broker.connect() as connection:
         assert {(name, topic_id) for name, topic_id, _ in connection.topics()} == {
             (name, topic["topic_id"]) for name, topic in topics.items()
@@ -189,9 +181,7 @@ def test_the_coordinators_say_what_the_replay_says(place: Place, tmp_path: Path)
     assert "compared:   " in done.stdout
     checked = json.loads((output / "capture.json").read_text())["cross_check"]
     assert checked["differences"] == []
-    groups = {
-        group["group_id"]: group for group in json.loads((output / "groups.json").read_text())["groups"]
-    }
+    groups = {group["group_id"]: group for group in json.loads((output / "groups.json").read_text())["groups"]}
     assert checked["groups"] == len(groups) >= 9
     assert checked["slots"] == sum(len(group["offsets"]) for group in groups.values()) - 1
     assert groups["g-open"]["offsets"] == [
@@ -241,9 +231,7 @@ def described(log: Path, *options: str) -> dict[str, int | None]:
     document = json.loads(done.stdout)
     assert document["partial"] is bool(options)
     return {
-        group["group_id"]: next(
-            (each["committed_offset"] for each in group["offsets"] if each["partition"] == 0), None
-        )
+        group["group_id"]: next((each["committed_offset"] for each in group["offsets"] if each["partition"] == 0), None)
         for group in document["groups"]
     }
 
@@ -286,9 +274,7 @@ def test_a_capture_through_a_restart_of_the_broker(place: Place, tmp_path: Path)
     assert_as_on_disk(manifest, output, log_bytes(place.broker.log_dir))
 
 
-def test_a_capture_killed_anywhere_passes_for_nothing_and_is_finished_by_the_next(
-    place: Place, tmp_path: Path
-) -> None:
+def test_a_capture_killed_anywhere_passes_for_nothing_and_is_finished_by_the_next(place: Place, tmp_path: Path) -> None:
     """SIGKILL after random times, until a capture comes to its end; the seed is printed when it fails."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

@@ -80,9 +80,7 @@ class ZooKeeperBroker(OldBroker):
 
     def start(self) -> None:
         if self._zookeeper is None:
-            command = self.kafka.command(
-                "org.apache.zookeeper.server.ZooKeeperServerMain", str(self._zookeeper_config)
-            )
+            command = self.kafka.command("org.apache.zookeeper.server.ZooKeeperServerMain", str(self._zookeeper_config))
             with (self.directory / "zookeeper.log").open("wb") as log:
                 self._zookeeper = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         super().start()

@@ -67,9 +67,7 @@ class Place:
     def _wait(self, acls: list[ACL], *, there: bool) -> None:
         """The controller knows of a change before the broker's authorizer does."""
         for acl in acls:
-            wait_for(
-                "the authorizer", lambda acl=acl: bool(self.commits.admin.describe_acls(acl)[0]) == there
-            )
+            wait_for("the authorizer", lambda acl=acl: bool(self.commits.admin.describe_acls(acl)[0]) == there)
 
 
 def _acl(user: str, operation: str, kind: str, name: str) -> ACL:
@@ -190,12 +188,8 @@ def refused(place: Place, tmp_path: Path, listener: str, properties: Mapping[str
 
 def test_a_wrong_password_is_named_as_such(place: Place, tmp_path: Path) -> None:
     scram = f'{SCRAM} required username="capture" password="{WRONG}";'
-    assert "refuses the credentials (PLAIN)" in refused(
-        place, tmp_path, "SECURE", place.plain(password=WRONG)
-    )
-    assert "credentials (SCRAM-SHA-256)" in refused(
-        place, tmp_path, "SECURE", place.sasl("SCRAM-SHA-256", scram)
-    )
+    assert "refuses the credentials (PLAIN)" in refused(place, tmp_path, "SECURE", place.plain(password=WRONG))
+    assert "credentials (SCRAM-SHA-256)" in refused(place, tmp_path, "SECURE", place.sasl("SCRAM-SHA-256", scram))
 
 
 def test_a_certificate_of_somebody_else_is_refused(place: Place, tmp_path: Path) -> None:
@@ -214,9 +208,7 @@ def test_the_name_of_the_broker_is_checked_unless_switched_off(place: Place, tmp
 
 
 @pytest.mark.parametrize("listener, hint", [("plain", "speak TLS"), ("SECURE", "is security.protocol right")])
-def test_the_wrong_protocol_for_a_listener_is_hinted_at(
-    place: Place, tmp_path: Path, listener: str, hint: str
-) -> None:
+def test_the_wrong_protocol_for_a_listener_is_hinted_at(place: Place, tmp_path: Path, listener: str, hint: str) -> None:
     """The broker closes the connection, as it does when it restarts: tried again until time is over."""
     plain = listener == "plain"
     server = place.broker.bootstrap if plain else place.broker.server(listener)
@@ -251,9 +243,7 @@ def test_one_acl_less_is_named(place: Place, tmp_path: Path, missing: tuple[str,
 
 
 @pytest.mark.parametrize("missing", CHECK_ACLS, ids=lambda acl: "-".join(acl[:2]))
-def test_one_acl_less_for_the_comparison_is_named(
-    place: Place, tmp_path: Path, missing: tuple[str, str, str]
-) -> None:
+def test_one_acl_less_for_the_comparison_is_named(place: Place, tmp_path: Path, missing: tuple[str, str, str]) -> None:
     """Brokers leave out what may not be described; that is told from what is not there."""
     server, profile = place.broker.server("SECURE"), profile_for_release("4.3.1")
     others = [acl for acl in CHECK_ACLS if acl != missing]

@@ -47,9 +47,7 @@ def test_properties_are_read_as_java_reads_them(text: str, expected: dict[str, s
 
 
 def test_jaas_entries() -> None:
-    entry = parse_jaas(
-        r"""  a.b.ScramLoginModule required username="u \"x\"" password='p;=' tokenauth=true ; """
-    )
+    entry = parse_jaas(r"""  a.b.ScramLoginModule required username="u \"x\"" password='p;=' tokenauth=true ; """)
     assert entry.module == "ScramLoginModule"
     assert entry.options == {"username": 'u "x"', "password": "p;=", "tokenauth": "true"}
     assert "p;=" not in repr(entry)
@@ -133,9 +131,7 @@ def test_a_jks_store_is_refused_with_the_way_to_convert_it(tmp_path: Path) -> No
 
 def test_settings_do_not_show_secrets(tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
-    config.write_text(
-        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN}\ngroup.id=x\n"
-    )
+    config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN}\ngroup.id=x\n")
     settings = read_settings(SERVER, config)
     assert settings.client["sasl_plain_password"] == "hidden"
     assert "hidden" not in repr(settings)

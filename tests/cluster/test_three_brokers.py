@@ -62,9 +62,7 @@ def test_the_leaders_bytes_of_every_partition(place: Place, tmp_path: Path) -> N
     assert set(leaders.values()) == set(IDS)
     settled(place.cluster, output)
     topology = json.loads((output / "topology.json").read_text())
-    assert {row["broker_id"]: row["rack"] for row in topology["brokers"]} == {
-        node: f"rack-{node}" for node in IDS
-    }
+    assert {row["broker_id"]: row["rack"] for row in topology["brokers"]} == {node: f"rack-{node}" for node in IDS}
     info = topology["topics"][OFFSETS_TOPIC]["partitionInfo"]
     assert {row["partition"]: row["leader"] for row in info} == leaders
     assert all(row["isr"] == [1, 2, 3] and sorted(row["replicas"]) == [1, 2, 3] for row in info)

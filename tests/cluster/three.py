@@ -112,18 +112,14 @@ class ThreeBrokers:
         return {
             partition: b"".join(
                 path.read_bytes()
-                for path in sorted(
-                    (self.nodes[leader].log_dir / f"{OFFSETS_TOPIC}-{partition}").glob("*.log")
-                )
+                for path in sorted((self.nodes[leader].log_dir / f"{OFFSETS_TOPIC}-{partition}").glob("*.log"))
             )
             for partition, leader in leaders.items()
         }
 
 
 @contextmanager
-def three_brokers(
-    kafka: Kafka, directory: Path, settings: dict[str, str]
-) -> Iterator[tuple[ThreeBrokers, Commits]]:
+def three_brokers(kafka: Kafka, directory: Path, settings: dict[str, str]) -> Iterator[tuple[ThreeBrokers, Commits]]:
     """The brokers, running, with the offsets topic and one to commit for on all of them."""
     cluster = ThreeBrokers(kafka, directory, settings)
     try:

@@ -12,14 +12,14 @@ from coordinator_core.coordinator.log import OffsetsLog, Record
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.protocol import reply_json, request_data
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 
 Json = dict[str, Any]
 TOPICS = {"t1": ("AAAAAAAAAAAAAAAAAAAAAQ", 3), "t2": ("AAAAAAAAAAAAAAAAAAAAAg", 2)}
 START_MS = 1_800_000_000_000
-SETTINGS = Settings(
+SETTINGS = BrokerSettings(
     offsets_topic_num_partitions=5,
     offset_metadata_max_bytes=64,
     group_min_session_timeout_ms=1_000,
@@ -34,7 +34,7 @@ SUBSCRIPTION = "AAAAAAABAAJ0Mf////8="
 class Simulation:
     """A cluster of ``count`` brokers; the first one leads every offsets partition."""
 
-    def __init__(self, *, java: bool, count: int = 1, settings: Settings = SETTINGS) -> None:
+    def __init__(self, *, java: bool, count: int = 1, settings: BrokerSettings = SETTINGS) -> None:
         self.refused: Errors | None = None
         self.appends: list[tuple[int, Sequence[Record]]] = []
         self.clock = Clock(START_MS)

@@ -40,9 +40,7 @@ def test_partitions_that_are_to_be_revoked_are_described_behind_the_others() -> 
     alone = join(simulation, "b")
     join(simulation, "a")
     heartbeat(simulation, "b", alone["memberEpoch"])
-    described = simulation.ask(
-        "ConsumerGroupDescribe", 1, {"groupIds": ["g"], "includeAuthorizedOperations": False}
-    )
+    described = simulation.ask("ConsumerGroupDescribe", 1, {"groupIds": ["g"], "includeAuthorizedOperations": False})
     owned = {
         one["memberId"]: [entry["partitions"] for entry in one["assignment"]["topicPartitions"]]
         for one in described["groups"][0]["members"]

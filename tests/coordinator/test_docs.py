@@ -33,9 +33,7 @@ def test_a_row_names_code_and_tests_that_exist(row: str, code: str, prefix: str)
     assert any(name.startswith(prefix) for name in TESTS)
     for part in code.split("; "):
         file, *names = re.findall(r"`([^`]+)`", part)
-        module = importlib.import_module(
-            "coordinator_core.coordinator." + file.removesuffix(".py").replace("/", ".")
-        )
+        module = importlib.import_module("coordinator_core.coordinator." + file.removesuffix(".py").replace("/", "."))
         owner = None
         for name in names:
             head, _, attribute = name.partition(".")

@@ -12,7 +12,7 @@ from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.find_coordinator import FindCoordinator
 from coordinator_core.coordinator.java import consumer_records
 from coordinator_core.coordinator.java.group import JavaClassicGroup
-from coordinator_core.coordinator.manager import PartitionState
+from coordinator_core.coordinator.manager import LoadState
 from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.trace import play, read_trace
 from coordinator_core.groups.loaders import JavaGroups, ScalaGroups
@@ -32,10 +32,10 @@ def test_a1_a_partition_is_loading_then_owned_then_gone(java: bool) -> None:
     assert manager.state_of("g") is None
     assert simulation.state(broker=1) == "NOT_COORDINATOR"
     assert manager.begin_load(partition, 1)
-    assert (manager.state_of("g"), manager.is_loading) == (PartitionState.LOADING, True)
+    assert (manager.state_of("g"), manager.is_loading) == (LoadState.LOADING, True)
     assert simulation.state(broker=1) == "COORDINATOR_LOAD_IN_PROGRESS"
     assert manager.finish_load(partition) is not None
-    assert (manager.state_of("g"), manager.is_loading) == (PartitionState.OWNED, False)
+    assert (manager.state_of("g"), manager.is_loading) == (LoadState.OWNED, False)
     assert manager.finish_load(partition) is None
     manager.unload(partition, 2)
     assert manager.state_of("g") is None
@@ -148,13 +148,11 @@ def test_a4_the_load_agrees_with_the_replay(path: Path) -> None:
     log = play(trace).log
     simulation = Simulation(java=trace.is_java)
     simulation.cluster.log = log
-    broker = Broker(
-        simulation.cluster, str, FindCoordinator(lambda: simulation.topology, share_coordinator=True)
-    )
+    broker = Broker(simulation.cluster, str, FindCoordinator(lambda: simulation.topology, share_coordinator=True))
     rules = chosen_profile("auto", trace.head["kafka"], None if trace.is_java else "classic")
     assert rules is not None
     loader = JavaGroups(rules) if trace.is_java else ScalaGroups(rules)
-    slots: set[str] = set()
+    offset_keys: set[str] = set()
     manager = broker.coordinator.manager
     manager.log = log
     for partition, records in log.partitions.items():
@@ -163,17 +161,17 @@ def test_a4_the_load_agrees_with_the_replay(path: Path) -> None:
         for record in records:
             if record.control is not None:
                 groups = pending.pop(record.producer_id, set())
-                slots |= groups if record.control == "COMMIT" else set()
+                offset_keys |= groups if record.control == "COMMIT" else set()
                 continue
             decoded = record.decoded()
             if decoded.type != 1:
                 loader.apply(record.offset, decoded.type, decoded.key, decoded.version, decoded.value)
             elif decoded.value is not None:
                 loader.touch(decoded.key["group"])
-                found = pending.setdefault(record.producer_id, set()) if record.transactional else slots
+                found = pending.setdefault(record.producer_id, set()) if record.transactional else offset_keys
                 found.add(decoded.key["group"])
-        slots |= set().union(*pending.values())
-    replayed = loader.finish([one for one in slots if manager.get_group(one) is not None])
+        offset_keys |= set().union(*pending.values())
+    replayed = loader.finish([one for one in offset_keys if manager.get_group(one) is not None])
     loaded = manager.groups
     assert set(loaded) == set(replayed)
     for group_id, group in replayed.items():

@@ -17,15 +17,11 @@ BOTH = pytest.mark.parametrize("java", [False, True], ids=["scala", "java"])
 
 def topology() -> Topology:
     brokers = {
-        one: BrokerInfo(one, {"PLAINTEXT": (f"b{one}", 9092)}, rack="r1" if one < 3 else "r2")
-        for one in (1, 2, 3)
+        one: BrokerInfo(one, {"PLAINTEXT": (f"b{one}", 9092)}, rack="r1" if one < 3 else "r2") for one in (1, 2, 3)
     }
     return Topology.of_offsets(
         brokers,
-        [
-            PartitionInfo(one, 1 + one % 3, 0, (1 + one % 3, 1 + (one + 1) % 3), (1 + one % 3,))
-            for one in range(50)
-        ],
+        [PartitionInfo(one, 1 + one % 3, 0, (1 + one % 3, 1 + (one + 1) % 3), (1 + one % 3,)) for one in range(50)],
     )
 
 
@@ -42,11 +38,7 @@ def test_d1_a_client_asks_the_least_loaded_node_until_it_knows() -> None:
 
     def ask(node_id: int, at_ms: int) -> tuple[Errors, Node]:
         asked.append((node_id, at_ms))
-        return (
-            (Errors.NONE, Node(2, "b2", 9092))
-            if at_ms >= 250
-            else (Errors.COORDINATOR_NOT_AVAILABLE, NO_NODE)
-        )
+        return (Errors.NONE, Node(2, "b2", 9092)) if at_ms >= 250 else (Errors.COORDINATOR_NOT_AVAILABLE, NO_NODE)
 
     found = look_up(ask, [(1, 3), (2, 0), (3, 1)], 0, 10_000, retry_backoff_ms=100)
     assert {node_id for node_id, _ in asked} == {2}
@@ -54,9 +46,7 @@ def test_d1_a_client_asks_the_least_loaded_node_until_it_knows() -> None:
     assert (found.requests, found.at_ms) == (4, 304)
 
 
-@pytest.mark.parametrize(
-    ("error", "requests"), [(Errors.COORDINATOR_NOT_AVAILABLE, 5), (Errors.INVALID_REQUEST, 1)]
-)
+@pytest.mark.parametrize(("error", "requests"), [(Errors.COORDINATOR_NOT_AVAILABLE, 5), (Errors.INVALID_REQUEST, 1)])
 def test_d1_it_gives_up_when_time_is_up_or_asking_again_is_no_use(error: Errors, requests: int) -> None:
     found = look_up(lambda _node, _at: (error, NO_NODE), [(1, 0)], 0, 500)
     assert (found.node, found.requests) == (None, requests)

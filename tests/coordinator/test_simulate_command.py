@@ -36,9 +36,7 @@ def test_check_says_nothing_when_all_is_equal(capfd: pytest.CaptureFixture[str])
     assert "2 traces, 0 differences" in printed.err
 
 
-def test_check_names_trace_line_field_and_both_values(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_check_names_trace_line_field_and_both_values(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "other.jsonl"
     path.write_text(TRACE.read_text().replace('"protocolName": "range"', '"protocolName": "sticky"', 1))
     assert run(["simulate", "--check", str(path)]) == 1

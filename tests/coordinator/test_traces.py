@@ -20,9 +20,7 @@ def test_the_model_does_what_the_broker_did(path: Path) -> None:
 
 def test_all_kinds_of_both_releases_are_here() -> None:
     kinds = {tuple(name(path).split("/")[:2]) for path in TRACES}
-    assert kinds == {
-        (kind, release) for kind in ("scripted", "random", "reload") for release in ("3.9.2", "4.3.1")
-    }
+    assert kinds == {(kind, release) for kind in ("scripted", "random", "reload") for release in ("3.9.2", "4.3.1")}
     assert len(TRACES) > 300
 
 

@@ -59,9 +59,7 @@ def test_a_partition_of_two_members_ends_in_an_exception() -> None:
     leader, follower = (answer[0]["memberId"] for answer in waiting)
     generation = waiting[0][0]["generationId"]
     blob = b64encode(
-        encode_consumer_assignment(
-            0, {"assignedPartitions": [{"topic": "t1", "partitions": [0]}], "userData": None}
-        )
+        encode_consumer_assignment(0, {"assignedPartitions": [{"topic": "t1", "partitions": [0]}], "userData": None})
     ).decode()
     simulation.sync(leader, generation, {leader: blob, follower: blob})
     written = len(simulation.appends)

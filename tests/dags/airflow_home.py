@@ -49,10 +49,7 @@ class AirflowHome:
             # Signs the tokens with which tasks speak to the API server: all components need the same one.
             "API_AUTH__JWT_SECRET": secrets.token_hex(32),
             "DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(
-                [
-                    {"name": name, "classpath": local, "kwargs": {"path": str(path)}}
-                    for name, path in places.items()
-                ]
+                [{"name": name, "classpath": local, "kwargs": {"path": str(path)}} for name, path in places.items()]
             ),
             "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{directory}/airflow.db",
             "LOGGING__COLORED_CONSOLE_LOG": "False",

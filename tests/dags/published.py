@@ -15,9 +15,7 @@ from tests.cases import Case
 
 def published(output: Path, cluster: str) -> list[Path]:
     """Directories of the published runs of a cluster, the oldest first."""
-    return sorted(
-        (path.parent for path in (output / cluster).glob("[!_]*/*/manifest.json")), key=lambda run: run.name
-    )
+    return sorted((path.parent for path in (output / cluster).glob("[!_]*/*/manifest.json")), key=lambda run: run.name)
 
 
 def local_engine(case: Case, run: Run, place: Path) -> dict[str, Any]:

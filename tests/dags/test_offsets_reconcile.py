@@ -43,9 +43,7 @@ def test_a_good_run_goes_through_with_a_report(home: AirflowHome, runs: list[str
     done = home.airflow("dags", "test", "offsets_reconcile", "--conf", conf)
     assert done.returncode == 0, done.stdout
     report = Path(runs[1]).parent / "_reports" / Path(runs[1]).name
-    assert {"report.html", "report.json", "report.md", "report.prom"} <= {
-        path.name for path in report.iterdir()
-    }
+    assert {"report.html", "report.json", "report.md", "report.prom"} <= {path.name for path in report.iterdir()}
     assert (report / "data_docs/index.html").is_file()
     document = json.loads((report / "report.json").read_text())
     assert document["verdict"] == "clean"

@@ -140,9 +140,7 @@ def test_tasks(parsed: Any, dag_id: str) -> None:
         "summary": ["regroup-offsets"],
     }
     assert tasks["replay"]["operator"] == "SparkAppOperator"
-    assert {(task["retries"], task["delay"], task["owner"]) for task in tasks.values()} == {
-        (1, 1.0, "regroup")
-    }
+    assert {(task["retries"], task["delay"], task["owner"]) for task in tasks.values()} == {(1, 1.0, "regroup")}
 
 
 @pytest.mark.parametrize("dag_id", ["offsets_load", "offsets_load_nightly"])

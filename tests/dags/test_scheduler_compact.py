@@ -82,9 +82,7 @@ def test_a_rejected_plan_publishes_nothing(api: AirflowApi, compacted: Path) -> 
     skipped = dict.fromkeys(("compact", "proof", "publish"), "skipped")
     assert states_of_tasks(api, run_id) == dict.fromkeys(TASKS, "success") | skipped
     after = content(compacted)
-    assert {name for name in after if "/_plans/" not in name} == {
-        name for name in before if "/_plans/" not in name
-    }
+    assert {name for name in after if "/_plans/" not in name} == {name for name in before if "/_plans/" not in name}
     assert before.items() <= after.items()
 
 

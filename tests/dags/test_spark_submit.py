@@ -41,9 +41,7 @@ def command(home: AirflowHome, clusters: Path, spark: str) -> list[str]:
 
 
 def test_executors_get_their_environment(home: AirflowHome, tmp_path: Path) -> None:
-    settings = (
-        "{environment: dist/regroup-environment.tar.gz, archives: 'names.zip#names', py_files: more.zip}"
-    )
+    settings = "{environment: dist/regroup-environment.tar.gz, archives: 'names.zip#names', py_files: more.zip}"
     words = command(home, tmp_path / "clusters.yaml", settings)
     archives = [f"{tmp_path}/dist/regroup-environment.tar.gz#environment", f"{tmp_path}/names.zip#names"]
     assert words[words.index("--archives") + 1] == ",".join(archives)
@@ -53,9 +51,7 @@ def test_executors_get_their_environment(home: AirflowHome, tmp_path: Path) -> N
 
 
 def test_without_an_environment_executors_have_one(home: AirflowHome, tmp_path: Path) -> None:
-    words = command(
-        home, tmp_path / "clusters.yaml", "{conf: {spark.pyspark.python: /opt/regroup/bin/python}}"
-    )
+    words = command(home, tmp_path / "clusters.yaml", "{conf: {spark.pyspark.python: /opt/regroup/bin/python}}")
     assert "--archives" not in words
     assert [word for word in words if word.startswith("spark.pyspark")] == [
         "spark.pyspark.python=/opt/regroup/bin/python"

@@ -182,9 +182,7 @@ class Operator:
 
     def command(self, action: str) -> str:
         """A shell command that has ``action`` done and fails when that fails."""
-        wanted, done = (
-            shlex.quote(str(self._directory / f"{action}.{state}")) for state in ("wanted", "done")
-        )
+        wanted, done = (shlex.quote(str(self._directory / f"{action}.{state}")) for state in ("wanted", "done"))
         return (
             f"touch {wanted}; while [ ! -e {done} ]; do sleep 0.1; done; test ! -s {done}; "
             f"code=$?; cat {done}; rm {done}; exit $code"

@@ -37,9 +37,7 @@ Event = dict[str, Any]
 
 
 def partition(number: int = 0, **values: Any) -> PartitionPrediction:
-    made = PartitionPrediction(
-        1, number, 1, 2, 0, 1, False, 10, 1000, Band(0, 50), Band(1000, 5000), lost_records=0
-    )
+    made = PartitionPrediction(1, number, 1, 2, 0, 1, False, 10, 1000, Band(0, 50), Band(1000, 5000), lost_records=0)
     return replace(made, **values)
 
 
@@ -138,10 +136,7 @@ def test_all_as_predicted() -> None:
     assert (found.verdict, misses(found)) == (Verdict.AS_PREDICTED, [])
     assert {(row.of, row.what) for row in found.rows} == {
         *(("partition", what) for what in ("leader_before", "leader_after", "load_ms", "lost_records")),
-        *(
-            ("group", what)
-            for what in ("coordinator_after", "rebalances", "regressed", "vanished", "outage_ms")
-        ),
+        *(("group", what) for what in ("coordinator_after", "rebalances", "regressed", "vanished", "outage_ms")),
     }
 
 
@@ -271,9 +266,7 @@ def report(tmp_path: Path) -> Callable[..., tuple[int, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("rto_ms", "met"), [(2200, True), (1599, False), (2000, None), (None, None)])
-def test_the_objective(
-    report: Callable[..., tuple[int, dict[str, Any]]], rto_ms: int | None, met: bool | None
-) -> None:
+def test_the_objective(report: Callable[..., tuple[int, dict[str, Any]]], rto_ms: int | None, met: bool | None) -> None:
     code, document = report(prediction(rto_ms=rto_ms), journal())
     assert code == ExitCode.CLEAN
     assert document["objectives"]["rto_met"] is met
@@ -292,9 +285,7 @@ def test_the_report_escapes_what_groups_are_called(
     assert document["rows"][0]["match"] == "not_compared"
 
 
-def test_misses_are_said_first_and_by_name(
-    tmp_path: Path, report: Callable[..., tuple[int, dict[str, Any]]]
-) -> None:
+def test_misses_are_said_first_and_by_name(tmp_path: Path, report: Callable[..., tuple[int, dict[str, Any]]]) -> None:
     code, document = report(prediction(partition(leader_after=3)), journal())
     assert code == ExitCode.FINDINGS
     assert document["headline"] == "1 of 9 claims missed"

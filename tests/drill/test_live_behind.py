@@ -46,7 +46,7 @@ GROUP = "g-0"
 PARTITION = partition_for(GROUP, PARTITIONS)
 OFFSET_NOT_AVAILABLE = 78
 TRIES = 5
-SLOT = "orders", 0
+OFFSET_KEY = "orders", 0
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,7 @@ def new_leader(place: Place, write: Callable[[], object]) -> Iterator[tuple[int,
     old = cluster.leaders()[PARTITION]
     controller, _ = client.quorum()
     new, stopped = sorted(set(IDS) - {old}, key=lambda node: node != controller)
-    place.commits.admin.alter_partition_reassignments(
-        {TopicPartition(OFFSETS_TOPIC, PARTITION): [new, old, stopped]}
-    )
+    place.commits.admin.alter_partition_reassignments({TopicPartition(OFFSETS_TOPIC, PARTITION): [new, old, stopped]})
     wait_for(
         "the new order",
         lambda: client.topic(OFFSETS_TOPIC).partitions[PARTITION].replicas == (new, old, stopped),
@@ -126,9 +124,7 @@ def told(place: Place, broker: int) -> int:
     """Error code of ListOffsets for the end of the partition."""
     kind = ListOffsetsRequest.ListOffsetsTopic
     end = kind.ListOffsetsPartition(partition_index=PARTITION, timestamp=-1, current_leader_epoch=-1)
-    asked = ListOffsetsRequest[7](
-        replica_id=-1, isolation_level=0, topics=[kind(name=OFFSETS_TOPIC, partitions=[end])]
-    )
+    asked = ListOffsetsRequest[7](replica_id=-1, isolation_level=0, topics=[kind(name=OFFSETS_TOPIC, partitions=[end])])
     with place.cluster.nodes[broker].connect() as connection:
         code: int = connection.send(asked).topics[0].partitions[0].error_code
     return code
@@ -139,9 +135,7 @@ def answered(place: Place, broker: int, group: str, topic: str, partition: int) 
     kind = OffsetFetchRequest.OffsetFetchRequestTopic
 
     def fetched() -> int | None:
-        asked = OffsetFetchRequest[5](
-            group_id=group, topics=[kind(name=topic, partition_indexes=[partition])]
-        )
+        asked = OffsetFetchRequest[5](group_id=group, topics=[kind(name=topic, partition_indexes=[partition])])
         with place.cluster.nodes[broker].connect() as connection:
             answer = connection.send(asked)
         return None if answer.error_code else int(answer.topics[0].partitions[0].committed_offset)
@@ -237,9 +231,7 @@ def test_a_canary_waits_for_a_coordinator_that_is_behind(place: Place) -> None:
 def fetches(noted: Noted) -> list[int]:
     """Offsets that the canary was answered."""
     return [
-        event["detail"]
-        for event in noted.of("probe")
-        if (event["api"], event["answer"]) == ("OffsetFetch", "NONE")
+        event["detail"] for event in noted.of("probe") if (event["api"], event["answer"]) == ("OffsetFetch", "NONE")
     ]
 
 
@@ -286,22 +278,22 @@ def test_offsets_that_are_gone_are_said_once(place: Place) -> None:
 
 def test_what_is_answered_again_is_lost_once_the_coordinator_has_heard() -> None:
     noted = Noted()
-    known = Known("g", {SLOT: 11}, noted)
+    known = Known("g", {OFFSET_KEY: 11}, noted)
     for heard in (False, False):
-        known.compare(2, {SLOT: 10}, heard=heard)
+        known.compare(2, {OFFSET_KEY: 10}, heard=heard)
         assert (known.in_doubt, noted) == (True, [])
-    known.compare(2, {}, heard=False, failed={SLOT})
-    known.compare(2, {SLOT: 10}, heard=True)
-    known.compare(2, {SLOT: 10}, heard=True)
+    known.compare(2, {}, heard=False, failed={OFFSET_KEY})
+    known.compare(2, {OFFSET_KEY: 10}, heard=True)
+    known.compare(2, {OFFSET_KEY: 10}, heard=True)
     assert [(event["event"], event["before"], event["after"]) for event in noted] == [("backwards", 11, 10)]
     assert not known.in_doubt
 
 
 def test_the_first_answer_is_no_loss_whatever_the_coordinator_has_heard() -> None:
     noted = Noted()
-    known = Known("g", {SLOT: 11}, noted)
+    known = Known("g", {OFFSET_KEY: 11}, noted)
     known.compare(2, {}, heard=True)
-    known.compare(2, {SLOT: 11}, heard=True)
+    known.compare(2, {OFFSET_KEY: 11}, heard=True)
     [behind] = noted
     assert (behind["event"], behind["after"], known.in_doubt) == ("behind", None, False)
 

@@ -250,9 +250,7 @@ def listed(cluster: ThreeBrokers) -> set[str]:
     return found
 
 
-def test_offsets_that_an_unclean_election_takes_back_are_predicted_exactly(
-    place: Place, tmp_path: Path
-) -> None:
+def test_offsets_that_an_unclean_election_takes_back_are_predicted_exactly(place: Place, tmp_path: Path) -> None:
     """Last of this file. Broker 2 misses commits, a group and a member, and then leads all partitions."""
     cluster, commits = place.cluster, place.commits
     in_sync(cluster)

@@ -54,9 +54,7 @@ def test_json_of_a_run_and_of_logs(tmp_path: Path, capfdbinary: pytest.CaptureFi
     scenario = tmp_path / "scenario.json"
     scenario.write_text('{"kind": "lose-brokers", "brokers": [3]}')
     samples = tmp_path / "samples.jsonl"
-    samples.write_text(
-        '{"records": 100000, "load_ms": 300, "queued_ms": 100}\n{"records": 10, "load_ms": 4}\n'
-    )
+    samples.write_text('{"records": 100000, "load_ms": 300, "queued_ms": 100}\n{"records": 10, "load_ms": 4}\n')
     options = ["--topology", BEFORE, "--scenario", str(scenario), "--load-samples", str(samples)]
     capfdbinary.readouterr()
     output = tmp_path / "prediction.json"
@@ -88,9 +86,7 @@ def test_server_logs_calibrate(tmp_path: Path, capfdbinary: pytest.CaptureFixtur
 
 def test_broker_settings_move_the_band(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     path = tmp_path / "server.properties"
-    path.write_text(
-        "process.roles=broker\nbroker.session.timeout.ms=3000\nbroker.heartbeat.interval.ms=500\n"
-    )
+    path.write_text("process.roles=broker\nbroker.session.timeout.ms=3000\nbroker.heartbeat.interval.ms=500\n")
     options = [*LOSE_3, *KILLED, "--broker-config", str(path), "--active-controller", "9", "--format", "json"]
     assert run(options) == 0
     found = Prediction.from_json(json.loads(capfdbinary.readouterr().out))

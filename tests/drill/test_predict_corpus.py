@@ -140,7 +140,7 @@ def test_no_group_rebalances_and_no_offset_moves() -> None:
 
 
 def last_commits(broker_id: int) -> Offsets:
-    """By Kafka's own dump: the last commit of each slot outside transactions."""
+    """By Kafka's own dump: the last commit of each offset key outside transactions."""
     found: Offsets = {}
     for path in sorted((EXPECTED / f"broker-{broker_id}").glob("dump-[0-9].txt")):
         plain = False
@@ -166,7 +166,9 @@ def test_a_leader_that_lags_loses_what_its_copy_lacks_exactly() -> None:
     }
     old, new = last_commits(1), last_commits(KILLED)
     assert old == last_commits(2)
-    lost = {slot: (offset, new.get(slot)) for slot, offset in old.items() if new.get(slot) != offset}
+    lost = {
+        offset_key: (offset, new.get(offset_key)) for offset_key, offset in old.items() if new.get(offset_key) != offset
+    }
     regressed = {
         (group.group_id, one.topic, one.partition): (one.before, one.after)
         for group in prediction.groups

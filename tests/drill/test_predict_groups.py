@@ -23,10 +23,10 @@ from coordinator_core.groups.model import (
     ConsumerMember,
     Group,
     GroupState,
+    OffsetKey,
     PartitionState,
     ShareGroup,
     ShareMember,
-    Slot,
 )
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_records
@@ -44,8 +44,7 @@ BOTH = pytest.mark.parametrize("profile", [SCALA, JAVA], ids=["scala", "java"])
 
 def classic(generation: int, *member_ids: str) -> ClassicGroup:
     members = tuple(
-        ClassicMember(one, None, "c", "/h", 10_000, 30_000, b"\x00\x01\x00\x00\x00\x00", b"")
-        for one in member_ids
+        ClassicMember(one, None, "c", "/h", 10_000, 30_000, b"\x00\x01\x00\x00\x00\x00", b"") for one in member_ids
     )
     state = GroupState.STABLE if members else GroupState.EMPTY
     leader = member_ids[0] if member_ids else None
@@ -77,22 +76,18 @@ def state(group: Group | None, offset: int | None = None) -> PartitionState:
     offsets = {}
     if offset is not None:
         committed = CommittedOffset(offset, None, "", offset, None, None, 0, 3, None, None, 0)
-        offsets[Slot("g", "t", 0)] = committed
+        offsets[OffsetKey("g", "t", 0)] = committed
     return PartitionState(number, {} if group is None else {"g": group}, offsets)
 
 
-def of_g(
-    before: PartitionState, after: PartitionState, profile: Profile, *, in_sync: bool = False
-) -> GroupPrediction:
+def of_g(before: PartitionState, after: PartitionState, profile: Profile, *, in_sync: bool = False) -> GroupPrediction:
     """Broker 1 coordinates everything and is lost; broker 2 is the only one left."""
     prediction = predicted(before, after, profile, in_sync=in_sync)
     (group,) = prediction.groups
     return group
 
 
-def predicted(
-    before: PartitionState, after: PartitionState, profile: Profile, *, in_sync: bool = False
-) -> Prediction:
+def predicted(before: PartitionState, after: PartitionState, profile: Profile, *, in_sync: bool = False) -> Prediction:
     number = before.offsets_partition
     topology = Topology.of_offsets(
         {one: BrokerInfo(one, {}) for one in (1, 2)},
@@ -185,8 +180,7 @@ def test_offsets_by_what_becomes_of_them() -> None:
 
 def test_a_share_group_is_said_not_to_be_modelled() -> None:
     before, after = (
-        state(ShareGroup("g", epoch, 0, epoch, 0, {"a": ShareMember("a")}, record_offset=0))
-        for epoch in (1, 2)
+        state(ShareGroup("g", epoch, 0, epoch, 0, {"a": ShareMember("a")}, record_offset=0)) for epoch in (1, 2)
     )
     group = of_g(before, after, JAVA)
     assert (group.rebalances, group.reason) == (None, "share groups are not modelled")
@@ -216,14 +210,10 @@ def logs_of_the_transactions() -> list[PartitionLog]:
     return list(discover([str(TXN)]).partitions)
 
 
-@pytest.mark.parametrize(
-    "log", logs_of_the_transactions(), ids=lambda log: f"partition-{log.offsets_partition}"
-)
+@pytest.mark.parametrize("log", logs_of_the_transactions(), ids=lambda log: f"partition-{log.offsets_partition}")
 def test_changes_turn_the_old_offsets_into_the_new_ones(log: PartitionLog) -> None:
     """For a copy that ends at any batch of the log."""
-    batches = [
-        (batch, records) for _, batch, records in read_records(log, on_damage=OnDamage.FAIL, damage=[])
-    ]
+    batches = [(batch, records) for _, batch, records in read_records(log, on_damage=OnDamage.FAIL, damage=[])]
     for length in range(len(batches)):
         states = []
         for count in (len(batches), length):
@@ -233,20 +223,20 @@ def test_changes_turn_the_old_offsets_into_the_new_ones(log: PartitionLog) -> No
             states.append(replayer.finish())
         before, after = (
             {
-                slot: one.committed_offset
-                for slot, one in state.offsets.items()
-                if slot.group_id in state.groups
+                offset_key: one.committed_offset
+                for offset_key, one in state.offsets.items()
+                if offset_key.group_id in state.groups
             }
             for state in states
         )
         markers = {batch.producer_id for batch, _ in batches[length:] if batch.is_control}
         for group_id, change in changes(*states).items():
             for one in (*change.regressed, *change.undone, *change.vanished):
-                slot = Slot(group_id, one.topic, one.partition)
-                assert before.get(slot) == one.before
-                before.pop(slot, None)
+                offset_key = OffsetKey(group_id, one.topic, one.partition)
+                assert before.get(offset_key) == one.before
+                before.pop(offset_key, None)
                 if one.after is not None:
-                    before[slot] = one.after
+                    before[offset_key] = one.after
             assert all((one.before or 0) > (one.after or 0) for one in change.regressed)
             assert {one.producer_id for one in change.hanging} <= markers
         assert before == after
@@ -264,16 +254,13 @@ def test_a_transaction_whose_marker_is_lost_hangs(tmp_path: Path) -> None:
     path = Path(log.segments[-1].path)
     path.write_bytes(path.read_bytes()[:cut])
     found = [
-        copies_of_snapshot(discover([str(one)]), JAVA, on_damage=OnDamage.RECOVER, damage=[])
-        for one in (TXN, lagging)
+        copies_of_snapshot(discover([str(one)]), JAVA, on_damage=OnDamage.RECOVER, damage=[]) for one in (TXN, lagging)
     ]
     topology = Topology.of_offsets(
         {one: BrokerInfo(one, {}) for one in (1, 2)},
         [PartitionInfo(one, 1, 0, (1, 2), (1,)) for one in range(50)],
     )
-    situation = Situation(
-        topology, ClusterLogs(found[0], dict(enumerate(found, 1))), JAVA, machine_calibration()
-    )
+    situation = Situation(topology, ClusterLogs(found[0], dict(enumerate(found, 1))), JAVA, machine_calibration())
     prediction = predict(situation, Scenario.parse("unclean-election=1"), Objectives(), predicted_at_ms=0)
     (group,) = (one for one in prediction.groups if one.group_id == "x-plain-after")
     assert group.hanging_transactions == (HangingTransaction(40, 7, 0),)

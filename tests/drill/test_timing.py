@@ -34,9 +34,7 @@ def test_a_dead_broker_is_fenced_when_its_session_is_over() -> None:
 
 
 def test_zookeeper_clusters_are_told_by_their_properties() -> None:
-    settings = ClusterSettings.from_properties(
-        {"zookeeper.connect": "z:2181", "zookeeper.session.timeout.ms": "6000"}
-    )
+    settings = ClusterSettings.from_properties({"zookeeper.connect": "z:2181", "zookeeper.session.timeout.ms": "6000"})
     assert moved_after(settings, orderly=False, controller_lost=None) == Band(4_000, 9_000)
     migrating = {"zookeeper.connect": "z:2181", "process.roles": "broker"}
     assert not ClusterSettings.from_properties(migrating).zookeeper

@@ -61,9 +61,7 @@ def test_importing_the_gate_does_not_import_gx() -> None:
     assert done.stdout == "False\n", done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments", [[], ["--nonsense"], ["RUN", "--format", "xml"], ["RUN", "--fail-on", "x"]]
-)
+@pytest.mark.parametrize("arguments", [[], ["--nonsense"], ["RUN", "--format", "xml"], ["RUN", "--fail-on", "x"]])
 def test_wrong_options_are_usage_errors(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert "Error: " in capsys.readouterr().err
@@ -74,9 +72,7 @@ def test_what_is_no_run_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureF
     assert "is not a published run: it has no manifest.json" in capsys.readouterr().err
 
 
-def test_a_place_where_data_docs_cannot_be_is_a_usage_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_place_where_data_docs_cannot_be_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = published("k082/after", tmp_path)
     assert main([run.path, "--data-docs", str(Path(run.path) / "manifest.json")]) == 2
     assert "is not a directory" in capsys.readouterr().err

@@ -139,16 +139,12 @@ def test_an_expectation_that_was_removed_from_its_suite_closes_the_gate(
 
     monkeypatch.setattr(gate, "_store", without_r10)
     result = gate.evaluate(run, findings=directory)
-    assert [(refusal.code, refusal.reason) for refusal in result.refusals] == [
-        ("findings.R10", "GX dropped it")
-    ]
+    assert [(refusal.code, refusal.reason) for refusal in result.refusals] == [("findings.R10", "GX dropped it")]
     assert result.evaluated == result.declared - 1
     assert not result.passed(Severity.CRITICAL)
 
 
-def test_expectations_that_are_not_registered_close_the_gate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expectations_that_are_not_registered_close_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from great_expectations.expectations import registry
 
     import expectations.custom  # noqa: F401 - registers what is now taken away, as if it were not imported

@@ -188,9 +188,7 @@ class References(HTMLParser):
         if tag == "a":
             self.links.append(values.get("href") or "")
         else:
-            self.loaded += [
-                values[name] or "" for name in ("src", "href", "data", "srcset") if name in values
-            ]
+            self.loaded += [values[name] or "" for name in ("src", "href", "data", "srcset") if name in values]
         if tag == "meta" and values.get("http-equiv") == "Content-Security-Policy":
             self.policy = values["content"] or ""
 
@@ -260,9 +258,7 @@ def test_results_must_match_the_declaration_one_to_one() -> None:
         return ExpectationValidationResult(success=True, expectation_config=config, result={})
 
     checks = [Check(code, "expect_table_row_count_to_equal", {}, code) for code in ("t.a", "t.b", "t.c")]
-    outcomes = ExpectationSuiteValidationResult(
-        True, [result("t.a"), result("t.b"), result("t.b"), result("t.x")], "t"
-    )
+    outcomes = ExpectationSuiteValidationResult(True, [result("t.a"), result("t.b"), result("t.b"), result("t.x")], "t")
     assert judge(checks, pa.table({}), outcomes) == (
         [],
         [

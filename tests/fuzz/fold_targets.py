@@ -41,7 +41,7 @@ from coordinator_core.records.codec import RecordDecodeError, decode_value
 from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release_of, sample
 from coordinator_core.replay.sequential import replay_partition
-from tests.columnar.parity import PROFILES, differences
+from tests.fold.parity import PROFILES, differences
 from tests.fuzz import payloads, segments
 from tests.fuzz.checks import (
     LIMITS,
@@ -164,10 +164,7 @@ def _check_group_records(array: Bytes, tables: FoldTables) -> None:
     rows = np.asarray(tables.group_records)[: tables.group_records_used]
     for field in ("key", "value"):
         here = rows[(rows[field] < ARENA) & (rows[f"{field}_bytes"] > 0)]
-        if (
-            len(here)
-            and not ((here[field] >= 0) & (here[field] + here[f"{field}_bytes"] <= len(array))).all()
-        ):
+        if len(here) and not ((here[field] >= 0) & (here[field] + here[f"{field}_bytes"] <= len(array))).all():
             raise WrongResultError(f"a {field} lies outside the segment")
 
 
@@ -387,9 +384,7 @@ def commits(data: bytes, choices: Random) -> str:
     rows = np.empty(len(values), dtype("Commit"))
     array = array_of(b"".join(values))
     whole = decode_commits(array, starts, rows)
-    require_equal(
-        whole, next((n for n, value in enumerate(values) if not _is_decoded(value)), len(values)), "row"
-    )
+    require_equal(whole, next((n for n, value in enumerate(values) if not _is_decoded(value)), len(values)), "row")
     if len(values):
         starts[choices.randrange(len(starts))] = choices.choice((-1, 0, len(array) + 1, 1 << 62, -(1 << 63)))
         decode_commits(array, starts, rows)

@@ -85,9 +85,7 @@ class Hostile:
     def varint(self, usual: int, bits: int = 32) -> bytes:
         """A zigzag varint of ``usual``, of another number, or one that no writer makes."""
         value = self.number(usual, bits)
-        return self._spelled(
-            ((value << 1) ^ (value >> (bits - 1))) & ((1 << bits) - 1), 5 if bits == 32 else 10
-        )
+        return self._spelled(((value << 1) ^ (value >> (bits - 1))) & ((1 << bits) - 1), 5 if bits == 32 else 10)
 
     def uvarint(self, usual: int) -> bytes:
         """An unsigned varint, likewise."""

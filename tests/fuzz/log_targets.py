@@ -54,9 +54,7 @@ def compaction(data: bytes, choices: Random) -> str:
     log = log_of(data, choices)
     is_shifting = choices.random() < 0.6
     versions = [data, *(changed(data, choices) for _ in range(3))] if is_shifting else [data]
-    output = OutputFormat(
-        renumber=choices.random() < 0.4, codec=choices.choice((None, None, Codec.ZSTD, Codec.LZ4))
-    )
+    output = OutputFormat(renumber=choices.random() < 0.4, codec=choices.choice((None, None, Codec.ZSTD, Codec.LZ4)))
     # Output that is handed on in small pieces, too.
     sizes = {
         "_OUT_BYTES": choices.choice((64, 300, 4 << 20)),
@@ -98,10 +96,7 @@ def _require_records(log: PartitionLog, newest: NewestRecords, sizes: dict[bytes
             if record.key is not None:
                 offsets[record.key] = (record.offset, record.value is None)
     rows = newest.rows
-    found = {
-        newest.key(row): (int(rows["offset"][row]), bool(rows["is_tombstone"][row]))
-        for row in range(len(rows))
-    }
+    found = {newest.key(row): (int(rows["offset"][row]), bool(rows["is_tombstone"][row])) for row in range(len(rows))}
     require_equal(found, offsets, "newest records")
     require_equal(sizes, {key: count for key, count in counts.items() if count}, "records by key")
 

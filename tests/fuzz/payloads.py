@@ -29,9 +29,7 @@ def item(hostile: Hostile) -> Item:
     if hostile.strikes():
         key_type = hostile.pick((-1, -32768, 9, 18, 24, 99, 32767, 0, 1, 2))
     if hostile.strikes():
-        return hostile.pick((None, b"", b"\0", b"\0\1", hostile.random.randbytes(12))), value(
-            hostile, key_type
-        )
+        return hostile.pick((None, b"", b"\0", b"\0\1", hostile.random.randbytes(12))), value(hostile, key_type)
     return hostile.broken(_key(hostile, key_type)), None if hostile.chance(0.2) else value(hostile, key_type)
 
 
@@ -109,16 +107,13 @@ def _tags(hostile: Hostile, tags: list[tuple[int, bytes]], depth: int) -> bytes:
     return out
 
 
-def _value(
-    hostile: Hostile, kind: FieldType, version: int, *, flexible: bool, null: bool, depth: int
-) -> bytes:
+def _value(hostile: Hostile, kind: FieldType, version: int, *, flexible: bool, null: bool, depth: int) -> bytes:
     if isinstance(kind, Struct):
         return b"\xff" if null else _fields(hostile, kind, version, flexible=flexible, depth=depth + 1)
     if isinstance(kind, ArrayOf):
         count = 0 if null or depth > _MOST_DEPTH else hostile.pick((0, 1, 1, 2, 3))
         elements = [
-            _value(hostile, kind.element, version, flexible=flexible, null=False, depth=depth + 1)
-            for _ in range(count)
+            _value(hostile, kind.element, version, flexible=flexible, null=False, depth=depth + 1) for _ in range(count)
         ]
         if flexible:
             return hostile.uvarint(0 if null else count + 1) + b"".join(elements)

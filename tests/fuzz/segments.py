@@ -166,9 +166,7 @@ def _control(hostile: Hostile, offset: int) -> tuple[bytes, int]:
 
 
 def _empty(hostile: Hostile, offset: int) -> tuple[bytes, int]:
-    return _batch(
-        hostile, offset, [], hostile.pick((0, TRANSACTIONAL_BIT, CONTROL_BIT)), hostile.pick((-1, 1))
-    )
+    return _batch(hostile, offset, [], hostile.pick((0, TRANSACTIONAL_BIT, CONTROL_BIT)), hostile.pick((-1, 1)))
 
 
 def _legacy(hostile: Hostile, offset: int) -> tuple[bytes, int]:
@@ -181,8 +179,7 @@ def _legacy(hostile: Hostile, offset: int) -> tuple[bytes, int]:
     codec = hostile.pick((Codec.GZIP, Codec.SNAPPY, Codec.LZ4))
     first = 0 if magic else offset
     inner = b"".join(
-        _message(hostile, first + index, hostile.number(magic, 2) & 1, 0, *item)
-        for index, item in enumerate(items)
+        _message(hostile, first + index, hostile.number(magic, 2) & 1, 0, *item) for index, item in enumerate(items)
     )
     if hostile.strikes():
         inner = _message(hostile, first, magic, codec, None, packed(hostile, codec, inner, magic))
@@ -307,9 +304,7 @@ def _mutated(hostile: Hostile, entry: bytes) -> bytes:
             case 0:
                 body[at : at + 1] = bytes((hostile.random.randrange(256),))
             case 1:
-                body[at : at + 1] = (
-                    bytes((body[at] ^ 1 << hostile.random.randrange(8),)) if at < len(body) else b""
-                )
+                body[at : at + 1] = bytes((body[at] ^ 1 << hostile.random.randrange(8),)) if at < len(body) else b""
             case 2:
                 body[at:at] = hostile.random.randbytes(hostile.random.randint(1, 4))
             case 3:

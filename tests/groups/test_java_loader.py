@@ -35,17 +35,13 @@ def consumer_member(**fields: Any) -> dict[str, Any]:
     } | fields
 
 
-def assignment(
-    epoch: int, *partitions: int, state: int = 0, revoking: tuple[int, ...] = ()
-) -> dict[str, Any]:
+def assignment(epoch: int, *partitions: int, state: int = 0, revoking: tuple[int, ...] = ()) -> dict[str, Any]:
     return {
         "memberEpoch": epoch,
         "previousMemberEpoch": epoch - 1,
         "state": state,
         "assignedPartitions": [{"topicId": TOPIC_ID, "partitions": list(partitions)}],
-        "partitionsPendingRevocation": [{"topicId": TOPIC_ID, "partitions": list(revoking)}]
-        if revoking
-        else [],
+        "partitionsPendingRevocation": [{"topicId": TOPIC_ID, "partitions": list(revoking)}] if revoking else [],
     }
 
 
@@ -96,9 +92,7 @@ def test_a_member_with_its_assignment_is_stable() -> None:
 def test_states_are_derived_from_epochs_and_members() -> None:
     assigning = with_member(History(), "m", 0).modern(3, GROUP_KEY, {"epoch": 3})
     assert consumer_group(assigning).state is GroupState.ASSIGNING
-    reconciling = with_member(History(), "m", 0).modern(
-        8, member_key("m"), assignment(2, state=1, revoking=(0,))
-    )
+    reconciling = with_member(History(), "m", 0).modern(8, member_key("m"), assignment(2, state=1, revoking=(0,)))
     assert consumer_group(reconciling).state is GroupState.RECONCILING
     assert consumer_group(reconciling).members["m"].state is MemberState.UNREVOKED_PARTITIONS
     behind = with_member(with_member(History(), "m", 0), "n", 1, epoch=3)
@@ -224,9 +218,7 @@ def test_tombstones_of_unknown_groups_are_ignored_since_4_0_and_fatal_before(key
 
 def test_a_kip_848_record_replaces_a_simple_group_since_4_0_and_no_other() -> None:
     simple = History().commit(1)
-    assert isinstance(
-        simple.modern(3, GROUP_KEY, {"epoch": 1}).replay(KAFKA_4_3).groups[GROUP], ConsumerGroup
-    )
+    assert isinstance(simple.modern(3, GROUP_KEY, {"epoch": 1}).replay(KAFKA_4_3).groups[GROUP], ConsumerGroup)
     assert "not a consumer group" in failure(simple, KAFKA_3_9)
     assert "not a consumer group" in failure(History().group("m").modern(3, GROUP_KEY, {"epoch": 1}))
 

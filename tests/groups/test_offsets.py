@@ -24,7 +24,7 @@ def offset(record_offset: int, producer_id: int | None = None) -> CommittedOffse
         value_version=3,
         producer_id=producer_id,
         producer_epoch=None if producer_id is None else 0,
-        merge_offset=record_offset,
+        ordering_offset=record_offset,
     )
 
 
@@ -56,9 +56,7 @@ def test_an_aborted_transaction_leaves_nothing() -> None:
     assert (state.committed, state.pending) == ({}, {})
 
 
-@pytest.mark.parametrize(
-    ("profile", "comes_back"), [("S4", True), ("J0", True), ("J1", False), ("J3", False)]
-)
+@pytest.mark.parametrize(("profile", "comes_back"), [("S4", True), ("J0", True), ("J1", False), ("J3", False)])
 def test_a_tombstone_outside_a_transaction(profile: str, comes_back: bool) -> None:
     state = offsets(profile)
     state.commit("a", offset(1, PRODUCER))

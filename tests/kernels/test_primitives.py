@@ -65,9 +65,7 @@ def is_plain(data: bytes) -> bool:
 @both
 @settings(max_examples=400)
 @given(
-    data=st.one_of(
-        st.binary(max_size=12), st.text(max_size=12).map(lambda text: text.encode("utf-8", "surrogatepass"))
-    )
+    data=st.one_of(st.binary(max_size=12), st.text(max_size=12).map(lambda text: text.encode("utf-8", "surrogatepass")))
 )
 @example(data="\ufffd".encode())
 @example(data=b"\xed\xa0\x80")
@@ -138,9 +136,7 @@ def test_hashes_differ_in_length_and_every_byte() -> None:
     seen = {COMPILED.hash_bytes(bytes(size), 0, size) for size in range(1, 40)}
     assert len(seen) == 39
     for size in (3, 8, 13, 21):
-        changed = {
-            COMPILED.hash_bytes(bytes(at) + b"\1" + bytes(size - at - 1), 0, size) for at in range(size)
-        }
+        changed = {COMPILED.hash_bytes(bytes(at) + b"\1" + bytes(size - at - 1), 0, size) for at in range(size)}
         assert len(changed | {COMPILED.hash_bytes(bytes(size), 0, size)}) == size + 1
 
 

@@ -143,9 +143,7 @@ class RandomGroups:
         version = self._random.choice((1, 3, 3))
         live = self._random.random() < 0.5
         blobs = [
-            encode_consumer_subscription(
-                1, {"topics": self._topics(), "userData": None, "ownedPartitions": []}
-            )
+            encode_consumer_subscription(1, {"topics": self._topics(), "userData": None, "ownedPartitions": []})
             for _ in range(self._random.randint(1, 2) if live else 0)
         ]
         if blobs and self._random.randrange(5) == 0:

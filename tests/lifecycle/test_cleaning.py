@@ -108,9 +108,7 @@ def test_nothing_is_left_to_clean(tmp_path: Path) -> None:
         ("B-cleaned-default", 1, (6619, 6619, 28800, 0)),
     ],
 )
-def test_the_cleaner_stopped_where_this_says(
-    name: str, partition: int, expected: tuple[int, int, int, int]
-) -> None:
+def test_the_cleaner_stopped_where_this_says(name: str, partition: int, expected: tuple[int, int, int, int]) -> None:
     """Of A it cleaned exactly up to the first uncleanable offset: that is its checkpoint in B."""
     snapshot = discover([str(case(f"k431-compacted/{name}").paths[0])])
     stable = {0: 14445, 1: 7539}[partition]

@@ -34,7 +34,7 @@ from coordinator_core.log.types import Codec, ControlType, PartitionLog
 from tests.cli.test_damaged_input import outcome
 from tests.lifecycle.test_compact_damage import with_crc
 from tests.log.builders import NOW_MS, NewRecord, build_batch, build_control_batch, write_partition
-from tests.replay.histories import Slot, offset_key, offset_value
+from tests.replay.histories import OffsetKey, encoded_key, offset_value
 
 RULES = CompactionRules(NOW_MS)
 PLAIN = OutputFormat()
@@ -43,9 +43,9 @@ RELEASE = ["--kafka-version", "4.3.1", "--now-ms", str(NOW_MS)]
 
 def commits(number: int, codec: Codec = Codec.NONE, last_delta: int = 2) -> bytes:
     """Three records from offset ``4 * number`` on; the next batch supersedes the second."""
-    slots = [Slot("g", "t", 10 + number), Slot("g", "t", 0), Slot("g", "u", number)]
-    rows = [NewRecord(offset_key(slot), offset_value(number)) for slot in slots[:2]]
-    rows.append(NewRecord(offset_key(slots[2]), None, offset_delta=last_delta))
+    offset_keys = [OffsetKey("g", "t", 10 + number), OffsetKey("g", "t", 0), OffsetKey("g", "u", number)]
+    rows = [NewRecord(encoded_key(offset_key), offset_value(number)) for offset_key in offset_keys[:2]]
+    rows.append(NewRecord(encoded_key(offset_keys[2]), None, offset_delta=last_delta))
     return build_batch(4 * number, rows, codec=codec)
 
 
@@ -54,7 +54,7 @@ BATCHES = (
     commits(1),
     commits(2),
     commits(3, Codec.LZ4),
-    build_batch(16, [(offset_key(), offset_value(1))], producer_id=9, transactional=True),
+    build_batch(16, [(encoded_key(), offset_value(1))], producer_id=9, transactional=True),
     build_control_batch(17, ControlType.COMMIT, producer_id=9),
     commits(5),
 )

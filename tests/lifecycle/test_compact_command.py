@@ -22,7 +22,7 @@ from coordinator_core.replay.sequential import replay_partition
 from tests.cases import case
 from tests.cli.test_damaged_input import outcome, write_segment
 from tests.log.builders import build_batch, build_control_batch
-from tests.replay.histories import Slot, offset_key, offset_value
+from tests.replay.histories import OffsetKey, encoded_key, offset_value
 
 NOW = 1_795_260_000_000
 RELEASE = ["--kafka-version", "4.3.1", "--now-ms", str(NOW)]
@@ -40,7 +40,7 @@ def commits(*values: tuple[int, int | None], group: str = "g") -> bytes:
     return b"".join(
         build_batch(
             offset,
-            [(offset_key(Slot(group, "t", partition)), None if value is None else offset_value(value))],
+            [(encoded_key(OffsetKey(group, "t", partition)), None if value is None else offset_value(value))],
             timestamp=NOW - 1000 + offset,
         )
         for offset, (partition, value) in enumerate(values)
@@ -58,9 +58,7 @@ def test_the_output_is_a_log_with_its_report(tmp_path: Path, capfd: pytest.Captu
         int(path.name.rpartition("-")[2]) for path in output.glob("__consumer_offsets-*")
     }
     assert sorted(path.name for path in output.iterdir() if path.name.startswith(".")) == []
-    described = [
-        outcome(["describe", path, *RELEASE, "--format", "json"], capfd) for path in (snapshot, str(output))
-    ]
+    described = [outcome(["describe", path, *RELEASE, "--format", "json"], capfd) for path in (snapshot, str(output))]
     before, after = (json.loads(out) for _, out, _ in described)
     for name in ("groups", "orphaned_offsets", "load_failures"):
         assert before[name] == after[name], name
@@ -172,15 +170,13 @@ def test_damaged_input_is_refused_or_cut(tmp_path: Path, capfd: pytest.CaptureFi
     assert (code, "--salvage" in err) == (2, True)
 
 
-def test_what_is_not_known_is_carried_byte_for_byte(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_known_is_carried_byte_for_byte(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     unknown = [
         (b"\x00\x63\x00\x01g", b"\x00\x07whatever"),
         (b"\x00\x01\x00\x09cut", b"\x00\x03"),
         (b"", b"an empty key"),
         (b"\x7f", None),
-        (offset_key(), offset_value(5)[:2] + b"\x01\x02"),
+        (encoded_key(), offset_value(5)[:2] + b"\x01\x02"),
     ]
     data = build_batch(0, [(key, b"old") for key, _ in unknown]) + build_batch(5, unknown)
     log = write_segment(tmp_path, data)
@@ -207,9 +203,9 @@ def test_expired_offsets_are_tombstoned(tmp_path: Path, capfd: pytest.CaptureFix
 
 
 def test_a_late_commit_under_a_tombstone_stays(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Expiry tombstones a slot while a transaction has a commit of it, which ends well: the old coordinator
+    """Expiry tombstones an offset key while a transaction has a commit of it, which ends well: the old coordinator
     then has that commit, and loses it when its own cleaner has run."""
-    key = offset_key(Slot("g", "t", 0))
+    key = encoded_key(OffsetKey("g", "t", 0))
     data = (
         build_batch(0, [(key, offset_value(70))])
         + build_batch(1, [(key, offset_value(77))], producer_id=5, transactional=True)

@@ -41,9 +41,7 @@ def test_logs_of_every_kind_keep_their_state(name: str, tmp_path: Path) -> None:
     case = case_of(name)
     profile = profile_for_release(case.release, case.coordinator)
     logs = discover([str(path) for path in case.paths]).partitions
-    reports = compact_logs(
-        logs, tmp_path / "out", CompactionOptions(profile, CompactionRules(1_900_000_000_000))
-    )
+    reports = compact_logs(logs, tmp_path / "out", CompactionOptions(profile, CompactionRules(1_900_000_000_000)))
     assert sum(report.output_records for report in reports) <= sum(report.input_records for report in reports)
     results = {log.offsets_partition: log for log in discover([str(tmp_path / "out")]).partitions}
     assert sorted(results) == [log.offsets_partition for log in logs]
@@ -55,9 +53,7 @@ def test_logs_of_every_kind_keep_their_state(name: str, tmp_path: Path) -> None:
         assert ends[0] == ends[1]
 
 
-def records_of(
-    log: PartitionLog, *, markers: bool = True
-) -> dict[int, tuple[bytes | None, bytes | None, int]]:
+def records_of(log: PartitionLog, *, markers: bool = True) -> dict[int, tuple[bytes | None, bytes | None, int]]:
     return {
         record.offset: (record.key, record.value, record.timestamp_ms)
         for _, batch, records in read_records(log)

@@ -21,15 +21,15 @@ from tests.log.builders import (
     encode_record,
     write_partition,
 )
-from tests.replay.histories import Slot, offset_key, offset_value
+from tests.replay.histories import OffsetKey, encoded_key, offset_value
 
 RELEASE = ["--kafka-version", "4.3.1", "--now-ms", "1795260000000"]
 MAGIC, RECORDS, LENGTH = 16, 61, 8
 
 
 def batch(number: int, codec: Codec = Codec.LZ4) -> bytes:
-    slots = [Slot("g", "t", 2 * number), Slot("g", "t", 0)]
-    rows = [(offset_key(slot), offset_value(number)) for slot in slots]
+    offset_keys = [OffsetKey("g", "t", 2 * number), OffsetKey("g", "t", 0)]
+    rows = [(encoded_key(offset_key), offset_value(number)) for offset_key in offset_keys]
     return build_batch(2 * number, rows, codec=codec)
 
 
@@ -93,9 +93,7 @@ def test_every_byte_of_a_header_is_read_or_refused(tmp_path: Path, capfd: pytest
         place = tmp_path / str(position)
         data = batch(0) + flipped(position)(batch(1)) + batch(2)
         write_partition(place / "log", {0: data})
-        code, _, err = outcome(
-            ["compact", str(place / "log"), "--output", str(place / "out"), *RELEASE], capfd
-        )
+        code, _, err = outcome(["compact", str(place / "log"), "--output", str(place / "out"), *RELEASE], capfd)
         codes.append(code)
         assert code in (0, 3), (position, err)
         assert (place / "out").exists() == (code == 0)
@@ -106,16 +104,14 @@ def test_every_byte_of_a_header_is_read_or_refused(tmp_path: Path, capfd: pytest
 
 def records(directory: Path) -> list[tuple[int, bytes | None, bytes | None]]:
     (log,) = discover([str(directory)]).partitions
-    return [
-        (record.offset, record.key, record.value) for _, _, found in read_records(log) for record in found
-    ]
+    return [(record.offset, record.key, record.value) for _, _, found in read_records(log) for record in found]
 
 
 TAGGED = [
     # ConsumerGroupMetadataValue: epoch, metadata hash; then three tagged fields of the future.
     (b"\x00\x03\x00\x01g", b"\x00\x00\x00\x00\x00\x07\x02\x00\x08" + bytes(8) + b"\x28\x02hi\x7e\x00"),
     # OffsetCommitValue v4, with one.
-    (offset_key(Slot("g", "t", 9)), offset_value(9)[:-1] + b"\x01\x63\x04when"),
+    (encoded_key(OffsetKey("g", "t", 9)), offset_value(9)[:-1] + b"\x01\x63\x04when"),
     # A version that no release writes yet, and a record type with a tail.
     (b"\x00\x05\x00\x01g\x00\x01m", b"\x00\x7fwhatever comes"),
     (b"\x00\x77\x00\x01g\x01\x02\x03", b"\x00\x00\xff"),
@@ -127,8 +123,8 @@ TAGGED = [
 def test_what_nobody_knows_yet_survives_byte_for_byte(
     superseded: bool, codec: Codec, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    newer = [(offset_key(), offset_value(2))]
-    older = [(offset_key(), offset_value(1))] if superseded else []
+    newer = [(encoded_key(), offset_value(2))]
+    older = [(encoded_key(), offset_value(1))] if superseded else []
     first = build_batch(0, [*older, *TAGGED], codec=codec)
     write_partition(tmp_path / "log", {0: first + build_batch(9, newer)})
     arguments = ["compact", str(tmp_path / "log"), "--output", str(tmp_path / "out"), *RELEASE]
@@ -143,20 +139,18 @@ LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.GZIP], ids=lambda codec: codec.name.lower())
 @pytest.mark.parametrize("base", [LOWEST, -1, HIGHEST])
-def test_timestamps_wrap_as_in_java(
-    base: int, codec: Codec, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_timestamps_wrap_as_in_java(base: int, codec: Codec, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Base and delta of int64 each, the sum beyond it, in a batch that is built again."""
-    slots = [Slot("g", "t", number) for number in range(4)]
+    offset_keys = [OffsetKey("g", "t", number) for number in range(4)]
     times = [HIGHEST, 0, LOWEST, HIGHEST - 1]
     section = b"".join(
         encode_record(
-            NewRecord(offset_key(slot), offset_value(1), base + delta),
+            NewRecord(encoded_key(offset_key), offset_value(1), base + delta),
             offset_delta=number,
             base_timestamp=base,
             default_timestamp=0,
         )
-        for number, (slot, delta) in enumerate(zip(slots, times, strict=True))
+        for number, (offset_key, delta) in enumerate(zip(offset_keys, times, strict=True))
     )
     first = build_raw_batch(
         0,
@@ -167,7 +161,7 @@ def test_timestamps_wrap_as_in_java(
         base_timestamp=base,
         max_timestamp=HIGHEST,
     )
-    write_partition(tmp_path / "log", {0: first + build_batch(4, [(offset_key(slots[1]), offset_value(2))])})
+    write_partition(tmp_path / "log", {0: first + build_batch(4, [(encoded_key(offset_keys[1]), offset_value(2))])})
     for name, options in {"kept": [], "numbered": ["--renumber"], "zstd": ["--codec", "zstd"]}.items():
         output = tmp_path / name
         arguments = ["compact", str(tmp_path / "log"), "--output", str(output), *RELEASE, *options]

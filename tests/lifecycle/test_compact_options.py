@@ -19,16 +19,14 @@ from coordinator_core.runs.local import replay_snapshot
 from tests.cases import case
 from tests.cli.test_damaged_input import outcome, write_segment
 from tests.log.builders import build_batch, build_control_batch, write_partition
-from tests.replay.histories import Slot, offset_key, offset_value
+from tests.replay.histories import OffsetKey, encoded_key, offset_value
 
 NOW = 1_795_260_000_000
 RELEASE = ["--kafka-version", "4.3.1", "--now-ms", str(NOW)]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
-def compacted(
-    snapshot: Path, output: Path, capfd: pytest.CaptureFixture[str], *options: str
-) -> dict[str, Any]:
+def compacted(snapshot: Path, output: Path, capfd: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
     arguments = ["compact", str(snapshot), "--output", str(output), *RELEASE, "--format", "json", *options]
     code, out, err = outcome(arguments, capfd)
     assert code == 0, err
@@ -36,9 +34,7 @@ def compacted(
     return document
 
 
-def refused(
-    snapshot: Path, output: Path, capfd: pytest.CaptureFixture[str], *options: str
-) -> tuple[int, str]:
+def refused(snapshot: Path, output: Path, capfd: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
     code, _, err = outcome(["compact", str(snapshot), "--output", str(output), *RELEASE, *options], capfd)
     assert not output.exists()
     assert not list(output.parent.glob(f".{output.name}.*"))
@@ -69,8 +65,8 @@ def answers(directory: Path, release: str = "4.3.1") -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for state in replay_snapshot(discover([str(directory)]), profile_for_release(release), damage=[]):
         assert state.pending == {}
-        for slot, offset in state.offsets.items():
-            found[slot] = (offset.committed_offset, offset.metadata, offset.commit_timestamp_ms)
+        for offset_key, offset in state.offsets.items():
+            found[offset_key] = (offset.committed_offset, offset.metadata, offset.commit_timestamp_ms)
         for group_id, group in state.groups.items():
             found[group_id] = (type(group), sorted(map(str, getattr(group, "members", ()))))
     return found
@@ -83,19 +79,20 @@ def test_every_batch_gets_the_codec_and_no_record_changes(
     log = tmp_path / "log"
     # Before the open transaction; one of each codec, and one that compaction shortens.
     batches = [
-        build_batch(
-            4 * n, [(offset_key(Slot("g", "t", 4 * n + i)), offset_value(i)) for i in range(4)], codec=c
-        )
+        build_batch(4 * n, [(encoded_key(OffsetKey("g", "t", 4 * n + i)), offset_value(i)) for i in range(4)], codec=c)
         for n, c in enumerate(Codec)
     ]
-    dead = [(offset_key(Slot("g", "t", 0)), offset_value(9)), (offset_key(Slot("g", "t", 5)), None)]
+    dead = [
+        (encoded_key(OffsetKey("g", "t", 0)), offset_value(9)),
+        (encoded_key(OffsetKey("g", "t", 5)), None),
+    ]
     marker = build_control_batch(25, 1, producer_id=7)
     transaction = build_batch(
-        24, [(offset_key(Slot("h", "t", 0)), offset_value(1))], producer_id=7, transactional=True
+        24, [(encoded_key(OffsetKey("h", "t", 0)), offset_value(1))], producer_id=7, transactional=True
     )
-    behind = build_batch(27, [(offset_key(Slot("i", "t", 0)), offset_value(1))], codec=Codec.GZIP)
+    behind = build_batch(27, [(encoded_key(OffsetKey("i", "t", 0)), offset_value(1))], codec=Codec.GZIP)
     opened = build_batch(
-        26, [(offset_key(Slot("h", "t", 1)), offset_value(1))], producer_id=8, transactional=True
+        26, [(encoded_key(OffsetKey("h", "t", 1)), offset_value(1))], producer_id=8, transactional=True
     )
     whole = b"".join([*batches, build_batch(22, dead), transaction, marker, opened, behind])
     write_partition(log, {0: whole})
@@ -170,14 +167,12 @@ def without_open_transactions(snapshot: Path, place: Path) -> Path:
 
 def commits_of(group_id: str, first: int) -> bytes:
     return b"".join(
-        build_batch(first + n, [(offset_key(Slot(group_id, "t", n)), offset_value(n))], timestamp=NOW - 1000)
+        build_batch(first + n, [(encoded_key(OffsetKey(group_id, "t", n)), offset_value(n))], timestamp=NOW - 1000)
         for n in range(3)
     )
 
 
-def test_a_multiple_of_the_count_needs_no_new_offsets(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_multiple_of_the_count_needs_no_new_offsets(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """With twice as many partitions each takes groups of one only; offsets keep their holes."""
     groups = [f"g-{n}" for n in range(12)]
     logs: dict[int, bytes] = {0: b"", 1: b""}
@@ -199,8 +194,8 @@ def test_a_multiple_of_the_count_needs_no_new_offsets(
 def test_a_batch_of_several_groups_is_split_and_its_markers_go_with_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    slots = [Slot(f"g-{n}", "t", 0) for n in range(6)]
-    rows = [(offset_key(slot), offset_value(n)) for n, slot in enumerate(slots)]
+    offset_keys = [OffsetKey(f"g-{n}", "t", 0) for n in range(6)]
+    rows = [(encoded_key(offset_key), offset_value(n)) for n, offset_key in enumerate(offset_keys)]
     data = build_batch(0, rows, producer_id=7, transactional=True, timestamp=NOW - 1000)
     data += build_control_batch(6, 1, producer_id=7, timestamp=NOW - 900)
     log = write_segment(tmp_path, data)
@@ -218,16 +213,14 @@ def test_a_batch_of_several_groups_is_split_and_its_markers_go_with_it(
     ("data", "told"),
     [
         (
-            build_batch(0, [(offset_key(), offset_value(1))], producer_id=7, transactional=True),
+            build_batch(0, [(encoded_key(), offset_value(1))], producer_id=7, transactional=True),
             "producer 7 has an open transaction",
         ),
         (build_batch(0, [(b"\x00\x63\x00\x01g", b"?")]), "record offset 0: no known key"),
         (build_batch(0, [(b"", b"?")]), "record offset 0: no known key"),
     ],
 )
-def test_what_cannot_move_is_refused(
-    data: bytes, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_move_is_refused(data: bytes, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = write_segment(tmp_path, data)
     options = ["--offsets-partitions", "4", "--renumber"]
     code, err = refused(log, tmp_path / "out", capfd, *options)

@@ -16,10 +16,10 @@ from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import PROFILE_RELEASES, profile_for, profile_for_release
 from coordinator_core.replay.sequential import replay_partition
 from tests.log.builders import build_batch, build_control_batch, build_empty_batch, write_partition
-from tests.replay.histories import Slot, offset_key, offset_value
+from tests.replay.histories import OffsetKey, encoded_key, offset_value
 
 NOW = 1_795_260_000_000
-KEY, OTHER = offset_key(Slot("g", "t", 0)), offset_key(Slot("g", "t", 1))
+KEY, OTHER = encoded_key(OffsetKey("g", "t", 0)), encoded_key(OffsetKey("g", "t", 1))
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 Left = list[tuple[int, int, int | None, list[int]]]
 
@@ -88,9 +88,7 @@ def test_the_last_batch_of_an_active_producer_stays_empty(tmp_path: Path) -> Non
 
 
 def test_the_log_end_offset_stays(tmp_path: Path) -> None:
-    tombstone = build_batch(
-        1, [(OTHER, None)], delete_horizon=NOW - 1, timestamp=NOW - DAY_MS, last_offset_delta=4
-    )
+    tombstone = build_batch(1, [(OTHER, None)], delete_horizon=NOW - 1, timestamp=NOW - DAY_MS, last_offset_delta=4)
     left = left_of(tmp_path, build_batch(0, [(KEY, offset_value(1))], timestamp=NOW), tombstone)
     assert left == [(0, 0, None, [0]), (1, 5, None, [])]
     emptied = left_of(tmp_path / "again", build_empty_batch(0, 3), build_batch(4, [(KEY, offset_value(1))]))
@@ -101,7 +99,7 @@ def test_tombstones_get_a_horizon_once(tmp_path: Path) -> None:
     batches = [
         build_batch(0, [(KEY, offset_value(1)), (OTHER, offset_value(1))], timestamp=NOW),
         build_batch(2, [(KEY, None), (OTHER, offset_value(2))], timestamp=NOW, codec=Codec.ZSTD),
-        build_batch(4, [(offset_key(Slot("g", "t", 2)), None)], timestamp=NOW, delete_horizon=NOW + 5),
+        build_batch(4, [(encoded_key(OffsetKey("g", "t", 2)), None)], timestamp=NOW, delete_horizon=NOW + 5),
     ]
     assert left_of(tmp_path, *batches) == [(2, 3, NOW + DAY_MS, [2, 3]), (4, 4, NOW + 5, [4])]
 
@@ -137,9 +135,7 @@ def test_tombstones_of_a_member_go_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("release", ["4.0.2", "4.3.1"])
-def test_share_records_that_4_0_does_not_take_are_compacted_all_the_same(
-    tmp_path: Path, release: str
-) -> None:
+def test_share_records_that_4_0_does_not_take_are_compacted_all_the_same(tmp_path: Path, release: str) -> None:
     def share(epoch: int, metadata_hash: int) -> tuple[bytes, bytes]:
         value = encode_value(11, 0, {"epoch": epoch, "metadataHash": metadata_hash})
         return encode_key(11, {"groupId": "k"}), value
@@ -156,9 +152,7 @@ def test_share_records_that_4_0_does_not_take_are_compacted_all_the_same(
     write_partition(tmp_path / "in", {0: b"".join(batches)})
     (log,) = discover([str(tmp_path / "in")]).partitions
     state = replay_partition(log, profile, damage=[])
-    assert [failure.record_offset for failure in state.load_failures] == (
-        [1, 2, 3] if release == "4.0.2" else []
-    )
+    assert [failure.record_offset for failure in state.load_failures] == ([1, 2, 3] if release == "4.0.2" else [])
     compact_partition(log, tmp_path / "out", CompactionOptions(profile, CompactionRules(NOW)))
     (result,) = discover([str(tmp_path / "out")]).partitions
     left = [record.offset for _, _, records in read_records(result) for record in records]

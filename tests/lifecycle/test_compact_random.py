@@ -17,8 +17,8 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.releases import Profile, profile_for
 from coordinator_core.replay.sequential import replay_partition
-from tests.columnar.parity import write_log
-from tests.columnar.random_logs import Log, contended_logs, logs
+from tests.fold.parity import write_log
+from tests.fold.random_logs import Log, contended_logs, logs
 
 NOW_MS = 1_700_000_000_500
 PROFILE = profile_for("J3")
@@ -38,7 +38,7 @@ def answers(state: PartitionState, *, with_record_offsets: bool) -> object:
     """What a broker could be asked, and, where asked for, where it stands in the log."""
 
     def plain(offset: CommittedOffset) -> CommittedOffset:
-        changed = offset._replace(merge_offset=0)
+        changed = offset._replace(ordering_offset=0)
         return changed if with_record_offsets else changed._replace(record_offset=0)
 
     open_transactions = [
@@ -47,10 +47,10 @@ def answers(state: PartitionState, *, with_record_offsets: bool) -> object:
         if item.outcome is TransactionOutcome.OPEN
     ]
     return (
-        {slot: plain(offset) for slot, offset in state.offsets.items()},
+        {offset_key: plain(offset) for offset_key, offset in state.offsets.items()},
         {
-            producer: {slot: plain(offset) for slot, offset in slots.items()}
-            for producer, slots in state.pending.items()
+            producer: {offset_key: plain(offset) for offset_key, offset in offset_keys.items()}
+            for producer, offset_keys in state.pending.items()
         },
         sorted(open_transactions),
         state.groups if with_record_offsets else sorted(state.groups),

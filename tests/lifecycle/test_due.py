@@ -45,17 +45,13 @@ def test_a_value_and_a_column_agree(
         )
         assert [type(each) for each in value] == [int, bool, bool, bool]
         assert value.ever == column.ever[row]
-        assert (
-            value.is_due == column.is_due[row] == as_the_broker(clock, now_ms, retention_ms, base, explicit)
-        )
+        assert value.is_due == column.is_due[row] == as_the_broker(clock, now_ms, retention_ms, base, explicit)
         assert value.is_explicit == column.is_explicit[row]
         if value.ever:
             assert value.due_ms == column.due_ms[row]
 
 
-def as_the_broker(
-    clock: Clock, now_ms: int, retention_ms: int, base_ms: int, explicit_ms: int | None
-) -> bool:
+def as_the_broker(clock: Clock, now_ms: int, retention_ms: int, base_ms: int, explicit_ms: int | None) -> bool:
     """The comparisons of the brokers' own code, in its 64-bit arithmetic."""
 
     def long(number: int) -> int:
@@ -71,9 +67,7 @@ def as_the_broker(
 @pytest.mark.parametrize("clock, first", [(Clock.COMMIT, 1_501), (Clock.VALUE, 1_501), (Clock.GROUP, 1_500)])
 def test_the_first_moment(clock: Clock, first: int) -> None:
     for now_ms in (first - 1, first):
-        found = expiry_of(
-            clock, now_ms=now_ms, retention_ms=500, base_ms=1_000, explicit_ms=0, is_explicit=False
-        )
+        found = expiry_of(clock, now_ms=now_ms, retention_ms=500, base_ms=1_000, explicit_ms=0, is_explicit=False)
         assert (found.due_ms, found.is_due) == (first, now_ms == first)
 
 
@@ -106,7 +100,5 @@ def test_nothing_else_adds_or_compares_a_retention() -> None:
     ["lifecycle/expiry.py", "rules/expiry.py", "coordinator/java/offsets.py", "coordinator/scala/group.py"],
 )
 def test_every_sweep_asks_it(path: str) -> None:
-    calls = [
-        node.func for node in ast.walk(ast.parse((CORE / path).read_text())) if isinstance(node, ast.Call)
-    ]
+    calls = [node.func for node in ast.walk(ast.parse((CORE / path).read_text())) if isinstance(node, ast.Call)]
     assert any(isinstance(function, ast.Name) and function.id == "expiry_of" for function in calls)

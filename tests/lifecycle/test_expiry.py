@@ -18,10 +18,10 @@ from coordinator_core.groups.model import (
     Group,
     GroupState,
     LoadFailure,
+    OffsetKey,
     PartitionState,
     ResolvedRegex,
     ShareGroup,
-    Slot,
     StreamsGroup,
     StreamsMember,
     Transaction,
@@ -32,13 +32,13 @@ from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, Tombstone,
 from coordinator_core.records.blobs import encode_consumer_subscription
 from coordinator_core.records.codec import decode_key
 from coordinator_core.releases import Loader, Profile, profile_for_release
-from tests.columnar.random_logs import Log, build, data_batches, markers
+from tests.fold.random_logs import Log, build, data_batches, markers
 from tests.log.builders import build_batch
 from tests.replay.histories import replay_batches
 from tests.runs.states import offset
 
 COMMIT_MS, EMPTY_MS, EXPLICIT_MS, RETENTION_MS = 1_000, 5_000, 7_000, 10_000
-SLOT = Slot("g", "t", 0)
+OFFSET_KEY = OffsetKey("g", "t", 0)
 
 
 def profile(release: str) -> Profile:
@@ -73,7 +73,7 @@ def state_of(
     group: Group | None,
     committed: CommittedOffset | None = None,
     *,
-    pending: Slot | None = None,
+    pending: OffsetKey | None = None,
     pending_removed: bool = False,
 ) -> PartitionState:
     """A partition with one group, one committed offset and, with ``pending``, an open transaction.
@@ -84,7 +84,7 @@ def state_of(
     if group is not None:
         state.groups[group.group_id] = group
     if committed is not None:
-        state.offsets[SLOT] = committed
+        state.offsets[OFFSET_KEY] = committed
     if pending is not None:
         state.transactions = [Transaction(7, 0, 9, 9, TransactionOutcome.OPEN, None, ("g",), 1, 1_000)]
         state.pending = {} if pending_removed else {7: {pending: offset(9, producer_id=7, producer_epoch=0)}}
@@ -212,7 +212,7 @@ def test_when_an_offset_expires(
     assert (tombstone.reason, tombstone.expires_at_ms) == expected
     assert tombstone.record_offset == committed.record_offset
     for now_ms, due in ((tombstone.expires_at_ms - 1, False), (tombstone.expires_at_ms, True)):
-        assert (SLOT in plan_of(state, release, now_ms).expired_slots()) is due
+        assert (OFFSET_KEY in plan_of(state, release, now_ms).expired_offset_keys()) is due
 
 
 @pytest.mark.parametrize(
@@ -235,9 +235,9 @@ def test_a_rebalancing_group(release: str, verdict: Reason | Kept) -> None:
     "release, protects",
     [("0.11.0.3", False), ("3.9.2", False), ("3.7.2 new", False), ("3.8.1 new", True), ("4.3.1", True)],
 )
-def test_a_pending_commit_of_the_same_slot(release: str, protects: bool) -> None:
-    plan = plan_of(state_of(classic(), PLAIN, pending=SLOT), release, 15_000)
-    assert (SLOT in plan.expired_slots()) is not protects
+def test_a_pending_commit_of_the_same_offset_key(release: str, protects: bool) -> None:
+    plan = plan_of(state_of(classic(), PLAIN, pending=OFFSET_KEY), release, 15_000)
+    assert (OFFSET_KEY in plan.expired_offset_keys()) is not protects
     if protects:
         assert plan.kept["g"] == {Kept.PENDING_COMMIT: 1, Kept.GROUP_HAS_OFFSETS: 1}
 
@@ -257,7 +257,7 @@ def test_an_open_transaction_and_its_group(
     release: str, with_offsets: str, without_offsets: str, with_removed: str
 ) -> None:
     """KAFKA-19163: beside an offset that expires now, alone, and after its own commit was removed."""
-    other = Slot("g", "t", 1)
+    other = OffsetKey("g", "t", 1)
     states = [
         (state_of(classic(), PLAIN, pending=other), with_offsets),
         (state_of(classic(), pending=other), without_offsets),
@@ -274,7 +274,7 @@ def test_an_open_transaction_and_its_group(
 @pytest.mark.parametrize("release", ["0.10.1.1", "2.0.1", "2.4.1", "3.9.2", "3.9.2 new", "4.3.1"])
 def test_a_group_goes_with_its_last_offset(release: str) -> None:
     state = state_of(classic(), PLAIN)
-    state.offsets[Slot("g", "t", 1)] = PLAIN._replace(commit_timestamp_ms=9_000, expire_timestamp_ms=30_000)
+    state.offsets[OffsetKey("g", "t", 1)] = PLAIN._replace(commit_timestamp_ms=9_000, expire_timestamp_ms=30_000)
     first, last = plan_of(state, release, 20_000), plan_of(state, release, 30_001)
     assert [(item.kind, item.partition) for item in first.tombstones] == [(TombstoneKind.OFFSET, 0)]
     assert [item.kind for item in first.forecast] == [TombstoneKind.OFFSET, TombstoneKind.GROUP]
@@ -396,19 +396,19 @@ def test_what_a_sweep_leaves(log: Log, release: str, now_ms: int, retention_ms: 
     if plan.failure is not None:
         assert plan.tombstones == ()
         return
-    written = (
-        [build_batch(log.end, [(item.key, None) for item in plan.tombstones])] if plan.tombstones else []
-    )
+    written = [build_batch(log.end, [(item.key, None) for item in plan.tombstones])] if plan.tombstones else []
     after = replay_batches([*log.batches, *written], rules)
     assert after.load_failures == []
     assert after.pending == before.pending
-    expired, deleted = plan.expired_slots(), plan.deleted_groups()
-    assert after.offsets == {slot: item for slot, item in before.offsets.items() if slot not in expired}
+    expired, deleted = plan.expired_offset_keys(), plan.deleted_groups()
+    assert after.offsets == {
+        offset_key: item for offset_key, item in before.offsets.items() if offset_key not in expired
+    }
     left = {group_id for group_id in before.groups if group_id not in deleted}
     if rules.loader is Loader.SCALA:
         # Groups that only offsets made are not there without them.
-        held = {slot.group_id for slot in after.offsets} | {
-            slot.group_id for commits in after.pending.values() for slot in commits
+        held = {offset_key.group_id for offset_key in after.offsets} | {
+            offset_key.group_id for commits in after.pending.values() for offset_key in commits
         }
         left = {name for name in left if name in held or before.groups[name].record_offset is not None}
     assert after.groups.keys() == left

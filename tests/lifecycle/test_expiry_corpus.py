@@ -39,9 +39,7 @@ ALL = pytest.mark.parametrize("swept", SWEPT, ids=lambda swept: swept.after)
 
 
 def plan(state: PartitionState, profile: Profile, now_ms: int) -> ExpiryPlan:
-    return plan_expiry(
-        state, profile, now_ms=now_ms, offsets_retention_ms=RETENTION_MS, rebalancing=REBALANCING
-    )
+    return plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=RETENTION_MS, rebalancing=REBALANCING)
 
 
 def keys(tombstones: tuple[Tombstone, ...]) -> set[bytes]:
@@ -73,7 +71,7 @@ def test_each_sweep_is_predicted(swept: Swept) -> None:
                 late = {
                     item.key
                     for item in due.tombstones
-                    if item.slot and item.expires_at_ms <= sweep.first_ms - swept.interval_ms - 500
+                    if item.offset_key and item.expires_at_ms <= sweep.first_ms - swept.interval_ms - 500
                 }
                 assert not late & sweep.keys, "an earlier sweep would have written these"
             previous_ms = sweep.last_ms

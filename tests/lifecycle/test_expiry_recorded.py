@@ -28,9 +28,7 @@ def test_a_recorded_sweep_is_planned(recorded: Path, tmp_path: Path) -> None:
 
     def plan_at(offset: int, now_ms: int) -> ExpiryPlan:
         state = state_before(batches, offset, profile, 0)
-        return plan_expiry(
-            state, profile, now_ms=now_ms, offsets_retention_ms=document["offsets_retention_ms"]
-        )
+        return plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=document["offsets_retention_ms"])
 
     sweeps = sweeps_of(batches, document["loaded_end_offset"])
     written = [key for sweep in sweeps for key in sweep.keys]

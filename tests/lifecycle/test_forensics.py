@@ -21,7 +21,7 @@ from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run
 from tests.cases import CASES, TORN, Case, case
 from tests.cli.test_damaged_input import write_segment
-from tests.replay.histories import History, Slot
+from tests.replay.histories import History, OffsetKey
 
 NOW_MS = 1_800_000_000_000
 WHOLE = [item for item in CASES if item not in TORN]
@@ -89,7 +89,7 @@ def test_every_record_counts_once(item: Case, tmp_path: Path) -> None:
 
 
 def test_what_lives_and_what_is_dead(tmp_path: Path) -> None:
-    other = Slot("g", "u", 1)
+    other = OffsetKey("g", "u", 1)
     history = History().commit(1).commit(2).commit(3).commit(9, other).tombstone(other).group("m")
     one = measured(tmp_path, history)
     assert counts(one.totals.groups["g"]) == (6, 1, 4, 3)

@@ -120,9 +120,7 @@ def fetch_jars(name: str, pom: Path, *goal: str) -> Path:
 class Kafka:
     """One release of Kafka: the jars that ``pom.xml`` names."""
 
-    def __init__(
-        self, jars: Path, jvm_options: Sequence[str] = FAST_START, version: str = KAFKA_VERSION
-    ) -> None:
+    def __init__(self, jars: Path, jvm_options: Sequence[str] = FAST_START, version: str = KAFKA_VERSION) -> None:
         self.jars = jars
         self.jvm_options = jvm_options
         self.version = version
@@ -133,9 +131,7 @@ class Kafka:
         goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-Dkafka.version={version}")
         return cls(fetch_jars(f"kafka-{version}", POM, *goal), version=version)
 
-    def command(
-        self, main_class: str, *arguments: str, heap: str = "128m", log_level: str = "WARN"
-    ) -> list[str]:
+    def command(self, main_class: str, *arguments: str, heap: str = "128m", log_level: str = "WARN") -> list[str]:
         return [
             java(),
             f"-Xmx{heap}",
@@ -225,9 +221,7 @@ class Broker:
         self._log_position = self._stderr.tell()
         command = self.kafka.command("kafka.Kafka", str(self._config), heap=self.heap, log_level="INFO")
         # In a session of its own, a Ctrl-C on the tests reaches it only through their clean-up.
-        self._process = subprocess.Popen(
-            command, stdout=self._stderr, stderr=self._stderr, start_new_session=True
-        )
+        self._process = subprocess.Popen(command, stdout=self._stderr, stderr=self._stderr, start_new_session=True)
         try:
             wait_for("Kafka to start", self._is_up, self.start_seconds)
             wait_for("Kafka to load the offsets partitions", self._has_loaded, self.start_seconds)
@@ -243,9 +237,7 @@ class Broker:
     def _check_alive(self) -> None:
         assert self._process is not None
         if self._process.poll() is not None:
-            raise RuntimeError(
-                f"Kafka ended with {self._process.returncode}:\n{self.log_since_start()[-4000:]}"
-            )
+            raise RuntimeError(f"Kafka ended with {self._process.returncode}:\n{self.log_since_start()[-4000:]}")
 
     def _is_up(self) -> bool:
         self._check_alive()
@@ -302,8 +294,6 @@ class Broker:
     def offsets_segments(self, log_dir: Path | None = None) -> list[Path]:
         """Segments of the offsets topic that are not empty, by partition and base offset."""
         found = [
-            path
-            for path in (log_dir or self.log_dir).glob(f"{wire.OFFSETS_TOPIC}-*/*.log")
-            if path.stat().st_size
+            path for path in (log_dir or self.log_dir).glob(f"{wire.OFFSETS_TOPIC}-*/*.log") if path.stat().st_size
         ]
         return sorted(found, key=lambda path: (int(path.parent.name.rpartition("-")[2]), path.name))

@@ -103,10 +103,7 @@ def member(
         owned = sorted(consumer.assignment())
         if command == "commit" and owned:
             consumer.commit(
-                {
-                    tp: OffsetAndMetadata(10 * tp.partition, f"{client_id} {tp.topic}-{tp.partition}", 0)
-                    for tp in owned
-                }
+                {tp: OffsetAndMetadata(10 * tp.partition, f"{client_id} {tp.topic}-{tp.partition}", 0) for tp in owned}
             )
         metadata = consumer.group_metadata()
         answer(

@@ -118,9 +118,7 @@ class Walk:
         return one
 
     def _protocols(self) -> list[Json]:
-        names = self.random.choice(
-            [["range"], ["range"], ["range", "sticky"], ["sticky", "range"], ["sticky"]]
-        )
+        names = self.random.choice([["range"], ["range"], ["range", "sticky"], ["sticky", "range"], ["sticky"]])
         blob = _blob(self.random.choice([["t1"], ["t1"], ["t1"], ["t1", "t2"]]))
         return [{"name": name, "metadata": blob} for name in names]
 
@@ -255,9 +253,7 @@ class Walk:
             "rebalanceTimeoutMs": TIMEOUT_MS if joins else -1,
             "subscribedTopicNames": topics if joins or self.random.random() < 0.1 else None,
             "subscribedTopicRegex": None,
-            "serverAssignor": self.random.choice(["range", "uniform"])
-            if self.random.random() < 0.1
-            else None,
+            "serverAssignor": self.random.choice(["range", "uniform"]) if self.random.random() < 0.1 else None,
             "topicPartitions": [] if joins else None if leaves else owned,
         }
         answer = self.recorder.send(self._client(), "ConsumerGroupHeartbeat", 1, body)
@@ -364,9 +360,7 @@ class Walk:
 
     def describe_consumer(self) -> None:
         body = {"groupIds": [self._any_group()], "includeAuthorizedOperations": False}
-        self.recorder.send(
-            OBSERVER, "ConsumerGroupDescribe", self._version("ConsumerGroupDescribe", 0, 1), body
-        )
+        self.recorder.send(OBSERVER, "ConsumerGroupDescribe", self._version("ConsumerGroupDescribe", 0, 1), body)
 
     def list_groups(self) -> None:
         states = self.random.choice([[], [], ["Stable"], ["empty", "PreparingRebalance"], ["Assigning"]])

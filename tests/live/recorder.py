@@ -33,9 +33,7 @@ _GENERATED = re.compile(r"(?:.+-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A
 class Recorder:
     """Clients of one broker, and what they were told."""
 
-    def __init__(
-        self, name: str, port: int, settings: dict[str, str], topics: dict[str, Json], *, java: bool
-    ) -> None:
+    def __init__(self, name: str, port: int, settings: dict[str, str], topics: dict[str, Json], *, java: bool) -> None:
         self.name = name
         self._port = port
         self._settings = settings
@@ -196,9 +194,7 @@ class Recorder:
                 api, request = self._apis[line["reply"]]
                 body = _with_error_names(line["body"])
                 if "groups" in body and api == "ListGroups":
-                    body["groups"] = [
-                        one for one in body["groups"] if one["groupId"].startswith(f"{self.name}.")
-                    ]
+                    body["groups"] = [one for one in body["groups"] if one["groupId"].startswith(f"{self.name}.")]
                 body = _in_order(api, body, request)
                 found.append(line | {"body": normal_reply(api, body, variables, request)})
             else:
@@ -280,8 +276,8 @@ def _order_topics(answered: Json, asked: Json) -> None:
     answered["topics"].sort(key=lambda topic: names.index(topic[key]))
     for topic in answered["topics"]:
         wanted = asked["topics"][names.index(topic[key])]
-        slots = wanted.get("partitionIndexes") or [one["partitionIndex"] for one in wanted["partitions"]]
-        topic["partitions"].sort(key=lambda one: slots.index(one["partitionIndex"]))
+        offset_keys = wanted.get("partitionIndexes") or [one["partitionIndex"] for one in wanted["partitions"]]
+        topic["partitions"].sort(key=lambda one: offset_keys.index(one["partitionIndex"]))
 
 
 def _records(log: Any) -> list[LogRecord]:

@@ -50,7 +50,7 @@ GROUPS = {
     "g-txn-two-producers": ("classic", "Empty", 0),
     "группа ünï 組": ("classic", "Empty", 0),
 }
-OPEN_SLOTS = {
+OPEN_OFFSET_KEYS = {
     ("g-classic", "clicks", 0),
     ("g-txn-open", "orders", 0),
     ("g-txn-open", "orders", 1),
@@ -67,9 +67,7 @@ class Client:
         self._log = log
         pipe = subprocess.PIPE if answers else subprocess.DEVNULL
         with log.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=stderr, text=True
-            )
+            self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=stderr, text=True)
 
     def ask(self, command: Any) -> Json:
         assert self._process.stdin is not None
@@ -287,9 +285,7 @@ def _simple_groups(broker: Broker) -> None:
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
 
     def commit(group: str, *rows: tuple[str, int, int, str, int]) -> None:
-        offsets = {
-            TopicPartition(t, p): OffsetAndMetadata(offset, text, epoch) for t, p, offset, text, epoch in rows
-        }
+        offsets = {TopicPartition(t, p): OffsetAndMetadata(offset, text, epoch) for t, p, offset, text, epoch in rows}
         results = admin.alter_group_offsets(group, offsets)
         assert set(results.values()) == {NoError}, results
 
@@ -304,9 +300,7 @@ def _simple_groups(broker: Broker) -> None:
         commit("группа ünï 組", ("clicks", 1, 3, "", 0))
         commit("g-deleted", ("orders", 0, 4, "gone", 0))
         commit("g-recreated", ("orders", 0, 4, "before", 0), ("orders", 1, 4, "before", 0))
-        commit(
-            "g-offsets-deleted", ("orders", 0, 4, "", 0), ("orders", 1, 5, "", 0), ("clicks", 0, 6, "kept", 0)
-        )
+        commit("g-offsets-deleted", ("orders", 0, 4, "", 0), ("orders", 1, 5, "", 0), ("clicks", 0, 6, "kept", 0))
         commit("g-txn-open-over", ("orders", 0, 11, "under", 0))
         deleted = admin.delete_groups(["g-deleted", "g-recreated"])
         assert set(deleted.values()) == {"OK"}, deleted
@@ -340,7 +334,7 @@ def _transactions(clients: Clients) -> None:
         g_txn_two_producers=[("orders", 1, 44, "open", 0)],
         g_classic=[("clicks", 0, 45, "open, of a live group", 0)],
     )
-    # Committed after the other producer's commit of the same slot, which stays open.
+    # Committed after the other producer's commit of the same offset key, which stays open.
     begin(ended, g_txn_two_producers=[("orders", 0, 51, "", 0), ("orders", 1, 52, "other producer", 0)])
     ended.ask("commit")
 

@@ -73,12 +73,10 @@ def commit(broker: Broker, group_id: str, *, first: bool) -> None:
 
 
 def test_the_broker_wrote_every_codec(codec_log: CodecLog) -> None:
-    rows = [
-        json.loads(line) for line in regroup("dump", str(codec_log.log), "--format", "jsonl").splitlines()
-    ]
-    assert {
-        (row["magic"], row["codec"]) for row in rows if row["key"]["data"]["group"] in map(group_of, CODECS)
-    } == {(2, codec.name.lower()) for codec in CODECS}
+    rows = [json.loads(line) for line in regroup("dump", str(codec_log.log), "--format", "jsonl").splitlines()]
+    assert {(row["magic"], row["codec"]) for row in rows if row["key"]["data"]["group"] in map(group_of, CODECS)} == {
+        (2, codec.name.lower()) for codec in CODECS
+    }
 
 
 def test_dump_of_compressed_batches_equals_kafkas(codec_log: CodecLog, kafka: Kafka) -> None:

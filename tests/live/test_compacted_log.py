@@ -64,14 +64,14 @@ def started(broker: Broker) -> Iterator[Connection]:
         broker.kill()
 
 
-def slot(row: Json) -> tuple[str, int]:
+def offset_key(row: Json) -> tuple[str, int]:
     return row["topic"], row["partition"]
 
 
 def in_order(answers: Json) -> Json:
     """Answers with every group's offsets sorted: a broker lists them in the order of its hash map."""
     for group in answers["groups"].values():
-        group["offsetFetch"]["offsets"].sort(key=slot)
+        group["offsetFetch"]["offsets"].sort(key=offset_key)
     return answers
 
 
@@ -166,7 +166,7 @@ def said_of_classic_groups(connection: Connection, topics: list[tuple[str, int]]
         answers[group_id] = (
             (row, group.error_code, group.group_state, group.protocol_type, group.protocol_data),
             sorted(members),
-            sorted(connection.offsets(group_id, None, require_stable=False), key=slot),
+            sorted(connection.offsets(group_id, None, require_stable=False), key=offset_key),
             connection.offsets(group_id, topics, require_stable=True),
         )
     return answers
@@ -190,9 +190,7 @@ def test_older_logs_load_to_the_same_groups(name: str, release: str, tmp_path: P
     broker = kind(Kafka.fetch(release), tmp_path / "broker", settings)
     with started(broker):
         broker.stop()
-    described = json.loads(
-        regroup("describe", str(snapshot.paths[0]), "--kafka-version", release, "--format", "json")
-    )
+    described = json.loads(regroup("describe", str(snapshot.paths[0]), "--kafka-version", release, "--format", "json"))
     topics: dict[str, int] = {}
     for group in described["groups"]:
         for row in group["offsets"]:
@@ -220,7 +218,7 @@ def said_of_every_group(connection: Connection) -> Json:
         row["groupId"]: (
             row,
             describe.get(row["groupType"], lambda group_id: None)(row["groupId"]),
-            sorted(connection.offsets(row["groupId"], None, require_stable=False), key=slot),
+            sorted(connection.offsets(row["groupId"], None, require_stable=False), key=offset_key),
         )
         for row in connection.list_groups()
     }

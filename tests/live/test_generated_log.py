@@ -40,9 +40,7 @@ def truth(workload: Workload, log: Path) -> Truth:
 
 
 @pytest.fixture(scope="module")
-def connection(
-    kafka: Kafka, log: Path, truth: Truth, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Connection]:
+def connection(kafka: Kafka, log: Path, truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     broker = offsets_broker(kafka, log, tmp_path_factory.mktemp("loading") / "broker", {})
     try:
         broker.start()
@@ -54,9 +52,12 @@ def connection(
 
 def test_the_broker_answers_the_committed_offsets(connection: Connection, truth: Truth) -> None:
     expected: dict[str, dict[tuple[str, int], int]] = {group: {} for group in truth.groups}
-    for slot in np.flatnonzero(truth.committed >= 0).tolist():
-        place = truth.topics[truth.topic_of_slot[slot]], int(truth.partition_of_slot[slot])
-        expected[truth.groups[truth.group_of_slot[slot]]][place] = int(truth.committed[slot])
+    for offset_key in np.flatnonzero(truth.committed >= 0).tolist():
+        place = (
+            truth.topics[truth.topic_of_offset_key[offset_key]],
+            int(truth.partition_of_offset_key[offset_key]),
+        )
+        expected[truth.groups[truth.group_of_offset_key[offset_key]]][place] = int(truth.committed[offset_key])
     answered = {
         group: {
             (row["topic"], row["partition"]): row["offset"]
@@ -65,7 +66,7 @@ def test_the_broker_answers_the_committed_offsets(connection: Connection, truth:
         for group in truth.groups
     }
     assert answered == expected
-    assert sum(map(len, answered.values())) == truth.live_slots > 500
+    assert sum(map(len, answered.values())) == truth.live_offset_keys > 500
 
 
 def test_the_broker_holds_the_groups(connection: Connection, truth: Truth) -> None:
@@ -83,11 +84,7 @@ def test_the_broker_holds_the_groups(connection: Connection, truth: Truth) -> No
         truth.groups[group]: (
             kind,
             0 if kind == Kind.SIMPLE else truth.members[group],
-            *(
-                (truth.epochs[group], truth.assignment_epochs[group])
-                if kind == Kind.CONSUMER
-                else (None, None)
-            ),
+            *((truth.epochs[group], truth.assignment_epochs[group]) if kind == Kind.CONSUMER else (None, None)),
         )
         for group, kind in enumerate(truth.kinds.tolist())
         if kind != Kind.ABSENT

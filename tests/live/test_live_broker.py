@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.live.broker import KAFKA_VERSION, Kafka
-from tests.live.scenario import DELETED_GROUP, GROUPS, OPEN_SLOTS, Scenario
+from tests.live.scenario import DELETED_GROUP, GROUPS, OPEN_OFFSET_KEYS, Scenario
 from tests.reports.broker_answers import comparable, expected_groups
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -36,17 +36,13 @@ def regroup(*arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def described(scenario: Scenario) -> Json:
-    document: Json = json.loads(
-        regroup("describe", "--format", "json", "--now-ms", "0", *scenario.case.command_line())
-    )
+    document: Json = json.loads(regroup("describe", "--format", "json", "--now-ms", "0", *scenario.case.command_line()))
     return document
 
 
 def test_the_release_is_the_promised_one(kafka: Kafka) -> None:
     assert KAFKA_VERSION == "4.3.1"
-    assert (
-        kafka.tool("org.apache.kafka.tools.consumer.ConsoleConsumer", "--version").split()[0] == KAFKA_VERSION
-    )
+    assert kafka.tool("org.apache.kafka.tools.consumer.ConsoleConsumer", "--version").split()[0] == KAFKA_VERSION
 
 
 def test_the_broker_holds_what_the_clients_did(scenario: Scenario) -> None:
@@ -58,11 +54,11 @@ def test_the_broker_holds_what_the_clients_did(scenario: Scenario) -> None:
         for group_id, group in groups.items()
     } == GROUPS
     unstable = {
-        (group_id, slot["topic"], slot["partition"])
+        (group_id, offset_key["topic"], offset_key["partition"])
         for group_id, group in groups.items()
-        for slot in group["unstablePartitions"]
+        for offset_key in group["unstablePartitions"]
     }
-    assert unstable == OPEN_SLOTS
+    assert unstable == OPEN_OFFSET_KEYS
     assert DELETED_GROUP not in groups
     states = {row["transactionalId"]: row["transactionState"] for row in answers["listTransactions"]}
     assert states == {"tx-ended": "CompleteCommit", "tx-open": "Ongoing"}
@@ -104,9 +100,7 @@ def test_the_groups_are_those_the_broker_lists(scenario: Scenario, described: Js
 
 
 @pytest.mark.parametrize("group_id", ["g-classic", "g-static"])
-def test_classic_members_agree_with_their_own_words(
-    scenario: Scenario, described: Json, group_id: str
-) -> None:
+def test_classic_members_agree_with_their_own_words(scenario: Scenario, described: Json, group_id: str) -> None:
     """Generation and assignment as the members knew them; DescribeGroups does not answer the generation."""
     (group,) = [group for group in described["groups"] if group["group_id"] == group_id]
     words = scenario.members[group_id]
@@ -117,9 +111,7 @@ def test_classic_members_agree_with_their_own_words(
     for word in words:
         member = members[word["member_id"]]
         assert member["instance_id"] == word["instance_id"]
-        assigned = [
-            [row["topic"], partition] for row in member["assignment"] for partition in row["partitions"]
-        ]
+        assigned = [[row["topic"], partition] for row in member["assignment"] for partition in row["partitions"]]
         assert sorted(assigned) == word["assignment"]
 
 

@@ -69,9 +69,7 @@ def create_topics(broker: Broker) -> dict[str, Json]:
         {"name": name, "numPartitions": count, "replicationFactor": 1, "assignments": [], "configs": []}
         for name, count in TOPICS.items()
     ]
-    created = connection.ask(
-        "CreateTopics", 7, {"topics": topics, "timeoutMs": 30_000, "validateOnly": False}
-    )
+    created = connection.ask("CreateTopics", 7, {"topics": topics, "timeoutMs": 30_000, "validateOnly": False})
     assert [topic["errorCode"] for topic in created["topics"]] == [0, 0, 0]
     init = {"transactionalId": "first", "transactionTimeoutMs": 1000, "producerId": -1, "producerEpoch": -1}
 

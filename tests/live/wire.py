@@ -149,9 +149,7 @@ class Connection:
         """The answer to a flexible request, after its header."""
         self._correlation_id += 1
         client_id = b"regroup-test"
-        header = (
-            struct.pack(">hhih", api_key, version, self._correlation_id, len(client_id)) + client_id + b"\0"
-        )
+        header = struct.pack(">hhih", api_key, version, self._correlation_id, len(client_id)) + client_id + b"\0"
         frame = header + body
         reader = _Reader(self._exchange(struct.pack(">i", len(frame)) + frame))
         if reader.integer("i") != self._correlation_id:
@@ -263,17 +261,11 @@ class Connection:
             "members": [],
         }
 
-    def offsets(
-        self, group_id: str, topics: Iterable[tuple[str, int]] | None, *, require_stable: bool
-    ) -> list[Json]:
-        """OffsetFetch: for all committed slots, or for every partition of ``topics`` (name, partitions)."""
+    def offsets(self, group_id: str, topics: Iterable[tuple[str, int]] | None, *, require_stable: bool) -> list[Json]:
+        """OffsetFetch: for all committed offset keys, or for every partition of ``topics`` (name, partitions)."""
         group_type = OffsetFetchRequest.OffsetFetchRequestGroup
         topic_type = group_type.OffsetFetchRequestTopics
-        wanted = (
-            None
-            if topics is None
-            else [topic_type(name=n, partition_indexes=list(range(c))) for n, c in topics]
-        )
+        wanted = None if topics is None else [topic_type(name=n, partition_indexes=list(range(c))) for n, c in topics]
         request = OffsetFetchRequest[9](
             groups=[group_type(group_id=group_id, topics=wanted)], require_stable=require_stable
         )
@@ -330,21 +322,16 @@ class Connection:
         listed = sorted(self.list_groups(), key=lambda group: str(group["groupId"]))
         return {
             "listGroups": listed,
-            "groups": {
-                row["groupId"]: self._group(row["groupId"], row["groupType"].lower(), topics)
-                for row in listed
-            },
+            "groups": {row["groupId"]: self._group(row["groupId"], row["groupType"].lower(), topics) for row in listed},
             "listTransactions": self.transactions(),
             "openTransactions": self.open_transactions(OFFSETS_TOPIC, counts[OFFSETS_TOPIC]),
         }
 
     def _group(self, group_id: str, group_type: str, topics: list[tuple[str, int]]) -> Json:
-        ask = {"consumer": self.describe_consumer, "share": self.describe_share}.get(
-            group_type, self.describe_classic
-        )
+        ask = {"consumer": self.describe_consumer, "share": self.describe_share}.get(group_type, self.describe_classic)
         described = ask(group_id)
         _check(described["errorCode"], f"describing {group_id!r}")
-        # Asked for by name: a fetch of everything leaves out a slot that has nothing but an open transaction.
+        # Asked for by name: a fetch of everything leaves out an offset key that has nothing but an open transaction.
         named = self.offsets(group_id, topics, require_stable=True)
         return {
             "type": group_type,

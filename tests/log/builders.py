@@ -102,9 +102,7 @@ def lz4_frame(data: bytes, *, magic: int = 2) -> bytes:
     return bytes(frame)
 
 
-def encode_record(
-    record: RecordLike, *, offset_delta: int, base_timestamp: int, default_timestamp: int
-) -> bytes:
+def encode_record(record: RecordLike, *, offset_delta: int, base_timestamp: int, default_timestamp: int) -> bytes:
     """One record of a v2 batch."""
     item = _record(record)
     timestamp = default_timestamp if item.timestamp is None else item.timestamp
@@ -203,9 +201,7 @@ def build_batch(
         max_timestamp=max(timestamps, default=timestamp) if log_append_time is None else log_append_time,
         producer_id=producer_id,
         producer_epoch=(0 if producer_id >= 0 else -1) if producer_epoch is None else producer_epoch,
-        base_sequence=(0 if transactional and not control else -1)
-        if base_sequence is None
-        else base_sequence,
+        base_sequence=(0 if transactional and not control else -1) if base_sequence is None else base_sequence,
         leader_epoch=leader_epoch,
     )
 
@@ -297,9 +293,7 @@ def build_wrapper(
     deltas = [index if item.offset_delta is None else item.offset_delta for index, item in enumerate(items)]
     stamps = [timestamp if item.timestamp is None else item.timestamp for item in items]
     inner = b"".join(
-        build_message(
-            delta if magic == 1 else first_offset + delta, item.key, item.value, magic=magic, timestamp=stamp
-        )
+        build_message(delta if magic == 1 else first_offset + delta, item.key, item.value, magic=magic, timestamp=stamp)
         for item, delta, stamp in zip(items, deltas, stamps, strict=True)
     )
     return build_message(

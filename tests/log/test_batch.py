@@ -146,9 +146,7 @@ class TestFields:
         assert records(raw)[0].timestamp_ms == -(1 << 63) + 4
 
     def test_sequences_wrap_to_zero(self) -> None:
-        data = build_batch(
-            0, [(b"a", b""), (b"b", b""), (b"c", b"")], producer_id=1, base_sequence=0x7FFFFFFE
-        )
+        data = build_batch(0, [(b"a", b""), (b"b", b""), (b"c", b"")], producer_id=1, base_sequence=0x7FFFFFFE)
         assert [record.sequence for record in records(data)] == [0x7FFFFFFE, 0x7FFFFFFF, 0]
         assert parse(data).last_sequence == 0
 
@@ -167,9 +165,7 @@ class TestFields:
         assert [(record.key, record.value) for record in records(data)] == [(None, b""), (b"", None)]
 
     def test_only_the_low_byte_of_the_attributes_counts(self) -> None:
-        raw = build_raw_batch(
-            0, section(NewRecord(b"k", b"v")), count=1, last_offset_delta=0, attributes=0x7F00
-        )
+        raw = build_raw_batch(0, section(NewRecord(b"k", b"v")), count=1, last_offset_delta=0, attributes=0x7F00)
         assert parse(raw).attributes == 0
         assert len(records(raw)) == 1
 
@@ -240,9 +236,7 @@ class TestInvalidRecords:
     @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
     def test_content_that_contradicts_the_format(self, name: str, codec: Codec) -> None:
         content, count = BROKEN_SECTIONS[name]
-        raw = build_raw_batch(
-            40, compress(codec, content), count=count, last_offset_delta=1, attributes=int(codec)
-        )
+        raw = build_raw_batch(40, compress(codec, content), count=count, last_offset_delta=1, attributes=int(codec))
         damage = failure(raw, position=1234).damage
         assert damage.kind == "bad_records"
         assert damage.record_offset in (40, 41)
@@ -281,9 +275,7 @@ class TestInvalidRecords:
             (b"\x00\x02g", bytes(20 << 20)), offset_delta=0, base_timestamp=0, default_timestamp=0
         )
         many = b"".join(
-            encode_record(
-                (b"\x00\x01group", b"%d" % n), offset_delta=n, base_timestamp=0, default_timestamp=0
-            )
+            encode_record((b"\x00\x01group", b"%d" % n), offset_delta=n, base_timestamp=0, default_timestamp=0)
             for n in range(40_000)
         )
         for content, count in ((one_group, 1), (big_value, 1), (many, 40_000)):

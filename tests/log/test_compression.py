@@ -190,9 +190,7 @@ def bomb(codec: Codec, size: int) -> bytes:
 
 class TestLimits:
     @pytest.mark.parametrize("codec", COMPRESSING)
-    def test_a_bomb_stops_at_the_limit(
-        self, codec: Codec, peak_memory: Callable[[Callable[[], object]], int]
-    ) -> None:
+    def test_a_bomb_stops_at_the_limit(self, codec: Codec, peak_memory: Callable[[Callable[[], object]], int]) -> None:
         data = bomb(codec, 96 << 20)
         limit = 2 << 20
 
@@ -217,9 +215,7 @@ class TestLimits:
             pytest.param(
                 Codec.SNAPPY, xerial(b"")[:16] + b"\x00\x00\x00\x08\xff\xff\xff\xff\x07abc", id="snappy block"
             ),
-            pytest.param(
-                Codec.SNAPPY, xerial(b"")[:16] + struct.pack(">i", 0x7FFFFFFF), id="snappy compressed size"
-            ),
+            pytest.param(Codec.SNAPPY, xerial(b"")[:16] + struct.pack(">i", 0x7FFFFFFF), id="snappy compressed size"),
             pytest.param(
                 Codec.LZ4,
                 b"\x04\x22\x4d\x18\x68\x70"
@@ -228,9 +224,7 @@ class TestLimits:
                 + struct.pack("<I", 0x7FFFFFFF),
                 id="lz4 content and block size",
             ),
-            pytest.param(
-                Codec.ZSTD, b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", 1 << 31) + b"\x01\x00\x00", id="zstd"
-            ),
+            pytest.param(Codec.ZSTD, b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", 1 << 31) + b"\x01\x00\x00", id="zstd"),
             pytest.param(Codec.ZSTD, b"\x28\xb5\x2f\xfd\x00\xf8\x01\x00\x00", id="zstd window"),
         ],
     )

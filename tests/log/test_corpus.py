@@ -129,9 +129,7 @@ def test_the_corpus_holds_every_format_codec_and_kind_of_batch() -> None:
     assert all(seen.values()), seen
 
 
-OLD_DUMPS = sorted(
-    dump for dump in CORPUS.glob("*/*/expected/dump-*.txt") if re.fullmatch(r"dump-\d+\.txt", dump.name)
-)
+OLD_DUMPS = sorted(dump for dump in CORPUS.glob("*/*/expected/dump-*.txt") if re.fullmatch(r"dump-\d+\.txt", dump.name))
 
 
 @pytest.mark.parametrize("dump", OLD_DUMPS, ids=lambda path: str(path.relative_to(CORPUS)))

@@ -32,12 +32,7 @@ def reasons(snapshot: Snapshot) -> dict[str, str]:
 
 
 def values(snapshot: Snapshot) -> list[bytes | None]:
-    return [
-        record.value
-        for log in snapshot.partitions
-        for _, _, records in read_records(log)
-        for record in records
-    ]
+    return [record.value for log in snapshot.partitions for _, _, records in read_records(log) for record in records]
 
 
 class TestWhatPathsMayName:
@@ -67,9 +62,7 @@ class TestWhatPathsMayName:
         assert log.offsets_partition == 7
         assert log.log_start_offset == 1
 
-    def test_a_partition_directory_with_a_slash_or_a_dot(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_partition_directory_with_a_slash_or_a_dot(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         directory = write_partition(tmp_path, {0: commits(0)}, partition=7)
         (tmp_path / "meta.properties").write_text("broker.id=4\n")
         assert discover([f"{directory}/"]).partitions[0].offsets_partition == 7
@@ -123,9 +116,7 @@ class TestWhatPathsMayName:
         write_partition(tmp_path / "log dir", {0: commits(0)}, partition=5)
         uri = (tmp_path / "log dir").as_uri()
         snapshot = discover([uri])
-        assert [segment.path for segment in snapshot.segments] == [
-            f"{uri}/__consumer_offsets-5/{segment_name(0)}"
-        ]
+        assert [segment.path for segment in snapshot.segments] == [f"{uri}/__consumer_offsets-5/{segment_name(0)}"]
         assert len(values(snapshot)) == 2
 
 
@@ -243,9 +234,7 @@ class TestFilesOfTheLogDir:
     @pytest.mark.parametrize(
         "text", ["1\n0\n", "0\n", "0\n2\n__consumer_offsets 0 1\n", "0\n1\n__consumer_offsets 0\n", "0\nx\n"]
     )
-    def test_a_malformed_checkpoint_is_damage_and_otherwise_not_there(
-        self, tmp_path: Path, text: str
-    ) -> None:
+    def test_a_malformed_checkpoint_is_damage_and_otherwise_not_there(self, tmp_path: Path, text: str) -> None:
         write_partition(tmp_path, {0: commits(0)})
         path = tmp_path / "log-start-offset-checkpoint"
         path.write_text(text)
@@ -284,9 +273,7 @@ class TestSwaps:
             f"__consumer_offsets-0/{segment_name(0)}.swap",
             f"__consumer_offsets-0/{segment_name(6)}",
         ]
-        assert [reasons(snapshot)[segment_name(base)] for base in (0, 2, 4)] == [
-            "replaced by a swap segment"
-        ] * 3
+        assert [reasons(snapshot)[segment_name(base)] for base in (0, 2, 4)] == ["replaced by a swap segment"] * 3
 
     def test_segments_in_front_of_it_stay(self, tmp_path: Path) -> None:
         snapshot = self.segments(
@@ -342,9 +329,7 @@ class TestSwaps:
         )
         assert values(snapshot) == [b"live", b"live"]
 
-    def test_swaps_from_the_smallest_cleaned_offset_on_belong_to_an_unfinished_split(
-        self, tmp_path: Path
-    ) -> None:
+    def test_swaps_from_the_smallest_cleaned_offset_on_belong_to_an_unfinished_split(self, tmp_path: Path) -> None:
         snapshot = self.segments(
             tmp_path,
             {
@@ -413,9 +398,7 @@ class TestCorpus:
     def test_k431_compacted_b_keeps_deleted_segments_beside_the_cleaned_ones(self) -> None:
         snapshot = discover([str(CORPUS / "k431-compacted" / "B-cleaned-default")])
         assert len(snapshot.segments) == 6
-        deleted = [
-            path for path, why in snapshot.ignored if path.endswith(".log.deleted") and "superseded" in why
-        ]
+        deleted = [path for path, why in snapshot.ignored if path.endswith(".log.deleted") and "superseded" in why]
         assert len(deleted) == 3
 
     def test_k431_cluster_takes_for_each_partition_the_replica_that_reaches_furthest(self) -> None:

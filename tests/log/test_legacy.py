@@ -38,9 +38,7 @@ def failure(data: bytes) -> str:
 
 
 def wrapper_of(inner: bytes, *, offset: int, magic: int = 1, codec: Codec = Codec.GZIP) -> bytes:
-    return build_message(
-        offset, None, compress(codec, inner, magic=magic), magic=magic, attributes=int(codec)
-    )
+    return build_message(offset, None, compress(codec, inner, magic=magic), magic=magic, attributes=int(codec))
 
 
 class TestPlain:

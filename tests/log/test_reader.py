@@ -311,9 +311,7 @@ class TestSegmentsOfAPartition:
             ["bad_crc", "bad_crc", "not_read"],
         )
 
-    def test_zeroes_before_another_segment_end_the_log_of_a_recovering_broker(
-        self, partition: Partition
-    ) -> None:
+    def test_zeroes_before_another_segment_end_the_log_of_a_recovering_broker(self, partition: Partition) -> None:
         log = partition({0: A + bytes(100), 5: C})
         assert offsets(log) == [0, 1, 5, 6]
         assert recovered(log) == ([0, 1], ["zero_tail", "not_read"])

@@ -59,9 +59,7 @@ class TestEveryKindOfPath:
     def test_listing(self, root: str) -> None:
         for name in ("b", "a", "inner/c"):
             storage.write_atomic(storage.join(root, *name.split("/")), b"12")
-        assert [
-            (entry.name, entry.path, entry.is_directory, entry.size) for entry in storage.list_directory(root)
-        ] == [
+        assert [(entry.name, entry.path, entry.is_directory, entry.size) for entry in storage.list_directory(root)] == [
             ("a", storage.join(root, "a"), False, 2),
             ("b", storage.join(root, "b"), False, 2),
             ("inner", storage.join(root, "inner"), True, 0),

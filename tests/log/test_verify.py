@@ -122,9 +122,7 @@ def test_the_document(partition: Partition) -> None:
     document = json.loads(json.dumps(check(log).as_dict()))
     assert document["status"] == "damaged"
     (segment,) = document["segments"]
-    assert {"path", "offsets_partition", "base_offset", "bytes", "batches", "records", "last_offset"} <= set(
-        segment
-    )
+    assert {"path", "offsets_partition", "base_offset", "bytes", "batches", "records", "last_offset"} <= set(segment)
     assert document["damage"] == [
         {
             "path": log.segments[0].path,

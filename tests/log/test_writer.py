@@ -50,9 +50,7 @@ def parsed(data: bytes) -> Batch:
 
 
 def rebuilt(batch: Batch, *keep: int, horizon: int | None = None, **options: object) -> bytes:
-    return rebuild_batch(
-        batch, set(keep).__contains__, path="p", limits=LIMITS, delete_horizon_ms=horizon, **options
-    )
+    return rebuild_batch(batch, set(keep).__contains__, path="p", limits=LIMITS, delete_horizon_ms=horizon, **options)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
@@ -82,9 +80,7 @@ def test_what_stays_is_written_like_a_new_batch_with_holes(codec: Codec, append_
 
 def test_numbering_anew_leaves_no_holes() -> None:
     batch = parsed(build_batch(100, RECORDS, last_offset_delta=6))
-    stays = [
-        NewRecord(RECORDS[index].key, RECORDS[index].value, RECORDS[index].timestamp) for index in (1, 3)
-    ]
+    stays = [NewRecord(RECORDS[index].key, RECORDS[index].value, RECORDS[index].timestamp) for index in (1, 3)]
     assert rebuilt(batch, 101, 104, first_offset=40) == build_batch(40, stays)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from coordinator_core.records.compiled import UNKNOWN_TAGGED_FIELDS
+from coordinator_core.records.codec_closures import UNKNOWN_TAGGED_FIELDS
 from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Schema, Struct
 from coordinator_core.records.wire import uuid_text
 
@@ -36,9 +36,7 @@ def _without_unknown_tags(data: Any) -> Any:
         return [_without_unknown_tags(item) for item in data]
     if not isinstance(data, dict):
         return data
-    return {
-        name: _without_unknown_tags(value) for name, value in data.items() if name != UNKNOWN_TAGGED_FIELDS
-    }
+    return {name: _without_unknown_tags(value) for name, value in data.items() if name != UNKNOWN_TAGGED_FIELDS}
 
 
 def _struct(struct: Struct, version: int, flexible: bool) -> st.SearchStrategy[dict[str, Any]]:

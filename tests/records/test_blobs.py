@@ -60,8 +60,7 @@ def test_assignment(version: int, draw: st.DataObject, rest: bytes) -> None:
 
 def test_fields_of_each_subscription_version() -> None:
     fields = {
-        version: list(decode_consumer_subscription(encode_consumer_subscription(version, {})))
-        for version in range(4)
+        version: list(decode_consumer_subscription(encode_consumer_subscription(version, {}))) for version in range(4)
     }
     newest = ["topics", "userData", "ownedPartitions", "generationId", "rackId"]
     assert fields == {0: newest[:2], 1: newest[:3], 2: newest[:4], 3: newest}
@@ -107,9 +106,7 @@ def test_connect_assignment() -> None:
 
 def test_connect_as_a_worker_wrote_it() -> None:
     """Assignment of a sessioned worker with connector ``source1`` (its task 0 comes with the connector)."""
-    raw = bytes.fromhex(
-        "0002 0000 0001 77 0001 75 0000000000000005 00000001 0001 63 00000002 ffffffff00000000"
-    )
+    raw = bytes.fromhex("0002 0000 0001 77 0001 75 0000000000000005 00000001 0001 63 00000002 ffffffff00000000")
     raw += bytes.fromhex("00000000 00000000")
     assert decode_connect_assignment(raw) == {
         "error": 0,
@@ -123,9 +120,7 @@ def test_connect_as_a_worker_wrote_it() -> None:
 
 
 @pytest.mark.parametrize("decode", DECODERS)
-@pytest.mark.parametrize(
-    "data", [b"", b"\x00", b"\xff\xff" + bytes(40), b"\x00\x01\x7f\xff\xff\xff", b"\x00\x03"]
-)
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff\xff" + bytes(40), b"\x00\x01\x7f\xff\xff\xff", b"\x00\x03"])
 def test_refused(decode: Decoder, data: bytes) -> None:
     with pytest.raises(RecordDecodeError):
         decode(data)

@@ -13,7 +13,7 @@ from coordinator_core.records.codec import (
     encode_key,
     encode_value,
 )
-from coordinator_core.records.compiled import struct_decoder, struct_encoder
+from coordinator_core.records.codec_closures import struct_decoder, struct_encoder
 from coordinator_core.records.generated import ordinary_decoder
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import Schema
@@ -44,9 +44,7 @@ def encoded(schema: Schema, version: int, data: dict) -> bytes:
 @pytest.mark.parametrize(("schema", "version"), _SCHEMAS)
 @EXAMPLES
 @given(draw=st.data(), trailing=st.binary(max_size=4))
-def test_ordinary_bytes_are_decoded(
-    schema: Schema, version: int, draw: st.DataObject, trailing: bytes
-) -> None:
+def test_ordinary_bytes_are_decoded(schema: Schema, version: int, draw: st.DataObject, trailing: bytes) -> None:
     data = draw.draw(ordinary_data_for(schema, version))
     raw = encoded(schema, version, data)
     parts = schema.struct, version, schema.is_flexible(version)

@@ -72,9 +72,7 @@ def _field_names(key_type: int, version: int) -> list[str]:
 @pytest.mark.parametrize(("key_type", "layouts", "layout"), _OTHERS)
 @EXAMPLES
 @given(draw=st.data(), trailing=st.binary(max_size=4))
-def test_other_layout(
-    key_type: int, layouts: Layouts, layout: str, draw: st.DataObject, trailing: bytes
-) -> None:
+def test_other_layout(key_type: int, layouts: Layouts, layout: str, draw: st.DataObject, trailing: bytes) -> None:
     data: dict[str, Any] = draw.draw(data_for(RECORD_TYPES[key_type].other_layouts[layout], 0))
     raw = encode_value(key_type, 0, data, layout, trailing)
     value = decode_value(key_type, raw, layouts)

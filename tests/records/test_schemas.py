@@ -48,9 +48,7 @@ def test_record_types() -> None:
 def test_versions() -> None:
     last = {number: record_type.value.last_version for number, record_type in RECORD_TYPES.items()}
     assert last == {number: 4 if number < 3 else 0 for number in _NAMES}
-    flexible_since = {
-        number: record_type.value.flexible_since for number, record_type in RECORD_TYPES.items()
-    }
+    flexible_since = {number: record_type.value.flexible_since for number, record_type in RECORD_TYPES.items()}
     assert flexible_since == {number: 4 if number < 3 else 0 for number in _NAMES}
     assert not any(record_type.key.is_flexible(0) for record_type in RECORD_TYPES.values())
 
@@ -61,9 +59,7 @@ def test_other_layouts() -> None:
     assert layouts == {4: preview, 5: preview, 7: preview, 8: preview, 9: early_share, 11: share, 15: share}
 
 
-@pytest.mark.parametrize(
-    "layouts", [CURRENT, PREVIEW_3_7, SHARE_3_9, SHARE_4_0, AUTO], ids=lambda it: it.name
-)
+@pytest.mark.parametrize("layouts", [CURRENT, PREVIEW_3_7, SHARE_3_9, SHARE_4_0, AUTO], ids=lambda it: it.name)
 def test_layouts_name_declared_layouts(layouts: Layouts) -> None:
     declared = {"current"} | {name for t in RECORD_TYPES.values() for name in t.other_layouts}
     assert set(layouts.names) <= declared

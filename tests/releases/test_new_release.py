@@ -122,9 +122,7 @@ def test_the_command_line_knows_it(copy: Path) -> None:
 
     for command, *options in (["describe", "--group", "x-plain-after"], ["dump"], ["expire"]):
         now = ("--now-ms", "1795251200000") if command == "expire" else ()
-        known, new = (
-            regroup(command, *options, *now, "--kafka-version", release) for release in ("4.4.0", "4.10.0")
-        )
+        known, new = (regroup(command, *options, *now, "--kafka-version", release) for release in ("4.4.0", "4.10.0"))
         assert (new.returncode, new.stderr.replace("J5 (4.10.0", "J4 (4.4.0")) == (
             known.returncode,
             known.stderr,

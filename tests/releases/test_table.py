@@ -45,9 +45,7 @@ def test_a_change_needs_a_coordinator_above_it() -> None:
         ("empty_group_keeps_protocol_type", "1.0.1 1.1.0"),
     ],
 )
-def test_a_correction_in_a_patch_is_not_in_the_next_line_unless_its_row_says_so(
-    fact: str, since: str
-) -> None:
+def test_a_correction_in_a_patch_is_not_in_the_next_line_unless_its_row_says_so(fact: str, since: str) -> None:
     def has(text: str) -> bool:
         profile = profile_for_release(text, "classic")
         value = getattr(profile if hasattr(profile, fact) else profile.expiry, fact)
@@ -64,7 +62,7 @@ def test_a_correction_in_a_patch_is_not_in_the_next_line_unless_its_row_says_so(
 def test_a_shorter_number_is_the_beginning_of_its_line() -> None:
     holds = [profile_for_release(text).expiry.pending_hold for text in ("4.0", "4.0.0", "4.0.1")]
     beside = PendingHold.TRANSACTION_BESIDE_OFFSETS
-    assert holds == [beside, beside, PendingHold.SLOT]
+    assert holds == [beside, beside, PendingHold.OFFSET_KEY]
 
 
 def test_the_newest_release_of_a_family_by_default_stands_for_it() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_core.groups.model import PartitionState, Slot
+from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.log.batch import batch_records, parse_batch
 from coordinator_core.log.types import Batch, ControlType, Record
 from coordinator_core.records.codec import encode_key, encode_value
@@ -15,11 +15,13 @@ from coordinator_core.replay.sequential import SequentialReplayer
 from tests.log.builders import build_batch, build_control_batch, build_empty_batch
 
 GROUP, TOPIC = "g", "t"
-SLOT = Slot(GROUP, TOPIC, 0)
+OFFSET_KEY = OffsetKey(GROUP, TOPIC, 0)
 
 
-def offset_key(slot: Slot = SLOT, key_type: int = 1) -> bytes:
-    return encode_key(key_type, {"group": slot.group_id, "topic": slot.topic, "partition": slot.partition})
+def encoded_key(offset_key: OffsetKey = OFFSET_KEY, key_type: int = 1) -> bytes:
+    return encode_key(
+        key_type, {"group": offset_key.group_id, "topic": offset_key.topic, "partition": offset_key.partition}
+    )
 
 
 def offset_value(offset: int, *, version: int = 3, **fields: Any) -> bytes:
@@ -83,11 +85,13 @@ class History:
         self.next_offset += len(records)
         return self
 
-    def commit(self, offset: int, slot: Slot = SLOT, *, producer_id: int = -1, **fields: Any) -> History:
-        return self.records((offset_key(slot), offset_value(offset, **fields)), producer_id=producer_id)
+    def commit(
+        self, offset: int, offset_key: OffsetKey = OFFSET_KEY, *, producer_id: int = -1, **fields: Any
+    ) -> History:
+        return self.records((encoded_key(offset_key), offset_value(offset, **fields)), producer_id=producer_id)
 
-    def tombstone(self, slot: Slot = SLOT, *, producer_id: int = -1) -> History:
-        return self.records((offset_key(slot), None), producer_id=producer_id)
+    def tombstone(self, offset_key: OffsetKey = OFFSET_KEY, *, producer_id: int = -1) -> History:
+        return self.records((encoded_key(offset_key), None), producer_id=producer_id)
 
     def marker(self, kind: ControlType | int, producer_id: int) -> History:
         self.batches.append(build_control_batch(self.next_offset, kind, producer_id=producer_id))

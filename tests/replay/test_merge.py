@@ -10,16 +10,16 @@ import pytest
 
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.segments import fold_batches
-from coordinator_core.groups.model import PartitionState, Slot, TransactionOutcome
+from coordinator_core.groups.model import OffsetKey, PartitionState, TransactionOutcome
 from coordinator_core.log.batch import parse_batch
 from coordinator_core.log.types import Batch, ControlType
 from coordinator_core.merge.partition import merge_columns, merge_folds
 from coordinator_core.releases import Profile, profile_for_release
-from tests.columnar.parity import PROFILES, differences
-from tests.replay.histories import SLOT, History, offset_key, offset_value
+from tests.fold.parity import PROFILES, differences
+from tests.replay.histories import OFFSET_KEY, History, encoded_key, offset_value
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
-OTHER_SLOT = Slot("g", "t", 1)
+OTHER_OFFSET_KEY = OffsetKey("g", "t", 1)
 JAVA, SCALA = "4.3.1", "3.9.2 classic"
 
 
@@ -37,7 +37,7 @@ def merged(history: History, profile: Profile, cut: int) -> PartitionState:
     return merge_folds([fold(part, profile) for part in parts], profile, 0)
 
 
-# What the slot holds afterwards, by the Java (4.3.1) and the Scala (3.9.2) coordinator.
+# What the offset key holds afterwards, by the Java (4.3.1) and the Scala (3.9.2) coordinator.
 HISTORIES: dict[str, tuple[History, int | None, int | None]] = {
     "last plain commit wins": (History().commit(1).commit(2), 2, 2),
     "tombstone removes": (History().commit(1).tombstone(), None, None),
@@ -70,12 +70,7 @@ HISTORIES: dict[str, tuple[History, int | None, int | None]] = {
         None,
     ),
     "tombstone between markers": (
-        History()
-        .commit(2, producer_id=7)
-        .commit(3, producer_id=8)
-        .marker(COMMIT, 8)
-        .tombstone()
-        .marker(COMMIT, 7),
+        History().commit(2, producer_id=7).commit(3, producer_id=8).marker(COMMIT, 8).tombstone().marker(COMMIT, 7),
         None,
         2,
     ),
@@ -85,12 +80,7 @@ HISTORIES: dict[str, tuple[History, int | None, int | None]] = {
         3,
     ),
     "two transactions behind one tombstone": (
-        History()
-        .commit(2, producer_id=7)
-        .commit(3, producer_id=8)
-        .tombstone()
-        .marker(COMMIT, 8)
-        .marker(COMMIT, 7),
+        History().commit(2, producer_id=7).commit(3, producer_id=8).tombstone().marker(COMMIT, 8).marker(COMMIT, 7),
         None,
         3,
     ),
@@ -125,17 +115,17 @@ HISTORIES: dict[str, tuple[History, int | None, int | None]] = {
         2,
     ),
     "producer without the transactional bit": (
-        History().records((offset_key(), offset_value(2)), producer_id=7, transactional=False),
+        History().records((encoded_key(), offset_value(2)), producer_id=7, transactional=False),
         None,
         2,
     ),
     "transactional bit without producer": (
-        History().records((offset_key(), offset_value(2)), transactional=True).marker(COMMIT, -1),
+        History().records((encoded_key(), offset_value(2)), transactional=True).marker(COMMIT, -1),
         2,
         2,
     ),
     "key types 0 and 1 are one slot": (
-        History().commit(1).records((offset_key(key_type=0), offset_value(2, version=0))),
+        History().commit(1).records((encoded_key(key_type=0), offset_value(2, version=0))),
         2,
         2,
     ),
@@ -149,7 +139,7 @@ def test_cut_before_every_batch(name: str, profile_name: str) -> None:
     profile = PROFILES[profile_name]
     expected = history.replay(profile)
     if profile_name in (JAVA, SCALA):
-        held = expected.offsets.get(SLOT)
+        held = expected.offsets.get(OFFSET_KEY)
         assert (held and held.committed_offset) == (java if profile_name == JAVA else scala)
     for cut in range(len(history.batches)):
         assert not differences(expected, merged(history, profile, cut)), cut
@@ -169,7 +159,7 @@ def test_nothing_folded() -> None:
 
 @pytest.mark.parametrize("cut", range(6))
 def test_a_commit_recreates_a_deleted_group_only_after_it_was_deleted(cut: int) -> None:
-    history = History().commit(1).group("m").commit(2).group_tombstone().commit(3, OTHER_SLOT).tombstone()
+    history = History().commit(1).group("m").commit(2).group_tombstone().commit(3, OTHER_OFFSET_KEY).tombstone()
     profile = PROFILES[JAVA]
     state = merged(history, profile, cut)
     assert not differences(history.replay(profile), state)
@@ -179,7 +169,7 @@ def test_a_commit_recreates_a_deleted_group_only_after_it_was_deleted(cut: int) 
 
 @pytest.mark.parametrize("cut", range(4))
 def test_a_group_tombstone_after_the_last_commit(cut: int) -> None:
-    history = History().commit(1).commit(2).group_tombstone().tombstone(OTHER_SLOT)
+    history = History().commit(1).commit(2).group_tombstone().tombstone(OTHER_OFFSET_KEY)
     assert merged(history, PROFILES[JAVA], cut).groups == {}
     assert list(merged(history, PROFILES[SCALA], cut).groups) == ["g"]
 
@@ -189,8 +179,8 @@ def test_a_transaction_over_segments_is_one_row(cut: int) -> None:
     history = (
         History()
         .commit(1, producer_id=7)
-        .commit(2, OTHER_SLOT, producer_id=7)
-        .commit(3, Slot("h", "t", 0), producer_id=7)
+        .commit(2, OTHER_OFFSET_KEY, producer_id=7)
+        .commit(3, OffsetKey("h", "t", 0), producer_id=7)
         .commit(4, producer_id=7)
         .commit(5, producer_id=8)
         .marker(ABORT, 7)
@@ -263,8 +253,6 @@ def test_group_stats_count_every_record_once() -> None:
         whole = batches(history)
         folds = [fold(part, profile) for part in (whole[:cut], whole[cut:]) if part]
         stats = merge_columns(folds, profile, 0).group_stats.sort_by("key_type").to_pylist()
-        assert [
-            (row["group_id"], row["key_type"], row["records"], row["tombstones"]) for row in stats
-        ] == expected
+        assert [(row["group_id"], row["key_type"], row["records"], row["tombstones"]) for row in stats] == expected
         # 61 bytes of header per batch are not the group's.
         assert sum(row["size_bytes"] for row in stats) == sum(batch.size - 61 for batch in whole)

@@ -36,7 +36,7 @@ def expected_groups(case: Case) -> dict[str, Json]:
     return {group_id: _old_group(group) for group_id, group in document["groups"].items()}
 
 
-def asks_for_pending_only_slots(case: Case) -> bool:
+def asks_for_pending_only_offset_keys(case: Case) -> bool:
     """OffsetFetch of all topics never lists them; the cluster's recorder did not ask by name."""
     return case.name != "k431-cluster"
 
@@ -53,9 +53,7 @@ def comparable(group: Json, case: Case) -> Json:
         "state": group["state"],
         "protocol_type": group["protocol_type"],
         "protocol": group["protocol"] if group["type"] != "streams" else None,
-        "members": {
-            member["member_id"]: _our_member(member, group["type"], old) for member in group["members"]
-        },
+        "members": {member["member_id"]: _our_member(member, group["type"], old) for member in group["members"]},
         "offsets": {
             (row["topic"], row["partition"]): _our_offset(row, old)
             for row in group["offsets"]
@@ -64,7 +62,7 @@ def comparable(group: Json, case: Case) -> Json:
         "pending": sorted(
             (row["topic"], row["partition"])
             for row in group["offsets"]
-            if row["pending"] and (row["committed_offset"] is not None or asks_for_pending_only_slots(case))
+            if row["pending"] and (row["committed_offset"] is not None or asks_for_pending_only_offset_keys(case))
         ),
     }
     if old:
@@ -137,14 +135,10 @@ def _modern_group(group: Json) -> Json:
         "type": kind,
         "state": described["groupState"],
         "protocol_type": (described["protocolType"] or None) if kind == "classic" else kind,
-        "protocol": (described["protocolData"] or None)
-        if kind == "classic"
-        else described.get("assignorName"),
+        "protocol": (described["protocolData"] or None) if kind == "classic" else described.get("assignorName"),
         "group_epoch": described.get("groupEpoch"),
         "assignment_epoch": described.get("assignmentEpoch"),
-        "members": {
-            member["memberId"]: _modern_member(member, kind, described) for member in described["members"]
-        },
+        "members": {member["memberId"]: _modern_member(member, kind, described) for member in described["members"]},
         "offsets": {
             (row["topic"], row["partition"]): {
                 "offset": row["offset"],
@@ -164,7 +158,7 @@ def _modern_group(group: Json) -> Json:
 
 
 def _unstable(group: Json) -> list[Json]:
-    """Slots of open transactions: asked for by name, else those that OffsetFetch of all topics refused."""
+    """Offset keys of open transactions: asked for by name, else those that OffsetFetch of all topics refused."""
     if "unstablePartitions" in group:
         named: list[Json] = group["unstablePartitions"]
         return named

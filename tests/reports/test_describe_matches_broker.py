@@ -12,9 +12,7 @@ from tests.reports.broker_answers import comparable, expected_groups
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_describe_equals_what_the_broker_reloaded(
-    case: Case, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_describe_equals_what_the_broker_reloaded(case: Case, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     arguments = ["describe", "--format", "json", "--now-ms", "0", *case.command_line()]
     if case in TORN:
         arguments.append("--partial")

@@ -41,9 +41,7 @@ def partition(directory: Path) -> PartitionLog:
 def compiled(log: PartitionLog, release: str, on_damage: OnDamage = OnDamage.FAIL) -> list[str]:
     """Lines, without those that begin a segment."""
     text = b"".join(map(bytes, dump_text(log, release=release, on_damage=on_damage, damage=[])))
-    return [
-        line for line in lines_of(text.decode()) if not line.startswith(("Dumping ", "Starting ", "Log st"))
-    ]
+    return [line for line in lines_of(text.decode()) if not line.startswith(("Dumping ", "Starting ", "Log st"))]
 
 
 def lines_of(text: str) -> list[str]:

@@ -26,9 +26,7 @@ from tests.reports import tool_logs
 _NAME = re.compile(r"dump-(?P<partition>\d+)(?:\.(?P<release>[\d.]+?))?\.txt(?:\.gz)?")
 _DUMPING = re.compile(r"^Dumping .*?([^/\n]+/[^/\n]+)$", re.MULTILINE)
 _GAPS = re.compile(r"^Non-(con)?secutive offsets in .*\Z", re.MULTILINE | re.DOTALL)
-_CORRUPT = re.compile(
-    r"^\[exception org\.apache\.kafka\.common\.errors\.CorruptRecordException.*\n", re.MULTILINE
-)
+_CORRUPT = re.compile(r"^\[exception org\.apache\.kafka\.common\.errors\.CorruptRecordException.*\n", re.MULTILINE)
 _DIED = re.compile(r"(?:java|org\.apache\.kafka)\.[\w.]+Exception[^\n]*\n\tat .*\Z", re.DOTALL)
 
 
@@ -44,9 +42,7 @@ def _recordings() -> list[object]:
             name = _NAME.fullmatch(recorded.name)
             if name is None:
                 continue
-            log_dir = next(
-                (p for p in snapshot.paths if p.parent.name == recorded.parent.name), snapshot.paths[0]
-            )
+            log_dir = next((p for p in snapshot.paths if p.parent.name == recorded.parent.name), snapshot.paths[0])
             directory = log_dir / f"__consumer_offsets-{name['partition']}"
             release = name["release"] or snapshot.release
             label = f"{snapshot.name}/{recorded.relative_to(snapshot.expected).with_suffix('')}"
@@ -86,9 +82,7 @@ def _dumped(log: PartitionLog, release: str) -> tuple[str, DamagedInputError | N
     return _DUMPING.sub(r"Dumping \1", text.decode("utf-8", "surrogateescape")), error
 
 
-def _lines(
-    log: PartitionLog, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage] | None = None
-) -> list[str]:
+def _lines(log: PartitionLog, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage] | None = None) -> list[str]:
     pieces = dump_text(log, release="4.3.1", on_damage=on_damage, damage=damage)
     return b"".join(map(bytes, pieces)).decode().splitlines()
 
@@ -136,11 +130,7 @@ def _without_unknown_versions(text: str) -> str:
     offsets = {
         number
         for number, (key, value) in enumerate(tool_logs.odd_pairs())
-        if key is not None
-        and value is not None
-        and key[:2] in (b"\0\1", b"\0\2")
-        and len(value) > 1
-        and value[1] > 4
+        if key is not None and value is not None and key[:2] in (b"\0\1", b"\0\2") and len(value) > 1 and value[1] > 4
     }
     assert len(offsets) == 3
     return "".join(

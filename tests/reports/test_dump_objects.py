@@ -147,9 +147,7 @@ def test_undecodable_records_are_shown_in_hexadecimal() -> None:
 def test_early_layouts_are_named() -> None:
     objects = list(dump_objects(_partition(str(tool_logs.DATA / "odd/__consumer_offsets-0"))))
     layouts = {
-        (item["key"]["type"], item["value"]["layout"])
-        for item in objects
-        if (item.get("value") or {}).get("layout")
+        (item["key"]["type"], item["value"]["layout"]) for item in objects if (item.get("value") or {}).get("layout")
     }
     assert layouts == {("8", "preview-3.7"), ("11", "share-4.0"), ("15", "share-4.0")}
 

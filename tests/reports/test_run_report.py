@@ -243,9 +243,7 @@ def test_the_time_to_load_follows_the_rate_of_the_brokers(tmp_path: Path) -> Non
 def metrics(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     return {
         family.name: {
-            tuple(
-                sorted((name, value) for name, value in sample.labels.items() if name != "cluster")
-            ): sample.value
+            tuple(sorted((name, value) for name, value in sample.labels.items() if name != "cluster")): sample.value
             for sample in family.samples
         }
         for family in text_string_to_metric_families(text)
@@ -256,9 +254,9 @@ def test_metrics_have_the_names_of_other_exporters(tmp_path: Path) -> None:
     facts = LOG.facts(tmp_path)
     report, lag = run_report(facts, evaluate(facts))
     found = metrics(run_metrics(report, facts, lag))
-    slot = (("group", "g"), ("partition", "0"), ("topic", "t"))
-    assert found["kafka_consumergroup_current_offset"][slot] == 5
-    assert found["kafka_consumergroup_lag"][slot] == 95
+    offset_key = (("group", "g"), ("partition", "0"), ("topic", "t"))
+    assert found["kafka_consumergroup_current_offset"][offset_key] == 5
+    assert found["kafka_consumergroup_lag"][offset_key] == 95
     assert found["kafka_consumergroup_group_max_lag"][(("group", "g"),)] == 95
     assert found["kafka_consumergroup_members"][(("group", "g"),)] == 1
     assert found["burrow_kafka_consumer_status"][(("group", "g"),)] == 3
@@ -329,8 +327,7 @@ def test_a_partition_that_nobody_committed_is_said_and_has_no_lag(tmp_path: Path
     lag = lag_of(log.facts(tmp_path))
     assert lag is not None
     found = {
-        row["partition"]: (row["committed_offset"], row["lag"], row["status"])
-        for row in lag.partitions.to_pylist()
+        row["partition"]: (row["committed_offset"], row["lag"], row["status"]) for row in lag.partitions.to_pylist()
     }
     assert found == {0: (90, 10, "ok"), 1: (None, None, "no_commit")}
     assert lag.groups.to_pylist()[0]["status"] == "no_commit"
@@ -348,7 +345,5 @@ def test_lag_is_never_negative(tmp_path: Path) -> None:
     log = one([commit(f"g{number}", offset=offset) for number, offset in enumerate(offsets)], topics=TOPICS)
     lag = lag_of(log.facts(tmp_path))
     assert lag is not None
-    found = dict(
-        zip(lag.partitions["committed_offset"].to_pylist(), lag.partitions["lag"].to_pylist(), strict=True)
-    )
+    found = dict(zip(lag.partitions["committed_offset"].to_pylist(), lag.partitions["lag"].to_pylist(), strict=True))
     assert found == {offset: max(100 - max(offset, 0), 0) for offset in offsets}

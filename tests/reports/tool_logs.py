@@ -30,7 +30,7 @@ Pair = tuple[bytes | None, bytes | None]
 _UUID = bytes(range(1, 17))
 
 
-def _slot(group: str = "g", topic: str = "t", partition: int = 0, key_type: int = 1) -> bytes:
+def _offset_key(group: str = "g", topic: str = "t", partition: int = 0, key_type: int = 1) -> bytes:
     return encode_key(key_type, {"group": group, "topic": topic, "partition": partition})
 
 
@@ -92,9 +92,7 @@ ASSIGNMENT = encode_consumer_assignment(
     },
 )
 EMPTY_ASSIGNMENT = encode_consumer_assignment(1, {"assignedPartitions": [], "userData": b""})
-TEXTS = (
-    'quote " slash / back \\ controls \x00\x01\x08\t\n\x0b\x0c\r\x1b\x1f del \x7f \u2028 \u00e9 \U0001f600'
-)
+TEXTS = 'quote " slash / back \\ controls \x00\x01\x08\t\n\x0b\x0c\r\x1b\x1f del \x7f \u2028 \u00e9 \U0001f600'
 
 
 def odd_pairs() -> list[Pair]:
@@ -102,7 +100,7 @@ def odd_pairs() -> list[Pair]:
     group_bytes = b"\x00\x01" + struct.pack(">h", 14)
     malformed = b"\xed\xa0\x80 \xc3( \xe2\x82 \xf0\x9fx\xff"
     assert len(malformed) == 14
-    slots: list[Pair] = [
+    offset_keys: list[Pair] = [
         (struct.pack(">hh", 18, 1) + b"g", b"\x00\x00"),
         (struct.pack(">hh", 24, 1) + b"g", None),
         (struct.pack(">hh", -1, 1) + b"g", b""),
@@ -111,27 +109,30 @@ def odd_pairs() -> list[Pair]:
         (b"", None),
         (b"\x00\x01\x00\x05ab", None),
         (b"\x00\x01\xff\xff", None),
-        (_slot() + b"trailing", _commit(3, leaderEpoch=7) + b"more"),
-        (_slot(), b""),
-        (_slot(), b"\x00"),
-        (_slot(), b"\x00\x01\x00"),
-        (_slot(), _v(0, "000000000000002a7fff")),
-        (_slot(), _v(0, "000000000000002affff0000000000000001")),
-        (_slot(), _v(4, "000000000000002a00000007 8080808080 00")),
-        (_slot(), _v(4, "000000000000002a00000007 8180020000")),
-        (_slot(), _v(5, "000000000000002a00000007016d0000018bcfe5680000")),
-        (_slot(), _v(-1, "000000000000002a00016d0000018bcfe56800")),
-        (_slot(key_type=0), _commit(0)),
-        (_slot(key_type=0), _commit(3, leaderEpoch=1)),
+        (_offset_key() + b"trailing", _commit(3, leaderEpoch=7) + b"more"),
+        (_offset_key(), b""),
+        (_offset_key(), b"\x00"),
+        (_offset_key(), b"\x00\x01\x00"),
+        (_offset_key(), _v(0, "000000000000002a7fff")),
+        (_offset_key(), _v(0, "000000000000002affff0000000000000001")),
+        (_offset_key(), _v(4, "000000000000002a00000007 8080808080 00")),
+        (_offset_key(), _v(4, "000000000000002a00000007 8180020000")),
+        (_offset_key(), _v(5, "000000000000002a00000007016d0000018bcfe5680000")),
+        (_offset_key(), _v(-1, "000000000000002a00016d0000018bcfe56800")),
+        (_offset_key(key_type=0), _commit(0)),
+        (_offset_key(key_type=0), _commit(3, leaderEpoch=1)),
         (group_bytes + malformed + b"\x00\x01t\x00\x00\x00\x00", _commit(0, metadata=TEXTS)),
-        (_slot(TEXTS, "ü", -1), _commit(1, expireTimestamp=-1, offset=-(1 << 63))),
-        (_slot(), _commit(2, metadata="")),
-        (_slot(), _commit(4, leaderEpoch=7, topicId="AQIDBAUGBwgJCgsMDQ4PEA")),
-        (_slot(), _commit(4) + b"\x00"),
-        (_slot(), _v(4, "000000000000002affffffff010000000000000001 01 00 10" + "00" * 16)),
-        (_slot(), _v(4, "000000000000002affffffff010000000000000001 02 00 10" + _UUID.hex() + "07 02 abcd")),
-        (_slot(), _v(4, "000000000000002affffffff010000000000000001 01 07 7f abcd")),
-        (_slot(), _v(4, "000000000000002affffffff010000000000000001 01 00 03" + _UUID.hex())),
+        (_offset_key(TEXTS, "ü", -1), _commit(1, expireTimestamp=-1, offset=-(1 << 63))),
+        (_offset_key(), _commit(2, metadata="")),
+        (_offset_key(), _commit(4, leaderEpoch=7, topicId="AQIDBAUGBwgJCgsMDQ4PEA")),
+        (_offset_key(), _commit(4) + b"\x00"),
+        (_offset_key(), _v(4, "000000000000002affffffff010000000000000001 01 00 10" + "00" * 16)),
+        (
+            _offset_key(),
+            _v(4, "000000000000002affffffff010000000000000001 02 00 10" + _UUID.hex() + "07 02 abcd"),
+        ),
+        (_offset_key(), _v(4, "000000000000002affffffff010000000000000001 01 07 7f abcd")),
+        (_offset_key(), _v(4, "000000000000002affffffff010000000000000001 01 00 03" + _UUID.hex())),
     ]
     members = [
         _member("m1", SUBSCRIPTION, ASSIGNMENT),
@@ -189,7 +190,7 @@ def odd_pairs() -> list[Pair]:
         ),
         (_member_key(19), _v(0, "0000 0263 026800000001 00000002 0270 01 0268 ffff00 02 026b 0276 00 00")),
     ]
-    return [*slots, *groups, *modern]
+    return [*offset_keys, *groups, *modern]
 
 
 def odd_segment() -> bytes:
@@ -205,14 +206,14 @@ def _legal_pairs(group_version: int) -> list[Pair]:
     few = [_member(name, FREE_SUBSCRIPTION, EMPTY_ASSIGNMENT) for name in ("Aa", "BB", "consumer-1", "x")]
     worker = [_member("worker", b"\x00\x01", b"\x00\x00\x0a\x0b")]
     return [
-        (_slot("g-simple ünïcode", "orders"), _commit(1, metadata="", expireTimestamp=NOW_MS + 1)),
-        (_slot(), _commit(0, metadata='héllo 世界 😀 "quoted"\ttab')),
+        (_offset_key("g-simple ünïcode", "orders"), _commit(1, metadata="", expireTimestamp=NOW_MS + 1)),
+        (_offset_key(), _commit(0, metadata='héllo 世界 😀 "quoted"\ttab')),
         (_group_key("few"), _group(group_version, "consumer", few)),
         (_group_key("many"), _group(group_version, "consumer", many)),
         (_group_key('"connect"'), _group(group_version, "connect", worker)),
         (_group_key("empty"), _group(group_version, "consumer", [])),
         (_group_key("new"), _group(group_version, "", [], generation=0)),
-        (_slot(), None),
+        (_offset_key(), None),
         (_group_key("few"), None),
     ]
 

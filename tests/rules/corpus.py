@@ -94,9 +94,7 @@ def findings_page(of_case: Mapping[str, Reconciliation]) -> Iterator[str]:
         infos.update(row["rule"] for row in rows if row["severity"] == "info")
         worse = Counter(row["rule"] for row in rows if row["severity"] != "info")
         if worse:
-            counts = ", ".join(
-                f"{number} {code} {RULES[code].name}" for code, number in sorted(worse.items())
-            )
+            counts = ", ".join(f"{number} {code} {RULES[code].name}" for code, number in sorted(worse.items()))
             yield f"| {case.name} | {counts} | {reason(case)} |"
     yield ""
     listed = ", ".join(f"{number} {code} {RULES[code].name}" for code, number in sorted(infos.items()))

@@ -125,9 +125,7 @@ FAULTS: Mapping[str, Log] = {
     ),
     "R23": one(classic("g", large_member()), commit(), settings={"thresholds": {"max_message_bytes": 700}}),
     "R24": one(classic("g", member("m"), member("n", owns=b"")), commit()),
-    "R25": one(
-        build_batch(0, [classic()], leader_epoch=4), build_batch(0, [commit()], leader_epoch=3), scanned=True
-    ),
+    "R25": one(build_batch(0, [classic()], leader_epoch=4), build_batch(0, [commit()], leader_epoch=3), scanned=True),
     "R30": moved(commit(offset=50), commit(offset=40)),
     "R31": one(classic(), commit(offset=101), topics=TOPICS),
     "R32": one(classic(), commit(offset=9), topics=TOPICS),
@@ -159,9 +157,7 @@ FAULTS: Mapping[str, Log] = {
         settings={"thresholds": {"blocked_records": 8}},
     ),
     "R60": one(empty_group("s"), commit("s", "u"), now_ms=NOW_MS + 8 * DAY_MS),
-    "R61": one(
-        BOTH, commit(partition=1), offset_tombstone(), previous=one(BOTH, commit(partition=1), commit())
-    ),
+    "R61": one(BOTH, commit(partition=1), offset_tombstone(), previous=one(BOTH, commit(partition=1), commit())),
     "R62": one(*HEALTHY, offset_tombstone("g", "u"), scanned=True),
     "R63": one(consumer_group(), consumer_member(parts="current"), commit(topic="t")),
     "R64": one(classic("g")),

@@ -195,15 +195,11 @@ TOPICS: dict[str, Any] = {
 }
 
 
-def topic(
-    name: str, *, partitions: int = 1, start: int = 0, end: int = 100, topic_id: str | None = None
-) -> Any:
+def topic(name: str, *, partitions: int = 1, start: int = 0, end: int = 100, topic_id: str | None = None) -> Any:
     return {
         "name": name,
         "topic_id": topic_id,
-        "partitions": [
-            {"partition": number, "start_offset": start, "end_offset": end} for number in range(partitions)
-        ],
+        "partitions": [{"partition": number, "start_offset": start, "end_offset": end} for number in range(partitions)],
     }
 
 

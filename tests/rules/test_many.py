@@ -13,14 +13,14 @@ from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.findings import SUBJECT
-from coordinator_core.rules.settings import Settings, settings_from
+from coordinator_core.rules.settings import RuleSettings, settings_from
 from tests.lifecycle.random_groups import Appended, RandomGroups
 from tests.log.builders import NOW_MS
 from tests.rules.faults import FAULTS
 from tests.rules.logs import Log, classic, commit, empty_group, one
 
 DAY_MS = 86_400_000
-SETTINGS = Settings()
+SETTINGS = RuleSettings()
 RETENTION_MS = int(SETTINGS.limits["offsets_retention_ms"])
 GRACE_MS = int(SETTINGS.limits["expiry_grace_ms"])
 PARTITIONS = 40
@@ -43,9 +43,9 @@ def expired(facts: Facts) -> set[tuple[Any, ...]]:
     """What sweeps of each group that has an old offset would delete, group by group."""
     then = facts.now_ms - GRACE_MS
     old = {
-        slot.group_id
+        offset_key.group_id
         for state in facts.run.states()
-        for slot, offset in state.offsets.items()
+        for offset_key, offset in state.offsets.items()
         if offset.commit_timestamp_ms + RETENTION_MS <= then
         or (offset.expire_timestamp_ms is not None and 0 <= offset.expire_timestamp_ms <= then)
     }
@@ -92,9 +92,7 @@ def test_offsets_are_due_that_early_sweeps_would_delete(release: str, tmp_path: 
         for number, time_ms in enumerate(times)
     ]
     for number, expire_ms in enumerate((then - 1, then, NOW_MS)):
-        commits.append(
-            commit("told", partition=number, version=1, time_ms=times[0], expireTimestamp=expire_ms)
-        )
+        commits.append(commit("told", partition=number, version=1, time_ms=times[0], expireTimestamp=expire_ms))
     of_groups = [commit(group, version=1, time_ms=times[0], expireTimestamp=-1) for group in ("g", "empty")]
     groups = [classic(), empty_group("empty", currentStateTimestamp=times[2])] if release == "2.3.1" else []
     check_expired(one(*commits, *groups, *of_groups, release=release, now_ms=NOW_MS).facts(tmp_path))
@@ -108,9 +106,7 @@ def test_of_the_hits_of_a_group_the_first_stands_for_all(log: Log, tmp_path: Pat
     facts = log.facts(tmp_path)
     each, together = (
         evaluate(facts, settings_from({"thresholds": thresholds}, RULES)).findings.to_pylist()
-        for thresholds in (
-            log.settings.get("thresholds", {}) | {"findings_per_rule": limit} for limit in (1 << 40, 0)
-        )
+        for thresholds in (log.settings.get("thresholds", {}) | {"findings_per_rule": limit} for limit in (1 << 40, 0))
     )
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in sorted(each, key=_subject):

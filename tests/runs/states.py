@@ -14,12 +14,12 @@ from coordinator_core.groups.model import (
     GroupState,
     LoadFailure,
     MemberState,
+    OffsetKey,
     PartitionState,
     ResolvedRegex,
     ShareGroup,
     ShareMember,
     ShareTopic,
-    Slot,
     StreamsGroup,
     StreamsMember,
     TaskAssignment,
@@ -46,12 +46,8 @@ TOPOLOGY: dict[str, object] = {
                 }
             ],
             "repartitionSinkTopics": ["re"],
-            "repartitionSourceTopics": [
-                {"name": "re", "partitions": 4, "replicationFactor": -1, "topicConfigs": []}
-            ],
-            "copartitionGroups": [
-                {"sourceTopics": [0, 1], "sourceTopicRegex": [], "repartitionSourceTopics": [0]}
-            ],
+            "repartitionSourceTopics": [{"name": "re", "partitions": 4, "replicationFactor": -1, "topicConfigs": []}],
+            "copartitionGroups": [{"sourceTopics": [0, 1], "sourceTopicRegex": [], "repartitionSourceTopics": [0]}],
         }
     ],
 }
@@ -69,7 +65,7 @@ def offset(record_offset: int, **changes: object) -> CommittedOffset:
         "value_version": 4,
         "producer_id": None,
         "producer_epoch": None,
-        "merge_offset": record_offset,
+        "ordering_offset": record_offset,
     }
     return CommittedOffset(**{**fields, **changes})  # type: ignore[arg-type]
 
@@ -139,8 +135,8 @@ def rich_states() -> list[PartitionState]:
         ),
     }
     first.offsets = {
-        Slot("", "t", 0): offset(1),
-        Slot("g-live", "t", 2**31 - 1): offset(
+        OffsetKey("", "t", 0): offset(1),
+        OffsetKey("g-live", "t", 2**31 - 1): offset(
             2,
             committed_offset=2**63 - 1,
             leader_epoch=4,
@@ -150,14 +146,14 @@ def rich_states() -> list[PartitionState]:
             value_version=1,
             producer_id=4_000,
             producer_epoch=2,
-            merge_offset=0,
+            ordering_offset=0,
         ),
-        Slot("orphan", "t", 0): offset(3, committed_offset=-1),
+        OffsetKey("orphan", "t", 0): offset(3, committed_offset=-1),
     }
     first.pending = {
-        4_000: {Slot("g-live", "t", 1): offset(30, producer_id=4_000, producer_epoch=3)},
+        4_000: {OffsetKey("g-live", "t", 1): offset(30, producer_id=4_000, producer_epoch=3)},
         4_001: {
-            Slot("g-live", "t", 1): offset(
+            OffsetKey("g-live", "t", 1): offset(
                 31,
                 producer_id=4_001,
                 producer_epoch=0,
@@ -165,7 +161,7 @@ def rich_states() -> list[PartitionState]:
                 expire_timestamp_ms=5,
                 topic_id=TOPIC_A,
             ),
-            Slot("pending-only", "t", 1): offset(32, producer_id=4_001, producer_epoch=0),
+            OffsetKey("pending-only", "t", 1): offset(32, producer_id=4_001, producer_epoch=0),
         },
     }
     first.transactions = [
@@ -252,7 +248,7 @@ def rich_states() -> list[PartitionState]:
 
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
-_slots = st.builds(Slot, _text, _text, st.integers(0, 2**31 - 1))
+_offset_keys = st.builds(OffsetKey, _text, _text, st.integers(0, 2**31 - 1))
 
 
 @st.composite
@@ -261,8 +257,8 @@ def offset_states(draw: st.DrawFn) -> list[PartitionState]:
     states = []
     for partition in sorted(draw(st.sets(st.integers(0, 49), min_size=1, max_size=3))):
         state = PartitionState(partition)
-        for number, slot in enumerate(draw(st.lists(_slots, min_size=1, max_size=8, unique=True))):
-            state.offsets[slot] = offset(
+        for number, offset_key in enumerate(draw(st.lists(_offset_keys, min_size=1, max_size=8, unique=True))):
+            state.offsets[offset_key] = offset(
                 number,
                 committed_offset=draw(st.integers(-1, 2**63 - 1)),
                 leader_epoch=draw(st.none() | st.integers(0, 9)),

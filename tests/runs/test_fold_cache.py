@@ -30,7 +30,7 @@ from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.read import open_run
-from tests.columnar.random_logs import offset_key, offset_value
+from tests.fold.random_logs import encoded_key, offset_value
 from tests.log.builders import build_batch
 
 from ..cases import TORN, Case, case
@@ -133,9 +133,7 @@ def test_the_first_change_since_the_pin_is_told_also_when_a_later_one_is_known_w
     assert (caught.value.damage.kind, caught.value.damage.path) == ("changed_since_pin", first)
 
 
-def test_a_file_that_was_written_to_just_now_is_not_taken_for_settled(
-    cache: FoldCache, log: Snapshot
-) -> None:
+def test_a_file_that_was_written_to_just_now_is_not_taken_for_settled(cache: FoldCache, log: Snapshot) -> None:
     Path(log.segments[0].path).touch()
     fresh = cache.seen(log.segments[0])
     assert fresh is not None
@@ -175,9 +173,7 @@ def flipped(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def test_corrupt_entries_are_found_counted_and_made_anew(
-    tmp_path: Path, cache: FoldCache, log: Snapshot
-) -> None:
+def test_corrupt_entries_are_found_counted_and_made_anew(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:
     expected = replay(log, tmp_path / "out", cache)["state_hash"]
     # Not all entries are folds: a damaged state of a merge is not counted.
     damaged = [Path(cache.directory, f"{result.cache_key}.fold") for result in results(log, cache)[:6]]
@@ -231,7 +227,7 @@ def test_the_code_counts_wherever_it_stands(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_where_the_log_starts_in_a_segment_counts(tmp_path: Path, cache: FoldCache) -> None:
-    items = [(offset_key(b"g", b"t", 0), offset_value(3, 1, b""))]
+    items = [(encoded_key(b"g", b"t", 0), offset_value(3, 1, b""))]
     directory = tmp_path / "log" / "__consumer_offsets-0"
     directory.mkdir(parents=True)
     (directory / f"{0:020d}.log").write_bytes(build_batch(0, items) + build_batch(1, items))
@@ -246,7 +242,7 @@ def test_where_the_log_starts_in_a_segment_counts(tmp_path: Path, cache: FoldCac
 
 
 def test_an_overlap_with_the_next_segment_is_still_damage(tmp_path: Path, cache: FoldCache) -> None:
-    items = [(offset_key(b"g", b"t", 0), offset_value(3, 1, b""))] * 3
+    items = [(encoded_key(b"g", b"t", 0), offset_value(3, 1, b""))] * 3
     directory = tmp_path / "log" / "__consumer_offsets-0"
     directory.mkdir(parents=True)
     (directory / f"{0:020d}.log").write_bytes(build_batch(0, items))
@@ -286,9 +282,7 @@ def test_the_oldest_use_goes_first(tmp_path: Path, cache: FoldCache, log: Snapsh
     assert entries(cache) == sorted(kept[:3])
 
 
-def test_a_cache_keeps_within_its_bound(
-    tmp_path: Path, log: Snapshot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_keeps_within_its_bound(tmp_path: Path, log: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fold_cache, "_TRIM_BYTES", 1)
     bounded = FoldCache(str(tmp_path / "folds"), max_bytes=100_000, min_segment_bytes=0)
     replay(log, tmp_path / "out", bounded)
@@ -336,9 +330,7 @@ def test_processes_share_a_cache(tmp_path: Path, cache: FoldCache, log: Snapshot
     assert uses(results(log, cache)) == {CacheUse.HIT}
 
 
-def test_the_command_line_keeps_folds_where_it_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_keeps_folds_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fold_cache, "_MIN_SEGMENT_BYTES", 0)
     monkeypatch.setattr(FoldCache.__init__, "__kwdefaults__", {"max_bytes": None, "min_segment_bytes": 0})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))

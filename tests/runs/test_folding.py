@@ -25,10 +25,7 @@ def tasks(*partitions: list[int], root: str = "/log") -> list[FoldTask]:
         PartitionLog(
             number,
             "",
-            tuple(
-                SegmentFile(f"{root}/{number}/{at:020d}.log", number, at, size)
-                for at, size in enumerate(sizes)
-            ),
+            tuple(SegmentFile(f"{root}/{number}/{at:020d}.log", number, at, size) for at, size in enumerate(sizes)),
             None,
             clean_shutdown=False,
         )

@@ -34,10 +34,7 @@ from .logs import WHOLE, copy_log, cut_into_batches, name, snapshot
 def sequential(item: Case, on_damage: OnDamage = OnDamage.FAIL) -> list[PartitionState]:
     profile = profile_for_release(item.release, item.coordinator)
     damage: list[Damage] = []
-    return [
-        replay_partition(log, profile, on_damage=on_damage, damage=damage)
-        for log in snapshot(item).partitions
-    ]
+    return [replay_partition(log, profile, on_damage=on_damage, damage=damage) for log in snapshot(item).partitions]
 
 
 def hash_of(states: list[PartitionState]) -> str:
@@ -50,9 +47,7 @@ def without_partition_epochs(states: list[PartitionState]) -> dict[int, Partitio
         for group in state.groups.values():
             if isinstance(group, ConsumerGroup):
                 group.partition_epochs = {}
-    return {
-        state.offsets_partition: state for state in states if state != PartitionState(state.offsets_partition)
-    }
+    return {state.offsets_partition: state for state in states if state != PartitionState(state.offsets_partition)}
 
 
 def run_of(item: Case, output: Path, on_damage: OnDamage = OnDamage.FAIL) -> Run:
@@ -79,9 +74,7 @@ def test_a_run_holds_what_the_reference_replay_finds(item: Case, published: Call
 
 @pytest.mark.parametrize("on_damage", [OnDamage.RECOVER, OnDamage.SALVAGE], ids=lambda value: value.name)
 @pytest.mark.parametrize("item", TORN, ids=name)
-def test_a_partial_run_holds_what_the_reference_replay_finds(
-    item: Case, on_damage: OnDamage, tmp_path: Path
-) -> None:
+def test_a_partial_run_holds_what_the_reference_replay_finds(item: Case, on_damage: OnDamage, tmp_path: Path) -> None:
     run = run_of(item, tmp_path, on_damage)
     reference = sequential(item, on_damage)
     assert without_partition_epochs(run.states()) == without_partition_epochs(reference)

@@ -96,9 +96,7 @@ def test_an_unpinned_snapshot_is_pinned_by_its_run(log: Path, pin: Pin, tmp_path
     assert {entry["path"]: entry["fingerprint"] for entry in manifest["inputs"]} == pin.fingerprints
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"pin_version": 2}', '{"pin_version": 2, "partitions": 3}']
-)
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"pin_version": 2}', '{"pin_version": 2, "partitions": 3}'])
 def test_not_a_pin(tmp_path: Path, text: str) -> None:
     (tmp_path / "pin.json").write_text(text)
     with pytest.raises(UsageError, match="is not a snapshot manifest"):

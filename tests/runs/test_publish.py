@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core.errors import UsageError
-from coordinator_core.groups.model import PartitionState, Slot
+from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.runs import publish as publish_module
 from coordinator_core.runs import state_hash as state_hash_module
 from coordinator_core.runs.place import RunPlace, check_output_outside, default_window, new_run_id
@@ -199,9 +199,7 @@ def test_a_backfill_does_not_hide_the_newest_run(tmp_path: Path) -> None:
     assert latest["path"] == "w/again"
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "../x", "a/b", "a\\b", "-x", "_x", ".x", "a b", "ä", "a\n", "x" * 256]
-)
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\\b", "-x", "_x", ".x", "a b", "ä", "a\n", "x" * 256])
 @pytest.mark.parametrize("what", ["cluster", "window", "run_id"])
 def test_names_must_be_plain_path_components(tmp_path: Path, what: str, name: str) -> None:
     names = {"cluster": "c", "window": "w", "run_id": "r"} | {what: name}
@@ -262,7 +260,7 @@ class Blocks:
 def test_rows_may_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_rows: int) -> None:
     for module in (publish_module, state_hash_module):
         monkeypatch.setattr(module, "BLOCK_ROWS", block_rows)
-    state = PartitionState(3, offsets={Slot("g", "t", number): offset(number) for number in range(7)})
+    state = PartitionState(3, offsets={OffsetKey("g", "t", number): offset(number) for number in range(7)})
     rows = state_tables([state], now_ms=0)["offsets"]
     published = []
     for run_id, written in (("whole", rows), ("blocks", Blocks(rows))):

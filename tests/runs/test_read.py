@@ -29,7 +29,7 @@ def test_groups_are_read_alone(run: Run) -> None:
     states = run.states(group_ids=["g-live", "pending-only"])
     first = rich_states()[0]
     assert set(states[0].groups) == {"g-live"}
-    assert {slot.group_id for slot in states[0].offsets} == {"g-live"}
+    assert {offset_key.group_id for offset_key in states[0].offsets} == {"g-live"}
     assert states[0].pending == first.pending
     assert states[0].load_failures == first.load_failures
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.groups.model import ClassicGroup, PartitionState, Slot
+from coordinator_core.groups.model import ClassicGroup, OffsetKey, PartitionState
 from coordinator_core.runs import state_hash as module
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import (
@@ -29,9 +29,7 @@ def hash_of(states: list[PartitionState], now_ms: int = 0) -> str:
 
 @settings(deadline=None, max_examples=50)
 @given(offset_states(), st.randoms(use_true_random=False))
-def test_row_order_chunks_and_grouping_do_not_matter(
-    states: list[PartitionState], shuffle: random.Random
-) -> None:
+def test_row_order_chunks_and_grouping_do_not_matter(states: list[PartitionState], shuffle: random.Random) -> None:
     tables = state_tables(states, now_ms=0)
     rows = tables["offsets"].to_pylist()
     shuffle.shuffle(rows)
@@ -54,7 +52,7 @@ def test_equal_hashes_mean_equal_states(one: list[PartitionState], other: list[P
 
 
 def test_block_boundaries_are_part_of_the_scheme_not_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = PartitionState(0, offsets={Slot("g", "t", n): offset(n) for n in range(10)})
+    state = PartitionState(0, offsets={OffsetKey("g", "t", n): offset(n) for n in range(10)})
     monkeypatch.setattr(module, "BLOCK_ROWS", 3)
     ordered = hash_of([state])
     state.offsets = dict(reversed(state.offsets.items()))
@@ -66,7 +64,7 @@ def test_null_and_empty_and_zero_differ() -> None:
     for metadata in ("", "\0", "\0\0"):
         for epoch in (None, 0):
             state = PartitionState(
-                0, offsets={Slot("g", "t", 0): offset(1, metadata=metadata, leader_epoch=epoch)}
+                0, offsets={OffsetKey("g", "t", 0): offset(1, metadata=metadata, leader_epoch=epoch)}
             )
             hashes.add(hash_of([state]))
     assert len(hashes) == 6
@@ -74,15 +72,15 @@ def test_null_and_empty_and_zero_differ() -> None:
 
 def test_bytes_of_neighbouring_values_do_not_run_together() -> None:
     def both(one: str, other: str) -> str:
-        slots = {Slot("g", one, 0): offset(1), Slot("g", other, 0): offset(2)}
-        return hash_of([PartitionState(0, offsets=slots)])
+        offset_keys = {OffsetKey("g", one, 0): offset(1), OffsetKey("g", other, 0): offset(2)}
+        return hash_of([PartitionState(0, offsets=offset_keys)])
 
     assert len({both("ab", "c"), both("a", "bc"), both("abc", "")}) == 3
 
 
 def change_offset(states: list[PartitionState]) -> None:
-    slot = next(iter(states[0].offsets))
-    states[0].offsets[slot] = states[0].offsets[slot]._replace(committed_offset=11)
+    offset_key = next(iter(states[0].offsets))
+    states[0].offsets[offset_key] = states[0].offsets[offset_key]._replace(committed_offset=11)
 
 
 def change_member_order(states: list[PartitionState]) -> None:
@@ -129,12 +127,12 @@ def other_counts(states: list[PartitionState]) -> None:
     states[0].record_counts[1, 4] += 1
 
 
-def other_merge_offset(states: list[PartitionState]) -> None:
-    slot = next(iter(states[0].offsets))
-    states[0].offsets[slot] = states[0].offsets[slot]._replace(merge_offset=-5)
+def other_ordering_offset(states: list[PartitionState]) -> None:
+    offset_key = next(iter(states[0].offsets))
+    states[0].offsets[offset_key] = states[0].offsets[offset_key]._replace(ordering_offset=-5)
 
 
-@pytest.mark.parametrize("change", [no_transactions, no_carried_records, other_counts, other_merge_offset])
+@pytest.mark.parametrize("change", [no_transactions, no_carried_records, other_counts, other_ordering_offset])
 def test_what_is_no_state_does_not(change: Callable[[list[PartitionState]], None]) -> None:
     """A compacted log gives the same state, but has fewer records and transactions to tell of."""
     states = rich_states()

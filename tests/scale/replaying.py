@@ -16,7 +16,7 @@ from tests.bench.generator import Truth
 from tests.bench.truth import check_truth
 
 SCALE = int(os.environ.get("REGROUP_SCALE", "1"))
-"""The sizes of the tests are so many times larger; 7 makes ten million live slots."""
+"""The sizes of the tests are so many times larger; 7 makes ten million live offset keys."""
 
 MIB = 1 << 20
 
@@ -61,11 +61,9 @@ def replay(log: Path, output: Path, *, data_bytes: int | None = None, engine: st
     return Replayed(Path(summary["run"]), summary, usage.ru_maxrss * 1024)
 
 
-def replay_and_check(
-    log: Path, truths: Sequence[Truth], output: Path, *, data_bytes: int | None = None
-) -> Replayed:
+def replay_and_check(log: Path, truths: Sequence[Truth], output: Path, *, data_bytes: int | None = None) -> Replayed:
     """:func:`replay`, and that the run holds what was generated."""
     replayed = replay(log, output, data_bytes=data_bytes)
     check_truth(replayed.run, truths)
-    assert replayed.summary["rows"]["offsets"] == sum(truth.live_slots for truth in truths)
+    assert replayed.summary["rows"]["offsets"] == sum(truth.live_offset_keys for truth in truths)
     return replayed

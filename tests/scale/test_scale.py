@@ -30,7 +30,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_partition_larger_than_memory(place: Path) -> None:
-    workload = Workload("larger", SCALE * 800_000_000, groups=1_000, slots=20_000, segment_bytes=16 << 20)
+    workload = Workload("larger", SCALE * 800_000_000, groups=1_000, offset_keys=20_000, segment_bytes=16 << 20)
     truths = generate(workload, place / "log")
     limit = 352 * MIB
     assert truths[0].bytes > 2 * limit
@@ -42,19 +42,19 @@ def test_nothing_is_dead(place: Path) -> None:
         "alive",
         SCALE * 150_000_000,
         groups=60_000 * SCALE,
-        slots=1_500_000 * SCALE,
+        offset_keys=1_500_000 * SCALE,
         in_turn=True,
         segment_bytes=32 << 20,
     )
     truths = generate(workload, place / "log")
-    assert truths[0].live_slots > 0.97 * truths[0].records
+    assert truths[0].live_offset_keys > 0.97 * truths[0].records
     replayed = replay_and_check(place / "log", truths, place / "runs")
     assert replayed.peak_bytes < (512 + 1024 * SCALE) * MIB
 
 
 def test_two_hundred_thousand_groups(place: Path) -> None:
     groups = 200_000 * SCALE
-    workload = Workload("groups", 170 * groups, groups=groups, slots=groups, in_turn=True, metadata_every=20)
+    workload = Workload("groups", 170 * groups, groups=groups, offset_keys=groups, in_turn=True, metadata_every=20)
     truths = generate(workload, place / "log")
     replayed = replay_and_check(place / "log", truths, place / "runs")
     assert replayed.summary["rows"]["groups"] > 0.6 * groups
@@ -67,7 +67,7 @@ def test_a_group_of_five_thousand_members(place: Path, consumer_groups: float) -
         "members",
         40_000_000,
         groups=20,
-        slots=4_000,
+        offset_keys=4_000,
         metadata_every=400,
         members=3,
         members_of_first_group=members,
@@ -82,9 +82,7 @@ def test_a_group_of_five_thousand_members(place: Path, consumer_groups: float) -
 
 
 def test_fifty_partitions_of_very_different_size(place: Path) -> None:
-    workload = Workload(
-        "uneven", SCALE * 30_000_000, groups=500, slots=10_000, partitions=50, partition_skew=1.0
-    )
+    workload = Workload("uneven", SCALE * 30_000_000, groups=500, offset_keys=10_000, partitions=50, partition_skew=1.0)
     truths = generate(workload, place / "log")
     assert max(truth.bytes for truth in truths) > 40 * min(truth.bytes for truth in truths)
     replayed = replay_and_check(place / "log", truths, place / "runs")
@@ -93,7 +91,7 @@ def test_fifty_partitions_of_very_different_size(place: Path) -> None:
 
 def test_a_segment_of_a_gigabyte(place: Path) -> None:
     """One segment is written again and again, with other base offsets (no CRC covers them)."""
-    workload = Workload("segment", 64 << 20, groups=1_000, slots=20_000, segment_bytes=1 << 30)
+    workload = Workload("segment", 64 << 20, groups=1_000, offset_keys=20_000, segment_bytes=1 << 30)
     (truth,) = generate(workload, place / "log")
     (path,) = place.glob("log/*/*.log")
     repeat(path, truth, (1 << 30) // truth.bytes)

@@ -31,7 +31,13 @@ from .cluster import SPARK_HOME, WORKER_MEMORY, Cluster, clean_environment, clus
 
 PATIENCE_SECONDS = 240
 LOG = Workload(
-    "cluster", 12_000_000, groups=300, slots=8_000, transactional=0.1, tombstones=0.02, segment_bytes=1 << 18
+    "cluster",
+    12_000_000,
+    groups=300,
+    offset_keys=8_000,
+    transactional=0.1,
+    tombstones=0.02,
+    segment_bytes=1 << 18,
 )
 
 

@@ -41,9 +41,7 @@ def files(directory: Path) -> dict[str, bytes]:
 @pytest.mark.usefixtures("shared")
 def test_both_engines_write_the_same_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     snapshot = str(case("k431-txn").paths[0])
-    assert (
-        regroup(["compact", snapshot, "--output", str(tmp_path / "local"), *RULES, "--format", "json"]) == 0
-    )
+    assert regroup(["compact", snapshot, "--output", str(tmp_path / "local"), *RULES, "--format", "json"]) == 0
     local = json.loads(capfd.readouterr().out)
     assert compact.APP.run(["--snapshot", snapshot, "--output", str(tmp_path / "spark"), *RULES]) == 0
     spark = json.loads(capfd.readouterr().out.splitlines()[-1])
@@ -53,9 +51,7 @@ def test_both_engines_write_the_same_bytes(tmp_path: Path, capfd: pytest.Capture
 
 
 @pytest.mark.usefixtures("shared")
-def test_damage_ends_with_its_position_and_nothing_published(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damage_ends_with_its_position_and_nothing_published(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = copy_log("k431-txn", tmp_path / "log")
     segment = next(path for path in sorted(log.glob("__consumer_offsets-*/*.log")) if path.stat().st_size)
     data = bytearray(segment.read_bytes())
@@ -91,9 +87,7 @@ class Planned:
         write_pin(snapshot, str(self.pin))
         profile, now_ms = profile_for_release("4.3.1"), 1_795_260_000_000 + MONTH_MS
         states = replay_snapshot(snapshot, profile, damage=[])
-        plans = [
-            plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=MONTH_MS) for state in states
-        ]
+        plans = [plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=MONTH_MS) for state in states]
         self.rows = [expiry_row(plan) for plan in plans]
         self.document = plan_document(
             str(self.pin),
@@ -148,9 +142,7 @@ def test_an_input_that_is_not_the_one_of_the_plan_is_refused(
 
 
 @pytest.mark.usefixtures("shared")
-def test_nothing_expires_that_the_plan_does_not_say(
-    planned: Planned, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_expires_that_the_plan_does_not_say(planned: Planned, capfd: pytest.CaptureFixture[str]) -> None:
     row = next(row for row in planned.rows if row["tombstones"])
     row["sha256"] = "0" * 64
     planned.digest = write_plan(str(planned.path), planned.document)
@@ -160,9 +152,7 @@ def test_nothing_expires_that_the_plan_does_not_say(
     assert list(planned.output.iterdir()) == []
 
 
-def test_another_plan_than_the_approved_one_is_refused(
-    planned: Planned, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_another_plan_than_the_approved_one_is_refused(planned: Planned, capfd: pytest.CaptureFixture[str]) -> None:
     planned.path.write_text(planned.path.read_text().replace('"partial": false', '"partial": true'))
     assert planned.run() == ExitCode.USAGE
     assert "is not the plan that was approved" in capfd.readouterr().err

@@ -76,9 +76,7 @@ def assert_same(one: Run, other: Run) -> None:
 
 def _comparable(run: Run) -> dict[str, Any]:
     """The manifest without what must differ between two runs, and between engines."""
-    told = {
-        key: run.manifest[key] for key in run.manifest if key not in ("run_id", "engine", "seconds", "steps")
-    }
+    told = {key: run.manifest[key] for key in run.manifest if key not in ("run_id", "engine", "seconds", "steps")}
     tables = run.manifest["tables"].items()
     told["tables"] = {name: (table["rows"], table["hash"]) for name, table in tables}
     return told
@@ -99,12 +97,8 @@ DAMAGED = [
 ]
 
 
-@pytest.mark.parametrize(
-    "item, on_damage", DAMAGED, ids=[f"{item.name}-{policy.value}" for item, policy in DAMAGED]
-)
-def test_spark_equals_local_on_damaged_logs(
-    session: Session, item: Case, on_damage: OnDamage, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("item, on_damage", DAMAGED, ids=[f"{item.name}-{policy.value}" for item, policy in DAMAGED])
+def test_spark_equals_local_on_damaged_logs(session: Session, item: Case, on_damage: OnDamage, tmp_path: Path) -> None:
     run = spark_run(session, item, snapshot(item), tmp_path, on_damage=on_damage)
     assert_same(run, local_run(item, snapshot(item), tmp_path, on_damage=on_damage))
 
@@ -128,9 +122,7 @@ def test_a_partition_merged_in_several_tasks(session: Session, shards: int, tmp_
     rules = FoldRules.of(profile_for_release(item.release, item.coordinator))
     results = [result for task in fold_tasks(cut, OnDamage.FAIL) for result in run_fold_task(task, rules)]
     size = sum(len(result.fold.to_ipc()) for result in results if result.fold is not None)
-    run = spark_run(
-        session, item, cut, tmp_path, bytes_per_task=EACH_ALONE, bytes_per_merge=-(-size // shards)
-    )
+    run = spark_run(session, item, cut, tmp_path, bytes_per_task=EACH_ALONE, bytes_per_merge=-(-size // shards))
     assert_same(run, local_run(item, cut, tmp_path))
 
 

@@ -108,9 +108,7 @@ def test_logs_of_brokers(name: str, session: Session, tmp_path: Path) -> None:
 def test_a_part_of_a_run_has_the_rows_of_its_partitions(faults: Inputs) -> None:
     run = faults.run
     part = RunPart.of(run, {1, 5})
-    groups = {
-        group for name in ("groups", "group_stats") for group in run.table(name)["group_id"].to_pylist()
-    }
+    groups = {group for name in ("groups", "group_stats") for group in run.table(name)["group_id"].to_pylist()}
     for name, table in run.tables(group_ids=groups).items():
         mine = [row for row in table.to_pylist() if row["offsets_partition"] in (1, 5)]
         assert part.table(name, group_ids=groups).to_pylist() == mine, name
@@ -147,9 +145,7 @@ def test_what_a_task_cannot_read_ends_with_its_reason(session: Session, tmp_path
 
 
 @pytest.mark.usefixtures("shared")
-def test_a_run_that_a_gate_will_judge_is_not_the_latest(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_a_gate_will_judge_is_not_the_latest(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     one(*HEALTHY).publish(tmp_path)
     place = ["--snapshot", str(tmp_path / "log"), "--output", str(tmp_path / "out"), "--cluster", "c"]
     for options, is_latest in ((["--no-latest"], False), ([], True)):

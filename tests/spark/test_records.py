@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.errors import DamagedInputError
-from coordinator_core.imports.publish import IsolationLevel, import_records
+from coordinator_core.ingest.publish import IsolationLevel, import_records
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import profile_for_release

@@ -24,9 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def app(*arguments: str, command: list[str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the app in a process of its own."""
-    environment = {
-        key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK", "SPARK"))
-    }
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK", "SPARK"))}
     # What spark-submit finds as python3 is what runs the app, as in an activated virtual environment.
     path = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     return subprocess.run(

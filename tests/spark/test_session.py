@@ -62,6 +62,4 @@ def test_what_a_task_raised_is_told_in_one_line(session: Session) -> None:
 def test_spark_schemas_derive_from_the_arrow_schemas(table: TableSchema) -> None:
     schema = from_arrow_schema(table.arrow)
     assert isinstance(schema, StructType)
-    assert [(field.name, field.nullable) for field in schema] == [
-        (field.name, field.nullable) for field in table.arrow
-    ]
+    assert [(field.name, field.nullable) for field in schema] == [(field.name, field.nullable) for field in table.arrow]

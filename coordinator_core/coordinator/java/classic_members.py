@@ -133,9 +133,7 @@ class ClassicMembers:
             and len(group.members) <= settings.group_max_size
         )
 
-    def _updated(
-        self, member: ConsumerMember, client: Client, request: JoinGroup
-    ) -> tuple[ConsumerMember, Owned]:
+    def _updated(self, member: ConsumerMember, client: Client, request: JoinGroup) -> tuple[ConsumerMember, Owned]:
         """The member with its subscription, and what it says it owns."""
         try:
             subscription = decode_consumer_subscription(request.protocols[0][1])
@@ -165,9 +163,7 @@ class ClassicMembers:
 
     # SyncGroup, Heartbeat
 
-    def _known(
-        self, group: LiveConsumerGroup, request: SyncGroup | Heartbeat
-    ) -> tuple[ConsumerMember, Protocols]:
+    def _known(self, group: LiveConsumerGroup, request: SyncGroup | Heartbeat) -> tuple[ConsumerMember, Protocols]:
         """The member of a request and its protocols: it must speak the classic one, in its generation."""
         instance_id = request.instance_id
         if instance_id is None:
@@ -204,11 +200,7 @@ class ClassicMembers:
         member, _ = self._known(group, request)
         self._groups.restart_session(group.group_id, member.member_id, member.classic_session_timeout_ms)
         released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_release(member)
-        if (
-            member.member_epoch < group.assignment_epoch
-            or member.state is MemberState.UNREVOKED_PARTITIONS
-            or released
-        ):
+        if member.member_epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS or released:
             self._groups.await_join(group.group_id, member)
             return Errors.REBALANCE_IN_PROGRESS
         return Errors.NONE

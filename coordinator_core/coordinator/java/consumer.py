@@ -65,9 +65,7 @@ class ConsumerGroups:
 
     # Heartbeat
 
-    def heartbeat(
-        self, client: Client, request: ConsumerGroupHeartbeat, respond: Respond, check: Check
-    ) -> None:
+    def heartbeat(self, client: Client, request: ConsumerGroupHeartbeat, respond: Respond, check: Check) -> None:
         try:
             _validate_heartbeat(request, client.version)
             check(request.group_id)
@@ -116,11 +114,7 @@ class ConsumerGroups:
             interval_ms=self.manager.settings.group_consumer_heartbeat_interval_ms,
         )
         names, regex = request.subscribed_topics, request.subscribed_regex
-        full = (
-            request.rebalance_timeout_ms != -1
-            and (names is not None or regex is not None)
-            and owned is not None
-        )
+        full = request.rebalance_timeout_ms != -1 and (names is not None or regex is not None) and owned is not None
         if epoch == 0 or full or assignment_changed:
             reply["assignment"] = {
                 "topicPartitions": [
@@ -202,8 +196,7 @@ class ConsumerGroups:
         if member.member_id != member_id:
             raise ApiError(
                 Errors.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} was fenced by member "
-                f"{member.member_id}.",
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
             )
         return member
 
@@ -273,9 +266,7 @@ class ConsumerGroups:
             if member.subscribed_regex:
                 leaving.add(member.subscribed_regex, 1)
         out += [
-            records.regex_tombstone(group_id, regex)
-            for regex, count in leaving.items()
-            if counts.get(regex) == count
+            records.regex_tombstone(group_id, regex) for regex, count in leaving.items() if counts.get(regex) == count
         ]
         metadata_hash = self.assignments.metadata_hash(group.subscriptions(members))
         out.append(records.epoch(group_id, group.group_epoch + 1, metadata_hash))
@@ -357,9 +348,7 @@ class ConsumerGroups:
             "memberEpoch": member.member_epoch,
             "clientId": member.client_id,
             "clientHost": member.client_host,
-            "subscribedTopicNames": list(
-                JavaHashMap((name, None) for name in sorted(member.subscribed_topics))
-            ),
+            "subscribedTopicNames": list(JavaHashMap((name, None) for name in sorted(member.subscribed_topics))),
             "subscribedTopicRegex": member.subscribed_regex or "",
             "assignment": {"topicPartitions": self._named(owned)},
             "targetAssignment": {"topicPartitions": self._named(target)},
@@ -437,8 +426,7 @@ def _validate_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
 
 def _is_subset(owned: Owned, member: ConsumerMember) -> bool:
     return owned is not None and all(
-        one.topic_id in member.assigned and set(one.partitions) <= set(member.assigned[one.topic_id])
-        for one in owned
+        one.topic_id in member.assigned and set(one.partitions) <= set(member.assigned[one.topic_id]) for one in owned
     )
 
 
@@ -461,9 +449,7 @@ def _validate_heartbeat(request: ConsumerGroupHeartbeat, version: int) -> None:
         if request.owned is None or request.owned:
             raise invalid("TopicPartitions must be empty when (re-)joining.")
         if request.subscribed_topics is None and request.subscribed_regex is None:
-            raise invalid(
-                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-            )
+            raise invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
     elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
         raise invalid("InstanceId can't be null.")
     elif epoch < LEAVE_STATIC_EPOCH:

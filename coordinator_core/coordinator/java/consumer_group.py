@@ -130,9 +130,7 @@ class LiveConsumerGroup(ConsumerGroup):
             *(self.static_members.get(one.instance_id) for one in members if one.instance_id is not None),
         }
 
-    def regex_counts(
-        self, old: ConsumerMember | None = None, new: ConsumerMember | None = None
-    ) -> dict[str, int]:
+    def regex_counts(self, old: ConsumerMember | None = None, new: ConsumerMember | None = None) -> dict[str, int]:
         """How many members subscribe to each regex, once ``old`` is replaced by ``new``."""
         gone = self._gone([old] if old is not None else [])
         members = [member for member in self.members.values() if member.member_id not in gone]
@@ -178,9 +176,7 @@ class LiveConsumerGroup(ConsumerGroup):
         if self.is_empty:
             return bool(names)
         classic = [
-            set(dict(one.classic_protocols))
-            for one in self.members.values()
-            if one.classic_protocols is not None
+            set(dict(one.classic_protocols)) for one in self.members.values() if one.classic_protocols is not None
         ]
         return any(all(name in protocols for protocols in classic) for name in names)
 
@@ -189,8 +185,7 @@ class LiveConsumerGroup(ConsumerGroup):
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
-            partition not in member.assigned.get(topic_id, ())
-            and (topic_id, partition) in self.partition_epochs
+            partition not in member.assigned.get(topic_id, ()) and (topic_id, partition) in self.partition_epochs
             for topic_id, partitions in self.target_assignment.get(member.member_id, {}).items()
             for partition in partitions
         )
@@ -259,6 +254,4 @@ class LiveConsumerGroup(ConsumerGroup):
 
 
 def member_timer_keys(group_id: str, member_id: str) -> list[tuple[str, ...]]:
-    return [
-        (timer, group_id, member_id) for timer in ("session", "rebalance", "consumer-join", "consumer-sync")
-    ]
+    return [(timer, group_id, member_id) for timer in ("session", "rebalance", "consumer-join", "consumer-sync")]

@@ -63,8 +63,7 @@ def partition_metadata_tombstone(group_id: str) -> Record:
 def target(group_id: str, member_id: str, partitions: Partitions) -> Record:
     value = {
         "topicPartitions": [
-            {"topicId": str(topic_id), "partitions": sorted(assigned)}
-            for topic_id, assigned in partitions.items()
+            {"topicId": str(topic_id), "partitions": sorted(assigned)} for topic_id, assigned in partitions.items()
         ]
     }
     return Record(TARGET_MEMBER, _member_key(group_id, member_id), 0, value)

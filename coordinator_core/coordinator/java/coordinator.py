@@ -13,7 +13,7 @@ from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.log import OffsetsLog, Record
-from coordinator_core.coordinator.manager import PartitionState
+from coordinator_core.coordinator.manager import LoadState
 from coordinator_core.coordinator.maps import JavaHashMap
 from coordinator_core.coordinator.membership import Client, MemberIds, Membership
 from coordinator_core.coordinator.metadata import MetadataImage
@@ -38,7 +38,7 @@ from coordinator_core.coordinator.requests import (
     SyncGroup,
 )
 from coordinator_core.coordinator.rules import JAVA
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 
 VerifyTransaction = Callable[[Request, int], Errors]
@@ -51,7 +51,7 @@ class JavaCoordinator:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BrokerSettings,
         clock: Clock,
         log: OffsetsLog,
         new_member_id: MemberIds,
@@ -77,7 +77,7 @@ class JavaCoordinator:
 
     def _check_state(self, group_id: str) -> None:
         state = self.manager.state_of(group_id)
-        if state is PartitionState.LOADING:
+        if state is LoadState.LOADING:
             raise ApiError(Errors.COORDINATOR_LOAD_IN_PROGRESS)
         if state is None:
             raise ApiError(Errors.NOT_COORDINATOR)

@@ -25,7 +25,7 @@ from coordinator_core.coordinator.maps import TimelineHashMap
 from coordinator_core.coordinator.rebalance import Rebalances
 from coordinator_core.coordinator.records import group_metadata
 from coordinator_core.coordinator.rules import JAVA
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.loaders import JavaGroups, LoadError
 from coordinator_core.groups.model import ClassicGroup, LoadFailure
@@ -57,7 +57,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
     written is not replayed (``CoordinatorResult`` with ``replayRecords`` false). Only a load reads it.
     """
 
-    def __init__(self, settings: Settings, clock: Clock, log: OffsetsLog) -> None:
+    def __init__(self, settings: BrokerSettings, clock: Clock, log: OffsetsLog) -> None:
         super().__init__(settings, clock, log)
         self.groups = TimelineHashMap()
         self._replay = JavaGroups(PROFILE, self.groups, self._live, (LiveConsumerRecords,))
@@ -184,9 +184,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         for group_id, group in self.groups.items():
             if self.partition_for(group_id) != partition:
                 continue
-            all_expired, tombstones = self.shard(partition).expired_records(
-                group_id, group, self.clock.now_ms
-            )
+            all_expired, tombstones = self.shard(partition).expired_records(group_id, group, self.clock.now_ms)
             records += tombstones
             count += len(tombstones)
             if all_expired and group.is_empty:

@@ -20,7 +20,7 @@ from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata, group_tombstone
 from coordinator_core.coordinator.replies import join_reply, sync_reply
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.loaders import LoadError
 from coordinator_core.groups.model import ConsumerMember
@@ -42,9 +42,7 @@ DOWNGRADES = frozenset({"bidirectional", "downgrade"})
 # Classic to consumer
 
 
-def to_consumer_group(
-    groups: ConsumerGroups, classic: JavaClassicGroup, out: list[Record]
-) -> LiveConsumerGroup:
+def to_consumer_group(groups: ConsumerGroups, classic: JavaClassicGroup, out: list[Record]) -> LiveConsumerGroup:
     """The group that a first ConsumerGroupHeartbeat makes of a live classic group, and its records."""
     settings = groups.manager.settings
     _validate_upgrade(settings, classic)
@@ -88,7 +86,7 @@ def to_consumer_group(
     return group
 
 
-def _validate_upgrade(settings: Settings, classic: LiveClassicGroup) -> None:
+def _validate_upgrade(settings: BrokerSettings, classic: LiveClassicGroup) -> None:
     reason = None
     if settings.group_consumer_migration_policy not in UPGRADES:
         reason = "online upgrade is disabled"
@@ -161,7 +159,7 @@ def _creation(
 # Consumer to classic
 
 
-def may_downgrade(settings: Settings, group: LiveConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
+def may_downgrade(settings: BrokerSettings, group: LiveConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
     """Whether all members that stay speak the classic protocol (and the settings let them)."""
     left = len(group.members) - len(leaving)
     return (
@@ -245,6 +243,4 @@ def assignment_blob(partitions: Partitions, version: int, image: MetadataImage) 
     """An assignment as the classic protocol carries it, in the version of the member's subscription."""
     topics = [(image.by_id(topic_id), one) for topic_id, one in JavaHashMap(partitions).items()]
     entries = [{"topic": topic.name, "partitions": sorted(one)} for topic, one in topics if topic is not None]
-    return encode_consumer_assignment(
-        min(max(version, 0), 3), {"assignedPartitions": entries, "userData": None}
-    )
+    return encode_consumer_assignment(min(max(version, 0), 3), {"assignedPartitions": entries, "userData": None})

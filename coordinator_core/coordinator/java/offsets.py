@@ -8,11 +8,16 @@ from typing import Generic, Protocol, TypeVar
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, Record
 from coordinator_core.coordinator.maps import TimelineHashMap
-from coordinator_core.coordinator.records import metadata_fits, offset_tombstone, requested_commit, slot_of
+from coordinator_core.coordinator.records import (
+    metadata_fits,
+    offset_key_of,
+    offset_tombstone,
+    requested_commit,
+)
 from coordinator_core.coordinator.replies import Reply, fetched_offset, topic_of
 from coordinator_core.coordinator.requests import Request
-from coordinator_core.coordinator.settings import Settings
-from coordinator_core.groups.model import CommittedOffset, Slot
+from coordinator_core.coordinator.settings import BrokerSettings
+from coordinator_core.groups.model import CommittedOffset, OffsetKey
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.records.types import ZERO_UUID
@@ -37,52 +42,52 @@ class CommittingGroup(Protocol):
         """``None``: nothing of the group expires."""
 
 
-class SlotMap(MutableMapping[Slot, V], Generic[V]):
+class OffsetKeyMap(MutableMapping[OffsetKey, V], Generic[V]):
     """Values by group, topic and partition, in nested maps that vanish when they are empty (``Offsets``)."""
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, dict[int, V]]] = TimelineHashMap()
 
-    def __getitem__(self, slot: Slot) -> V:
-        return self.by_group[slot.group_id][slot.topic][slot.partition]
+    def __getitem__(self, offset_key: OffsetKey) -> V:
+        return self.by_group[offset_key.group_id][offset_key.topic][offset_key.partition]
 
-    def __setitem__(self, slot: Slot, value: V) -> None:
-        topics = self.by_group.setdefault(slot.group_id, TimelineHashMap())
-        topics.setdefault(slot.topic, TimelineHashMap())[slot.partition] = value
+    def __setitem__(self, offset_key: OffsetKey, value: V) -> None:
+        topics = self.by_group.setdefault(offset_key.group_id, TimelineHashMap())
+        topics.setdefault(offset_key.topic, TimelineHashMap())[offset_key.partition] = value
 
-    def __delitem__(self, slot: Slot) -> None:
-        topics = self.by_group[slot.group_id]
-        del topics[slot.topic][slot.partition]
-        if not topics[slot.topic]:
-            del topics[slot.topic]
+    def __delitem__(self, offset_key: OffsetKey) -> None:
+        topics = self.by_group[offset_key.group_id]
+        del topics[offset_key.topic][offset_key.partition]
+        if not topics[offset_key.topic]:
+            del topics[offset_key.topic]
         if not topics:
-            del self.by_group[slot.group_id]
+            del self.by_group[offset_key.group_id]
 
-    def __iter__(self) -> Iterator[Slot]:
+    def __iter__(self) -> Iterator[OffsetKey]:
         for group_id in self.by_group:
             yield from self.of(group_id)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def of(self, group_id: str) -> Iterator[Slot]:
-        """The slots of one group."""
+    def of(self, group_id: str) -> Iterator[OffsetKey]:
+        """The offset keys of one group."""
         for topic, partitions in self.by_group.get(group_id, {}).items():
             for partition in partitions:
-                yield Slot(group_id, topic, partition)
+                yield OffsetKey(group_id, topic, partition)
 
 
 class OffsetMetadataManager:
     """The offsets of one partition; handlers make records of requests, :meth:`replay` applies them."""
 
-    def __init__(self, settings: Settings, profile: Profile) -> None:
+    def __init__(self, settings: BrokerSettings, profile: Profile) -> None:
         self._settings = settings
         self._profile = profile
-        self.offsets: SlotMap[CommittedOffset] = SlotMap()
-        self.open: SlotMap[set[int]] = SlotMap()
-        """Producers with an open transaction, by slot (``OpenTransactions``)."""
-        self.pending: dict[int, SlotMap[CommittedOffset]] = TimelineHashMap()
-        self._state: Offsets[Slot] = Offsets(offset_rules(profile), self.offsets, self.pending, SlotMap)
+        self.offsets: OffsetKeyMap[CommittedOffset] = OffsetKeyMap()
+        self.open: OffsetKeyMap[set[int]] = OffsetKeyMap()
+        """Producers with an open transaction, by offset key (``OpenTransactions``)."""
+        self.pending: dict[int, OffsetKeyMap[CommittedOffset]] = TimelineHashMap()
+        self._state: Offsets[OffsetKey] = Offsets(offset_rules(profile), self.offsets, self.pending, OffsetKeyMap)
 
     # Commits
 
@@ -92,9 +97,7 @@ class OffsetMetadataManager:
         expires = None if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
         return self._commit(request, now_ms, expires, validate, keep_topic_id=True)
 
-    def txn_commit_records(
-        self, request: Request, now_ms: int, validate: Validate
-    ) -> tuple[Reply, list[Record]]:
+    def txn_commit_records(self, request: Request, now_ms: int, validate: Validate) -> tuple[Reply, list[Record]]:
         """As :meth:`commit_records`; a transactional commit keeps no topic id and no expiry."""
         return self._commit(request, now_ms, None, validate, keep_topic_id=False)
 
@@ -113,7 +116,7 @@ class OffsetMetadataManager:
                     validate(topic["name"], topic["topicId"], index)
                     records.append(
                         requested_commit(
-                            Slot(request["groupId"], topic["name"], index),
+                            OffsetKey(request["groupId"], topic["name"], index),
                             partition,
                             now_ms=now_ms,
                             expire_timestamp_ms=expires,
@@ -133,7 +136,7 @@ class OffsetMetadataManager:
         wanted = request["topics"]
         if wanted is None:
             topics = self.offsets.by_group.get(group_id, {}) if group_exists else {}
-            wanted = [{"name": name, "partitionIndexes": list(slots)} for name, slots in topics.items()]
+            wanted = [{"name": name, "partitionIndexes": list(offset_keys)} for name, offset_keys in topics.items()]
         return [
             topic_of(topic)
             | {
@@ -145,13 +148,11 @@ class OffsetMetadataManager:
             for topic in wanted
         ]
 
-    def _fetched(
-        self, group_id: str, topic: Reply, partition: int, require_stable: bool, group_exists: bool
-    ) -> Reply:
-        slot = Slot(group_id, topic["name"], partition)
-        if require_stable and slot in self.open:
+    def _fetched(self, group_id: str, topic: Reply, partition: int, require_stable: bool, group_exists: bool) -> Reply:
+        offset_key = OffsetKey(group_id, topic["name"], partition)
+        if require_stable and offset_key in self.open:
             return fetched_offset(partition, None, Errors.UNSTABLE_OFFSET_COMMIT)
-        committed = self.offsets.get(slot) if group_exists else None
+        committed = self.offsets.get(offset_key) if group_exists else None
         if committed is not None and _mismatched(committed.topic_id, topic.get("topicId", ZERO_UUID)):
             committed = None
         return fetched_offset(partition, committed)
@@ -165,22 +166,20 @@ class OffsetMetadataManager:
             subscribed = group.is_subscribed_to(topic["name"])
             results = []
             for partition in topic["partitions"]:
-                slot = Slot(request["groupId"], topic["name"], partition["partitionIndex"])
+                offset_key = OffsetKey(request["groupId"], topic["name"], partition["partitionIndex"])
                 error = Errors.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else Errors.NONE
-                results.append({"partitionIndex": slot.partition, "errorCode": error})
-                if not subscribed and (slot in self.offsets or slot in self.open):
-                    records.append(offset_tombstone(slot))
+                results.append({"partitionIndex": offset_key.partition, "errorCode": error})
+                if not subscribed and (offset_key in self.offsets or offset_key in self.open):
+                    records.append(offset_tombstone(offset_key))
             topics.append({"name": topic["name"], "partitions": results})
         return topics, records
 
     def delete_all_records(self, group_id: str) -> list[Record]:
-        """Tombstones for every committed slot, then for those that are only pending."""
-        pending_only = (slot for slot in self.open.of(group_id) if slot not in self.offsets)
-        return [offset_tombstone(slot) for slot in (*self.offsets.of(group_id), *pending_only)]
+        """Tombstones for every committed offset key, then for those that are only pending."""
+        pending_only = (offset_key for offset_key in self.open.of(group_id) if offset_key not in self.offsets)
+        return [offset_tombstone(offset_key) for offset_key in (*self.offsets.of(group_id), *pending_only)]
 
-    def expired_records(
-        self, group_id: str, group: CommittingGroup, now_ms: int
-    ) -> tuple[bool, list[Record]]:
+    def expired_records(self, group_id: str, group: CommittingGroup, now_ms: int) -> tuple[bool, list[Record]]:
         """Whether nothing of the group is left after this sweep, and the sweep's tombstones."""
         if group_id not in self.offsets.by_group:
             return group_id not in self.open.by_group, []
@@ -189,8 +188,8 @@ class OffsetMetadataManager:
             return False, []
         all_expired = True
         records = []
-        for slot in self.offsets.of(group_id):
-            offset = self.offsets[slot]
+        for offset_key in self.offsets.of(group_id):
+            offset = self.offsets[offset_key]
             expires = offset.expire_timestamp_ms
             due = expiry_of(
                 Clock.GROUP,
@@ -200,53 +199,53 @@ class OffsetMetadataManager:
                 explicit_ms=expires or 0,
                 is_explicit=expires is not None,
             ).is_due
-            if due and not group.is_subscribed_to(slot.topic) and slot not in self.open:
-                records.append(offset_tombstone(slot))
+            if due and not group.is_subscribed_to(offset_key.topic) and offset_key not in self.open:
+                records.append(offset_tombstone(offset_key))
             else:
                 all_expired = False
         return all_expired and group_id not in self.open.by_group, records
 
     def topics_deleted_records(self, topics: list[tuple[str, str]]) -> list[Record]:
-        """A slot with a committed and a pending value gets two tombstones."""
+        """An offset key with a committed and a pending value gets two tombstones."""
         records = []
-        for slots in (self.offsets, *self.pending.values()):
-            for group_id in slots.by_group:
+        for offset_keys in (self.offsets, *self.pending.values()):
+            for group_id in offset_keys.by_group:
                 for name, topic_id in topics:
-                    for partition, offset in slots.by_group[group_id].get(name, {}).items():
+                    for partition, offset in offset_keys.by_group[group_id].get(name, {}).items():
                         if offset.topic_id in (None, topic_id):
-                            records.append(offset_tombstone(Slot(group_id, name, partition)))
+                            records.append(offset_tombstone(OffsetKey(group_id, name, partition)))
         return records
 
     # The state machine
 
     def replay(self, record_offset: int, producer_id: int, producer_epoch: int, record: Record) -> None:
         """Apply a commit or its tombstone."""
-        slot = slot_of(record)
+        offset_key = offset_key_of(record)
         in_transaction = producer_id != NO_PRODUCER_ID
         if record.value is None:
-            self._state.remove(slot, producer_id if in_transaction else None)
-            self.open.pop(slot, None)
+            self._state.remove(offset_key, producer_id if in_transaction else None)
+            self.open.pop(offset_key, None)
             return
         offset = committed_offset(
             record.value,
             record.version,
             self._profile,
             record_offset=record_offset,
-            merge_offset=record_offset,
+            ordering_offset=record_offset,
             producer_id=producer_id if in_transaction else None,
             producer_epoch=producer_epoch if in_transaction else None,
         )
-        self._state.commit(slot, offset)
+        self._state.commit(offset_key, offset)
         if in_transaction:
-            self.open.setdefault(slot, set()).add(producer_id)
+            self.open.setdefault(offset_key, set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
         """Apply an end marker."""
-        for slot in self.pending.get(producer_id, ()):
-            producers = self.open[slot]
+        for offset_key in self.pending.get(producer_id, ()):
+            producers = self.open[offset_key]
             producers.discard(producer_id)
             if not producers:
-                del self.open[slot]
+                del self.open[offset_key]
         self._state.end_transaction(producer_id, commit=commit)
 
 

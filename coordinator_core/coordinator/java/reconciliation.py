@@ -44,9 +44,7 @@ def _owns(owned: Owned, revoked: Mapping[str, Collection[int]]) -> bool:
     """Silence counts as still owning."""
     if owned is None:
         return True
-    return any(
-        partition in revoked.get(entry.topic_id, ()) for entry in owned for partition in entry.partitions
-    )
+    return any(partition in revoked.get(entry.topic_id, ()) for entry in owned for partition in entry.partitions)
 
 
 def _unsubscribed(member: ConsumerMember, subscribed: set[str], owned: Owned) -> ConsumerMember:

@@ -9,7 +9,7 @@ from coordinator_core.coordinator.classic import State
 from coordinator_core.coordinator.describe import classic_description, listed
 from coordinator_core.coordinator.errors import SCALA_COMMIT_ERRORS, ApiError, Errors, translated
 from coordinator_core.coordinator.log import OffsetsLog
-from coordinator_core.coordinator.manager import PartitionState
+from coordinator_core.coordinator.manager import LoadState
 from coordinator_core.coordinator.maps import TopicIdPartition, TopicPartition
 from coordinator_core.coordinator.membership import Client, MemberIds, Membership
 from coordinator_core.coordinator.records import metadata_fits, requested_commit
@@ -37,10 +37,10 @@ from coordinator_core.coordinator.requests import (
 from coordinator_core.coordinator.rules import SCALA
 from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.scala.offsets import Commits, ScalaGroupMetadataManager
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.validation import validate_commit
-from coordinator_core.groups.model import Slot
+from coordinator_core.groups.model import OffsetKey
 
 EMPTY_ID_ALLOWED = frozenset({"OffsetCommit", "OffsetFetch", "DescribeGroups", "DeleteGroups"})
 DEFAULT_RETENTION = -1
@@ -56,7 +56,7 @@ class ScalaCoordinator:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BrokerSettings,
         clock: Clock,
         log: OffsetsLog,
         new_member_id: MemberIds,
@@ -76,7 +76,7 @@ class ScalaCoordinator:
         if not self.active:
             raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
         state = self.manager.state_of(group_id)
-        if state is PartitionState.LOADING:
+        if state is LoadState.LOADING:
             raise ApiError(Errors.COORDINATOR_LOAD_IN_PROGRESS)
         if state is None:
             raise ApiError(Errors.NOT_COORDINATOR)
@@ -90,11 +90,7 @@ class ScalaCoordinator:
             self.validate_group_status(request.group_id, "JoinGroup")
             timeout_ms = request.session_timeout_ms
             settings = self.settings
-            if (
-                not settings.group_min_session_timeout_ms
-                <= timeout_ms
-                <= settings.group_max_session_timeout_ms
-            ):
+            if not settings.group_min_session_timeout_ms <= timeout_ms <= settings.group_max_session_timeout_ms:
                 raise ApiError(Errors.INVALID_SESSION_TIMEOUT)
             group = self.manager.get_or_maybe_create_group(request.group_id, not member_id)
             if group is None:
@@ -193,11 +189,11 @@ class ScalaCoordinator:
         commits: Commits = {}
         for topic in request["topics"]:
             for partition in topic["partitions"]:
-                slot = TopicIdPartition(topic["name"], partition["partitionIndex"])
-                commits[slot] = None
+                offset_key = TopicIdPartition(topic["name"], partition["partitionIndex"])
+                commits[offset_key] = None
                 if metadata_fits(partition, self.settings):
-                    commits[slot] = requested_commit(
-                        Slot(request["groupId"], *slot),
+                    commits[offset_key] = requested_commit(
+                        OffsetKey(request["groupId"], *offset_key),
                         partition,
                         now_ms=self.clock.now_ms,
                         expire_timestamp_ms=expire_timestamp_ms,
@@ -214,13 +210,13 @@ class ScalaCoordinator:
             respond(reply | {"errorCode": error.error})
             return
         topics = request["topics"]
-        slots = None if topics is None else list(_fetch_slots(topics))
+        offset_keys = None if topics is None else list(_fetch_offset_keys(topics))
         topics_by_name: dict[str, list[Reply]] = {}
-        for slot, committed, code in self.manager.get_offsets(request["groupId"], require_stable, slots):
-            topics_by_name.setdefault(slot.topic, []).append(fetched_offset(slot.partition, committed, code))
-        reply["topics"] = [
-            {"name": name, "partitions": partitions} for name, partitions in topics_by_name.items()
-        ]
+        for offset_key, committed, code in self.manager.get_offsets(request["groupId"], require_stable, offset_keys):
+            topics_by_name.setdefault(offset_key.topic, []).append(
+                fetched_offset(offset_key.partition, committed, code)
+            )
+        reply["topics"] = [{"name": name, "partitions": partitions} for name, partitions in topics_by_name.items()]
         respond(reply)
 
     def offset_delete(self, client: Client, request: Request, respond: Respond) -> None:
@@ -241,14 +237,14 @@ class ScalaCoordinator:
             subscribed = live and group.is_subscribed_to(topic["name"])
             return Errors.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else Errors.NONE
 
-        slots = [
+        offset_keys = [
             TopicPartition(topic["name"], partition["partitionIndex"])
             for topic in request["topics"]
             for partition in topic["partitions"]
             if error_of(topic, partition) is Errors.NONE
         ]
-        if slots:
-            self.manager.cleanup([group], lambda one: one.remove_offsets(slots))
+        if offset_keys:
+            self.manager.cleanup([group], lambda one: one.remove_offsets(offset_keys))
         respond(reply | {"topics": topic_results(request["topics"], error_of)})
 
     # Groups
@@ -314,8 +310,7 @@ class ScalaCoordinator:
         respond(
             {
                 "groups": [
-                    described_consumer_group(group_id, Errors.UNSUPPORTED_VERSION)
-                    for group_id in request["groupIds"]
+                    described_consumer_group(group_id, Errors.UNSUPPORTED_VERSION) for group_id in request["groupIds"]
                 ]
             }
         )
@@ -343,9 +338,7 @@ def _commit_reply(request: Request, error_of: Callable[[TopicIdPartition], Error
         "topics": [
             {
                 "name": name,
-                "partitions": [
-                    {"partitionIndex": index, "errorCode": code} for index, code in errors.items()
-                ],
+                "partitions": [{"partitionIndex": index, "errorCode": code} for index, code in errors.items()],
             }
             for name, errors in topics.items()
         ]
@@ -353,13 +346,13 @@ def _commit_reply(request: Request, error_of: Callable[[TopicIdPartition], Error
 
 
 def _failed_commit(request: Request, error: Errors) -> Reply:
-    return _commit_reply(request, lambda _slot: error)
+    return _commit_reply(request, lambda _offset_key: error)
 
 
-def _fetch_slots(topics: list[dict[str, Any]]) -> Iterable[TopicPartition]:
-    slots = (
+def _fetch_offset_keys(topics: list[dict[str, Any]]) -> Iterable[TopicPartition]:
+    offset_keys = (
         TopicPartition(topic_of(topic)["name"], partition)
         for topic in topics
         for partition in topic["partitionIndexes"]
     )
-    return dict.fromkeys(slots)
+    return dict.fromkeys(offset_keys)

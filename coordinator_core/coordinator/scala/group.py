@@ -34,35 +34,35 @@ class ScalaGroup(LiveClassicGroup):
     def has_offsets(self) -> bool:
         return bool(self.offsets or self.transactional)
 
-    def is_unstable(self, slot: TopicPartition) -> bool:
-        return any(slot in slots for slots in self.transactional.values())
+    def is_unstable(self, offset_key: TopicPartition) -> bool:
+        return any(offset_key in offset_keys for offset_keys in self.transactional.values())
 
     # Commits
 
-    def commit(self, slot: TopicPartition, offset: CommittedOffset) -> None:
-        self._state.commit(slot, offset)
+    def commit(self, offset_key: TopicPartition, offset: CommittedOffset) -> None:
+        self._state.commit(offset_key, offset)
 
-    def txn_commit_failed(self, producer_id: int, slots: Iterable[TopicPartition]) -> None:
-        """What the transaction held for these slots is lost: ``prepareTxnOffsetCommit`` overwrote it."""
+    def txn_commit_failed(self, producer_id: int, offset_keys: Iterable[TopicPartition]) -> None:
+        """What the transaction held for these offset keys is lost: ``prepareTxnOffsetCommit`` overwrote it."""
         pending = self.transactional.get(producer_id, {})
-        for slot in slots:
-            pending.pop(slot, None)
+        for offset_key in offset_keys:
+            pending.pop(offset_key, None)
         if not pending:
             self.transactional.pop(producer_id, None)
 
     def complete_transaction(self, producer_id: int, commit: bool) -> None:
         self._state.end_transaction(producer_id, commit=commit)
 
-    # Removal: each returns the slots that had a committed offset, in the order of their tombstones
+    # Removal: each returns the offset keys that had a committed offset, in the order of their tombstones
 
-    def remove_offsets(self, slots: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def remove_offsets(self, offset_keys: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Pending values go without a trace; only a committed one leaves a tombstone."""
         removed = []
-        for slot in slots:
+        for offset_key in offset_keys:
             for pending in self.transactional.values():
-                pending.pop(slot, None)
-            if self.offsets.pop(slot, None) is not None:
-                removed.append(slot)
+                pending.pop(offset_key, None)
+            if self.offsets.pop(offset_key, None) is not None:
+                removed.append(offset_key)
         return scala_map_order(removed)
 
     def remove_all_offsets(self) -> list[TopicPartition]:
@@ -70,8 +70,11 @@ class ScalaGroup(LiveClassicGroup):
 
     def remove_topics(self, names: set[str]) -> list[TopicPartition]:
         """Everything of deleted topics, in the order of their partitions."""
-        slots = {*self.offsets, *(slot for pending in self.transactional.values() for slot in pending)}
-        return self.remove_offsets(sorted(slot for slot in slots if slot.topic in names))
+        offset_keys = {
+            *self.offsets,
+            *(offset_key for pending in self.transactional.values() for offset_key in pending),
+        }
+        return self.remove_offsets(sorted(offset_key for offset_key in offset_keys if offset_key.topic in names))
 
     def remove_expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
         """``removeExpiredOffsets`` since KIP-211 and KAFKA-13636."""
@@ -82,17 +85,13 @@ class ScalaGroup(LiveClassicGroup):
                 since = self.state_timestamp_ms
                 if since is not None:
                     base = lambda _value: since  # noqa: E731
-            elif (
-                self.uses_consumer_protocol
-                and self.subscribed_topics is not None
-                and self.is_in(State.STABLE)
-            ):
+            elif self.uses_consumer_protocol and self.subscribed_topics is not None and self.is_in(State.STABLE):
                 subscribed = self.subscribed_topics
             else:
                 return []
         expired: dict[TopicPartition, None] = ScalaHashMap()
-        for slot, committed in self.offsets.items():
-            if slot.topic in subscribed:
+        for offset_key, committed in self.offsets.items():
+            if offset_key.topic in subscribed:
                 continue
             expires = committed.expire_timestamp_ms
             due = expiry_of(
@@ -104,7 +103,7 @@ class ScalaGroup(LiveClassicGroup):
                 is_explicit=expires is not None,
             ).is_due
             if due:
-                expired[slot] = None
-        for slot in expired:
-            del self.offsets[slot]
+                expired[offset_key] = None
+        for offset_key in expired:
+            del self.offsets[offset_key]
         return scala_map_order(expired)

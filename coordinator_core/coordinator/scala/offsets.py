@@ -27,15 +27,15 @@ from coordinator_core.coordinator.records import (
     GROUP_METADATA,
     group_metadata,
     group_tombstone,
+    offset_key_of,
     offset_tombstone,
-    slot_of,
 )
 from coordinator_core.coordinator.rules import SCALA
 from coordinator_core.coordinator.scala.group import PROFILE, ScalaGroup
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.loaders import ScalaGroups
-from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Slot
+from coordinator_core.groups.model import ClassicGroup, CommittedOffset, OffsetKey
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.releases import OFFSET_KEY_TYPES
 from coordinator_core.replay.interpret import committed_offset, offset_rules
@@ -49,7 +49,7 @@ Fetched = tuple[TopicPartition, CommittedOffset | None, Errors]
 class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
     """Groups with their offsets, and the log they are kept in."""
 
-    def __init__(self, settings: Settings, clock: Clock, log: OffsetsLog) -> None:
+    def __init__(self, settings: BrokerSettings, clock: Clock, log: OffsetsLog) -> None:
         super().__init__(settings, clock, log)
         self.groups = JavaHashMap()
         self.rebalances = Rebalances(settings, SCALA, clock, self.timers, self)
@@ -73,9 +73,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         self, group_id: str, records: Sequence[Record], producer_id: int = NO_PRODUCER_ID, epoch: int = -1
     ) -> int:
         partition = self.partition_for(group_id)
-        return self.log.append(
-            partition, records, self.clock.now_ms, producer_id=producer_id, producer_epoch=epoch
-        )
+        return self.log.append(partition, records, self.clock.now_ms, producer_id=producer_id, producer_epoch=epoch)
 
     def store_group(
         self, group: LiveClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
@@ -98,9 +96,9 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         Records are appended in the order of the map that the request was put into.
         """
         requested: Commits = ScalaHashMap(commits)
-        fitting = {slot: record for slot in scala_map_order(requested) if (record := commits[slot])}
+        fitting = {offset_key: record for offset_key in scala_map_order(requested) if (record := commits[offset_key])}
         if len(commits) > 4:
-            fitting = {slot: fitting[slot] for slot in scala_trie_order(fitting)}
+            fitting = {offset_key: fitting[offset_key] for offset_key in scala_trie_order(fitting)}
         if not fitting:
             return dict.fromkeys(commits, Errors.OFFSET_METADATA_TOO_LARGE)
         if self.state_of(group.group_id) is None:
@@ -112,40 +110,40 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         except AppendError as error:
             result = translated(error.error, SCALA_COMMIT_ERRORS)
             if in_transaction:
-                group.txn_commit_failed(producer_id, [slot.topic_partition for slot in fitting])
+                group.txn_commit_failed(producer_id, [offset_key.topic_partition for offset_key in fitting])
                 if producer_id not in group.transactional:
                     self._forget_open(producer_id, group.group_id)
         else:
             transaction = (producer_id, epoch) if in_transaction else None
-            for record_offset, (slot, record) in enumerate(fitting.items(), base):
-                group.commit(slot.topic_partition, _committed(record, record_offset, base, transaction))
+            for record_offset, (offset_key, record) in enumerate(fitting.items(), base):
+                group.commit(offset_key.topic_partition, _committed(record, record_offset, base, transaction))
             if in_transaction:
                 self.open_groups.setdefault(producer_id, set()).add(group.group_id)
-        return {slot: result if slot in fitting else Errors.OFFSET_METADATA_TOO_LARGE for slot in commits}
+        return {
+            offset_key: result if offset_key in fitting else Errors.OFFSET_METADATA_TOO_LARGE for offset_key in commits
+        }
 
     # Reads (A6)
 
     def get_offsets(
-        self, group_id: str, require_stable: bool, slots: Iterable[TopicPartition] | None
+        self, group_id: str, require_stable: bool, offset_keys: Iterable[TopicPartition] | None
     ) -> list[Fetched]:
-        """Per slot its committed offset (``None``: there is none), or UNSTABLE_OFFSET_COMMIT."""
+        """Per offset key its committed offset (``None``: there is none), or UNSTABLE_OFFSET_COMMIT."""
         group = self.groups.get(group_id)
         if group is None or group.is_in(State.DEAD):
-            return [(slot, None, Errors.NONE) for slot in slots or ()]
+            return [(offset_key, None, Errors.NONE) for offset_key in offset_keys or ()]
         found: list[Fetched] = []
-        for slot in group.offsets if slots is None else slots:
-            committed = group.offsets.get(slot)
-            if require_stable and group.is_unstable(slot):
-                found.append((slot, None, Errors.UNSTABLE_OFFSET_COMMIT))
+        for offset_key in group.offsets if offset_keys is None else offset_keys:
+            committed = group.offsets.get(offset_key)
+            if require_stable and group.is_unstable(offset_key):
+                found.append((offset_key, None, Errors.UNSTABLE_OFFSET_COMMIT))
             else:
-                found.append((slot, committed, Errors.NONE))
+                found.append((offset_key, committed, Errors.NONE))
         return found
 
     # Removal (A7)
 
-    def cleanup(
-        self, groups: Iterable[ScalaGroup], select: Callable[[ScalaGroup], list[TopicPartition]]
-    ) -> int:
+    def cleanup(self, groups: Iterable[ScalaGroup], select: Callable[[ScalaGroup], list[TopicPartition]]) -> int:
         """Remove the offsets that ``select`` takes out, and every Empty group that has none left.
 
         Returns how many offsets were removed. The memory is clean even where the append fails.
@@ -157,7 +155,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
                 group.transition(State.DEAD, self.clock.now_ms)
             if self.state_of(group.group_id) is None:
                 continue
-            tombstones = [offset_tombstone(Slot(group.group_id, *slot)) for slot in removed]
+            tombstones = [offset_tombstone(OffsetKey(group.group_id, *offset_key)) for offset_key in removed]
             dead = group.is_in(State.DEAD) and self.groups.pop(group.group_id, None) is not None
             if dead and group.generation > 0:
                 tombstones.append(group_tombstone(group.group_id))
@@ -173,9 +171,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
     def cleanup_expired_offsets(self) -> int:
         """One sweep ("Removed N expired offsets in N milliseconds"); returns N."""
         now_ms, retention_ms = self.clock.now_ms, self.settings.offsets_retention_ms
-        return self.cleanup(
-            self.groups.values(), lambda group: group.remove_expired_offsets(now_ms, retention_ms)
-        )
+        return self.cleanup(self.groups.values(), lambda group: group.remove_expired_offsets(now_ms, retention_ms))
 
     def start_sweeps(self, first_ms: int) -> None:
         """Sweep at ``first_ms`` and each ``offsets.retention.check.interval.ms`` after it."""
@@ -192,11 +188,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         """The marker of a transaction was appended to ``partition`` (``handleTxnCompletion``)."""
         for group_id in sorted(self.open_groups.get(producer_id, ())):
             group = self.groups.get(group_id)
-            if (
-                self.partition_for(group_id) == partition
-                and group is not None
-                and not group.is_in(State.DEAD)
-            ):
+            if self.partition_for(group_id) == partition and group is not None and not group.is_in(State.DEAD):
                 group.complete_transaction(producer_id, commit)
                 self._forget_open(producer_id, group_id)
 
@@ -246,7 +238,7 @@ class _Load:
     def __init__(self, live: Callable[[ClassicGroup], ScalaGroup]) -> None:
         self.groups: dict[str, ScalaGroup] = ScalaHashMap()
         self._replay = ScalaGroups(PROFILE, self.groups, live)
-        self._offsets: Offsets[Slot] = Offsets(offset_rules(PROFILE), {}, {})
+        self._offsets: Offsets[OffsetKey] = Offsets(offset_rules(PROFILE), {}, {})
 
     def apply(self, records: Sequence[LogRecord]) -> None:
         for record in records:
@@ -260,25 +252,27 @@ class _Load:
                 self._offset(record, decoded)
 
     def _offset(self, record: LogRecord, decoded: Record) -> None:
-        slot = slot_of(decoded)
+        offset_key = offset_key_of(decoded)
         transaction = (record.producer_id, record.producer_epoch) if record.transactional else None
         if decoded.value is None:
-            self._offsets.remove(slot, transaction and transaction[0])
+            self._offsets.remove(offset_key, transaction and transaction[0])
         else:
             offset = _committed(decoded, record.offset, record.batch_offset, transaction)
-            self._offsets.commit(slot, offset)
+            self._offsets.commit(offset_key, offset)
 
     def finish(self) -> list[ScalaGroup]:
         """All groups: those with metadata first, then one for every id that has offsets only."""
         committed = self._offsets.committed
-        pending = [pair for slots in self._offsets.pending.values() for pair in slots.items()]
+        pending = [pair for offset_keys in self._offsets.pending.values() for pair in offset_keys.items()]
         self._replay.finish(
-            dict.fromkeys([slot.group_id for slot in committed] + [slot.group_id for slot, _ in pending])
+            dict.fromkeys(
+                [offset_key.group_id for offset_key in committed] + [offset_key.group_id for offset_key, _ in pending]
+            )
         )
-        for slot, offset in committed.items():
-            self.groups[slot.group_id].offsets[TopicPartition(slot.topic, slot.partition)] = offset
-        for slot, offset in pending:
-            self.groups[slot.group_id].commit(TopicPartition(slot.topic, slot.partition), offset)
+        for offset_key, offset in committed.items():
+            self.groups[offset_key.group_id].offsets[TopicPartition(offset_key.topic, offset_key.partition)] = offset
+        for offset_key, offset in pending:
+            self.groups[offset_key.group_id].commit(TopicPartition(offset_key.topic, offset_key.partition), offset)
         return list(self.groups.values())
 
 
@@ -293,7 +287,7 @@ def _committed(
         record.version,
         PROFILE,
         record_offset=record_offset,
-        merge_offset=batch_offset,
+        ordering_offset=batch_offset,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
     )

@@ -54,17 +54,13 @@ def _replies(trace: Trace, played: Played, tolerance_ms: int) -> Iterator[Differ
             yield Difference(trace.path, line.number, what, _text(line.fields["body"]), "no answer")
             continue
         ignored = _ignored(line.fields.get("nondeterministic", ()))
-        for path, expected, actual in _unequal(
-            line.fields["body"], reply.body, "body", ignored, tolerance_ms
-        ):
+        for path, expected, actual in _unequal(line.fields["body"], reply.body, "body", ignored, tolerance_ms):
             yield Difference(trace.path, line.number, f"{what} {path}", _text(expected), _text(actual))
         if abs(reply.t - line.t) > tolerance_ms and not ignored:
             yield Difference(trace.path, line.number, f"{what} t", f"{line.t} ms", f"{reply.t} ms")
     for number, reply in got.items():
         if number not in answered and number not in lost:
-            yield Difference(
-                trace.path, sent[number].number, f"reply {number}", "no answer", _text(reply.body)
-            )
+            yield Difference(trace.path, sent[number].number, f"reply {number}", "no answer", _text(reply.body))
 
 
 def _records(trace: Trace, played: Played, tolerance_ms: int) -> Iterator[Difference]:

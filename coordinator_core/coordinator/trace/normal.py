@@ -18,9 +18,7 @@ from coordinator_core.records.types import Struct
 
 Json = dict[str, Any]
 
-_TIMES = frozenset(
-    {"commitTimestamp", "expireTimestamp", "currentStateTimestamp", "assignmentTimestamp", "timestamp"}
-)
+_TIMES = frozenset({"commitTimestamp", "expireTimestamp", "currentStateTimestamp", "assignmentTimestamp", "timestamp"})
 _REGEX_TYPE = 16
 
 
@@ -91,9 +89,7 @@ def _sort_assignments(item: Any) -> None:
     elif isinstance(item, list):
         for value in item:
             _sort_assignments(value)
-        if item and all(
-            isinstance(one, dict) and "topicId" in one and "errorCode" not in one for one in item
-        ):
+        if item and all(isinstance(one, dict) and "topicId" in one and "errorCode" not in one for one in item):
             item.sort(key=lambda one: natural_key(str(one["topicId"])))
 
 

@@ -14,7 +14,7 @@ from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.protocol import reply_json, request_data
-from coordinator_core.coordinator.settings import Settings
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.topology import DEFAULT_LISTENER
 from coordinator_core.coordinator.trace import timing
@@ -69,7 +69,7 @@ class _Player:
         self._trace = trace
         self._variables = Variables(trace)
         try:
-            settings = Settings.from_properties(trace.head["settings"])
+            settings = BrokerSettings.from_properties(trace.head["settings"])
         except ValueError as error:
             raise _damage(trace, 1, str(error)) from None
         topics = {
@@ -183,9 +183,7 @@ class _Player:
             request = request_data(api, self._variables.value(body))
             if api not in self._broker.apis:
                 raise ValueError(f"the model has no {api}")
-            self._broker.handle(
-                api, client, request, lambda body: self._reply(number, api, version, body, line)
-            )
+            self._broker.handle(api, client, request, lambda body: self._reply(number, api, version, body, line))
         except KeyError as error:
             raise _damage(self._trace, line.number, f"{api} v{version} without {error}") from None
         except ValueError as error:
@@ -201,9 +199,7 @@ class _Player:
         normal = normal_reply(api, plain, self._variables, line.fields["body"])
         bind: Json = {}
         self._bind(normal, "", bind)
-        self._played.replies.append(
-            Reply(self._cluster.clock.now_ms - self._trace.start_ms, number, normal, bind)
-        )
+        self._played.replies.append(Reply(self._cluster.clock.now_ms - self._trace.start_ms, number, normal, bind))
 
     def _bind(self, item: Any, path: str, bind: Json) -> None:
         """Where a variable appears for the first time."""

@@ -10,7 +10,7 @@ import re
 import uuid
 from typing import Any
 
-from coordinator_core.coordinator.trace.generated import generated_ids
+from coordinator_core.coordinator.trace.member_ids import generated_ids
 from coordinator_core.coordinator.trace.read import Trace
 
 _VARIABLE = re.compile(r"\$(?:topic:[^\s:]+|[mp]\d+)")
@@ -95,6 +95,4 @@ def _made_up(text: str) -> str:
 
 def natural_key(text: str) -> list[tuple[int, int, str]]:
     """``$m2`` before ``$m10``."""
-    return [
-        (1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", text) if part
-    ]
+    return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", text) if part]

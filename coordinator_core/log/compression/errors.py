@@ -13,6 +13,4 @@ class DecompressedTooLargeError(CompressionError):
     """The output would exceed the limit."""
 
     def __init__(self, codec: Codec, max_bytes: int) -> None:
-        super().__init__(
-            f"{codec.name.lower()} data decompresses to more than the limit of {max_bytes} bytes"
-        )
+        super().__init__(f"{codec.name.lower()} data decompresses to more than the limit of {max_bytes} bytes")

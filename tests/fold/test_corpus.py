@@ -15,7 +15,7 @@ from coordinator_core.log.types import PartitionLog
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.releases import Loader, Profile, profile_for_release
 from tests.cases import CASES, Case
-from tests.columnar.parity import PROFILES, assert_merges, fold_in_runs, sequential_outcome
+from tests.fold.parity import PROFILES, assert_merges, fold_in_runs, sequential_outcome
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

@@ -16,13 +16,13 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, ControlType, PartitionLog, SegmentFile
 from coordinator_core.merge.partition import merge_folds
 from coordinator_core.releases import Profile, profile_for_release
-from tests.columnar.parity import partition_log, sequential_outcome
-from tests.columnar.random_logs import Item, classic, offset_key, offset_value
+from tests.fold.parity import partition_log, sequential_outcome
+from tests.fold.random_logs import Item, classic, encoded_key, offset_value
 from tests.log.builders import build_batch, build_control_batch, build_message, build_wrapper
 
 PROFILE = profile_for_release("4.3.1")
-KEY = offset_key(b"g", b"t", 0)
-ITEMS: list[Item] = [(KEY, offset_value(3, 1, b"m")), (offset_key(b"h", b"t", 1), offset_value(4, 2, b""))]
+KEY = encoded_key(b"g", b"t", 0)
+ITEMS: list[Item] = [(KEY, offset_value(3, 1, b"m")), (encoded_key(b"h", b"t", 1), offset_value(4, 2, b""))]
 
 
 def v2(codec: Codec) -> bytes:
@@ -117,9 +117,7 @@ def two_segments(directory: Path, first: bytes, second: bytes, second_base: int)
 
 
 @pytest.mark.parametrize("on_damage", OnDamage)
-@pytest.mark.parametrize(
-    "case", ["in order", "swapped", "overlap", "hole that the next batch fills", "shrunk"]
-)
+@pytest.mark.parametrize("case", ["in order", "swapped", "overlap", "hole that the next batch fills", "shrunk"])
 def test_segments_that_contradict_each_other(tmp_path: Path, case: str, on_damage: OnDamage) -> None:
     first, second = build_batch(0, ITEMS), build_batch(2, [(KEY, offset_value(3, 9, b""))])
     match case:
@@ -128,9 +126,7 @@ def test_segments_that_contradict_each_other(tmp_path: Path, case: str, on_damag
         case "overlap":
             log = two_segments(tmp_path, first + second, build_batch(1, ITEMS), 1)
         case "hole that the next batch fills":
-            log = two_segments(
-                tmp_path, build_batch(50, ITEMS) + build_batch(0, ITEMS), build_batch(60, ITEMS), 60
-            )
+            log = two_segments(tmp_path, build_batch(50, ITEMS) + build_batch(0, ITEMS), build_batch(60, ITEMS), 60)
         case _:
             log = two_segments(tmp_path, first, second, 2)
     if case == "shrunk":

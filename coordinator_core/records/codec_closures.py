@@ -169,9 +169,7 @@ def _array_decoder(array: ArrayOf, version: int, flexible: bool, nullable: bool,
             return None
         if length > reader.remaining:
             left = reader.remaining
-            text = (
-                f"Tried to allocate a collection of size {length}, but there are only {left} bytes remaining."
-            )
+            text = f"Tried to allocate a collection of size {length}, but there are only {left} bytes remaining."
             raise RecordDecodeError(reader.position, text, text)
         return [element(reader) for _ in range(length)]
 

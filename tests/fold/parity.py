@@ -16,7 +16,7 @@ from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.partition import merge_folds
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.sequential import replay_partition
-from tests.columnar.random_logs import Log
+from tests.fold.random_logs import Log
 
 PROFILES = {
     "4.3.1": profile_for_release("4.3.1"),
@@ -46,18 +46,13 @@ def write_log(directory: Path, log: Log, cuts: Iterable[int] = ()) -> PartitionL
 
 def fold_all(log: PartitionLog, profile: Profile) -> list[SegmentFold]:
     rules = FoldRules.of(profile)
-    return [
-        fold_segment(segment, rules=rules, end_offset=end_offset)
-        for segment, end_offset in log.segment_ranges()
-    ]
+    return [fold_segment(segment, rules=rules, end_offset=end_offset) for segment, end_offset in log.segment_ranges()]
 
 
 def fold_in_runs(log: PartitionLog, profile: Profile, longest: int) -> list[SegmentFold]:
     """Up to ``longest`` segments folded together, where that can be done."""
     rules = FoldRules.of(profile)
-    pieces = [
-        Piece(segment, storage.read(segment.path), end_offset) for segment, end_offset in log.segment_ranges()
-    ]
+    pieces = [Piece(segment, storage.read(segment.path), end_offset) for segment, end_offset in log.segment_ranges()]
     folds: list[SegmentFold] = []
     for first in range(0, len(pieces), longest):
         run = pieces[first : first + longest]

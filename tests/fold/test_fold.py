@@ -12,12 +12,12 @@ import pytest
 from coordinator_core.fold import arena
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.segments import fold_segment
-from coordinator_core.groups.model import Slot
+from coordinator_core.groups.model import OffsetKey
 from coordinator_core.log.types import Codec, ControlType, SegmentFile
 from coordinator_core.merge.partition import merge_folds
 from coordinator_core.replay.sequential import replay_partition
-from tests.columnar.parity import PROFILES, assert_merges, partition_log
-from tests.columnar.random_logs import classic, offset_key, offset_value
+from tests.fold.parity import PROFILES, assert_merges, partition_log
+from tests.fold.random_logs import classic, encoded_key, offset_value
 from tests.log.builders import build_batch, build_control_batch
 
 PROFILE = PROFILES["4.3.1"]
@@ -39,7 +39,7 @@ def test_every_table_grows(tmp_path: Path) -> None:
     batches, offset = [], 0
     for group in range(150):
         items = [
-            (offset_key(b"group-%d" % group, b"topic-%d" % topic, 0), offset_value(3, topic, b""))
+            (encoded_key(b"group-%d" % group, b"topic-%d" % topic, 0), offset_value(3, topic, b""))
             for topic in range(group, group + 3)
         ]
         items.append(classic(f"group-{group}", group % 3))
@@ -54,16 +54,16 @@ def test_every_table_grows(tmp_path: Path) -> None:
     found = segment(tmp_path / "log", *batches)
     assert_folds_like_the_scalar_path(found)
     fold = fold_segment(found, rules=RULES)
-    assert (len(fold.groups), len(fold.topics), fold.slots.num_rows) == (150, 152, 450)
-    assert fold.others.num_rows == 150
+    assert (len(fold.groups), len(fold.topics), fold.offset_keys.num_rows) == (150, 152, 450)
+    assert fold.group_records.num_rows == 150
     assert fold.transactions.num_rows == 150
 
 
 @pytest.mark.parametrize("records", [1, 2, 40, 300])
-def test_slots_that_follow_each_other_in_the_same_order_and_in_others(tmp_path: Path, records: int) -> None:
-    """The order that a slot was seen in says where to look for it, never which it is."""
+def test_offset_keys_that_follow_each_other_in_the_same_order_and_in_others(tmp_path: Path, records: int) -> None:
+    """The order that an offset key was seen in says where to look for it, never which it is."""
     order, batches = random.Random(records), []
-    keys = [offset_key(b"g%d" % (number % 3), b"t" * (1 + number % 40), number) for number in range(500)]
+    keys = [encoded_key(b"g%d" % (number % 3), b"t" * (1 + number % 40), number) for number in range(500)]
     for number in range(1_200 // records + 5):
         if number % 5 == 3:
             order.shuffle(keys)
@@ -87,8 +87,7 @@ def test_slots_that_follow_each_other_in_the_same_order_and_in_others(tmp_path: 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_a_batch_larger_than_all_tables(tmp_path: Path, codec: Codec) -> None:
     items = [
-        (offset_key(b"g%d" % (number % 50), b"t", number), offset_value(4, number, b""))
-        for number in range(5_000)
+        (encoded_key(b"g%d" % (number % 50), b"t", number), offset_value(4, number, b"")) for number in range(5_000)
     ]
     found = segment(tmp_path / "log", build_batch(0, items, codec=codec), build_batch(5_000, items[:10]))
     assert_folds_like_the_scalar_path(found)
@@ -110,14 +109,9 @@ def test_decompressed_bytes_are_dropped_when_their_values_lose(
     monkeypatch.setattr("coordinator_core.fold.unpacking._CHUNK_BYTES", 1_000)
     batches = []
     for number in range(400):
-        items = [
-            (offset_key(b"g", b"t", number % 7 + part), offset_value(3, number, b"m" * 50))
-            for part in range(5)
-        ]
+        items = [(encoded_key(b"g", b"t", number % 7 + part), offset_value(3, number, b"m" * 50)) for part in range(5)]
         producer = number % 9 - 1
-        batches.append(
-            build_batch(5 * number, items, codec=codec, producer_id=producer, transactional=producer >= 0)
-        )
+        batches.append(build_batch(5 * number, items, codec=codec, producer_id=producer, transactional=producer >= 0))
     data = sum(5 * 120 for _ in batches)
     found = segment(tmp_path / "log", *batches)
     assert_folds_like_the_scalar_path(found)
@@ -128,8 +122,8 @@ def test_decompressed_bytes_are_dropped_when_their_values_lose(
 def test_only_odd_batches_leave_the_fast_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scalar = []
     monkeypatch.setattr("coordinator_core.fold.segments.split_scalar", _counted(scalar))
-    plain = [(offset_key(b"g", b"t", 0), offset_value(3, 1, b""))]
-    odd = [(offset_key(b"g", b"t", 0), offset_value(4, 2, b"", b"\1\7\2xy"))]
+    plain = [(encoded_key(b"g", b"t", 0), offset_value(3, 1, b""))]
+    odd = [(encoded_key(b"g", b"t", 0), offset_value(4, 2, b"", b"\1\7\2xy"))]
     for codec in (Codec.NONE, Codec.LZ4):
         scalar.clear()
         found = segment(
@@ -158,31 +152,29 @@ def test_a_preallocated_tail_stays_on_the_fast_path(tmp_path: Path, monkeypatch:
         raise AssertionError("the segment was read by the scalar reader")
 
     monkeypatch.setattr("coordinator_core.fold.segments.read_segment", read_again)
-    batch = build_batch(0, [(offset_key(b"g", b"t", 0), offset_value(3, 1, b""))])
+    batch = build_batch(0, [(encoded_key(b"g", b"t", 0), offset_value(3, 1, b""))])
     fold = fold_segment(segment(tmp_path / "log", batch, bytes(10_000)), rules=RULES)
     assert fold.counts.records == 1
 
 
-def test_two_spellings_of_one_name_are_one_slot(tmp_path: Path) -> None:
+def test_two_spellings_of_one_name_are_one_offset_key(tmp_path: Path) -> None:
     batches = [
-        build_batch(0, [(offset_key(b"\xff", b"t", 0), offset_value(3, 1, b""))]),
-        build_batch(
-            1, [(offset_key(b"\xc0", b"t", 0), offset_value(3, 2, b""))], producer_id=1, transactional=True
-        ),
-        build_batch(2, [(offset_key("\ufffd".encode(), b"t", 0), offset_value(3, 3, b""))]),
+        build_batch(0, [(encoded_key(b"\xff", b"t", 0), offset_value(3, 1, b""))]),
+        build_batch(1, [(encoded_key(b"\xc0", b"t", 0), offset_value(3, 2, b""))], producer_id=1, transactional=True),
+        build_batch(2, [(encoded_key("\ufffd".encode(), b"t", 0), offset_value(3, 3, b""))]),
         build_control_batch(3, ControlType.COMMIT, producer_id=1),
     ]
     found = segment(tmp_path / "log", *batches)
     state = merge_folds([fold_segment(found, rules=RULES)], PROFILE, 0)
-    assert {slot: offset.committed_offset for slot, offset in state.offsets.items()} == {
-        Slot("\ufffd", "t", 0): 3
+    assert {offset_key: offset.committed_offset for offset_key, offset in state.offsets.items()} == {
+        OffsetKey("\ufffd", "t", 0): 3
     }
     assert_folds_like_the_scalar_path(found)
 
 
 def test_names_longer_than_their_bytes_allow_once_replaced(tmp_path: Path) -> None:
     """30 000 malformed bytes are 30 000 replacement characters: 90 000 bytes of UTF-8."""
-    key = offset_key(b"\xff" * 30_000, b"\xfe" * 30_000, 0)
+    key = encoded_key(b"\xff" * 30_000, b"\xfe" * 30_000, 0)
     value = offset_value(3, 1, b"\xff" * 30_000)
     assert_folds_like_the_scalar_path(segment(tmp_path / "log", build_batch(0, [(key, value)])))
 
@@ -191,7 +183,7 @@ def test_threads_fold_side_by_side(tmp_path: Path) -> None:
     batches = [
         build_batch(
             10 * number,
-            [(offset_key(b"g%d" % number, b"t", part), offset_value(3, part, b"")) for part in range(10)],
+            [(encoded_key(b"g%d" % number, b"t", part), offset_value(3, part, b"")) for part in range(10)],
         )
         for number in range(200)
     ]
@@ -209,13 +201,11 @@ def test_a_fold_keeps_what_it_holds_when_the_next_one_is_made(tmp_path: Path) ->
         name = b"%d" % number
         return segment(
             tmp_path / f"log-{number}",
-            build_batch(
-                0, [(offset_key(name, name, number), offset_value(3, number, name))], timestamp=number
-            ),
+            build_batch(0, [(encoded_key(name, name, number), offset_value(3, number, name))], timestamp=number),
             build_batch(1, [(b"\0\2\0\1" + name, None)], timestamp=number),
             build_batch(
                 2,
-                [(offset_key(name, name, number), offset_value(3, number, name))],
+                [(encoded_key(name, name, number), offset_value(3, number, name))],
                 producer_id=number,
                 transactional=True,
                 timestamp=number,
@@ -223,7 +213,7 @@ def test_a_fold_keeps_what_it_holds_when_the_next_one_is_made(tmp_path: Path) ->
             build_control_batch(3, ControlType.COMMIT, producer_id=number, timestamp=number),
             build_batch(
                 4,
-                [(offset_key(name, name, number + 1), offset_value(3, number, name))],
+                [(encoded_key(name, name, number + 1), offset_value(3, number, name))],
                 producer_id=number,
                 transactional=True,
                 timestamp=number,
@@ -237,19 +227,19 @@ def test_a_fold_keeps_what_it_holds_when_the_next_one_is_made(tmp_path: Path) ->
     before = rows(fold)
     fold_segment(one_of_each(2), rules=RULES)
     assert rows(fold) == before
-    assert [table.num_rows for table in (fold.producers, fold.others, fold.transactions)] == [1, 1, 1]
+    assert [table.num_rows for table in (fold.producers, fold.group_records, fold.transactions)] == [1, 1, 1]
 
 
 def test_an_empty_segment(tmp_path: Path) -> None:
     fold = fold_segment(segment(tmp_path / "log"), rules=RULES)
     assert fold.first_offset is None
     assert fold.next_offset is None
-    assert fold.counts.records == fold.slots.num_rows == 0
+    assert fold.counts.records == fold.offset_keys.num_rows == 0
     assert merge_folds([fold], PROFILE, 0).offsets == {}
 
 
 def test_counts(tmp_path: Path) -> None:
-    key = offset_key(b"g", b"t", 0)
+    key = encoded_key(b"g", b"t", 0)
     fold = fold_segment(
         segment(
             tmp_path / "log",

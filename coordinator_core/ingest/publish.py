@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 
 from coordinator_core import __version__, storage
 from coordinator_core.errors import UsageError
-from coordinator_core.imports.framing import frame, window
-from coordinator_core.imports.rows import BadRowsError, Rows, parquet_files, read_rows
-from coordinator_core.imports.unknown import RECORDS_ONLY, TRANSACTIONS_UNKNOWN
+from coordinator_core.ingest.framing import frame, window
+from coordinator_core.ingest.rows import BadRowsError, Rows, parquet_files, read_rows
+from coordinator_core.ingest.unknown import RECORDS_ONLY, TRANSACTIONS_UNKNOWN
 from coordinator_core.log.discovery import RECORDS_FILE
 from coordinator_core.log.types import OFFSETS_TOPIC
 
@@ -195,8 +195,6 @@ def _unknown(isolation_level: IsolationLevel, row: Mapping[str, Any]) -> tuple[s
         return TRANSACTIONS_UNKNOWN, f"{told} that were aborted, or are open"
     told += "; read committed: what was open then, and all behind it, is not here"
     if tombstones := row["tombstones"]:
-        told += (
-            f"; by {tombstones} tombstones offsets count as deleted, also those that a classic coordinator"
-        )
+        told += f"; by {tombstones} tombstones offsets count as deleted, also those that a classic coordinator"
         told += " has from transactions that ended behind the tombstone"
     return RECORDS_ONLY, told

@@ -173,9 +173,7 @@ def _rows(path: str, first_row: int, batch: pa.RecordBatch) -> Iterator[Rows]:
     for name in ("topic", "partition", "offset", "timestamp", "timestampType"):
         refuse(batch[name].is_null(), f"null_{name}", "a record has one")
     topic = batch["topic"].cast(pa.string())
-    refuse(
-        pc.not_equal(topic, OFFSETS_TOPIC), "other_topic", f"a record of {{}}, not of {OFFSETS_TOPIC}", topic
-    )
+    refuse(pc.not_equal(topic, OFFSETS_TOPIC), "other_topic", f"a record of {{}}, not of {OFFSETS_TOPIC}", topic)
     for name in ("partition", "offset"):
         refuse(pc.less(batch[name], 0), f"bad_{name}", "{}", batch[name])
     kinds = batch["timestampType"].cast(pa.int64())

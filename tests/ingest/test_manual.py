@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_core.cli.app import run
 from tests.cases import CORPUS, case
-from tests.imports.dumps import consumed, write
+from tests.ingest.dumps import consumed, write
 
 MANUAL = (CORPUS.parent.parent / "docs" / "import-records.md").read_text(encoding="utf-8")
 

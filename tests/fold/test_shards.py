@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.segments import fold_batches
-from coordinator_core.groups.model import Slot
+from coordinator_core.groups.model import OffsetKey
 from coordinator_core.log.batch import parse_batch
 from coordinator_core.log.types import ControlType
 from coordinator_core.merge import partition as merge
@@ -33,17 +33,15 @@ from coordinator_core.releases import Profile
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import all_digests
 from coordinator_core.runs.tables import merged_tables, offset_rows
-from tests.columnar.parity import PROFILES, differences, fold_all, write_log
-from tests.columnar.random_logs import Log, contended_logs, logs
-from tests.replay.histories import History, offset_key, offset_value
+from tests.fold.parity import PROFILES, differences, fold_all, write_log
+from tests.fold.random_logs import Log, contended_logs, logs
+from tests.replay.histories import History, encoded_key, offset_value
 
 every_profile = pytest.mark.parametrize("name", PROFILES)
 random_logs = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def merged_in_shards(
-    folds: Sequence[SegmentFold], profile: Profile, count: int, directory: Path
-) -> MergedPartition:
+def merged_in_shards(folds: Sequence[SegmentFold], profile: Profile, count: int, directory: Path) -> MergedPartition:
     parts = [shard_folds(fold, count) for fold in folds]
     stored = [
         merge_shard([part[shard] for part in parts], profile, 0).stored(str(directory / f"{shard}.arrows"))
@@ -107,14 +105,14 @@ def test_values_that_no_longer_stand_may_be_dropped_at_any_time(name: str, log: 
 def test_a_transaction_over_segments_and_shards_is_one_row() -> None:
     profile = PROFILES["4.3.1"]
     history = History()
-    slots = [Slot(f"g{number}", "t", number) for number in range(20)]
-    for slot in slots[:10]:
-        history.commit(1, slot, producer_id=7)
-    history.commit(1, slots[19], producer_id=8)
+    offset_keys = [OffsetKey(f"g{number}", "t", number) for number in range(20)]
+    for offset_key in offset_keys[:10]:
+        history.commit(1, offset_key, producer_id=7)
+    history.commit(1, offset_keys[19], producer_id=8)
     cut = len(history.batches)
-    for slot in slots[5:15]:
-        history.commit(2, slot, producer_id=7)
-    history.marker(ControlType.COMMIT, 7).commit(3, slots[0], producer_id=7).marker(ControlType.ABORT, 7)
+    for offset_key in offset_keys[5:15]:
+        history.commit(2, offset_key, producer_id=7)
+    history.marker(ControlType.COMMIT, 7).commit(3, offset_keys[0], producer_id=7).marker(ControlType.ABORT, 7)
     batches = [parse_batch(memoryview(data), 0) for data in history.batches]
     rules = FoldRules.of(profile)
     folds = [fold_batches(part, rules=rules, offsets_partition=0) for part in (batches[:cut], batches[cut:])]
@@ -124,14 +122,14 @@ def test_a_transaction_over_segments_and_shards_is_one_row() -> None:
     assert rows == [(7, 15, 15), (8, 1, 1), (7, 1, 1)]
 
 
-def test_shards_share_the_slots_evenly() -> None:
+def test_shards_share_the_offset_keys_evenly() -> None:
     profile = PROFILES["4.3.1"]
     history = History().records(
-        *((offset_key(Slot("g", "t", number)), offset_value(1)) for number in range(7_000))
+        *((encoded_key(OffsetKey("g", "t", number)), offset_value(1)) for number in range(7_000))
     )
     (batch,) = [parse_batch(memoryview(data), 0) for data in history.batches]
     fold = fold_batches([batch], rules=FoldRules.of(profile), offsets_partition=0)
-    sizes = [part.slots.num_rows for part in shard_folds(fold, 7)]
+    sizes = [part.offset_keys.num_rows for part in shard_folds(fold, 7)]
     assert sum(sizes) == 7_000
     assert min(sizes) > 800
 

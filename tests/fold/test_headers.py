@@ -15,10 +15,10 @@ from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.types import Codec, SegmentFile
 from coordinator_core.releases import profile_for_release
-from tests.columnar.random_logs import offset_key, offset_value
+from tests.fold.random_logs import encoded_key, offset_value
 from tests.log.builders import build_batch, build_message
 
-ITEMS = [(offset_key(b"g", b"t", 0), offset_value(3, 1, b"m")), (offset_key(b"g", b"t", 1), None)]
+ITEMS = [(encoded_key(b"g", b"t", 0), offset_value(3, 1, b"m")), (encoded_key(b"g", b"t", 1), None)]
 BATCHES = [build_batch(0, ITEMS), build_batch(2, ITEMS, codec=Codec.LZ4), build_batch(4, [])]
 LOG = b"".join(BATCHES)
 

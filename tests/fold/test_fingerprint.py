@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from coordinator_core.fold import fingerprint as module
 from coordinator_core.fold.fingerprint import fingerprint
 from coordinator_core.log.types import Codec
-from tests.columnar.random_logs import offset_key, offset_value
+from tests.fold.random_logs import encoded_key, offset_value
 from tests.log.builders import build_batch, build_message
 
 from ..cases import CASES, TORN
 
-ITEMS = [(offset_key(b"g", b"t", 0), offset_value(3, 1, b"m")), (offset_key(b"g", b"t", 1), None)]
+ITEMS = [(encoded_key(b"g", b"t", 0), offset_value(3, 1, b"m")), (encoded_key(b"g", b"t", 1), None)]
 INTACT = build_batch(0, ITEMS) + build_batch(2, ITEMS, codec=Codec.LZ4)
 LEGACY = build_message(4, *ITEMS[0])
 ENTRIES = [build_batch(0, ITEMS), build_batch(2, ITEMS, codec=Codec.LZ4), LEGACY, bytes(20), INTACT[:70]]

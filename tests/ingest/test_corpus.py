@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.errors import Damage
-from coordinator_core.imports.publish import IsolationLevel, import_records
+from coordinator_core.ingest.publish import IsolationLevel, import_records
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.records.codec import decode_key
@@ -18,11 +18,11 @@ from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.state_hash import all_digests, state_hash
 from coordinator_core.runs.tables import state_tables
 from tests.cases import CASES, TORN, Case, case
-from tests.imports.dumps import Row, consumed, row, write
+from tests.ingest.dumps import Row, consumed, row, write
 
 WHOLE = [item for item in CASES if item not in TORN and len(item.paths) == 1]
-Slot = tuple[str, str, int]
-Commits = dict[Slot, tuple[int, int]]
+OffsetKey = tuple[str, str, int]
+Commits = dict[OffsetKey, tuple[int, int]]
 """Committed offset and record offset."""
 
 
@@ -41,9 +41,12 @@ def commits(log_dir: Path, item: Case, on_damage: OnDamage = OnDamage.FAIL) -> C
         damage=[],
     )
     return {
-        (slot.group_id, slot.topic, slot.partition): (commit.committed_offset, commit.record_offset)
+        (offset_key.group_id, offset_key.topic, offset_key.partition): (
+            commit.committed_offset,
+            commit.record_offset,
+        )
         for state in states
-        for slot, commit in state.offsets.items()
+        for offset_key, commit in state.offsets.items()
     }
 
 
@@ -52,8 +55,8 @@ def truth(item: Case) -> Commits:
     return commits(item.paths[0], item)
 
 
-def slots(rows: list[Row]) -> set[Slot]:
-    """Slots of records of committed offsets."""
+def offset_keys(rows: list[Row]) -> set[OffsetKey]:
+    """Offset keys of records of committed offsets."""
     keys = [decode_key(each["key"]) for each in rows if each["key"][:2] in (b"\0\0", b"\0\1")]
     fields = [key.data for key in keys if key.data is not None]
     return {(each["group"], each["topic"], each["partition"]) for each in fields}
@@ -82,11 +85,11 @@ def test_records_are_kept(item: Case, level: IsolationLevel, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("item", WHOLE, ids=lambda item: item.name)
 def test_read_committed_has_the_commits_of_the_log(item: Case, tmp_path: Path) -> None:
-    """But for slots with records behind the last stable offset, which a consumer has not seen yet, and those
+    """But for offset keys with records behind the last stable offset, which a consumer has not seen yet, and those
     of which the import says that a tombstone leaves them undecided."""
     log_dir, rows, document = imported(item, tmp_path, IsolationLevel.READ_COMMITTED)
     ends = {each["partition"]: each["offset"] for each in rows}
-    unseen = slots(
+    unseen = offset_keys(
         [
             each
             for each in consumed(item.paths[0], IsolationLevel.READ_UNCOMMITTED)
@@ -94,7 +97,9 @@ def test_read_committed_has_the_commits_of_the_log(item: Case, tmp_path: Path) -
         ]
     )
     replayed, true = commits(log_dir, item, OnDamage.RECOVER), truth(item)
-    wrong = {slot for slot in {*replayed, *true} - unseen if replayed.get(slot) != true.get(slot)}
+    wrong = {
+        offset_key for offset_key in {*replayed, *true} - unseen if replayed.get(offset_key) != true.get(offset_key)
+    }
     # Deleted after a transaction's commit and before its marker: the classic coordinator brings them back.
     brought_back = {"k392-classic": {"x-del-pending", "x-deloff-pending", "x-topicgone"}}
     assert {group_id for group_id, _, _ in wrong} == brought_back.get(item.name, set())
@@ -106,7 +111,7 @@ def test_read_uncommitted_counts_what_was_aborted_or_is_open(tmp_path: Path) -> 
     item = case("k431-txn")
     log_dir, _, _ = imported(item, tmp_path, IsolationLevel.READ_UNCOMMITTED)
     replayed, true = commits(log_dir, item, OnDamage.RECOVER), truth(item)
-    wrong = {slot for slot, commit in replayed.items() if true.get(slot) != commit}
+    wrong = {offset_key for offset_key, commit in replayed.items() if true.get(offset_key) != commit}
     assert wrong
     snapshot = discover([str(log_dir)])
     assert {damage.kind for damage in snapshot.damage} == {"transactions_unknown"}
@@ -114,17 +119,13 @@ def test_read_uncommitted_counts_what_was_aborted_or_is_open(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("level", IsolationLevel)
-def test_without_transactions_and_holes_the_state_is_that_of_the_log(
-    level: IsolationLevel, tmp_path: Path
-) -> None:
+def test_without_transactions_and_holes_the_state_is_that_of_the_log(level: IsolationLevel, tmp_path: Path) -> None:
     item = case("k431-mixed")
     log_dir, _, _ = imported(item, tmp_path, level)
 
     def hash_of(directory: Path, damage: list[Damage]) -> str:
         profile = profile_for_release(item.release)
-        states = replay_snapshot(
-            discover([str(directory)]), profile, on_damage=OnDamage.RECOVER, damage=damage
-        )
+        states = replay_snapshot(discover([str(directory)]), profile, on_damage=OnDamage.RECOVER, damage=damage)
         return state_hash(all_digests(state_tables(states, now_ms=0)))
 
     damage: list[Damage] = []

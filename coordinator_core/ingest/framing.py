@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.imports.rows import LOG_APPEND_TIME, Int64s, Rows
+from coordinator_core.ingest.rows import LOG_APPEND_TIME, Int64s, Rows
 from coordinator_core.log.layout import LOG_APPEND_TIME_BIT
 from coordinator_core.log.writer import BatchHeader, encode_batch
 

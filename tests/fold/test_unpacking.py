@@ -25,8 +25,8 @@ from coordinator_core.log.compression.lz4 import header_checksum
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, SegmentFile
 from coordinator_core.replay.sequential import replay_partition
-from tests.columnar.parity import PROFILES, assert_merges, partition_log, sequential_outcome
-from tests.columnar.random_logs import Item, offset_key, offset_value
+from tests.fold.parity import PROFILES, assert_merges, partition_log, sequential_outcome
+from tests.fold.random_logs import Item, encoded_key, offset_value
 from tests.log.builders import build_batch, compress
 
 PROFILE = PROFILES["4.3.1"]
@@ -60,9 +60,9 @@ def by_package(codec: Codec, section: bytes) -> bytes | None:
 def by_library(section: bytes) -> bytes | None:
     """What ``ZSTD_decompress`` makes of a frame. Its releases differ in what they make of damaged ones."""
     out = ctypes.create_string_buffer(ROOM)
-    function = ctypes.CFUNCTYPE(
-        ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t
-    )(function_address("zstd", "ZSTD_decompress"))
+    function = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)(
+        function_address("zstd", "ZSTD_decompress")
+    )
     size = function(ctypes.addressof(out), ROOM, section, len(section))
     return out.raw[:size] if size <= ROOM else None
 
@@ -149,9 +149,7 @@ def test_of_damaged_frames_nothing_else_is_unpacked(name: str) -> None:
     for variant in variants:
         got = unpacked(codec, variant, room=1 << 20)
         left += got is None
-        assert got in (None, by_package(codec, variant)) or (
-            codec is Codec.ZSTD and got == by_library(variant)
-        )
+        assert got in (None, by_package(codec, variant)) or (codec is Codec.ZSTD and got == by_library(variant))
     assert left > len(section)
 
 
@@ -175,7 +173,7 @@ def test_checksums_of_headers_with_a_content_size(size: int, right: bool) -> Non
 
 
 ITEMS: list[Item] = [
-    (offset_key(b"g", b"t", partition), offset_value(3, partition, b"m" * 30)) for partition in range(20)
+    (encoded_key(b"g", b"t", partition), offset_value(3, partition, b"m" * 30)) for partition in range(20)
 ]
 
 
@@ -250,9 +248,7 @@ def test_damage_under_a_valid_crc(tmp_path: Path, codec: Codec) -> None:
 
 @pytest.mark.usefixtures("sections")
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
-def test_batches_that_become_very_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec
-) -> None:
+def test_batches_that_become_very_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec) -> None:
     """Room is made for them, and a run of several ends early."""
     monkeypatch.setattr(unpacking, "_ROOM", 100)
     monkeypatch.setattr(unpacking, "_MOST_PLAIN_BYTES", 100_000)

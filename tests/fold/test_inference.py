@@ -14,7 +14,7 @@ from coordinator_core.fold.inference import infer_profile
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import Codec, PartitionLog
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, sample
-from tests.columnar import random_logs
+from tests.fold import random_logs
 from tests.log.builders import NewRecord, build_batch, write_partition
 
 CORPUS = Path(__file__).parents[1] / "corpus"
@@ -38,14 +38,12 @@ def test_logs_of_real_brokers_tell_the_same(directory: Path) -> None:
 
 
 def _commit(version: int, key_type: int = 1, group: bytes = b"g") -> NewRecord:
-    key = random_logs.offset_key(group, b"t", version, key_type)
+    key = random_logs.encoded_key(group, b"t", version, key_type)
     return NewRecord(key=key, value=random_logs.offset_value(version, 5, b""))
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_commits_like_those_before_are_passed_over_and_the_first_of_a_kind_is_not(
-    tmp_path: Path, codec: Codec
-) -> None:
+def test_commits_like_those_before_are_passed_over_and_the_first_of_a_kind_is_not(tmp_path: Path, codec: Codec) -> None:
     batches = [build_batch(20 * i, [_commit(1)] * 20, codec=codec) for i in range(50)]
     batches.append(build_batch(1000, [_commit(1), _commit(3)], codec=codec))
     batches.append(build_batch(1002, [_commit(0, 0)], codec=codec))
@@ -69,9 +67,7 @@ def test_only_the_first_batches_are_looked_at(tmp_path: Path, codec: Codec) -> N
 
 
 @given(st.lists(random_logs.steps, min_size=1, max_size=8))
-def test_random_logs_tell_the_same(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[random_logs.Data]
-) -> None:
+def test_random_logs_tell_the_same(tmp_path_factory: pytest.TempPathFactory, steps: list[random_logs.Data]) -> None:
     directory = tmp_path_factory.mktemp("log")
     write_partition(directory, {0: b"".join(random_logs.build(steps).batches)})
     [log] = discover([str(directory)]).partitions
@@ -92,9 +88,7 @@ def test_damage_is_for_the_scalar_reader(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_sound", [True, False])
-def test_a_segment_that_has_just_begun_leaves_the_rest_to_the_one_before(
-    tmp_path: Path, is_sound: bool
-) -> None:
+def test_a_segment_that_has_just_begun_leaves_the_rest_to_the_one_before(tmp_path: Path, is_sound: bool) -> None:
     old = SAMPLED_BATCHES - 2
     second = bytearray(build_batch(old + 1, [_commit(1)]))
     second[-1] ^= not is_sound

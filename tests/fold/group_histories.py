@@ -88,9 +88,7 @@ class Writer:
 
     def put(self, key_type: int, value: dict[str, Any] | None, **names: str) -> None:
         key = {"group": self.group_id} if key_type == 2 else {"groupId": self.group_id, **names}
-        self.written.append(
-            (encode_key(key_type, key), None if value is None else encode_value(key_type, 0, value))
-        )
+        self.written.append((encode_key(key_type, key), None if value is None else encode_value(key_type, 0, value)))
 
     # Records
 
@@ -115,9 +113,7 @@ class Writer:
             "classicMemberMetadata": None,
         }
         if self.kind == "share":
-            value = {
-                name: value[name] for name in ("rackId", "clientId", "clientHost", "subscribedTopicNames")
-            }
+            value = {name: value[name] for name in ("rackId", "clientId", "clientHost", "subscribedTopicNames")}
         elif self.kind == "streams":
             kept = ("instanceId", "rackId", "clientId", "clientHost", "rebalanceTimeoutMs")
             value = {name: value[name] for name in kept} | {
@@ -145,9 +141,7 @@ class Writer:
         assert self.kind is not None
         self.put(TARGET_METADATA[self.kind], {"assignmentEpoch": self.epoch, "assignmentTimestamp": 7})
 
-    def current(
-        self, member: str, owned: Partitions, revoking: Partitions | None = None, state: int = 0
-    ) -> None:
+    def current(self, member: str, owned: Partitions, revoking: Partitions | None = None, state: int = 0) -> None:
         assert self.kind is not None
         value: dict[str, Any] = {
             "memberEpoch": self.epochs[member],
@@ -271,9 +265,7 @@ class Writer:
         topic = {"topicId": TOPIC_IDS[0], "topicName": "t"}
         values: dict[str, dict[str, Any]] = {
             "consumer": {
-                "topics": [
-                    {**topic, "numPartitions": 2, "partitionMetadata": [{"partition": 0, "racks": ["r"]}]}
-                ]
+                "topics": [{**topic, "numPartitions": 2, "partitionMetadata": [{"partition": 0, "racks": ["r"]}]}]
             },
             "share": {
                 "initializingTopics": [],
@@ -395,13 +387,7 @@ def changed(found: list[Item], changes: Sequence[Change]) -> list[Item]:
             case "tombstone":
                 found.insert(other % (len(found) + 1), (key, None))
             case "value":
-                if (
-                    value is not None
-                    and donor[1] is not None
-                    and key
-                    and donor[0]
-                    and key[:2] == donor[0][:2]
-                ):
+                if value is not None and donor[1] is not None and key and donor[0] and key[:2] == donor[0][:2]:
                     found[at] = key, donor[1]
             case "byte":
                 if value:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from coordinator_core.log.types import Codec, ControlType
 from coordinator_core.records.codec import encode_key, encode_value
-from tests.columnar.group_histories import Item, hostile_items, usual_items
+from tests.fold.group_histories import Item, hostile_items, usual_items
 from tests.log.builders import (
     NewRecord,
     build_batch,
@@ -35,7 +35,7 @@ class Log:
     end: int
 
 
-def offset_key(group: bytes, topic: bytes, partition: int, key_type: int = 1) -> bytes:
+def encoded_key(group: bytes, topic: bytes, partition: int, key_type: int = 1) -> bytes:
     return (
         struct.pack(">hh", key_type, len(group))
         + group
@@ -57,7 +57,7 @@ def offset_value(version: int, offset: int, metadata: bytes, tags: bytes = b"\0"
 
 names = st.sampled_from([group.encode() for group in GROUPS])
 topics = st.sampled_from([topic.encode() for topic in TOPICS])
-keys = st.builds(offset_key, names, topics, st.integers(0, 1), st.sampled_from((1, 1, 1, 0)))
+keys = st.builds(encoded_key, names, topics, st.integers(0, 1), st.sampled_from((1, 1, 1, 0)))
 values = st.one_of(
     st.builds(offset_value, st.just(3), st.integers(0, 99), st.sampled_from((b"", b"meta"))),
     st.builds(
@@ -75,24 +75,20 @@ tombstones: st.SearchStrategy[Item] = st.tuples(keys, st.none())
 # Legal, but nothing that a broker writes every day.
 odd_keys = st.one_of(
     # Two spellings of one name, and the character that both become.
-    st.builds(offset_key, st.sampled_from((b"\xff", b"\xc0", "\ufffd".encode())), topics, st.just(0)),
+    st.builds(encoded_key, st.sampled_from((b"\xff", b"\xc0", "\ufffd".encode())), topics, st.just(0)),
     st.builds(lambda key: key + b"trailing", keys),
 )
 odd_values = st.one_of(
     st.builds(offset_value, st.just(4), st.integers(0, 99), st.just(b"m"), st.just(UNKNOWN_TAG)),
     st.builds(offset_value, st.just(3), st.integers(0, 99), st.just(b"\xff\xfe")),
     st.builds(lambda value: value + b"trailing", values),
-    st.sampled_from(
-        (b"", b"\0", b"\0\7abc", b"\0\3short", b"\0\4" + bytes(12) + b"\0", b"\xff\xff" + bytes(30))
-    ),
+    st.sampled_from((b"", b"\0", b"\0\7abc", b"\0\3short", b"\0\4" + bytes(12) + b"\0", b"\xff\xff" + bytes(30))),
 )
 odd: st.SearchStrategy[Item] = st.one_of(
     st.tuples(odd_keys, st.one_of(values, st.none())),
     st.tuples(keys, odd_values),
     st.tuples(
-        st.sampled_from(
-            (None, b"", b"\0", b"\0\1", b"\0\1\0\5ab", b"\0\2\0\1", b"\0\x63\0\1g", b"\0\3\0\1\xff")
-        ),
+        st.sampled_from((None, b"", b"\0", b"\0\1", b"\0\1\0\5ab", b"\0\2\0\1", b"\0\x63\0\1g", b"\0\3\0\1\xff")),
         st.one_of(st.none(), st.just(b"\0\0abc")),
     ),
 )
@@ -134,9 +130,7 @@ group_records: st.SearchStrategy[Item] = st.one_of(
         group_names,
         st.integers(1, 3),
     ),
-    st.builds(
-        lambda group, kind: (encode_key(kind, {"groupId": group}), None), group_names, st.sampled_from((3, 6))
-    ),
+    st.builds(lambda group, kind: (encode_key(kind, {"groupId": group}), None), group_names, st.sampled_from((3, 6))),
 )
 
 items = st.one_of(commits, commits, commits, tombstones, group_records, odd)
@@ -172,9 +166,7 @@ class Control:
 
 
 data_batches = st.one_of(
-    st.builds(
-        Data, st.lists(items, min_size=1, max_size=4), st.just(-1), st.just(False), codecs, st.integers(0, 1)
-    ),
+    st.builds(Data, st.lists(items, min_size=1, max_size=4), st.just(-1), st.just(False), codecs, st.integers(0, 1)),
     st.builds(
         Data,
         st.lists(st.one_of(commits, commits, tombstones), min_size=1, max_size=3),
@@ -236,9 +228,7 @@ def _build(step: Data | Legacy | Control, offset: int) -> tuple[bytes, int]:
     match step:
         case Data():
             records = [
-                NewRecord(
-                    key, value, timestamp=1_000 + index, offset_delta=index * (1 + step.hole) + step.hole
-                )
+                NewRecord(key, value, timestamp=1_000 + index, offset_delta=index * (1 + step.hole) + step.hole)
                 for index, (key, value) in enumerate(step.items)
             ]
             last = len(records) * (1 + step.hole)
@@ -262,25 +252,20 @@ def _build(step: Data | Legacy | Control, offset: int) -> tuple[bytes, int]:
             return b"".join(messages), offset + len(messages)
         case Control():
             if not step.types:
-                empty = build_empty_batch(
-                    offset, producer_id=step.producer_id, transactional=True, control=True
-                )
+                empty = build_empty_batch(offset, producer_id=step.producer_id, transactional=True, control=True)
                 return empty, offset + 1
             records = [
                 NewRecord(b"\0" if kind is None else struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0))
                 for kind in step.types
             ]
-            batch = build_batch(
-                offset, records, producer_id=step.producer_id, transactional=True, control=True
-            )
+            batch = build_batch(offset, records, producer_id=step.producer_id, transactional=True, control=True)
             return batch, offset + len(records)
 
 
 def with_groups(records: list[Item], size: int, others: list[Data | Legacy | Control]) -> Log:
     """Histories of groups in batches of so many records, the other steps spread among them."""
     batches: list[Data | Legacy | Control] = [
-        Data(records[first : first + size], -1, False, Codec.NONE, 0)
-        for first in range(0, len(records), size)
+        Data(records[first : first + size], -1, False, Codec.NONE, 0) for first in range(0, len(records), size)
     ]
     for number, step in enumerate(others):
         batches.insert((number + 1) * len(batches) // (len(others) + 1), step)
@@ -293,10 +278,8 @@ group_logs = st.builds(
 any_logs = st.builds(build, st.lists(steps, min_size=1, max_size=14), st.integers(0, 1))
 logs = st.one_of(any_logs, any_logs, group_logs)
 
-# Few slots and much going on with each: what transactions leave open at a cut decides here.
-few_keys = st.sampled_from(
-    (offset_key(b"g", b"t", 0), offset_key(b"g", b"t", 0), offset_key(b"h", b"t", 0, 0))
-)
+# Few offset keys and much going on with each: what transactions leave open at a cut decides here.
+few_keys = st.sampled_from((encoded_key(b"g", b"t", 0), encoded_key(b"g", b"t", 0), encoded_key(b"h", b"t", 0, 0)))
 few_values = st.builds(offset_value, st.just(3), st.integers(0, 99), st.just(b""))
 contended_steps = st.one_of(
     st.builds(

@@ -25,7 +25,7 @@ from coordinator_core.records.codec import decode_value, encode_key, encode_valu
 from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES, SHARE_4_0_LAYOUT
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.interpret import Interpreted, interpret
-from tests.columnar.group_histories import (
+from tests.fold.group_histories import (
     TOPIC_IDS,
     Item,
     classic_value,
@@ -34,7 +34,7 @@ from tests.columnar.group_histories import (
     owning_items,
     usual_items,
 )
-from tests.columnar.parity import PROFILES, differences
+from tests.fold.parity import PROFILES, differences
 from tests.records.strategies import data_for, ordinary_data_for
 from tests.replay.histories import History
 
@@ -64,10 +64,7 @@ def folds(log: History, profile: Profile, cuts: Sequence[int] = ()) -> list[Segm
     batches = [parse_batch(memoryview(data), 0) for data in log.batches]
     bounds = sorted({0, len(batches), *(cut for cut in cuts if cut < len(batches))})
     rules = FoldRules.of(profile)
-    return [
-        fold_batches(batches[first:last], rules=rules, offsets_partition=0)
-        for first, last in pairwise(bounds)
-    ]
+    return [fold_batches(batches[first:last], rules=rules, offsets_partition=0) for first, last in pairwise(bounds)]
 
 
 def merged(parts: Sequence[SegmentFold], profile: Profile, between: str = "") -> PartitionMerge:
@@ -275,9 +272,7 @@ SHAPES = [
 
 
 SHAPES_4_0 = [
-    (key_type, version)
-    for key_type, version in SHAPES
-    if SHARE_4_0_LAYOUT in RECORD_TYPES[key_type].other_layouts
+    (key_type, version) for key_type, version in SHAPES if SHARE_4_0_LAYOUT in RECORD_TYPES[key_type].other_layouts
 ]
 
 
@@ -299,9 +294,7 @@ def test_values_as_their_schema_says_have_its_shape(key_type: int, version: int,
 @pytest.mark.parametrize("key_type, version", SHAPES_4_0)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(draw=st.data())
-def test_the_first_share_groups_have_shapes_of_their_own(
-    key_type: int, version: int, draw: st.DataObject
-) -> None:
+def test_the_first_share_groups_have_shapes_of_their_own(key_type: int, version: int, draw: st.DataObject) -> None:
     schema = RECORD_TYPES[key_type].other_layouts[SHARE_4_0_LAYOUT]
     value = encode_value(key_type, version, draw.draw(ordinary_data_for(schema, version)), SHARE_4_0_LAYOUT)
     assert notes([(one_key(key_type), value)], MODERN["4.0.1"]) == []
@@ -311,9 +304,7 @@ def test_the_first_share_groups_have_shapes_of_their_own(
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(draw=st.data())
 def test_what_has_a_shape_is_read_by_its_schema(key_type: int, version: int, draw: st.DataObject) -> None:
-    value = bytearray(
-        encode_value(key_type, version, draw.draw(data_for(RECORD_TYPES[key_type].value, version)))
-    )
+    value = bytearray(encode_value(key_type, version, draw.draw(data_for(RECORD_TYPES[key_type].value, version))))
     for _ in range(draw.draw(st.integers(0, 2))):
         place = draw.draw(st.integers(2, max(len(value) - 1, 2)))
         value[place : place + draw.draw(st.integers(0, 2))] = draw.draw(st.binary(max_size=2))

@@ -11,15 +11,15 @@ import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.fold.pin import read_pin, write_pin
-from coordinator_core.imports.publish import IsolationLevel, import_records
-from coordinator_core.imports.unknown import RECORDS_ONLY, TRANSACTIONS_UNKNOWN
+from coordinator_core.ingest.publish import IsolationLevel, import_records
+from coordinator_core.ingest.unknown import RECORDS_ONLY, TRANSACTIONS_UNKNOWN
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
-from tests.imports.dumps import SCHEMA, Row, row, write
-from tests.replay.histories import Slot, offset_key, offset_value
+from tests.ingest.dumps import SCHEMA, Row, row, write
+from tests.replay.histories import OffsetKey, encoded_key, offset_value
 
 OPTIONS = ["--kafka-version", "4.3.1", "--now-ms", "5000", "--format", "json"]
-ROWS = [row(number, offset_key(Slot("g", "t", number)), offset_value(10 + number)) for number in range(3)]
+ROWS = [row(number, encoded_key(OffsetKey("g", "t", number)), offset_value(10 + number)) for number in range(3)]
 
 
 class Command:
@@ -45,7 +45,7 @@ def records_at(directory: Path) -> list[int]:
 
 
 def test_what_is_imported_is_told(tmp_path: Path, regroup: Command) -> None:
-    dump = write(tmp_path / "dump" / "part-0.parquet", [*ROWS, row(7, offset_key(), None)])
+    dump = write(tmp_path / "dump" / "part-0.parquet", [*ROWS, row(7, encoded_key(), None)])
     (tmp_path / "dump" / "_SUCCESS").touch()
     code, out, err = regroup(
         "import-records", dump.parent, "--output", tmp_path / "log", "--isolation-level", "read_committed"
@@ -66,9 +66,7 @@ def test_what_is_imported_is_told(tmp_path: Path, regroup: Command) -> None:
     assert records_at(tmp_path / "log") == [0, 1, 2, 7]
 
 
-@pytest.mark.parametrize(
-    "level, kind", [("read_committed", RECORDS_ONLY), ("read_uncommitted", TRANSACTIONS_UNKNOWN)]
-)
+@pytest.mark.parametrize("level, kind", [("read_committed", RECORDS_ONLY), ("read_uncommitted", TRANSACTIONS_UNKNOWN)])
 def test_no_command_takes_it_for_a_snapshot(level: str, kind: str, tmp_path: Path, regroup: Command) -> None:
     log = tmp_path / "log"
     dump = write(tmp_path / "dump.parquet", ROWS)
@@ -76,17 +74,13 @@ def test_no_command_takes_it_for_a_snapshot(level: str, kind: str, tmp_path: Pat
     for where in (log, log / "__consumer_offsets-0"):
         code, out, err = regroup("describe", where, *OPTIONS)
         assert (code, out) == (3, "")
-        assert (
-            f"{log}/__consumer_offsets-0/00000000000000000000.log: byte 0, record offset 0: {kind}: " in err
-        )
+        assert f"{log}/__consumer_offsets-0/00000000000000000000.log: byte 0, record offset 0: {kind}: " in err
     code, out, err = regroup("describe", log, *OPTIONS, "--partial")
     assert code == 0
     assert json.loads(out)["partial"] is True
     assert kind in err
     assert "the log was made of records" in err
-    code, out, _ = regroup(
-        "replay", log, "--output", tmp_path / "runs", "--cluster", "c", *OPTIONS, "--partial"
-    )
+    code, out, _ = regroup("replay", log, "--output", tmp_path / "runs", "--cluster", "c", *OPTIONS, "--partial")
     summary = json.loads(out)
     assert (code, summary["complete"], summary["damage"], summary["rows"]["offsets"]) == (0, False, 1, 3)
     manifest = json.loads((Path(summary["run"]) / "manifest.json").read_text())

@@ -45,9 +45,7 @@ def generated_ids(trace: Trace) -> dict[int, str]:
         if name in found.values():
             continue
         prefix = str(trace.variables.get(name, ""))[:-37]
-        fitting = [
-            one for one in silent if one.prefix == prefix and one.group_id == group_id and one.number < number
-        ]
+        fitting = [one for one in silent if one.prefix == prefix and one.group_id == group_id and one.number < number]
         if fitting:
             # Each new join of a static member replaces the one before; dynamic members stay side by side.
             chosen = fitting[-1] if fitting[-1].is_static else fitting[0]
@@ -57,10 +55,7 @@ def generated_ids(trace: Trace) -> dict[int, str]:
 
 
 def _asks_for_id(line: Line) -> bool:
-    return (
-        line.fields["api"] in ("JoinGroup", "ConsumerGroupHeartbeat")
-        and line.fields["body"].get("memberId") == ""
-    )
+    return line.fields["api"] in ("JoinGroup", "ConsumerGroupHeartbeat") and line.fields["body"].get("memberId") == ""
 
 
 def _silent(line: Line) -> _Silent:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coordinator_core.fold.schema import NO_ROWS, SegmentFold
 from coordinator_core.replay.sequential import replay_partition
-from tests.columnar.parity import (
+from tests.fold.parity import (
     PROFILES,
     assert_merges,
     fold_all,
@@ -20,7 +20,7 @@ from tests.columnar.parity import (
     fold_in_runs,
     write_log,
 )
-from tests.columnar.random_logs import Log, contended_logs, logs
+from tests.fold.random_logs import Log, contended_logs, logs
 
 every_profile = pytest.mark.parametrize("name", PROFILES)
 random_logs = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
