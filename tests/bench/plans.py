@@ -211,7 +211,7 @@ FULL = (
     ),
     Plan(
         "nothing-dead",
-        "Scale: every record a slot of its own, metadata with each",
+        "Scale: every record a committed offset of its own, metadata with each",
         Workload("nothing-dead", 500 * MB, offset_keys=6_000_000, in_turn=True, commit_metadata=60, group_skew=0.5),
         (Row.LOCAL,),
         2,
