@@ -33,6 +33,7 @@ LAYERS = (
     "runs",
     "lifecycle",
     "rules",
+    "history",
     "coordinator",
     "drill",
     "cluster",

@@ -91,6 +91,18 @@ class ShareSweep(StrEnum):
     """Deletes an Empty one without offsets; fails on one with offsets."""
 
 
+class Deleter(StrEnum):
+    """What can make a coordinator write the tombstone of a committed offset."""
+
+    EXPIRY = "expiry"
+    TOPIC_DELETION = "topic deletion"
+    """KAFKA-2000."""
+    DELETE_GROUPS = "DeleteGroups"
+    """KIP-229."""
+    OFFSET_DELETE = "OffsetDelete"
+    """KIP-496."""
+
+
 class DumpText(StrEnum):
     """Form of the lines that ``kafka-dump-log --offsets-decoder`` prints (``DumpLogSegments``)."""
 
@@ -245,6 +257,9 @@ class Profile:
 
     describes_pending_revocation: bool
     """ConsumerGroupDescribe counts partitions still to be revoked as assigned (KAFKA-20431)."""
+
+    deleters: frozenset[Deleter]
+    """What removes committed offsets (``GroupMetadataManager.cleanupGroupMetadata`` and its callers)."""
 
     expiry: ExpiryRules
 

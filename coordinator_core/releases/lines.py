@@ -18,6 +18,7 @@ from coordinator_core.releases.facts import (
     SHARE_KEY_TYPES,
     STREAMS_KEY_TYPES,
     Clock,
+    Deleter,
     DumpText,
     ExpiryRules,
     Loader,
@@ -104,6 +105,7 @@ _FIRST_CLASSIC = Profile(
         pending_hold=PendingHold.NONE,
         share_sweep=ShareSweep.DELETES,
     ),
+    deleters=frozenset({Deleter.EXPIRY}),
     requests=None,
 )
 _FIRST_NEW = Profile(
@@ -143,6 +145,7 @@ _FIRST_NEW = Profile(
         pending_hold=PendingHold.NONE,
         share_sweep=ShareSweep.DELETES,
     ),
+    deleters=frozenset(Deleter),
     requests=None,
 )
 
@@ -180,6 +183,10 @@ def _pending_commit_holds_group(was: Profile) -> Profile:
 
 def _streams_replaces_simple(was: Profile) -> Profile:
     return replace(was, streams_replaces_simple=True)
+
+
+def _deleted_by(deleter: Deleter) -> Change:
+    return lambda was: replace(was, deleters=was.deleters | {deleter})
 
 
 def _text(text: DumpText) -> Callable[[Tools], Tools]:
@@ -222,7 +229,13 @@ LINES: Final = (
         ),
         tools=_text(DumpText.TIMESTAMPS),
     ),
-    Line("0.10.2", "0.10.2.2", tools=_text(DumpText.CODEC_NAMES), inferred_from=(Sign.FORMAT_1,)),
+    Line(
+        "0.10.2",
+        "0.10.2.2",
+        classic=_deleted_by(Deleter.TOPIC_DELETION),
+        tools=_text(DumpText.CODEC_NAMES),
+        inferred_from=(Sign.FORMAT_1,),
+    ),
     Line(
         "0.11",
         "0.11.0.3",
@@ -236,7 +249,7 @@ LINES: Final = (
         tools=_text(DumpText.GROUPS_AS_JSON),
         patches=(Patch("1.0.1", classic=_keeps_protocol_type),),
     ),
-    Line("1.1", "1.1.1", classic=_keeps_protocol_type),
+    Line("1.1", "1.1.1", classic=lambda was: _deleted_by(Deleter.DELETE_GROUPS)(_keeps_protocol_type(was))),
     Line(
         "2.0",
         "2.0.1",
@@ -271,7 +284,12 @@ LINES: Final = (
     Line(
         "2.4",
         "2.4.1",
-        classic=lambda was: replace(was, name="S3", expiry=replace(was.expiry, expires_unsubscribed=True)),
+        classic=lambda was: replace(
+            was,
+            name="S3",
+            deleters=was.deleters | {Deleter.OFFSET_DELETE},
+            expiry=replace(was.expiry, expires_unsubscribed=True),
+        ),
         tools=_text(DumpText.NAMED_KEYS),
     ),
     Line("2.5", "2.5.1"),
