@@ -34,6 +34,7 @@ LAYERS = (
     "lifecycle",
     "rules",
     "history",
+    "investigate",
     "coordinator",
     "drill",
     "cluster",

@@ -105,8 +105,8 @@ class Origin:
 
 @dataclass(slots=True)
 class Version:
-    """A value of an offset key; when a partition is read as a whole, consecutive ones of one writer: ``commits``
-    of them, from ``first`` on to ``last``, with no step larger than ``largest_step``.
+    """A value of an offset key, or consecutive ones of one writer: ``commits`` of them, from ``first`` on to ``last``,
+    with no step larger than ``largest_step``.
 
     It is valid from ``place`` on, or from the end marker ``valid_from`` of its transaction; ``end`` is ``None`` while
     it stands. A commit of an aborted transaction is none. ``generation`` is the group's generation, or epoch, at
@@ -228,7 +228,9 @@ class Hole(NamedTuple):
 @dataclass(slots=True)
 class PartitionHistory:
     """One offsets partition. ``holes`` are the longest ranges that the cleaner has removed, ``missing`` counts all
-    record offsets that are gone; ``state`` is what is left at the end."""
+    record offsets that are gone; ``formats`` are the first batches by message format and codec; ``state`` is what is
+    left at the end.
+    """
 
     offsets_partition: int
     profile: Profile
@@ -241,7 +243,7 @@ class PartitionHistory:
     first_ms: int = -1
     last_ms: int = -1
     batches: int = 0
-    magics: dict[int, Place] = field(default_factory=dict)
+    formats: dict[tuple[int, int], Place] = field(default_factory=dict)
     state: PartitionState | None = None
 
 

@@ -52,15 +52,16 @@ def read_history(
     groups: Collection[str] | None,
     deletions: Deletions,
     topic_names: Mapping[str, str],
+    every_commit: bool = False,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
 ) -> PartitionHistory:
     """The history of ``groups`` (``None``: all) in one offsets partition.
 
-    With ``None`` consecutive commits of one writer are one :class:`Version`, so that memory follows what happened
-    and not how often groups commit. Raises as ``read_records`` does.
+    Without ``every_commit`` consecutive commits of one writer are one :class:`Version`, so that memory follows what
+    happened and not how often groups commit. Raises as ``read_records`` does.
     """
-    reader = _Reader(log, profile, groups, deletions, topic_names)
+    reader = _Reader(log, profile, groups, deletions, topic_names, every_commit)
     for segment, batch, records in read_records(log, on_damage=on_damage, damage=damage):
         reader.batch(segment, batch, records)
     return reader.finish()
@@ -74,6 +75,7 @@ class _Reader:
         groups: Collection[str] | None,
         deletions: Deletions,
         topic_names: Mapping[str, str],
+        every_commit: bool,
     ) -> None:
         self._profile = profile
         self._replayer = SequentialReplayer(profile, log.offsets_partition)
@@ -81,7 +83,7 @@ class _Reader:
         self._deletions = deletions
         self._topic_names = dict(topic_names)
         self._wanted = None if groups is None else frozenset(_prefix(group_id) for group_id in groups)
-        self._merges = groups is None
+        self._merges = not every_commit
         self._members: dict[str, tuple[Member, ...]] = {}
         self._pending: dict[int, dict[OffsetKey, Version]] = {}
         self._held: dict[str, dict[OffsetKey, tuple[CommittedOffset, int]]] = {}
@@ -141,7 +143,7 @@ class _Reader:
             self._epoch = epoch
         self._last_ms = history.last_ms = max(self._last_ms, time)
         history.batches += 1
-        history.magics.setdefault(batch.magic, place)
+        history.formats.setdefault((batch.magic, batch.codec_id), place)
 
     def _note_hole(self, first: int, end: int) -> None:
         self._history.missing += end - first
@@ -444,6 +446,7 @@ def histories(
     groups: Collection[str] | None,
     deletions: Deletions,
     topic_names: Mapping[str, str],
+    every_commit: bool = False,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
 ) -> Iterator[PartitionHistory]:
@@ -455,6 +458,7 @@ def histories(
             groups=groups,
             deletions=deletions,
             topic_names=topic_names,
+            every_commit=every_commit,
             on_damage=on_damage,
             damage=damage,
         )

@@ -66,6 +66,16 @@ class ReleaseTable:
             for loader in coordinators if line.latest else ():
                 yield Release.parse(line.latest), loader
 
+    def boundaries(self, loader: Loader) -> Iterator[Release]:
+        """First releases of the rows that have a coordinator, and patch releases that change it, oldest first."""
+        for row, (since, line) in enumerate(zip(self._since, self._lines, strict=True)):
+            if loader not in self._coordinators[row]:
+                continue
+            yield since
+            for patch in line.patches:
+                if (patch.classic if loader is Loader.SCALA else patch.new) is not None:
+                    yield Release.parse(patch.since)
+
     def inferred_from(self, sign: Sign) -> tuple[Release, Loader]:
         """The release, and its default coordinator, that a log with this ``sign`` is taken for."""
         row = next(row for row, line in enumerate(self._lines) if sign in line.inferred_from)
