@@ -123,6 +123,8 @@ class Version:
     member: Member | None
     request: int
     """Time of the record: commits of one request have the same."""
+    missing: int
+    """Record offsets that the cleaner has removed from the partition up to ``last``."""
     commits: int = 1
     largest_step: int = 0
     origin: Origin | None = None

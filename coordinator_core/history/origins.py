@@ -15,6 +15,8 @@ from coordinator_core.history.model import Certainty, GroupHistory, Origin, Orig
 _REGULAR = 3
 """Commits in a row from which an outsider that goes on commits by itself, and is no person's command."""
 _MIRROR_PARTITIONS = 2
+_WITH_EPOCHS = 3
+"""Value version from which commits can carry leader epochs."""
 _CLIENTS = (
     ("connector-consumer-", OriginKind.CONNECT),
     ("-StreamThread-", OriginKind.STREAMS),
@@ -80,14 +82,13 @@ def _outsider(group: GroupHistory, burst: Sequence[Version], before: Sequence[Se
         why = "the group had no members; the commits carry leader epochs, which a consumer learns by reading"
         return Origin(_by_group(group.group_id) or OriginKind.STANDALONE, Certainty.LIKELY, why)
     known = _by_group(group.group_id)
-    commits = sum(version.commits for version in burst)
-    regular = _is_regular(before, burst)
-    if known is not None and (regular or commits > len(burst)):
+    goes_on = max(version.commits for version in burst) >= _REGULAR or _is_regular(before, burst)
+    if known is not None and goes_on:
         return Origin(known, Certainty.POSSIBLE, f"the group had no members; its id begins as those of {known.value}")
-    if regular and len(burst) >= _MIRROR_PARTITIONS and not any(one.commits > 1 for one in burst):
-        why = "the group has no members; several partitions at once at regular times, without leader epochs"
+    if goes_on and len(burst) >= _MIRROR_PARTITIONS and all(one.last.value_version >= _WITH_EPOCHS for one in burst):
+        why = "the group had no members; several partitions at once, again and again, without leader epochs"
         return Origin(OriginKind.MIRROR, Certainty.POSSIBLE, why)
-    if commits > len(burst) or regular:
+    if goes_on or any(version.commits > 1 for version in burst):
         why = "the group had no members; commits that go on by themselves, without leader epochs"
         return Origin(OriginKind.STANDALONE, Certainty.LIKELY, why)
     sure = Certainty.LIKELY if group.changes or before or total > 1 or len(burst) > 1 else Certainty.POSSIBLE

@@ -233,12 +233,18 @@ class _Reader:
         replayer.replay_data(batch, records, record, meaning)
         if is_pending(batch, self._profile):
             value = replayer.pending(key)[batch.producer_id]
-            version = _version(value, place, place, group, owner, bool(members))
+            version = self._version(value, place, group, owner, bool(members))
             self._pending.setdefault(batch.producer_id, {})[key] = version
             return
         committed = replayer.committed(key)
         assert committed is not None
-        self._add(key, _version(committed, place, place, group, owner, bool(members)))
+        self._add(key, self._version(committed, place, group, owner, bool(members)))
+
+    def _version(
+        self, value: CommittedOffset, place: Place, group: Group | None, owner: Member | None, had_members: bool
+    ) -> Version:
+        generation, missing = _generation(group), self._history.missing
+        return Version(value, value, place, place, place, generation, had_members, owner, place.timestamp_ms, missing)
 
     def _add(self, key: OffsetKey, version: Version) -> None:
         held = self._held.setdefault(key.group_id, {})
@@ -250,7 +256,7 @@ class _Reader:
                 previous.largest_step = max(
                     previous.largest_step, version.first.committed_offset - previous.last.committed_offset
                 )
-                previous.last, previous.last_place = version.last, version.place
+                previous.last, previous.last_place, previous.missing = version.last, version.place, version.missing
                 previous.commits += 1
                 return
             previous.end = End(EndKind.NEWER_VALUE, version.valid_from)
@@ -386,14 +392,6 @@ def _owner(members: Sequence[Member], key: OffsetKey) -> Member | None:
         if member.partitions is not None and (key.topic, key.partition) in member.partitions:
             return member
     return None
-
-
-def _version(
-    value: CommittedOffset, place: Place, valid_from: Place, group: Group | None, owner: Member | None, members: bool
-) -> Version:
-    return Version(
-        value, value, place, valid_from, place, _generation(group), members, owner, request=place.timestamp_ms
-    )
 
 
 def _goes_on(previous: Version, version: Version) -> bool:

@@ -20,11 +20,12 @@ from coordinator_core.replay.sequential import SequentialReplayer
 from coordinator_core.rules.model import Severity
 
 _CURRENT_ASSIGNMENT = 8
+_SHOWN = 8
 _BUG_OF = (
     ("streams group", "KAFKA-20254"),
     ("still owned", "KAFKA-19862"),
     ("not a consumer group", "KAFKA-21117"),
-    ("not found", "KAFKA-17306"),
+    ("which does not exist", "KAFKA-17306"),
     ("value version", "KAFKA-18672"),
     ("is unknown to Kafka", "KAFKA-14869"),
 )
@@ -49,6 +50,8 @@ class Handover(NamedTuple):
 
 def explain_loads(logs: Iterable[PartitionLog], case: Case, on_damage: OnDamage) -> Iterator[Explanation]:
     """For each offsets partition that some release refuses: which, at what record, and which load it."""
+    against: list[Refusal] = []
+    refused: set[Release] = set()
     for log in logs:
         refusals, handovers = _try_releases(log, case.profile, on_damage)
         own = refusals.get(case.profile.release)
@@ -56,8 +59,10 @@ def explain_loads(logs: Iterable[PartitionLog], case: Case, on_damage: OnDamage)
             yield _refused(log, case, own, refusals)
         elif handovers and BUGS["KAFKA-19862"].fits(case.profile.release) and case.profile.loader is Loader.JAVA:
             yield _at_risk(log, case, handovers)
-        elif any(refusals.values()):
-            yield _elsewhere(log, case, refusals)
+        refused |= {release for release, refusal in refusals.items() if refusal is not None}
+        against += [refusal for refusal in refusals.values() if refusal is not None and own is None]
+    if against:
+        yield _elsewhere(case, refused, against)
 
 
 def _try_releases(
@@ -130,12 +135,14 @@ def _names(refusals: dict[Release, Refusal | None], *, refused: bool) -> str:
     )
 
 
-def _bug(detail: str) -> str | None:
-    return next((bug for part, bug in _BUG_OF if part in detail.lower() or part in detail), None)
+def _bug(detail: str, release: Release) -> str | None:
+    """The known bug of ``release`` that refuses such records."""
+    found = next((bug for part, bug in _BUG_OF if part in detail), None)
+    return found if found is not None and BUGS[found].fits(release) else None
 
 
 def _refused(log: PartitionLog, case: Case, own: Refusal, refusals: dict[Release, Refusal | None]) -> Explanation:
-    bug = _bug(own.detail)
+    bug = _bug(own.detail, case.profile.release)
     return Explanation(
         "load-refused",
         Severity.CRITICAL,
@@ -157,21 +164,14 @@ def _refused(log: PartitionLog, case: Case, own: Refusal, refusals: dict[Release
     )
 
 
-def _elsewhere(log: PartitionLog, case: Case, refusals: dict[Release, Refusal | None]) -> Explanation:
-    first = next(refusal for refusal in refusals.values() if refusal is not None)
+def _elsewhere(case: Case, refused: set[Release], against: list[Refusal]) -> Explanation:
+    names = ", ".join(map(str, sorted(refused)))
     return Explanation(
         "other-releases-refuse",
         Severity.INFO,
-        f"Kafka {case.profile.release} loads offsets partition {log.offsets_partition}; these releases do not, so "
-        "there is "
-        f"no way back to them: {_names(refusals, refused=True)}. The first record against it is "
-        f"{first.place.record_offset}, of {first.group_id}: {first.detail}.",
-        first.place.timestamp_ms,
-        None,
-        log.offsets_partition,
-        evidence=[Event(first.place, first.detail)],
+        f"Kafka {case.profile.release} loads this log. No way leads back to these releases, which do not: {names}.",
+        evidence=[Event(place, f"{group_id}: {detail}") for place, group_id, detail in against[-_SHOWN:]],
         now=["Before a downgrade, ask this again with that release: regroup investigate --kafka-version RELEASE"],
-        bug=_bug(first.detail),
     )
 
 

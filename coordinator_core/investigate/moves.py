@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import EndKind, GroupHistory, OriginKind, Version
 from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.words import consumer_groups, count, from_file, moment
+from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
@@ -69,6 +69,8 @@ def _moves(key: OffsetKey, versions: Sequence[Version]) -> Iterator[Move]:
             value = after.first.committed_offset
             earlier = next((one for one in reversed(versions[: at - 1]) if one.last.committed_offset == value), None)
             yield Move(key, before, after, earlier)
+        elif after.missing != before.missing:
+            continue  # The cleaner has removed records between, perhaps commits of this key.
         elif before.commits >= _USUAL_COMMITS and step > max(_SMALL_STEP, _USUAL_STEPS * before.largest_step):
             yield Move(key, before, after, None)
 
@@ -152,9 +154,8 @@ def _explanation(
 def _reset(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     records = -sum(move.records for move in moves)
     verdict = (
-        f"At {moment(moves[0].after.place.timestamp_ms)} {count(len(moves), 'partition')} of {group.group_id} were "
-        "set back "
-        f"at once by an admin client, not by a member: {records:,} records are read again."
+        f"At {moment(moves[0].after.place.timestamp_ms)} {were(len(moves), 'partition')} set back at once in "
+        f"{group.group_id}, by an admin client and not by a member: {records:,} records are read again."
     )
     back = consumer_groups(group.group_id, "--describe", "--offsets")
     return _explanation(
@@ -178,8 +179,8 @@ def _reset(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
 def _skipped_by_admin(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     records = sum(move.records for move in moves)
     verdict = (
-        f"At {moment(moves[0].after.place.timestamp_ms)} {count(len(moves), 'partition')} of {group.group_id} were set "
-        f"forward at once by an admin client: {records:,} records are skipped."
+        f"At {moment(moves[0].after.place.timestamp_ms)} {were(len(moves), 'partition')} set forward at once in "
+        f"{group.group_id}, by an admin client: {records:,} records are skipped."
     )
     return _explanation(
         group,
@@ -222,15 +223,14 @@ def _stale(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
 
 def _mirror(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     verdict = (
-        f"Offsets of {group.group_id} that MirrorMaker writes here go back "
-        f"({count(len(moves), 'time')}, first at {moment(moves[0].after.place.timestamp_ms)}): the translation is "
-        "wrong."
+        f"Offsets of {group.group_id} that somebody outside the group writes, as MirrorMaker does, go back "
+        f"({count(len(moves), 'time')}, first at {moment(moves[0].after.place.timestamp_ms)}): a mirror translates wrongly."
     )
     return _explanation(
         group,
         moves,
         "mirror-translates-back",
-        Severity.CRITICAL,
+        Severity.WARNING,
         verdict,
         bug="KAFKA-12468",
         not_this=["No consumer of this cluster committed them: the group has no members."],

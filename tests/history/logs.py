@@ -64,7 +64,7 @@ class Client:
     client_id: str = "consumer-1"
     host: str = "/10.0.0.1"
 
-    def value(self) -> dict[str, Any]:
+    def value(self, version: int) -> dict[str, Any]:
         assigned: dict[str, list[int]] = {}
         for topic, partition in self.partitions or ():
             assigned.setdefault(topic, []).append(partition)
@@ -73,9 +73,9 @@ class Client:
             "userData": None,
         }
         subscription = {"topics": list(self.topics), "userData": None}
-        return {
+        instance = {"groupInstanceId": self.instance_id} if version >= 3 else {}
+        return instance | {
             "memberId": self.member_id,
-            "groupInstanceId": self.instance_id,
             "clientId": self.client_id,
             "clientHost": self.host,
             "rebalanceTimeout": 300_000,
@@ -89,10 +89,12 @@ class Client:
 class Log:
     """An offsets partition under construction, one batch a method, as the Scala coordinator writes it.
 
-    ``at`` is the time of the next batch; ``epoch`` the leader epoch.
+    ``at`` is the time of the next batch; ``epoch`` the leader epoch; versions are those of values.
     """
 
     at: int = T0
+    group_version: int = 3
+    commit_version: int = 3
     epoch: int = 0
     next_offset: int = 0
     data: bytearray = field(default_factory=bytearray)
@@ -137,13 +139,16 @@ class Log:
         committed_ms: int | None = None,
         metadata: str = "",
         producer_id: int = -1,
-        expire_ms: int | None = None,
     ) -> Log:
         """One OffsetCommit request."""
         when = self.at if committed_ms is None else committed_ms
         value: dict[str, Any] = {"metadata": metadata, "commitTimestamp": when}
-        version = 1 if expire_ms is not None else 3
-        value |= {"expireTimestamp": expire_ms} if expire_ms is not None else {"leaderEpoch": leader_epoch}
+        version = self.commit_version
+        if version == 1:
+            # These brokers wrote the default retention into each value.
+            value["expireTimestamp"] = when + DAY
+        elif version >= 3:
+            value["leaderEpoch"] = leader_epoch
         return self.records(
             *(
                 (self._key(group, topic, partition), encode_value(1, version, value | {"offset": offset}))
@@ -159,24 +164,18 @@ class Log:
             records.append((encode_key(2, {"group": group}), None))
         return self.records(*records)
 
-    def generation(
-        self,
-        group: str,
-        number: int,
-        *members: Client,
-        since: int | None = None,
-        version: int = 3,
-        protocol: str = "range",
-    ) -> Log:
+    def generation(self, group: str, number: int, *members: Client, since: int | None = None) -> Log:
         """GroupMetadata: a generation, or without members the group as it becomes Empty."""
-        value = {
+        version = self.group_version
+        value: dict[str, Any] = {
             "protocolType": "consumer",
             "generation": number,
-            "protocol": protocol if members else None,
+            "protocol": "range" if members else None,
             "leader": members[0].member_id if members else None,
-            "currentStateTimestamp": self.at if since is None else since,
-            "members": [member.value() for member in members],
+            "members": [member.value(version) for member in members],
         }
+        if version >= 2:
+            value["currentStateTimestamp"] = self.at if since is None else since
         return self.records((encode_key(2, {"group": group}), encode_value(2, version, value)))
 
     def modern(self, *records: tuple[int, dict[str, Any], dict[str, Any] | None]) -> Log:
