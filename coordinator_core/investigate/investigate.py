@@ -72,6 +72,8 @@ def investigate(
     found = [group for history in histories for group in history.groups.values()]
     Judge(case.profile, deletions, retention_ms=case.retention_ms).judge(found)
     settle_origins(found)
+    # A copy may be older than the clock: ages are those at the newest record that was written anywhere.
+    case = replace(case, now_ms=min(case.now_ms, max((history.last_ms for history in histories), default=-1)))
     explanations = [one for group in found for one in _of_group(group, case)]
     of_interest = {group.offsets_partition for group in found}
     for history, log in zip(histories, logs, strict=True):

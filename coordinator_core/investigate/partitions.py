@@ -139,7 +139,7 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
             Severity.CRITICAL,
             f"A transaction of producer {transaction.producer_id} is open since record "
             f"{transaction.first_record_offset} of "
-            f"offsets partition {partition}, for {span(age)}: it holds "
+            f"offsets partition {partition}, for at least {span(age)}: it holds "
             f"{count(transaction.keys, 'committed offset')} of "
             f"{', '.join(transaction.groups)}, and {history.end_offset - transaction.first_record_offset:,} records "
             "that "

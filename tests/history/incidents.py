@@ -187,7 +187,7 @@ def hanging(directory: Path, broken: bool) -> Path:
     log.wait(MINUTE).commit(GROUP, {("orders", 0): 9}, producer_id=4711)
     if not broken:
         log.wait(1000).marker(ControlType.COMMIT, 4711)
-    return _reads(log, GROUP, range(10, 20)).write(directory)
+    return _reads(log, GROUP, range(10, 40)).write(directory)
 
 
 def handover(directory: Path, broken: bool) -> Path:

@@ -21,7 +21,7 @@ KEY = ("orders", 0)
 NOW = ["--now-ms", str(T0 + 60 * MINUTE)]
 RESET = next(one for one in INCIDENTS if one.id == "offset-reset-180k")
 # What was wrong on purpose in these logs is critical; every other explanation of them is at most a warning.
-MEANT = {"hanging-transaction", "offsets-expired-while-active"}
+MEANT = {"offsets-expired-while-active"}
 # Groups whose offsets raw requests without a member set to and fro.
 CHURNED = ("g-churn", "k-load", "c-churn")
 
