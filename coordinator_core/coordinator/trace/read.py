@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coordinator_core.coordinator.trace.given import Given
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.storage import write_atomic
 
 Json = dict[str, Any]
 
@@ -66,6 +68,11 @@ class Trace:
         start: int = self.head["start_ms"]
         return start
 
+    @property
+    def given(self) -> Given | None:
+        """What the first line says that the model is given; ``None`` when it says nothing."""
+        return Given.from_json(self.head["given"]) if "given" in self.head else None
+
     def of_kind(self, *kinds: str) -> Iterator[Line]:
         return (line for line in self.lines if line.kind in kinds)
 
@@ -115,6 +122,11 @@ def _checked_head(path: Path, number: int, position: int, fields: Json) -> Json:
     for name, topic in fields["topics"].items():
         if not isinstance(topic, dict) or not isinstance(topic.get("partitions"), int) or "id" not in topic:
             raise _damage(path, number, position, f"topic {name!r} has no id or no partitions")
+    if "given" in fields:
+        try:
+            Given.from_json(fields["given"])
+        except ValueError as error:
+            raise _damage(path, number, position, str(error)) from None
     return fields
 
 
@@ -126,3 +138,10 @@ def _checked_line(path: Path, number: int, position: int, fields: Json) -> Line:
                     raise _damage(path, number, position, f"a {kind} line without a proper {name}")
             return Line(number, kind, fields)
     raise _damage(path, number, position, f"unknown kind of line: {', '.join(sorted(fields)) or 'empty'}")
+
+
+def add_given(path: Path, given: Given) -> None:
+    """Write ``given`` into the first line of a trace; its other lines stay byte for byte."""
+    head, separator, rest = path.read_bytes().lstrip().partition(b"\n")
+    fields = json.loads(head) | {"given": given.as_json()}
+    write_atomic(str(path), json.dumps(fields, ensure_ascii=False).encode() + separator + rest)
