@@ -1,4 +1,4 @@
-"""Compares what the model did with what a recording says the broker did."""
+"""Compares the model's replies and records with the broker's, which a recording holds."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _records(trace: Trace, played: Played, tolerance_ms: int) -> Iterator[Differ
 def _removals_by_member(records: list[Json]) -> list[Json]:
     """The records with members that one LeaveGroup removes from a consumer group sorted by their id.
 
-    A broker keeps them in a set whose hash codes hold that of an enum constant, which each start changes.
+    A broker keeps them in a set. Their hash codes contain that of an enum constant, which each start changes.
     """
     found: list[Json] = []
     run: list[list[Json]] = []

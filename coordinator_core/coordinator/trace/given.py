@@ -1,4 +1,4 @@
-"""What a recording gives the model: chance and events outside, which no request of the recording decides.
+"""Input of the model from a recording: chance and outside events, which no request decides.
 
 It is the field ``given`` of a trace's first line. Nothing of it is read off replies or records while they are compared.
 """
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """When a restarted broker began and ended the load of its partitions, in ms since the first request."""
+    """Begin and end of the load of partitions after a restart, in ms since the first request."""
 
     begin_t: float
     end_t: float

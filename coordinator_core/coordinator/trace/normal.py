@@ -1,7 +1,7 @@
 """The fixed form that traces have: order of lists, times relative to the start, opaque values.
 
-See ``docs/coordinator.md``: what a broker's hash maps put in a random order is sorted, what nobody can
-predict is named.
+Lists in the random order of a broker's hash maps are sorted; values that nobody can predict have a name. See
+``tests/traces/README.md``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reads off a recording what it gives the model: the field ``given`` of a trace that has none yet.
+"""Reads the field ``given`` off the replies and records of a trace that has none yet.
 
-A recording shows chance and outside events only by their effects, in replies and records. ``--write-given`` writes them
-down once, to be looked at by a person; from then on the same replies and records are compared.
+A recording shows chance and outside events only by their effects. ``--write-given`` writes them down once, for a person
+to look at; from then on the same replies and records are compared.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator_core.coordinator.classic import State
-from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.trace.given import Given, Load
 from coordinator_core.coordinator.trace.member_ids import generated_ids
 from coordinator_core.coordinator.trace.play import play
@@ -20,7 +19,7 @@ from coordinator_core.coordinator.trace.read import Trace
 Json = dict[str, Any]
 
 CAUSE_MS = 120
-"""A record this soon after a request that can cause it is taken to be caused by it."""
+"""A request is taken to cause a record that follows it within this time."""
 LOAD_IN_PROGRESS, NOT_COORDINATOR = 14, 16
 _REMOVING = frozenset({"DeleteGroups", "OffsetDelete", "DeleteTopics", "JoinGroup", "ConsumerGroupHeartbeat"})
 _ENDING = frozenset({"EndTxn", "InitProducerId"})
@@ -28,14 +27,12 @@ _SILENT = frozenset({"Heartbeat", "FindCoordinator", "ListGroups"})
 """APIs that answer without an error while a partition is not there or is loading."""
 _INVALID_SESSION_TIMEOUT = 26
 SCALA_HEAD_START_MS = 1_000
-"""How long before it takes requests a Scala coordinator has loaded after a start."""
-
-
+"""Time from the end of a Scala coordinator's load to its first request after a start."""
 UUID_CHARACTERS = 36
 
 
 def observed(trace: Trace) -> Given:
-    """What the replies and records of ``trace`` show to have been given."""
+    """The field ``given`` as the replies and records of ``trace`` show it."""
     end_t = max((line.t + line.fields.get("wait", 0) for line in trace.lines if "t" in line.fields), default=0.0)
     given = Given(
         end_t=end_t,
@@ -51,12 +48,12 @@ def observed(trace: Trace) -> Given:
 def _sweep_t(trace: Trace, end_t: float) -> float | None:
     """The time of a tombstone that no request caused; any time where sweeps ran and removed nothing."""
     found = _uncaused(trace, _REMOVING, _is_group_tombstone)
-    interval_ms = BrokerSettings.from_properties(trace.head["settings"]).offsets_retention_check_interval_ms
-    return 0.0 if found is None and interval_ms < end_t else found
+    ran = trace.settings.offsets_retention_check_interval_ms < end_t
+    return 0.0 if found is None and ran else found
 
 
 def _is_group_tombstone(record: Json) -> bool:
-    """Of an offset or a group; those of members come with members that leave."""
+    """Whether ``record`` is a tombstone of an offset or a group; those of members come with members that leave."""
     return record.get("value", 0) is None and record["key"]["type"] in (1, 2, 3)
 
 
@@ -75,7 +72,7 @@ def _uncaused(trace: Trace, causes: frozenset[str], wanted: Any) -> float | None
 
 
 def _load_after(trace: Trace, number: int) -> Load:
-    """When the broker that was killed in line ``number`` had its partitions again."""
+    """Begin and end of the load after the kill in line ``number``."""
     later = [line for line in trace.lines if line.number > number]
     accepts = next((line.t for line in later if line.kind == "accepts"), later[0].t if later else 0.0)
     if not trace.is_java:
@@ -116,7 +113,7 @@ def _error_codes(item: Any) -> Iterable[int]:
 
 
 def _member_ids(trace: Trace) -> dict[int, str]:
-    """Random parts: what follows client id or instance id, or all of an id that has neither."""
+    """Random parts of member ids by request: without client id or instance id."""
     by_heartbeat = {line.fields["send"] for line in trace.of_kind("send") if line.fields["api"] != "JoinGroup"}
     found = {}
     for request, name in sorted(generated_ids(trace).items()):
@@ -157,7 +154,7 @@ def _topic_deletions(trace: Trace, given: Given) -> tuple[float, ...]:
         for line in trace.of_kind("reply")
         if line.fields["reply"] in described
         for group in line.fields["body"].get("groups", ())
-        if group["groupState"] == State.DEAD
+        if group.get("groupState") == State.DEAD
     }
     if trace.is_java or not dead:
         return ()

@@ -14,7 +14,6 @@ from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.protocol import reply_json, request_data
-from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.topology import DEFAULT_LISTENER
 from coordinator_core.coordinator.trace.given import Given, Load
@@ -46,7 +45,7 @@ class Reply:
 
 @dataclass(slots=True)
 class Played:
-    """What the model answered, in order of time, and what it appended: lines in the trace's own format."""
+    """Replies of the model in order of time, and the records it appended: lines in the trace's own format."""
 
     log: OffsetsLog
     replies: list[Reply] = field(default_factory=list)
@@ -73,10 +72,7 @@ class _Player:
         self._given = given
         self._loads = iter(given.loads)
         self._variables = Variables(trace, given)
-        try:
-            settings = BrokerSettings.from_properties(trace.head["settings"])
-        except ValueError as error:
-            raise _damage(trace, 1, str(error)) from None
+        settings = trace.settings
         topics = {
             name: (self._variables.topic_id(topic["id"]), topic["partitions"])
             for name, topic in trace.head["topics"].items()
@@ -218,7 +214,7 @@ class _Player:
         self._played.replies.append(Reply(self._cluster.clock.now_ms - self._trace.start_ms, number, normal, bind))
 
     def _bind(self, item: Any, path: str, bind: Json) -> None:
-        """Where a variable appears for the first time."""
+        """Add the variables that appear here for the first time, with their paths."""
         if isinstance(item, dict):
             for name, value in item.items():
                 self._bind(value, f"{path}.{name}" if path else name, bind)
@@ -232,7 +228,7 @@ class _Player:
     # Records
 
     def _record_lines(self) -> Iterator[Json]:
-        """Per offsets partition what was appended for the trace's groups."""
+        """Records of the trace's groups by offsets partition."""
         for partition, groups in sorted(self._groups().items()):
             records = [
                 normal_record(record, self._trace.start_ms, self._variables)

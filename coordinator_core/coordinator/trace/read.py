@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.trace.given import Given
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.storage import write_atomic
@@ -64,13 +65,17 @@ class Trace:
         return bool(self.head["coordinator"] == "java")
 
     @property
+    def settings(self) -> BrokerSettings:
+        return BrokerSettings.from_properties(self.head["settings"])
+
+    @property
     def start_ms(self) -> int:
         start: int = self.head["start_ms"]
         return start
 
     @property
     def given(self) -> Given | None:
-        """What the first line says that the model is given; ``None`` when it says nothing."""
+        """The field ``given`` of the first line; ``None`` without one."""
         return Given.from_json(self.head["given"]) if "given" in self.head else None
 
     def of_kind(self, *kinds: str) -> Iterator[Line]:
@@ -78,7 +83,7 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace; :class:`DamagedInputError` names the line that is not one of a trace's."""
+    """Read a trace. Raises :class:`DamagedInputError` that names the first malformed line."""
     head: Json | None = None
     lines: list[Line] = []
     variables: Json = {}
@@ -122,11 +127,11 @@ def _checked_head(path: Path, number: int, position: int, fields: Json) -> Json:
     for name, topic in fields["topics"].items():
         if not isinstance(topic, dict) or not isinstance(topic.get("partitions"), int) or "id" not in topic:
             raise _damage(path, number, position, f"topic {name!r} has no id or no partitions")
-    if "given" in fields:
-        try:
-            Given.from_json(fields["given"])
-        except ValueError as error:
-            raise _damage(path, number, position, str(error)) from None
+    try:
+        BrokerSettings.from_properties(fields["settings"])
+        Given.from_json(fields.get("given", {}))
+    except ValueError as error:
+        raise _damage(path, number, position, str(error)) from None
     return fields
 
 

@@ -1,7 +1,7 @@
-"""What a recording replaced by variables: member ids, producer ids, topic ids, times, hashes.
+"""Variables of a recording: they stand for member ids, producer ids, topic ids, times, hashes.
 
-The order of hash maps of random ids decides who becomes leader: so the model works with the ids there really
-were, which the last line of a trace gives, and names them by their variables again in what it prints.
+The order of hash maps of random ids decides who becomes leader. So the model works with the real ids, which the last
+line of a trace gives, and prints their variables again.
 """
 
 from __future__ import annotations
