@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -85,7 +86,12 @@ os.environ["REGROUP_FOLD_CACHE"] = ""
 
 def part_of(nodeid: str) -> Part | None:
     """The part of a test, ``None`` when :data:`PARTS` has none."""
-    path = PurePosixPath(nodeid.partition("::")[0]).relative_to("tests")
+    return _part_of_file(nodeid.partition("::")[0])
+
+
+@cache
+def _part_of_file(file: str) -> Part | None:
+    path = PurePosixPath(file).relative_to("tests")
     for place in (path, *path.parents):
         if (position := _POSITION.get(str(place))) is not None:
             return PARTS[position]
