@@ -21,7 +21,8 @@ TIERS = {
 class Part(NamedTuple):
     """Directory or file below ``tests/``, and the tier of those of its tests that have no marker of another.
 
-    One worker does all tests of a part that are ``together``: they share a broker, a Spark session or an Airflow home.
+    One worker does all tests of a part that are ``together``: they share a broker, a Spark session, an Airflow home, or
+    what takes seconds to import.
     """
 
     path: str
@@ -44,14 +45,14 @@ PARTS = (
     Part("live/test_model.py", "full"),
     Part("drill/test_live_behind.py", "full"),
     Part("cluster/test_releases.py", "full"),
-    Part("cluster", "real"),
+    Part("cluster", "real", together=True),
     Part("reports/test_browser.py", "real"),
     Part("scale", "full"),
     Part("bench/test_rules.py", "full"),
     Part("fold", "fast"),
     Part("lifecycle", "fast"),
     Part("coordinator", "fast"),
-    Part("expectations", "fast"),
+    Part("expectations", "fast", together=True),
     Part("cli", "fast"),
     Part("bench", "fast"),
     Part("rules", "fast"),
@@ -76,6 +77,7 @@ PARTS = (
     Part("test_architecture.py", "fast"),
     Part("test_docs.py", "fast"),
     Part("test_project.py", "fast"),
+    Part("test_tiers.py", "fast"),
     Part("test_topology.py", "fast"),
 )
 _POSITION = {part.path: position for position, part in enumerate(PARTS)}

@@ -16,8 +16,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.conftest import PARTS, TIERS
-
 ROOT = Path(__file__).resolve().parent.parent
 DIRECTORIES = {"dags", "coordinator_core", "spark_apps", "expectations", "tests", "docs", ".ci"}
 FILES = {
@@ -306,12 +304,6 @@ def test_ci_fails_when_a_tier_fails_or_tests_nothing(
     ):
         assert line.startswith(f"make {target}: ")
         assert line.endswith(printed) == ("passed" in printed)
-
-
-def test_every_part_of_the_tests_exists() -> None:
-    assert [part.path for part in PARTS if not (ROOT / "tests" / part.path).exists()] == []
-    assert len({part.path for part in PARTS}) == len(PARTS)
-    assert {part.tier for part in PARTS} == set(TIERS)
 
 
 def test_make_has_the_promised_targets() -> None:
