@@ -72,7 +72,7 @@ class RuleSettings:
 
 
 def read_settings(path: Path, codes: Collection[str]) -> RuleSettings:
-    """Settings of the rules from a YAML file with ``severities``, ``thresholds`` and ``mutes``; ``codes`` are the rules.
+    """Settings from a YAML file with ``severities``, ``thresholds`` and ``mutes``, of the rules ``codes``.
 
     Raises :class:`UsageError` that names the entry for anything else.
     """
