@@ -56,7 +56,7 @@ class LoaderRules(ModernRules, Protocol):
 
 
 class GroupLoader(Protocol):
-    """What replay needs of either coordinator."""
+    """Interface of either coordinator for a replay."""
 
     def apply(
         self,
