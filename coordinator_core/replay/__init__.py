@@ -4,4 +4,3 @@
 ``records``, ``groups`` and ``releases``. Start reading at ``sequential``, then ``interpret`` (one record, as the
 loader of a profile understands it).
 """
-
