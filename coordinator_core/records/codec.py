@@ -3,7 +3,7 @@
 Data dicts have Kafka's own camelCase field names in schema order; bytes fields are ``bytes``, uuids the
 22-character text Kafka prints, nulls ``None``; unknown tagged fields are kept under
 ``_unknownTaggedFields``.  What one decodes, one encodes to the same bytes, except where the writer used
-another spelling than Kafka's (:func:`reencodes_exactly` tells).
+another spelling than Kafka's (:func:`reencodes_exactly` finds out).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _ONE_BYTE: Final = 0x80
 
 
 class _UnusualError(ValueError):
-    """What generated code raises of its own."""
+    """Exceptions that generated code raises for bytes that it does not decode."""
 
 
 _UNUSUAL: Final = (ValueError, IndexError, struct.error)
