@@ -4,4 +4,3 @@
 ``errors`` and ``storage``. Start reading at ``types`` (what the package returns), then ``reader``, ``batch``
 (format 2) and ``legacy`` (formats 0 and 1).
 """
-
