@@ -43,7 +43,7 @@ class PlannedCompaction:
 
 
 def expiry_row(plan: ExpiryPlan) -> Document:
-    """What expires in an offsets partition, as a plan says it."""
+    """Records of an offsets partition that expire by a plan."""
     return {
         "offsets_partition": plan.offsets_partition,
         "offsets": len(plan.expired_offset_keys()),

@@ -68,7 +68,7 @@ from coordinator_core.releases import Profile
 
 _ATTEMPTS = 3
 _TOLD = 5
-"""Differences that the message of a failed proof tells."""
+"""Most differences that the message of a failed proof lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class ProvedSegment:
 
 @dataclass(frozen=True)
 class CompactionReport:
-    """What became of one partition. ``protected_records`` stay beyond what the cleaner would keep.
+    """Result of compacting one partition. ``protected_records`` stay beyond what the cleaner would keep.
 
     ``told`` says why, one line each; ``last_stable_offset`` is where compaction ended, ``open_producers``
     whose transactions stopped it there (none when that is the log end).
@@ -145,7 +145,7 @@ class CompactionOptions:
         offsets_partitions: int | None = None,
         approved: Mapping[int, str] | None = None,
     ) -> CompactionOptions:
-        """What the options of these names ask for; the retention is by default that of the release.
+        """The compaction that the options of these names ask for; the retention is by default that of the release.
 
         Raises :class:`UsageError` for a partition count that is none.
         """
@@ -169,7 +169,7 @@ class CompactionOptions:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What stays of a scanned log."""
+    """The plan of a scanned log: records and batches that stay."""
 
     scan: LogScan
     end_offset: int

@@ -76,7 +76,7 @@ class Difference:
 def differences(
     before: Sequence[CommitClass], after: Sequence[CommitClass], moved: OffsetMap | None
 ) -> Iterator[Difference]:
-    """What brokers of the profiles would answer otherwise of the output; ``moved`` when it was renumbered.
+    """Differences between the output and the input, as brokers of the profiles load both; ``moved`` when renumbered.
 
     The classes must be those of the same profiles in the same order.
     """

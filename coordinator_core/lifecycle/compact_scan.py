@@ -2,7 +2,7 @@
 records.
 
 Two passes over the segments. The first checks every batch and notes those with a producer id, control
-batches, and where the leader epoch changes; from these the plan tells what is open and what was aborted. The
+batches, and where the leader epoch changes; from these the plan finds open and aborted transactions. The
 second enters every record's raw key. Memory follows the keys and the transactions, not the log.
 """
 
@@ -53,7 +53,7 @@ _LIMITS = Limits()
 class ScannedSegment:
     """A segment whose batches were checked; ``size`` are its bytes up to the end of the last one.
 
-    ``is_plain`` tells that all of them are v2 batches that the kernels walk over; otherwise :meth:`batches`
+    ``is_plain``: all of them are v2 batches that the kernels walk over; otherwise :meth:`batches`
     reads them one by one. Nothing of the file is held between passes: what is mapped counts as memory.
     """
 
@@ -80,7 +80,7 @@ class ScannedSegment:
         return batch
 
     def changed(self, position: int) -> DamagedInputError:
-        """What to raise where a later pass does not find what the first one checked."""
+        """The error of a later pass that does not find what the first one checked."""
         return self.damaged(position, "file_changed", "not the batch that was here when the file was checked")
 
     def damaged(self, position: int, kind: str, detail: str) -> DamagedInputError:
