@@ -79,7 +79,7 @@ class PendingHold(StrEnum):
 
 
 class ShareSweep(StrEnum):
-    """What a sweep does with share groups; it fails as a whole where it asks one for an expiry condition."""
+    """Effect of a sweep on share groups; it fails as a whole where it asks one for an expiry condition."""
 
     LEAVES = "leaves"
     """Passes over them (KAFKA-19016)."""
@@ -111,7 +111,7 @@ class DumpText(StrEnum):
 
 
 class Sign(StrEnum):
-    """What tells the release that wrote a log where no field and no record type does."""
+    """Signs of the release that wrote a log, besides fields and record types."""
 
     COMMITS_V4 = "commits in version 4"
     NUMBERED_BATCHES = "batches that the Java coordinator numbered"
@@ -126,7 +126,7 @@ class Sign(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRules:
-    """What a sweep removes.
+    """Rules of the expiry sweep.
 
     Sources: ``OffsetManager.compact`` (0.8.2), ``GroupMetadataManager.deleteExpiredOffsets`` (0.9, 0.10.0),
     ``GroupMetadata.removeExpiredOffsets`` and ``GroupMetadataManager.cleanupGroupMetadata`` (Scala, 0.10.1
@@ -138,7 +138,7 @@ class ExpiryRules:
     """KIP-211."""
 
     default_offsets_retention_ms: int
-    """What ``offsets.retention.minutes`` is when nobody sets it (KIP-186), in milliseconds."""
+    """Default of ``offsets.retention.minutes`` (KIP-186), in milliseconds."""
 
     offset_key_type: int
     """Key type of an offset's tombstone."""
@@ -264,7 +264,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a release's own command line tools print."""
+    """Facts about the output of a release's own command line tools."""
 
     dump_text: DumpText
     """``DumpLogSegments``."""
