@@ -87,7 +87,7 @@ class Columns:
         return found
 
     def equals(self, column: str, value: str) -> Bools:
-        """Where a column of text has this value."""
+        """Mask of the rows in which a column of text has this value."""
         found: Bools = pc.fill_null(pc.equal(self.array(column).cast(pa.string()), value), False).to_numpy(
             zero_copy_only=False
         )
@@ -157,7 +157,7 @@ def combined_pair(left: Sequence[Int64s], right: Sequence[Int64s]) -> tuple[Int6
 
 
 def lookup(wanted: Int64s, keys: Int64s) -> Int64s:
-    """Where each of ``wanted`` stands in ``keys``, which has no number twice; -1 where it does not."""
+    """Row of each of ``wanted`` in ``keys``, which has no number twice; -1 for none."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     order = np.argsort(keys, kind="stable")

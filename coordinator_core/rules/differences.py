@@ -1,4 +1,4 @@
-"""What differs between two runs: groups and committed offsets, added, removed, changed or identical.
+"""Differences between two runs: groups and committed offsets, added, removed, changed or identical.
 
 Hashes come first: tables whose hash in the manifests is the same are not read.
 """

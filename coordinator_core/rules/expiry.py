@@ -97,7 +97,7 @@ def _groups(facts: Facts, rows: Int64s) -> list[Group]:
 
 @dataclass(frozen=True)
 class _Conditions:
-    """What groups say of their offsets, by row of ``groups``; the last entry is for offsets without a group.
+    """Expiry conditions of groups, by row of ``groups``; the last entry is for offsets without a group.
 
     ``base_ms`` counts where ``has_base`` is true. ``subscribed`` are pairs of a group and a topic.
     """

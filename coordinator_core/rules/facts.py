@@ -1,4 +1,4 @@
-"""What rules look at: the tables of a run, prepared once for all of them, and the optional inputs."""
+"""Facts for rules: the tables of a run, prepared once for all of them, and the optional inputs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Facts:
     previous: Facts | None = None
     extra: dict[Need, Any] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
-    """What one rule has worked out and another may use."""
+    """Intermediate results of one rule that another may use, by name."""
 
     _tables: dict[str, Columns] = field(default_factory=dict)
 
@@ -152,7 +152,7 @@ class Facts:
 
     @cached_property
     def offset_place(self) -> Int64s:
-        """Where each committed offset's partition stands in :attr:`topics`; -1: nowhere."""
+        """Row of each committed offset's partition in :attr:`topics`; -1 for none."""
         assert self.topics is not None
         return self.topics.locate(self.live_topic[self.offset_topic], self.offsets.numbers("partition"))
 
@@ -173,7 +173,7 @@ class Facts:
 
     @staticmethod
     def of_groups(values: Any, rows: Int64s) -> Any:
-        """What ``values``, one for each group, says of the groups in ``rows``; 0 or false for -1."""
+        """``values``, one for each group, of the groups in ``rows``; 0 or false for -1."""
         return np.append(values, values.dtype.type(0))[rows]
 
     def group_rows_with(self, rows: Int64s) -> Bools:

@@ -18,7 +18,10 @@ def _carried(facts: Facts, kind: str) -> pa.Table:
 
 
 def _kind(detail: str) -> str:
-    """What ``coordinator_core.replay.interpret`` says of a record that it carries."""
+    """Part of a carried record that is unknown or undecodable: ``type``, ``version`` or ``body``.
+
+    ``detail`` is a text of ``coordinator_core.replay.interpret``.
+    """
     if detail.startswith("key type "):
         return "type"
     return "version" if detail.startswith("value version ") else "body"
