@@ -1,4 +1,4 @@
-"""What a new coordinator's copy has otherwise than the old one's: offsets, transactions, members."""
+"""Differences between the copies of the old and the new coordinator: offsets, transactions, members."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ Copies = Mapping[int, Copy]
 
 @dataclass(frozen=True, slots=True)
 class ClusterLogs:
-    """What is known of a cluster's logs: one copy of each partition, and the copies of some brokers."""
+    """Copies of a cluster's logs: one copy of each partition, and the copies of some brokers."""
 
     copies: Copies
     by_broker: Mapping[int, Copies]

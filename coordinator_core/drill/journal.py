@@ -1,7 +1,7 @@
 """The journal of a drill: what was expected, done and seen, as JSON lines, each on disk before the next.
 
 A drill may be killed at any line. What stands before it counts: a last line that is cut off is left out by
-readers, and taken away by whoever writes on.
+readers, and taken away by the next writer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a drill does to the cluster."""
+"""Scenarios: the steps of a drill, and the brokers that each takes away."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def moved_after(settings: ClusterSettings, *, orderly: bool, controller_lost: bo
     A broker whose last heartbeat was up to an interval ago is fenced when its session is over, looked at
     eight times a session (``QuorumController.maybeFenceStaleBrokerPeriodNs``). A new active controller
     first has to be elected, and gives every broker a new session. ``controller_lost`` is ``None`` where it
-    is not known which controller is active. A broker in controlled shutdown tells the controller, and waits
+    is not known which controller is active. A broker in controlled shutdown asks the controller, and waits
     until its partitions have moved.
     """
     if orderly:
