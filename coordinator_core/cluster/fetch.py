@@ -1,7 +1,7 @@
 """Raw fetch: batches of one topic from its leaders, in parallel, up to the pinned end, as they are on disk.
 
 Rules of the broker's side: ``ReplicaManager.readFromLog`` and ``UnifiedLog.read``. A fetch answers bytes of
-the log from the batch on that holds the asked offset, or the next one behind a hole; the last batch may be
+the log from the batch on that holds the asked offset, or the next one where that offset is gone; the last batch may be
 cut off, the first never is.
 """
 
@@ -95,7 +95,7 @@ class RateLimiter:
         time.sleep(max(0.0, pause))
 
     def at_most(self, size: int) -> int:
-        """What to ask for at a time, so that a slow rate does not come in bursts of seconds."""
+        """Bytes to ask for at a time, so that a slow rate does not come in bursts of seconds."""
         return size if self._rate is None else max(1, min(size, self._rate // 4))
 
 

@@ -43,7 +43,7 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _first_separator(line: str) -> tuple[int, int] | None:
-    """Where the key ends and the value begins."""
+    """Positions at which the key ends and the value begins."""
     at = 0
     while at < len(line):
         if line[at] == "\\":
