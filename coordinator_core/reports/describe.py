@@ -57,7 +57,7 @@ class Selection:
 
 
 def topic_names(states: Iterable[PartitionState], known: Mapping[str, str]) -> dict[str, str]:
-    """Topic id to name: what the snapshot's directories told, and what the records themselves tell."""
+    """Topic id to name, from the snapshot's directories and from the records."""
     names: dict[str, str] = {}
     for state in states:
         for offset_key, offset in state.offsets.items():

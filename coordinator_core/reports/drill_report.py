@@ -25,7 +25,7 @@ TEXT_ROWS = 50
 
 
 def drill_report(prediction: Prediction, events: Sequence[Event], seen: Observed, comparison: Comparison) -> Document:
-    """Everything that the page, JSON and text tell."""
+    """The report as a document, from which page, JSON and text are made."""
     begin = events[0]
     steady = of_kind(events, "steady_state")
     hypothesis = of_kind(events, "hypothesis")
