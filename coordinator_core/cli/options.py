@@ -105,7 +105,7 @@ replay_options = together(
         default="auto",
         show_default=True,
         metavar=f"[auto|{'|'.join(PROFILE_RELEASES)}]",
-        help="Coordinator rules; auto tells them from the records.",
+        help="Coordinator rules; auto infers them from the records.",
     ),
     click.option("--kafka-version", metavar="RELEASE", help="Rules of this Kafka release, e.g. 3.9.2."),
     click.option(

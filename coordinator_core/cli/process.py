@@ -1,4 +1,4 @@
-"""What the process of the command line does without, and how it keeps memory: for its speed."""
+"""Settings of the command line's process for a fast start: imports left out, memory allocation, exit."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def reconcile_command(
     output_format: Format,
     **inputs: Any,
 ) -> int:
-    """What is wrong with the groups and offsets of a published RUN, where the evidence is, and what to do."""
+    """Findings about the groups and offsets of a published RUN, with evidence and remedies."""
     directory: str | None
     if engine is Engine.SPARK:
         directory = _publish_with_spark(run, master, **inputs)
