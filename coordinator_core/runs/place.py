@@ -1,4 +1,4 @@
-"""Where a run goes, and how it is named."""
+"""Path and name of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]*")
 
 @dataclass(frozen=True)
 class RunPlace:
-    """Where a run goes. Raises :class:`UsageError` for names that are no plain path components."""
+    """Path of a run. Raises :class:`UsageError` for names that are no plain path components."""
 
     output: str
     cluster: str
