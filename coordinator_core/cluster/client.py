@@ -247,9 +247,9 @@ class Client:
 
 
 def by_broker(brokers: Mapping[K, int], one: Callable[[int, list[K]], None]) -> None:
-    """``one(broker, what it has)`` for every broker at the same time; ``brokers`` says who has what.
+    """Call ``one(broker, keys)`` for all brokers at the same time. ``brokers`` maps keys to brokers.
 
-    What no broker has (-1) is left out.
+    Keys without a broker (-1) are left out.
     """
     groups: dict[int, list[K]] = {}
     for key, broker in sorted(brokers.items()):

@@ -50,7 +50,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     KILLED = "killed"
-    """Written by whoever recovers the cluster after the drill itself was killed."""
+    """Written by the command that recovers the cluster after the drill was killed."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def observe(
         client={
             **settings.client,
             "request_timeout_ms": round(options.probe_timeout_seconds * 1000),
-            # No probe is refused for want of room behind those of other partitions.
+            # The queue has room for the probes of all partitions.
             "max_in_flight_requests_per_connection": 1 << 20,
         },
     )

@@ -74,7 +74,7 @@ class JaasEntry:
     options: dict[str, str]
 
     def __repr__(self) -> str:
-        # Options hold passwords; whoever prints an entry must not print them.
+        # Options hold passwords: the text of an entry must not have them.
         return f"JaasEntry({self.module})"
 
 

@@ -60,7 +60,7 @@ def _identity(transaction: Transaction) -> tuple[int, int, int]:
 
 
 def lost_ms(before: PartitionState, after: PartitionState) -> int:
-    """How much younger the newest commit of ``before`` is than that of ``after``."""
+    """Milliseconds by which the newest commit of ``before`` is younger than the newest of ``after``."""
     newest = [
         max((one.commit_timestamp_ms for one in state.offsets.values()), default=None) for state in (before, after)
     ]

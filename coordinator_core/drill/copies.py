@@ -71,12 +71,11 @@ def _empty(partition: int) -> Copy:
 
 
 def cluster_logs(copies: Copies, by_broker: Mapping[int, Copies], topology: Topology) -> ClusterLogs:
-    """``copies``, and where they lack a partition its leader's copy, or that of any replica.
+    """``copies``, completed by the leader's copy, or by any replica's, of partitions that they lack.
 
-    What ``copies`` lack is empty: logs without a record are left out of snapshots. Only where there are none
-    at all, because only brokers' directories are given, a partition of none of them is not known.
-    Raises :class:`UsageError` for a broker that the topology does not have, and for partitions beyond its
-    own.
+    A partition that no copy has counts as empty, because snapshots leave out logs without a record. If only
+    brokers' directories are given, it is unknown instead. Raises :class:`UsageError` for a broker that
+    the topology does not have, and for partitions beyond its own.
     """
     for broker_id in by_broker:
         if broker_id not in topology.brokers:

@@ -73,8 +73,8 @@ class ObservedGroup:
 class Observed:
     """A drill as its journal has it. ``fault_at_ms`` is ``None`` when nothing was done to the cluster.
 
-    ``complete`` says that the observation after the fault was made as a whole. ``restored`` is ``None`` when
-    nobody recovered. ``recovered_by`` is who did.
+    ``complete``: the observation after the fault was not cut short. ``restored``: replicas are in sync again; ``None``
+    without recovery. ``recovered_by`` names the command that recovered.
     """
 
     outcome: str | None

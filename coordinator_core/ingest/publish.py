@@ -114,7 +114,7 @@ def import_records(
 
 
 def _import_file(path: str, directory: Path, segment_bytes: int) -> list[_Run]:
-    """Segments of the records of one file, those of a partition named by the first of their offsets."""
+    """Segments made of the records of one file; a segment is named by its first record offset."""
     runs: dict[int, _Run] = {}
     segments: dict[int, _Segment] = {}
     for rows in read_rows(path):

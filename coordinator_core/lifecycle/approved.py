@@ -30,7 +30,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class PlannedCompaction:
-    """A plan that was read: ``digest`` is that of its file, ``document`` what the file says."""
+    """A plan that was read: ``digest`` of its file (SHA-256, hex) and its ``document``."""
 
     digest: str
     document: Mapping[str, Any]

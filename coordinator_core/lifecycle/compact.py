@@ -73,7 +73,7 @@ _TOLD = 5
 
 @dataclass(frozen=True, slots=True)
 class ProvedSegment:
-    """A file of the output as it was when the proof had read it; the fingerprint is that of pins."""
+    """A file of the output as the proof has read it, with its fingerprint (as in pins)."""
 
     name: str
     bytes: int
@@ -410,7 +410,7 @@ def _end_offset(last_stable_offset: int, rules: CompactionRules) -> int:
 
 
 def _offset_map(written: WrittenLog, output: OutputFormat) -> OffsetMap | None:
-    """Record offsets of the input to those of a renumbered output; ``None`` when they are the same."""
+    """Maps record offsets of the input to record offsets of a renumbered output; ``None`` when they are the same."""
     if not output.renumber:
         return None
     return written.moved

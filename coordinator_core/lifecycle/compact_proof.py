@@ -25,7 +25,7 @@ from coordinator_core.merge.schema import OFFSETS, RowBlocks
 from coordinator_core.records.wire import Reader, RecordDecodeError
 
 OffsetMap = Callable[[Int64s], Int64s]
-"""Record offsets of the input to those of the output."""
+"""Maps record offsets of the input to record offsets of the output."""
 
 _NOT_COMPARED = "ordering_offset"
 """The first record left in a batch (Scala) is another one after compaction; no answer depends on it any

@@ -1,5 +1,4 @@
-"""What compaction must know of a partition's log: its batches that decide about others, and its newest
-records.
+"""Scan of a partition's log for compaction: batches that decide about others, and the newest record of each key.
 
 Two passes over the segments. The first checks every batch and notes those with a producer id, control
 batches, and where the leader epoch changes; from these the plan finds open and aborted transactions. The

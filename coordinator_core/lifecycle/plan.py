@@ -10,7 +10,7 @@ Java coordinator refuses a group record's tombstone while records under it are l
 
 Each tombstone has a null value and the timestamp ``ExpiryPlan.now_ms``. ``Tombstone.key`` is what the broker
 of the profile writes, key type 1 for an offset (0 in 0.8.2). The record it deletes, at ``record_offset``, may
-have the other key type for the same offset key: who compacts the log drops that record by its record offset, not
+have the other key type for the same offset key: compaction drops that record by its record offset, not
 by comparing keys.
 """
 

@@ -248,7 +248,7 @@ def _value_schema(key_type: int, layout: str) -> Schema | None:
 def _value_decoders(
     key_type: int, version: int, layouts: Layouts
 ) -> tuple[tuple[str, OrdinaryDecode, StructDecode], ...]:
-    """Of each layout to try: its name, the decoder of ordinary bytes and that of any."""
+    """Layouts to try, in order: name, decoder of ordinary bytes, decoder of any bytes."""
     found: list[tuple[str, OrdinaryDecode, StructDecode]] = []
     names = layouts.names if layouts.trial else (*layouts.names, CURRENT_LAYOUT)
     for name in names:

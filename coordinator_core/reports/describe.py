@@ -379,7 +379,7 @@ def _offset(offset_key: OffsetKey, offset: CommittedOffset, pending: bool) -> Js
 
 
 def _pending_offset(offset_key: OffsetKey, offset: CommittedOffset) -> Json:
-    """An offset key with nothing but an open transaction's commit: the coordinates are those of that commit."""
+    """Row of an offset key with only a pending commit, at whose record coordinates it stands."""
     return _offset(offset_key, offset, True) | {
         "committed_offset": None,
         "leader_epoch": None,

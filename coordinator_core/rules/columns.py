@@ -94,7 +94,7 @@ class Columns:
         return found
 
     def rows(self, where: Bools | Int64s, *columns: str) -> pa.Table:
-        """The coordinates and ``columns`` of some rows: those of a mask, or those with these numbers.
+        """Record coordinates and ``columns`` of the rows ``where``: a mask (bool, one a row) or row numbers (int64).
 
         Names are dictionary arrays, as they are kept.
         """

@@ -21,7 +21,7 @@ def first_of_each(key: Int64s, rows: Int64s) -> tuple[Int64s, pa.Array]:
 
 
 def _same_topic(facts: Facts) -> Bools:
-    """Committed offsets that name no topic id, or that of the live topic."""
+    """Committed offsets that name no topic id, or the id of the live topic."""
     assert facts.topics is not None
     live = facts.live_topic[facts.offset_topic]
     ids = pa.array([*facts.topics.ids, None], pa.string())

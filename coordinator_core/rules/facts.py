@@ -22,8 +22,8 @@ from coordinator_core.runs.read import Run
 class Assigned:
     """Partitions that members own, one a row.
 
-    ``member`` is the row in ``members``, ``group`` that in ``groups``; ``topic`` the number of the topic's
-    name in :attr:`Facts.topic_names`, ``identity`` that of its name or, when no name is known, of its id.
+    Arrays of one length. ``member``: row in ``members``; ``group``: row in ``groups``; ``topic``: number of the
+    topic's name in :attr:`Facts.topic_names`; ``identity``: number of its name or, when no name is known, of its id.
     """
 
     member: Int64s

@@ -19,7 +19,7 @@ from coordinator_core.runs.read import Run, open_run
 
 @dataclass(frozen=True)
 class Inputs:
-    """``codes`` are those of the rules that are wanted; ``None``: all. ``log`` is the path of a snapshot."""
+    """``codes``: rules to evaluate; ``None``: all. ``log``: path of a snapshot."""
 
     run: Run
     topics: Topics | None

@@ -152,7 +152,7 @@ def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage
 
 
 class _Folding:
-    """Tasks folded side by side, in their order; some ahead of who takes the results, but not all.
+    """Tasks folded side by side, in their order; a bounded number ahead of the consumer of the results.
 
     What ``kept`` gives for a task is its result, and takes no room: it is read when it is merged.
     """
