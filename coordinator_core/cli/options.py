@@ -20,6 +20,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Format(StrEnum):
+    """Output formats of ``--format``."""
+
     TEXT = "text"
     JSON = "json"
     JSONL = "jsonl"
@@ -27,6 +29,8 @@ class Format(StrEnum):
 
 
 class Engine(StrEnum):
+    """Engines of ``--engine``."""
+
     LOCAL = "local"
     SPARK = "spark"
 
@@ -90,6 +94,7 @@ def engine_options(what_runs: str) -> Callable[[F], F]:
 
 
 def offsets_partitions_option(command: F) -> F:
+    """The option ``--offsets-topic-num-partitions``."""
     return click.option(
         "--offsets-topic-num-partitions",
         type=click.IntRange(min=1),
@@ -165,6 +170,7 @@ def replay_options_from(
 
 
 def clock_ms() -> int:
+    """Now, in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 

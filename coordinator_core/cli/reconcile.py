@@ -92,6 +92,7 @@ def reconciled(
 
 
 def exit_code(found: Reconciliation, fail_on: str) -> int:
+    """1 when a finding that counts reaches the severity ``fail_on``, else 0."""
     worst = found.worst
     failed = fail_on != NEVER and worst is not None and worst >= Severity.of(fail_on)
     return ExitCode.FINDINGS if failed else ExitCode.CLEAN

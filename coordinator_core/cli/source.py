@@ -80,6 +80,7 @@ def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
 
 
 def warn_about_load_failures(states: Sequence[PartitionState], profile_label: str) -> None:
+    """Name the first load failure of each partition on standard error."""
     for state in states:
         for failure in state.load_failures[:1]:
             more = len(state.load_failures) - 1

@@ -34,6 +34,8 @@ class Band:
 
 
 class PhaseName(StrEnum):
+    """Phases of a coordinator that moves: nobody answers, the new one loads, the new one serves."""
+
     NOT_AVAILABLE = "not_available"
     LOADING = "loading"
     SERVING = "serving"

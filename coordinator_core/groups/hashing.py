@@ -35,7 +35,7 @@ def partition_for(group_id: str, num_partitions: int = DEFAULT_OFFSETS_TOPIC_NUM
 
 
 def partitions_for(group_ids: Sequence[str], num_partitions: int) -> npt.NDArray[np.int64]:
-    """:func:`partition_for` of each of many groups, character by character of all of them."""
+    """:func:`partition_for` of each group: int64, one for each of ``group_ids``. Hashes many groups side by side."""
     found = np.empty(len(group_ids), np.int64)
     for first in range(0, len(group_ids), _AT_A_TIME):
         some = group_ids[first : first + _AT_A_TIME]

@@ -351,6 +351,8 @@ Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 class TransactionOutcome(StrEnum):
+    """How a transaction ended, if it has."""
+
     OPEN = "open"
     COMMITTED = "committed"
     ABORTED = "aborted"

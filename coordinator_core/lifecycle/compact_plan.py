@@ -112,7 +112,7 @@ class Survivors:
     tombstones: npt.NDArray[np.uint8]
 
     def within(self, first: Int64s, last: Int64s) -> Int64s:
-        """How many lie from ``first`` to ``last``, both included, for each pair."""
+        """Number of records from ``first`` to ``last`` (record offsets, both included), for each pair of the arrays."""
         return np.searchsorted(self.offsets, last, "right") - np.searchsorted(self.offsets, first)
 
 

@@ -45,6 +45,8 @@ class SegmentReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
+    """Result of a structure check: segments, all damage, and (path, reason) of files that were left aside."""
+
     segments: tuple[SegmentReport, ...]
     damage: tuple[Damage, ...]
     ignored: tuple[tuple[str, str], ...]

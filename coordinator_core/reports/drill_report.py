@@ -184,6 +184,7 @@ def comparison_text(document: Document) -> str:
 
 
 def shown(value: Any) -> str:
+    """``value`` as JSON on one line."""
     return one_line(json.dumps(value, ensure_ascii=False))
 
 

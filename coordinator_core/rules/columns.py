@@ -119,7 +119,7 @@ def _kept_as(field: pa.Field) -> pa.Field:
 
 
 def coded(*columns: pa.Array) -> tuple[list[Int64s], pa.Array]:
-    """The same number for the same text in all of ``columns`` (-1 for null), and the texts by number."""
+    """Numbers of the texts of each of ``columns`` (int64, one a row, -1 for null), and the texts by number."""
     dictionaries = [
         array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
         for array in columns

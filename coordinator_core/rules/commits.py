@@ -15,7 +15,7 @@ _OFFSET_KEY = ("group_id", "topic", "partition")
 
 
 def first_of_each(key: Int64s, rows: Int64s) -> tuple[Int64s, pa.Array]:
-    """Of ``rows`` the first with each value of ``key`` (parallel to them), and how many each stands for."""
+    """The first of ``rows`` with each value of ``key`` (one a row), and the number of rows that each stands for."""
     _, first, count = np.unique(key, return_index=True, return_counts=True)
     return rows[first], pa.array(count)
 
