@@ -37,7 +37,7 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How to replay: ``profile`` is ``None`` for "infer it from the records"."""
+    """Options of a replay: ``profile`` is ``None`` for "infer it from the records"."""
 
     profile: Profile | None
     now_ms: int
@@ -183,10 +183,10 @@ group_options = together(
 
 
 def write_line(text: str) -> None:
-    """One line of result. Results are UTF-8 whatever the locale says, as Kafka's tools write them."""
+    """Write one line of result. Results are UTF-8 whatever the locale says, as Kafka's tools write them."""
     write(text.encode("utf-8", "surrogateescape") + b"\n")
 
 
 def note(text: str) -> None:
-    """One line about the result, on standard error."""
+    """Write one line about the result to standard error."""
     click.echo(text, err=True)

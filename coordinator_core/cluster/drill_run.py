@@ -42,7 +42,7 @@ _LOOK_SECONDS = 0.1
 
 
 class Outcome(StrEnum):
-    """How a drill ended. Only ``OBSERVED`` can be compared as a whole."""
+    """Outcome of a drill. Only ``OBSERVED`` can be compared as a whole."""
 
     OBSERVED = "observed"
     NOT_STEADY = "not_steady"
@@ -78,7 +78,7 @@ class DrillOptions:
 def observe(
     settings: ClientSettings, prediction: Prediction, output: Path, options: DrillOptions
 ) -> tuple[Outcome, str | None, bool]:
-    """Does the drill and writes ``output/journal.jsonl``; the outcome, why, and whether all was recovered.
+    """Do the drill and write ``output/journal.jsonl``. Returns outcome, reason, and whether all was recovered.
 
     ``UsageError`` when ``output`` has a journal already. A fault is always followed by the recovery.
     """

@@ -62,7 +62,7 @@ class Watch:
             self.look()
 
     def look(self) -> set[str]:
-        """One look at everything; the groups whose coordinator did not answer, or leaves a doubt."""
+        """Ask for everything once; returns the groups whose coordinator did not answer, or leaves a doubt."""
         with self._looking:
             try:
                 self._see_leaders(self._client.topic(OFFSETS_TOPIC).partitions)

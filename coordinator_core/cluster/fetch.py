@@ -54,7 +54,7 @@ class Vanished:
 
 @dataclass
 class Fetching:
-    """One partition on its way: its pinned range, where the fetch stands, and what happened to it."""
+    """Fetch of one partition: pinned range, position, events."""
 
     partition: int
     start_offset: int
@@ -169,7 +169,7 @@ class Fetcher:
         raise ClusterError(f"no progress for {self._client.patience_seconds:g} s; missing are {missing}")
 
     def _round(self, broker: int, states: list[Fetching]) -> list[Fetching]:
-        """One request to one broker, and what its answer means for each partition."""
+        """Send one request to one broker, and apply its answer to each partition."""
         for state in states:
             state.trouble = ""
         if broker < 0:

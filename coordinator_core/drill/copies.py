@@ -44,7 +44,7 @@ class Copy:
 
 
 Copies = Mapping[int, Copy]
-"""By offsets partition."""
+"""Copies by offsets partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ClusterLogs:
         return self.copies.get(partition, own) if own is None or not own.bytes else own
 
     def own(self, broker_id: int | None, partition: int) -> Copy | None:
-        """Nothing at all where the broker's log directory is given and does not have the partition."""
+        """Copy in the broker's own log directory, empty if that lacks the partition; ``None`` without the directory."""
         if broker_id is None or broker_id not in self.by_broker:
             return None
         return self.by_broker[broker_id].get(partition) or _empty(partition)

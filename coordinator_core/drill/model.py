@@ -165,7 +165,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How much of an offsets partition was replayed: from ``log_start_offset`` up to ``log_end_offset``."""
+    """Part of an offsets partition that was replayed: from ``log_start_offset`` up to ``log_end_offset``."""
 
     offsets_partition: int
     log_start_offset: int

@@ -29,7 +29,7 @@ class Service(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From ``begins_ms`` to ``ends_ms`` (epoch) every answer to a canary was of one kind."""
+    """A time from ``begins_ms`` to ``ends_ms`` (epoch) in which every answer to a canary was of one kind."""
 
     service: Service
     begins_ms: int

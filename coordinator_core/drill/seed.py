@@ -53,7 +53,7 @@ def _commit(offset_key: OffsetKey, committed: CommittedOffset) -> Record:
 
 
 def _consumer(group: ConsumerGroup) -> Iterator[Record]:
-    """In an order that every loader takes: members before their target and current assignments."""
+    """Records in an order that every loader takes: members before their target and current assignments."""
     group_id = group.group_id
     for member in group.members.values():
         yield records.member(group_id, member)

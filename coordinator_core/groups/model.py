@@ -351,7 +351,7 @@ Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 class TransactionOutcome(StrEnum):
-    """How a transaction ended, if it has."""
+    """End of a transaction, if it has ended."""
 
     OPEN = "open"
     COMMITTED = "committed"

@@ -55,7 +55,7 @@ class _Run:
     records: int = 0
     commits: int = 0
     tombstones: int = 0
-    """Of committed offsets."""
+    """Tombstones of committed offsets."""
     first_missing: int | None = None
 
     def add(self, rows: Rows) -> None:

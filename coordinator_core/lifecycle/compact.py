@@ -113,7 +113,7 @@ class CompactionReport:
 
 @dataclass(frozen=True)
 class CompactionOptions:
-    """How to compact. ``profile`` is that of the brokers that will load the output.
+    """Options of a compaction. ``profile``: of the brokers that will load the output.
 
     With ``offsets_retention_ms`` (milliseconds) what has expired at ``rules.now_ms`` is tombstoned first.
     ``approved`` has the :meth:`ExpiryPlan.digest` of every offsets partition, where nothing else is to be
@@ -223,7 +223,7 @@ def _state(log: PartitionLog, profile: Profile, workers: int) -> PartitionState:
 
 
 class _Compaction:
-    """One partition on its way."""
+    """State of one partition between the steps of its compaction."""
 
     def __init__(self, log: PartitionLog, target: Path, options: CompactionOptions, workers: int) -> None:
         self.log = log

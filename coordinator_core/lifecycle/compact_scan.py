@@ -62,7 +62,7 @@ class ScannedSegment:
     is_plain: bool
 
     def read(self) -> memoryview:
-        """Its bytes. Raises :class:`DamagedInputError` when the file has become shorter."""
+        """Bytes of the segment. Raises :class:`DamagedInputError` when the file has become shorter."""
         data = storage.read(self.segment.path)[: self.size]
         if len(data) < self.size:
             raise self.damaged(len(data), "file_shorter", f"{self.size - len(data)} bytes are gone")

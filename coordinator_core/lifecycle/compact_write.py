@@ -32,7 +32,7 @@ _OUT_BATCHES = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """How what stays is written.
+    """Format of the records that stay.
 
     ``convert`` makes v2 batches of messages of formats 0 and 1, as the cleaner of Kafka 4.0 and later does;
     ``renumber`` gives records consecutive offsets from the log start on. With ``codec`` v2 batches with

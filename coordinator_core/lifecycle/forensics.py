@@ -101,7 +101,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a log: bytes of its batches, how many they are, records with end markers."""
+    """Sizes of a log: bytes of its batches, number of batches, number of records with end markers."""
 
     size_bytes: int
     batches: int

@@ -187,7 +187,7 @@ def _part(
 
 
 _Answers = dict[str, dict[tuple[str, Any], Any]]
-"""By profile: what a loader makes of every group and offset key, wherever the records lie, and where it stops."""
+"""By profile: the state of every group and offset key after a load, wherever the records lie, and load failures."""
 
 
 def _answers(logs: Sequence[PartitionLog], profile: Profile, workers: int) -> Iterator[tuple[int, _Answers]]:

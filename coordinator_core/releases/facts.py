@@ -50,7 +50,7 @@ class MergeOffsetRule(StrEnum):
 
 
 class Clock(StrEnum):
-    """From when the retention of an offset counts, and what a value's own expire timestamp means."""
+    """Start of the retention of an offset, and the meaning of a value's own expire timestamp."""
 
     COMMIT = "commit"
     """From the commit; there are no expire timestamps."""

@@ -119,7 +119,7 @@ def _objectives(prediction: Prediction, seen: Observed) -> Document:
 
 
 def _claims(rows: Sequence[ComparedClaim]) -> list[Document]:
-    """How each kind of claim fared."""
+    """Numbers of held, missed and open claims, by kind."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
         counts.setdefault((row.of, row.what), Counter())[row.match.value] += 1

@@ -126,7 +126,7 @@ def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
 
 
 def _newest_commit(facts: Facts) -> Int64s:
-    """By group, the time of its newest commit; -1 without one."""
+    """Timestamp of the newest commit of each group: int64 by row of ``groups``, epoch milliseconds, -1 for none."""
     group = facts.group_row("offsets")
     newest = np.full(len(facts.groups), -1, np.int64)
     np.maximum.at(newest, group[group >= 0], facts.offsets.numbers("commit_timestamp_ms")[group >= 0])

@@ -110,7 +110,7 @@ def read_reconciliation(directory: str) -> tuple[dict[str, Any], Reconciliation]
 
 
 def _id(summary: dict[str, Any]) -> str:
-    """Of everything that decides the findings; not of paths, which only say where it lay."""
+    """Digest of everything that decides the findings; paths, which decide nothing, are left out."""
     decisive = {
         name: {key: value for key, value in entry.items() if key != "path"} if isinstance(entry, dict) else entry
         for name, entry in summary.items()

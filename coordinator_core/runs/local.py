@@ -191,7 +191,7 @@ class _Folding:
         self._threads.shutdown(wait=False)
 
     def kept(self, offsets_partition: int) -> int:
-        """How many folds ``kept`` gave before the first that it did not."""
+        """Number of folds that ``kept`` gave before the first one that it lacked."""
         folds = 0
         for result in self._results[offsets_partition]:
             if isinstance(result, Future):

@@ -73,7 +73,7 @@ def check_output_outside(output: str, sources: Iterable[str]) -> None:
 
 
 def source_directories(snapshot: Snapshot) -> list[str]:
-    """Everything that a run of ``snapshot`` must not be published into."""
+    """Paths that a run of ``snapshot`` must not be published into."""
     return [*snapshot.sources, *(log.directory for log in snapshot.partitions)]
 
 
