@@ -17,7 +17,7 @@ from coordinator_core.topology import NO_LEADER, load_topology
 @click.option(
     "--topology",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Topology of the cluster (JSON): tells each partition's leader and how many there are.",
+    help="Topology of the cluster (JSON): leaders and number of offsets partitions.",
 )
 @offsets_partitions_option
 @format_option(Format.TEXT, Format.JSON)

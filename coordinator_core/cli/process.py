@@ -1,4 +1,4 @@
-"""What the process of the command line does without, and how it keeps memory: for its speed."""
+"""Settings of the command line's process for a fast start: imports left out, memory allocation, exit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import NoReturn
 _GC_THRESHOLD = 100_000
 _SWITCH_SECONDS = 0.0005
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
-"""Of glibc's malloc.h."""
+"""Parameters of ``mallopt`` (glibc, malloc.h)."""
 _MALLOC_PARAMETERS = {_M_TRIM_THRESHOLD: -1, _M_TOP_PAD: 1 << 26, _M_MMAP_MAX: 0, _M_ARENA_MAX: 1}
 
 
@@ -54,7 +54,7 @@ def keep_freed_memory() -> None:
 
 
 def start_light() -> None:
-    """To be called before anything large is imported."""
+    """Settings of this process; call it before anything large is imported."""
     # Nothing here multiplies matrices; numpy would start threads for it all the same.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # What a command makes lives in arrays or as long as the process; looking for cycles took a tenth of it.

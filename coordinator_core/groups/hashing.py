@@ -56,7 +56,7 @@ def number_of_partitions(divisor: int, least: int) -> int | None:
 
 
 def partitions_for(group_ids: Sequence[str], num_partitions: int) -> npt.NDArray[np.int64]:
-    """:func:`partition_for` of each of many groups."""
+    """:func:`partition_for` of each group: int64, one for each of ``group_ids``."""
     return _magnitudes(group_ids) % num_partitions
 
 

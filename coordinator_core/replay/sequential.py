@@ -128,7 +128,7 @@ class SequentialReplayer:
                 self._carry(interpreted)
 
     def committed(self, offset_key: OffsetKey) -> CommittedOffset | None:
-        """What the offset key holds at this point of the log."""
+        """Committed offset of the key at this point of the log; ``None`` without one."""
         return self._state.offsets.get(offset_key)
 
     def pending(self, offset_key: OffsetKey) -> dict[int, CommittedOffset]:

@@ -18,13 +18,13 @@ from coordinator_core.log.types import OFFSETS_TOPIC
 Int64s = npt.NDArray[np.int64]
 
 UNKNOWN = -1
-"""Stands for a start or end offset that the snapshot does not tell."""
+"""Start or end offset that ``topics.json`` does not have."""
 
 
 @dataclass(frozen=True)
 class Topics:
     """``names`` and ``ids`` are parallel; partitions ``first[i]`` to ``first[i] + count[i] - 1`` of the flat
-    arrays ``start`` and ``end`` are those of topic ``i``, in their order; ``UNKNOWN`` where not told."""
+    arrays ``start`` and ``end`` are those of topic ``i``, in their order; ``UNKNOWN`` where there is none."""
 
     path: str
     sha256: str

@@ -1,4 +1,4 @@
-"""What a replay knows and ``manifest.json`` tells, besides the tables themselves."""
+"""Facts of a replay for ``manifest.json``, besides the tables themselves."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ _SUMMARY = (
 def summary(manifest: Manifest, *, path: str, latest: bool) -> dict[str, Any]:
     """The few fields of a manifest that a command or app prints when it has published a run.
 
-    ``latest`` tells whether ``latest.json`` names this run now.
+    ``latest``: ``latest.json`` names this run now.
     """
     return {
         "run": path,

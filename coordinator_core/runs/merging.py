@@ -55,7 +55,7 @@ def merge_results(
                     next_offsets[segment.path] = fold.next_offset
                 yield result
 
-    # The merge may stop at a fold that a loader would not get past; what follows is told of all the same.
+    # The merge may stop at a fold that a loader would not get past; damage behind it is listed all the same.
     remaining = with_folds()
     folds = (result.fold for result in remaining if result.fold is not None)
     if merged is not None:

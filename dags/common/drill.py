@@ -1,4 +1,4 @@
-"""What the tasks of ``failover_drill`` do. The core is imported when a task runs, never before.
+"""Functions of the tasks of ``failover_drill``. The core is imported when a task runs, never before.
 
 A drill has a directory of its own below the cluster's output, ``_drills/<attempt>``: the capture, the
 prediction, the journal, the report.

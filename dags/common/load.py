@@ -1,4 +1,4 @@
-"""What the tasks of ``offsets_load`` do. The core is imported when a task runs, never before."""
+"""Functions of the tasks of ``offsets_load``. The core is imported when a task runs, never before."""
 
 from __future__ import annotations
 
