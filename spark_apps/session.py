@@ -51,7 +51,11 @@ class Session:
         if master is not None and master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
             os.environ.setdefault("SPARK_LAUNCHER_OPTS", " ".join(_JVM_OPTIONS))
-            if not self._submitted:
+            from coordinator_core.process.plain import is_plain
+
+            if is_plain("workers"):
+                _LOCAL.pop("spark.python.daemon.module")
+            if not self._submitted and not is_plain("class-archive"):
                 self._class_data = ClassData()
         with_jvm = ThreadPoolExecutor(1)
         self._gateway: Future[Any] = with_jvm.submit(self._start_jvm)
