@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from coordinator_core.rules.documentation import catalogue_page
 from coordinator_core.rules.evaluate import Reconciliation
+from tests.rules.catalogue import catalogue_page
 from tests.rules.corpus import all_reconciled, findings_page
 
 
