@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 
+from coordinator_core.process.plain import is_plain
 from coordinator_core.storage import user_cache
 
 _WRITE_SECONDS = 60.0
@@ -30,6 +31,8 @@ class ClassData:
 
     def jvm_options(self) -> list[str]:
         """Options that use the archive or, when there is none, have the JVM write one as it ends."""
+        if is_plain("class-archive"):
+            return []
         # The JVM would report an archive that does not fit on standard output, which is the app's.
         if self.archive.exists():
             return [f"-XX:SharedArchiveFile={self.archive}", "-Xlog:disable"]

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from coordinator_core.cli.process import start_light
 from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.process.interpreter import start_light
 
 
 @dataclass(frozen=True)

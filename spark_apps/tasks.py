@@ -19,7 +19,6 @@ from typing import TypeVar
 import pyarrow as pa
 
 from coordinator_core import storage
-from coordinator_core.cli.process import keep_freed_memory, start_light
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import cache_of_environment
 from coordinator_core.fold.schema import NO_ROWS, FoldRules, SegmentFold
@@ -27,6 +26,8 @@ from coordinator_core.fold.tasks import FoldTask, SegmentResult, run_fold_task
 from coordinator_core.merge.partition import merge_shard
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.merge.shards import MergedShard, combine_shards, shard_folds
+from coordinator_core.process.allocator import keep_freed_memory
+from coordinator_core.process.interpreter import start_light
 from coordinator_core.releases import Profile
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.merging import merge_partition

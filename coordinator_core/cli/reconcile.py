@@ -18,9 +18,9 @@ from coordinator_core.cli.options import (
     together,
     write_line,
 )
-from coordinator_core.cli.process import keep_freed_memory
 from coordinator_core.cli.source import run_spark_app
 from coordinator_core.errors import ExitCode
+from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.reports.findings import finding_objects, findings_csv, reconciliation_text
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts

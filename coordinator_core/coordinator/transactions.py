@@ -13,7 +13,6 @@ from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.timers import Clock
 
 MARKER_DELAY_MS = 3
-MAX_EPOCH = 0x7FFF
 WriteMarker = Callable[[int, int, int, bool], None]
 """Takes the offsets partition, the producer id and epoch of the marker, and whether it commits."""
 

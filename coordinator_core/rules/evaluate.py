@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.findings import FINDINGS, findings_of, in_order
-from coordinator_core.rules.model import NEED_OPTIONS, Rule, Severity
+from coordinator_core.rules.model import Rule, Severity
+from coordinator_core.rules.needs import NEED_OPTIONS
 from coordinator_core.rules.settings import Mute, RuleSettings
 
 _NO_SETTINGS = RuleSettings()

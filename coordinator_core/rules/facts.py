@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from coordinator_core.groups.model import GroupState, GroupType
 from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.rules.columns import Bools, Columns, Int64s, coded, combined, lookup
-from coordinator_core.rules.model import Need
+from coordinator_core.rules.needs import Need
 from coordinator_core.rules.topics import Topics
 from coordinator_core.runs.read import Run
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 from coordinator_core.groups.model import GroupType
 from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair, lookup
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.model import Limits, Need, Rule, Severity
+from coordinator_core.rules.model import Limits, Rule, Severity
+from coordinator_core.rules.needs import Need
 
 _OFFSET_KEY = ("group_id", "topic", "partition")
 

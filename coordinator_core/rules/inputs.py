@@ -9,7 +9,7 @@ from pathlib import Path
 from coordinator_core.rules.catalogue import RULES, rule_of
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.log_scan import LogScan, logs_of, scan_log
-from coordinator_core.rules.model import Need
+from coordinator_core.rules.needs import Need
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.settings import RuleSettings, read_settings
 from coordinator_core.rules.topics import Topics, read_topics

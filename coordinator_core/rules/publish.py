@@ -21,7 +21,7 @@ from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.findings import FINDINGS
-from coordinator_core.rules.model import Need
+from coordinator_core.rules.needs import Need
 from coordinator_core.rules.settings import settings_from
 from coordinator_core.rules.transaction_log import TransactionLog
 

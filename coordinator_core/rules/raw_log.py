@@ -11,7 +11,8 @@ import pyarrow as pa
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.log_scan import LogScan, OffsetKeyEvent
-from coordinator_core.rules.model import Find, Limits, Need, Rule, Severity
+from coordinator_core.rules.model import Find, Limits, Rule, Severity
+from coordinator_core.rules.needs import Need
 from coordinator_core.rules.transaction_log import TransactionLog
 
 _TEXT = frozenset({"group_id", "topic", "layout", "outcome"})

@@ -17,8 +17,8 @@ from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.partition import merge_folds
 from coordinator_core.releases import Profile, profile_for_release
-from coordinator_core.replay.sequential import replay_partition
 from tests.fold.random_logs import Log
+from tests.replay.reference import replay_partition
 
 PROFILES = {
     "4.3.1": profile_for_release("4.3.1"),

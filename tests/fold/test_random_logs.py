@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.fold.schema import NO_ROWS, SegmentFold
-from coordinator_core.replay.sequential import replay_partition
 from tests.fold.parity import (
     PROFILES,
     assert_merges,
@@ -21,6 +20,7 @@ from tests.fold.parity import (
     write_log,
 )
 from tests.fold.random_logs import Log, contended_logs, logs
+from tests.replay.reference import replay_partition
 
 random_logs = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -16,9 +16,9 @@ from coordinator_core.records.codec import decode_key
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.state_hash import all_digests, state_hash
-from coordinator_core.runs.tables import state_tables
 from tests.cases import CASES, TORN, Case, case, cross_section
 from tests.ingest.dumps import Row, consumed, row, write
+from tests.runs.state_tables import state_tables
 
 WHOLE = [item for item in CASES if item not in TORN and len(item.paths) == 1]
 OffsetKey = tuple[str, str, int]

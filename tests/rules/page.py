@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from coordinator_core.rules.documentation import catalogue_page
+from tests.rules.catalogue import catalogue_page
 from tests.rules.corpus import findings_page
 
 

@@ -15,7 +15,7 @@ from coordinator_core.merge import cache as merge_cache
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.state_hash import all_digests, state_hash
-from coordinator_core.runs.tables import state_tables
+from tests.runs.state_tables import state_tables
 
 from ..cases import Case, case, cross_section
 from .logs import WHOLE, cut_into_batches

@@ -13,12 +13,13 @@ from typing import Any
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
-from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, GroupSpec, Spec
-from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, Partitions
+from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
+from coordinator_core.coordinator.java.group_spec import GroupSpec, Spec
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.java.reconciliation import reconcile
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap, TopicId
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TopicId
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.requests import Owned
 from coordinator_core.groups.model import ConsumerMember, MemberState, ResolvedRegex

@@ -1,4 +1,4 @@
-"""The server-side assignors by name, their input, and ``range``.
+"""The server-side assignors by name, and ``range``.
 
 Sources: ``RangeAssignor``, ``TargetAssignmentBuilder``. The order in which members and topics are visited is
 that of Kafka's maps.
@@ -6,35 +6,13 @@ that of Kafka's maps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from coordinator_core.coordinator.java.consumer_group import Partitions
+from coordinator_core.coordinator.java.group_spec import Assignment, GroupSpec
 from coordinator_core.coordinator.java.uniform import assign_uniform
 from coordinator_core.coordinator.maps import JavaHashMap, TopicId, capacity_for
 
 DEFAULT_ASSIGNOR = "uniform"
-
-Assignment = dict[str, Partitions]
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """A member as an assignor sees it: topics that exist, instance id, target so far."""
-
-    topic_ids: tuple[TopicId, ...]
-    instance_id: str | None
-    assignment: Partitions
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSpec:
-    """A group as an assignor sees it: members in the order of their map, partition counts by topic."""
-
-    members: Mapping[str, Spec]
-    partitions: Mapping[TopicId, int]
-    homogeneous: bool
-    is_assigned: Callable[[TopicId, int], bool]
 
 
 def assign_range(group: GroupSpec) -> Assignment:

@@ -14,7 +14,7 @@ from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.group import accept_any
 from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap, TopicId
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap, TopicId
 from coordinator_core.coordinator.requests import Committer
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import (
@@ -27,9 +27,6 @@ from coordinator_core.groups.model import (
 )
 
 LEAVE_STATIC_EPOCH = -2
-
-Partitions = dict[TopicId, frozenset[int]]
-"""An assignment as assignors see it: its topics iterate as those of Kafka's map do."""
 
 
 def partitions_of(assignment: Mapping[str, Iterable[int]]) -> Partitions:

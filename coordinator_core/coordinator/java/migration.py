@@ -6,17 +6,18 @@ Sources: ``convertToConsumerGroup``, ``convertToClassicGroup``, ``ConsumerGroup.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from coordinator_core.coordinator.classic import LiveClassicGroup, Member, State
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
-from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, Partitions, partitions_of
+from coordinator_core.coordinator.java.assignment import Assignments
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, partitions_of
 from coordinator_core.coordinator.java.group import JavaClassicGroup
-from coordinator_core.coordinator.java.manager import replayed
+from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata, group_tombstone
 from coordinator_core.coordinator.replies import join_reply, sync_reply
@@ -32,11 +33,19 @@ from coordinator_core.records.blobs import (
 )
 from coordinator_core.records.codec import RecordDecodeError
 
-if TYPE_CHECKING:
-    from coordinator_core.coordinator.java.consumer import ConsumerGroups
-
 UPGRADES = frozenset({"bidirectional", "upgrade"})
 DOWNGRADES = frozenset({"bidirectional", "downgrade"})
+
+
+class ConsumerGroups(Protocol):
+    """What a migration needs of the consumer groups of a coordinator."""
+
+    manager: JavaGroupMetadataManager
+    metadata: Callable[[], MetadataImage]
+    assignments: Assignments
+
+    def restart_session(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None: ...
+    def cancel_timers(self, group_id: str, member_id: str) -> None: ...
 
 
 # Classic to consumer

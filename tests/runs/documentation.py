@@ -1,6 +1,6 @@
 """The page ``docs/tables.md``, made from the schemas.
 
-``python -m coordinator_core.runs.documentation > docs/tables.md`` writes it.
+``python -m tests.runs.documentation > docs/tables.md`` writes it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.findings import FINDINGS
-from coordinator_core.rules.model import NEED_OPTIONS, THRESHOLDS, Rule
+from coordinator_core.rules.model import THRESHOLDS, Rule
+from coordinator_core.rules.needs import NEED_OPTIONS
 
 _HEAD = """# Rules
 
