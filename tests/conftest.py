@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from functools import cache
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -112,7 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Iterator[None]:
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Gives each test its tier. A file with a test that has none, or several, is an error."""
     report = yield
     wrong = []
@@ -132,11 +132,15 @@ def pytest_make_collect_report() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _POSITION[part_of(item.nodeid).path])
+    def position(item: pytest.Item) -> int:
+        part = part_of(item.nodeid)
+        return len(PARTS) if part is None else _POSITION[part.path]
+
+    items.sort(key=position)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """No fast test finds a Java."""
     if item.get_closest_marker("fast") is None:
         return (yield)
@@ -164,9 +168,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """A row a tier: its tests, minutes from the start of the first to the end of the last, minutes of all workers."""
-    reports = [each for group in terminalreporter.stats.values() for each in group if hasattr(each, "keywords")]
+    everything = [each for group in terminalreporter.stats.values() for each in group]
+    reports = [each for each in everything if isinstance(each, pytest.TestReport)]
     for tier in TIERS:
-        found = [each for each in reports if isinstance(each, pytest.TestReport) and tier in each.keywords]
+        found = [each for each in reports if tier in each.keywords]
         if found:
             tests = len({each.nodeid for each in found})
             passed = max(each.stop for each in found) - min(each.start for each in found)
