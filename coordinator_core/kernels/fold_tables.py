@@ -5,25 +5,9 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_bytes, new_rows, zeros
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import (
-        CreationRows,
-        EventRows,
-        FragmentGroupRows,
-        FragmentRows,
-        GroupRecordRows,
-        GroupRows,
-        Int,
-        KeyStateRows,
-        MutableBytes,
-        MutableInt64s,
-        PendingRows,
-        ProducerRows,
-        SplitRecordRows,
-        StatisticsRows,
-    )
-    from coordinator_core.kernels.framing import Bounds
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.framing import *
     from coordinator_core.kernels.key_table import KeyTable
-    from coordinator_core.kernels.layout import CODECS, COMMIT_VERSIONS, KEY_TYPES
 
 _FIRST_ROWS = 64
 _FIRST_SPLIT_RECORDS = 256
@@ -51,10 +35,8 @@ class FoldTables:
 
     sequence = cython.declare(Int, visibility="public")
     """Records folded so far, control records included: the time axis of the fold."""
-    segment_sequence = cython.declare(Int, visibility="public")
-    """``sequence`` at the beginning of the segment at hand."""
-    position = cython.declare(Int, visibility="public")
-    """Position of the batch at which the last call stopped."""
+    segment_sequence = cython.declare(Int, visibility="public")  # ``sequence`` at the beginning of the segment at hand.
+    position = cython.declare(Int, visibility="public")  # Position of the batch at which the last call stopped.
     next_offset = cython.declare(Int, visibility="public")
     first_offset = cython.declare(Int, visibility="public")
     """Base offset of the segment's first batch, -1 before there is one."""
@@ -64,8 +46,7 @@ class FoldTables:
     max_timestamp = cython.declare(Int, visibility="public")
     has_malformed_names = cython.declare(cython.bint, visibility="public")
     """A name is not UTF-8, or holds U+FFFD: several keys may mean one committed offset."""
-    codecs = cython.declare(MutableInt64s, visibility="public")
-    """Batches by codec id."""
+    codecs = cython.declare(MutableInt64s, visibility="public")  # Batches by codec id.
     commits = cython.declare(MutableInt64s, visibility="public")
     """Commits by key type and value version (-1 for a tombstone): twice ``COMMIT_VERSIONS``."""
 
@@ -84,8 +65,7 @@ class FoldTables:
     producer_key = cython.declare(MutableBytes)
     pending = cython.declare(PendingRows, visibility="public")
     pending_used = cython.declare(Int, visibility="public")
-    pending_free = cython.declare(Int)
-    """First free row of ``pending``, chained by ``next_of_key``; -1 for none."""
+    pending_free = cython.declare(Int)  # First free row of ``pending``, chained by ``next_of_key``; -1 for none.
     group_records = cython.declare(GroupRecordRows, visibility="public")
     group_records_used = cython.declare(Int, visibility="public")
     creations = cython.declare(CreationRows, visibility="public")
@@ -153,8 +133,6 @@ class FoldTables:
         self.commits = zeros(KEY_TYPES * COMMIT_VERSIONS)
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     @cython.exceptval(-1)
     def reserve(self, records: Int, data_bytes: Int, groups: Int) -> cython.int:
         """Make room for ``records`` in so many bytes, and for ``groups`` in ended transactions."""
