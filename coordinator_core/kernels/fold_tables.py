@@ -157,31 +157,22 @@ class FoldTables:
 
     def reserve_scratch(self, records: Int) -> None:
         """Make room in ``scratch``, for callers that fill it themselves."""
-        if records > len(self.scratch):
-            self.scratch = grown(self.scratch, len(self.scratch), records)
+        self.scratch = grown(self.scratch, len(self.scratch), records)
 
     def _grow(self, records: Int, groups: Int) -> None:
         self.reserve_scratch(records)
-        keys: Int = self.keys.used
-        if keys + records > len(self.events):
-            self.events = grown(self.events, keys, keys + records)
-            self.key_states = grown(self.key_states, keys, keys + records)
-        used: Int = self.group_ids.used
-        if used + records > len(self.groups):
-            self.groups = grown(self.groups, used, used + records)
-            self.statistics = grown(self.statistics, KEY_TYPES * used, KEY_TYPES * len(self.groups))
+        used: Int = self.keys.used
+        self.events = grown(self.events, used, used + records)
+        self.key_states = grown(self.key_states, used, used + records)
+        used = self.group_ids.used
+        self.groups = grown(self.groups, used, used + records)
+        self.statistics = grown(self.statistics, KEY_TYPES * used, KEY_TYPES * (used + records))
         used = self.producer_ids.used
-        if used + records > len(self.producers):
-            self.producers = grown(self.producers, used, used + records)
-        if self.pending_used + records > len(self.pending):
-            self.pending = grown(self.pending, self.pending_used, self.pending_used + records)
+        self.producers = grown(self.producers, used, used + records)
+        self.pending = grown(self.pending, self.pending_used, self.pending_used + records)
         used = self.group_records_used
-        if used + records > len(self.group_records):
-            self.group_records = grown(self.group_records, used, used + records)
-        if self.creations_used + records > len(self.creations):
-            self.creations = grown(self.creations, self.creations_used, self.creations_used + records)
-        if self.fragments_used + records > len(self.fragments):
-            self.fragments = grown(self.fragments, self.fragments_used, self.fragments_used + records)
+        self.group_records = grown(self.group_records, used, used + records)
+        self.creations = grown(self.creations, self.creations_used, self.creations_used + records)
+        self.fragments = grown(self.fragments, self.fragments_used, self.fragments_used + records)
         used = self.fragment_groups_used
-        if used + groups > len(self.fragment_groups):
-            self.fragment_groups = grown(self.fragment_groups, used, used + groups)
+        self.fragment_groups = grown(self.fragment_groups, used, used + groups)

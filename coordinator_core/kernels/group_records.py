@@ -283,8 +283,7 @@ class GroupRecords:
 
     def _know_groups(self, count: Int) -> None:
         """Have rows for so many groups."""
-        if count > len(self.groups):
-            self.groups = grown(self.groups, self.known_groups, count)
+        self.groups = grown(self.groups, self.known_groups, count)
         for row in range(self.known_groups, count):
             self.groups[row].kind = GroupKind.ABSENT
             self.groups[row].note = Note.TAKEN

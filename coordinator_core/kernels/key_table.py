@@ -133,10 +133,8 @@ class KeyTable:
         return 0
 
     def _grow(self, keys: Int, data_bytes: Int) -> None:
-        if keys > len(self.keys):
-            self.keys = grown(self.keys, self.used, keys)
-        if data_bytes > len(self.data):
-            self.data = grown(self.data, self.data_used, data_bytes)
+        self.keys = grown(self.keys, self.used, keys)
+        self.data = grown(self.data, self.data_used, data_bytes)
         if 2 * keys > len(self.index):
             places = 2
             while places < 4 * keys:

@@ -58,10 +58,8 @@ class NewestTable:
         return 0
 
     def _grow(self, records: Int) -> None:
-        if self.keys.used + records > len(self.rows):
-            self.rows = grown(self.rows, self.keys.used, self.keys.used + records)
-        if self.unkeyed_used + records > len(self.unkeyed):
-            self.unkeyed = grown(self.unkeyed, self.unkeyed_used, self.unkeyed_used + records)
+        self.rows = grown(self.rows, self.keys.used, self.keys.used + records)
+        self.unkeyed = grown(self.unkeyed, self.unkeyed_used, self.unkeyed_used + records)
 
     @cython.cfunc
     @cython.exceptval(-1)
