@@ -12,7 +12,10 @@ CORPUS = Path(__file__).parent / "corpus"
 
 @dataclass(frozen=True)
 class Case:
-    """One snapshot. ``paths`` are its log directories, ``directory`` holds ``expected/``."""
+    """One snapshot. ``paths`` are its log directories, ``directory`` holds ``expected/``.
+
+    ``captured_ms``: when the log was copied, or its broker killed, in ms since the epoch.
+    """
 
     name: str
     directory: Path
@@ -20,6 +23,7 @@ class Case:
     release: str
     coordinator: str | None
     offsets_partitions: int
+    captured_ms: int
 
     @property
     def expected(self) -> Path:
@@ -58,6 +62,7 @@ def _cases() -> list[Case]:
                 release=release,
                 coordinator="classic" if release == "3.9.2" else None,
                 offsets_partitions=_offsets_partitions(directory, description),
+                captured_ms=description.get("captured_at_ms") or description["capturedAtMs"],
             )
         )
     return found

@@ -38,7 +38,7 @@ class ReplayOptions:
     profile: Profile | None
     now_ms: int
     on_damage: OnDamage
-    offsets_topic_num_partitions: int
+    offsets_topic_num_partitions: int | None
     engine: Engine
     master: str
     fold_cache: FoldCache | None
@@ -93,9 +93,8 @@ def offsets_partitions_option(command: F) -> F:
     return click.option(
         "--offsets-topic-num-partitions",
         type=click.IntRange(min=1),
-        default=DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
-        show_default=True,
-        help="Partitions of __consumer_offsets.",
+        help="Partitions of __consumer_offsets (default: told by the topology or by where the groups are, else "
+        f"{DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS}).",
     )(command)
 
 
@@ -146,7 +145,7 @@ def replay_options_from(
     now_ms: int | None,
     partial: bool,
     salvage: bool,
-    offsets_topic_num_partitions: int,
+    offsets_topic_num_partitions: int | None,
     engine: Engine,
     master: str,
     fold_cache: str,

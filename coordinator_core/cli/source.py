@@ -97,7 +97,8 @@ def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOpt
         command += ["--snapshot", path]
     command += ["--output", place.output, "--cluster", place.cluster]
     command += ["--window", place.window, "--run-id", place.run_id, "--now-ms", str(options.now_ms)]
-    command += ["--offsets-topic-num-partitions", str(options.offsets_topic_num_partitions)]
+    if options.offsets_topic_num_partitions is not None:
+        command += ["--offsets-topic-num-partitions", str(options.offsets_topic_num_partitions)]
     if options.profile is not None:
         profile = options.profile
         command += ["--kafka-version", str(profile.release), "--coordinator", profile.coordinator]

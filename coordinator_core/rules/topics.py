@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
+from coordinator_core.log.types import OFFSETS_TOPIC
 
 Int64s = npt.NDArray[np.int64]
 
@@ -90,6 +91,11 @@ def _topics(path: str, data: bytes, document: Any) -> Topics:
         counts.append(len(info))
         starts += [_offset(by_number[number], "start_offset", "startOffset") for number in range(len(info))]
         ends += [_offset(by_number[number], "end_offset", "endOffset") for number in range(len(info))]
+    if names == [OFFSETS_TOPIC]:
+        raise UsageError(
+            f"{path}: lists {OFFSETS_TOPIC} alone, so it does not tell which topics of the groups exist; give the "
+            "topics.json of a capture, or leave the topics out"
+        )
     if len(set(names)) != len(names):
         raise ValueError("a topic is listed twice")
     captured = _first(document, "captured_at_ms", "capturedAtMs")

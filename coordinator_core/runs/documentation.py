@@ -40,7 +40,7 @@ from the schemas (version {SCHEMA_VERSION}) in `coordinator_core/runs/schemas.py
 | `state_hash` | equal exactly when two replays found the same state |
 | `load_failures`, `carried_records` | rows of these tables |
 | `findings` | by severity; null until rules have looked at the run |
-| `offsets_topic_num_partitions` | as given |
+| `offsets_topic_num_partitions` | as given, else the number that puts every group where it is (50 where that fits) |
 """
 
 

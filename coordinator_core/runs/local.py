@@ -26,7 +26,6 @@ from coordinator_core.fold.tasks import (
     kept_result,
     run_fold_task,
 )
-from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
@@ -82,7 +81,7 @@ def replay_to_run(
     profile: Profile | None,
     now_ms: int,
     on_damage: OnDamage = OnDamage.FAIL,
-    offsets_topic_num_partitions: int = DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
+    offsets_topic_num_partitions: int | None = None,
     cache: FoldCache | None = None,
 ) -> Manifest:
     """Replay ``source`` and publish the run; returns its manifest.
@@ -99,7 +98,7 @@ def replay_to_run(
     with _Replay(source, rules, on_damage, cache) as replay, ThreadPoolExecutor(1) as teller:
         # What merges and publishes is loaded while the first segments are folded.
         from coordinator_core.runs.manifest import ReplayFacts
-        from coordinator_core.runs.merging import merge_results
+        from coordinator_core.runs.merging import merge_results, with_placement
         from coordinator_core.runs.publish import RunWriter
         from coordinator_core.runs.schemas import SEGMENTS
         from coordinator_core.runs.tables import merged_tables, offset_rows
@@ -114,8 +113,9 @@ def replay_to_run(
             partitions = []
             for offsets, others, segments, facts in replay.merged(merge):
                 writer.write_tables({"offsets": offsets})
-                writer.write_tables({**others.result(), SEGMENTS.name: segments})
-                partitions.append(facts)
+                rest = others.result()
+                writer.write_tables({**rest, SEGMENTS.name: segments})
+                partitions.append(with_placement(facts, rest))
             replayed = perf_counter()
             replay_facts = ReplayFacts(
                 snapshot=snapshot,

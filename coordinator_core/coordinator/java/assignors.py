@@ -1,4 +1,4 @@
-"""The server-side assignors by name, what they are told of a group, and ``range``.
+"""The server-side assignors by name, their input, and ``range``.
 
 Sources: ``RangeAssignor``, ``TargetAssignmentBuilder``. The order in which members and topics are visited is
 that of Kafka's maps.
@@ -20,7 +20,7 @@ Assignment = dict[str, Partitions]
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What an assignor is told of a member: its topics that exist, its instance, its target so far."""
+    """A member as an assignor sees it: topics that exist, instance id, target so far."""
 
     topic_ids: tuple[TopicId, ...]
     instance_id: str | None
@@ -29,7 +29,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """Members in the order of their map; ``partitions`` counts those of each topic."""
+    """A group as an assignor sees it: members in the order of their map, partition counts by topic."""
 
     members: Mapping[str, Spec]
     partitions: Mapping[TopicId, int]
