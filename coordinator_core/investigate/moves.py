@@ -224,7 +224,8 @@ def _stale(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
 def _mirror(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     verdict = (
         f"Offsets of {group.group_id} that somebody outside the group writes, as MirrorMaker does, go back "
-        f"({count(len(moves), 'time')}, first at {moment(moves[0].after.place.timestamp_ms)}): a mirror translates wrongly."
+        f"({count(len(moves), 'time')}, first at {moment(moves[0].after.place.timestamp_ms)}): "
+        "a mirror translates wrongly."
     )
     return _explanation(
         group,
