@@ -36,7 +36,7 @@ class ClassData:
         """Options that use the archive or, when there is none, have the JVM write one as it ends."""
         if is_plain("class-archive"):
             return []
-        # The JVM would tell of an archive that does not fit on standard output, which is the app's.
+        # The JVM would report an archive that does not fit on standard output, which is the app's.
         if self.archive.exists():
             return [f"-XX:SharedArchiveFile={self.archive}", "-Xlog:disable"]
         try:
@@ -64,12 +64,12 @@ class ClassData:
 
 
 def cache_directory() -> Path:
-    """Where archives are kept: below the user's cache directory."""
+    """Directory of archives, below the user's cache directory."""
     return Path(user_cache("spark"))
 
 
 def _identity() -> str:
-    """Digest of what tells this JVM and this Spark from others."""
+    """Digest of the facts that identify this JVM and this Spark."""
     import pyspark
 
     java_home = os.environ.get("JAVA_HOME")

@@ -45,7 +45,7 @@ _MOST_TOLD = 5
 @click.option("--expire", is_flag=True, help="Tombstone first what has expired, see `regroup expire`.")
 @offsets_retention_option
 @delete_retention_option
-@click.option("--renumber", is_flag=True, help="Consecutive record offsets instead of the input's with holes.")
+@click.option("--renumber", is_flag=True, help="Consecutive record offsets instead of the input's.")
 @click.option(
     "--message-format",
     type=click.Choice(["keep", "2"]),

@@ -92,6 +92,7 @@ def reconciled(
 
 
 def exit_code(found: Reconciliation, fail_on: str) -> int:
+    """1 when a finding that counts reaches the severity ``fail_on``, else 0."""
     worst = found.worst
     failed = fail_on != NEVER and worst is not None and worst >= Severity.of(fail_on)
     return ExitCode.FINDINGS if failed else ExitCode.CLEAN
@@ -112,7 +113,7 @@ def reconcile_command(
     output_format: Format,
     **inputs: Any,
 ) -> int:
-    """What is wrong with the groups and offsets of a published RUN, where the evidence is, and what to do."""
+    """Findings about the groups and offsets of a published RUN, with evidence and remedies."""
     directory: str | None
     if engine is Engine.SPARK:
         directory = _publish_with_spark(run, master, **inputs)

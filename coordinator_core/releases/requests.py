@@ -24,14 +24,14 @@ class ApiVersions:
 
 @dataclass(frozen=True, slots=True)
 class RequestRules:
-    """What differs between the coordinators while they serve requests."""
+    """Facts in which coordinators differ while they serve requests."""
 
     scala_maps: bool
     """Members and votes are kept in Scala's maps, else in Java's; their order decides who leads."""
     sync_restarts_session: bool
     """SyncGroup in Stable restarts the session timer."""
     leaves_one_by_one: bool
-    """What follows from a member's leaving follows after each member of one LeaveGroup, else once."""
+    """A LeaveGroup of several members has its effects after each of them, else once."""
     purgatory: bool
     """Joins wait in a purgatory: the initial one ends by its time only, and its delay is extended while the
     generation is 0. Else it is extended while the group came from Empty."""

@@ -52,7 +52,7 @@ def _pair(facts: Facts, column: str) -> tuple[Int64s, Int64s]:
 
 
 def _of_one_topic(facts: Facts, bad: Bools) -> Int64s:
-    """Of the matched pairs for which ``bad`` is true, those whose commits name no different topic ids."""
+    """Matched pairs for which ``bad`` is true and whose commits name no different topic ids."""
     assert facts.previous is not None
     matched, found = matched_offsets(facts), np.flatnonzero(bad)
     columns = [

@@ -1,4 +1,4 @@
-"""What a rule is: values that say what it looks for, why, and what to do; and one function that looks."""
+"""A rule: texts that say what it finds, why it matters and what to do, and the function that finds it."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ LONE_TOMBSTONE = Rule(
     why="Normal once the cleaner has removed what they deleted. Releases before 4.0 do not load a tombstone "
     "for an unknown KIP-848 group (KAFKA-17306).",
     evidence="The first of them, and how many.",
-    remedy="None; rule R06 tells when the partition does not load.",
+    remedy="None; rule R06 finds partitions that do not load.",
     message="tombstone of type {key_type} of {group_id} for a key that is not there",
     reads=(),
     needs=(Need.LOG,),

@@ -34,7 +34,7 @@ Tables = dict[str, pa.Table]
 
 
 class ReplayedPartition(Protocol):
-    """What :class:`PartitionState` and :class:`MergedPartition` have in common."""
+    """Interface that :class:`PartitionState` and :class:`MergedPartition` share."""
 
     @property
     def offsets_partition(self) -> int: ...
@@ -128,7 +128,7 @@ def _group_rows(state: ReplayedPartition) -> list[Row]:
 
 
 def _fewer_groups(state: ReplayedPartition) -> list[ShareGroup | StreamsGroup]:
-    """Those that are told row by row."""
+    """Groups whose rows are made one by one."""
     return [group for group in state.groups.values() if isinstance(group, ShareGroup | StreamsGroup)]
 
 

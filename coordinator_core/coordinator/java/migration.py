@@ -52,7 +52,7 @@ class ConsumerGroups(Protocol):
 
 
 def to_consumer_group(groups: ConsumerGroups, classic: JavaClassicGroup, out: list[Record]) -> LiveConsumerGroup:
-    """The group that a first ConsumerGroupHeartbeat makes of a live classic group, and its records."""
+    """Convert a live classic group at its first ConsumerGroupHeartbeat. Returns the group and its records."""
     settings = groups.manager.settings
     _validate_upgrade(settings, classic)
     for member in classic.members.values():
@@ -249,7 +249,7 @@ def _classic_member(member: ConsumerMember) -> Member:
 
 
 def assignment_blob(partitions: Partitions, version: int, image: MetadataImage) -> bytes:
-    """An assignment as the classic protocol carries it, in the version of the member's subscription."""
+    """An assignment in the classic protocol's bytes, in the version of the member's subscription."""
     topics = [(image.by_id(topic_id), one) for topic_id, one in JavaHashMap(partitions).items()]
     entries = [{"topic": topic.name, "partitions": sorted(one)} for topic, one in topics if topic is not None]
     return encode_consumer_assignment(min(max(version, 0), 3), {"assignedPartitions": entries, "userData": None})
