@@ -34,6 +34,8 @@ LAYERS = (
     "runs",
     "lifecycle",
     "rules",
+    "history",
+    "investigate",
     "coordinator",
     "drill",
     "cluster",
