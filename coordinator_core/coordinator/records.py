@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator_core.coordinator.log import Record
+from coordinator_core.coordinator.requests import CommitPartition
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.groups.model import ClassicGroup, OffsetKey
 from coordinator_core.records.types import ZERO_UUID
@@ -20,7 +21,7 @@ GROUP_METADATA_VERSION = 3
 
 def requested_commit(
     offset_key: OffsetKey,
-    partition: dict[str, Any],
+    partition: CommitPartition,
     *,
     now_ms: int,
     expire_timestamp_ms: int | None,
@@ -28,12 +29,12 @@ def requested_commit(
     topic_id: str = ZERO_UUID,
 ) -> Record:
     """The record of a partition of an OffsetCommit or TxnOffsetCommit; see :func:`offset_commit`."""
-    timestamp_ms = partition.get("commitTimestamp", NO_TIMESTAMP)
+    timestamp_ms = partition.commit_timestamp
     return offset_commit(
         offset_key,
-        offset=partition["committedOffset"],
-        leader_epoch=partition.get("committedLeaderEpoch", -1),
-        metadata=partition["committedMetadata"] or "",
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
         commit_timestamp_ms=now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms,
         expire_timestamp_ms=expire_timestamp_ms,
         version=version,
@@ -41,9 +42,9 @@ def requested_commit(
     )
 
 
-def metadata_fits(partition: dict[str, Any], settings: BrokerSettings) -> bool:
+def metadata_fits(partition: CommitPartition, settings: BrokerSettings) -> bool:
     """Whether the metadata of a commit is within ``offset.metadata.max.bytes``, which counts UTF-16 units."""
-    metadata: str = partition["committedMetadata"] or ""
+    metadata = partition.committed_metadata or ""
     return len(metadata.encode("utf-16-be", "surrogatepass")) // 2 <= settings.offset_metadata_max_bytes
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from coordinator_core.coordinator.classic import LiveClassicGroup, Member, State
+from coordinator_core.coordinator.classic import LiveClassicGroup, Member
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, Partitions, partitions_of
@@ -19,11 +19,11 @@ from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata, group_tombstone
-from coordinator_core.coordinator.replies import join_reply, sync_reply
+from coordinator_core.coordinator.replies import JoinGroupReply, SyncGroupReply
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.loaders import LoadError
-from coordinator_core.groups.model import ConsumerMember
+from coordinator_core.groups.model import ConsumerMember, GroupState
 from coordinator_core.records.blobs import (
     blob_version,
     decode_consumer_assignment,
@@ -49,10 +49,10 @@ def to_consumer_group(groups: ConsumerGroups, classic: JavaClassicGroup, out: li
     for member in classic.members.values():
         if member.awaiting_join is not None:
             respond, member.awaiting_join = member.awaiting_join, None
-            respond(join_reply(Errors.REBALANCE_IN_PROGRESS, member.member_id))
+            respond(JoinGroupReply(Errors.REBALANCE_IN_PROGRESS, member_id=member.member_id))
         if member.awaiting_sync is not None:
             respond, member.awaiting_sync = member.awaiting_sync, None
-            respond(sync_reply(Errors.REBALANCE_IN_PROGRESS))
+            respond(SyncGroupReply(Errors.REBALANCE_IN_PROGRESS))
     image = groups.metadata()
     members: list[ConsumerMember] = []
     targets: dict[str, Partitions] = {}
@@ -214,7 +214,7 @@ def _classic_group(
     if joining is not None:
         classic.add(_classic_member(joining))
         targets[joining.member_id] = group.target_of(joining.member_id, joining.instance_id)
-    classic.state = State.STABLE
+    classic.state = GroupState.STABLE
     classic.protocol_name = classic.select_protocol()
     classic.subscribed_topics = classic.compute_subscribed_topics()
     image = groups.metadata()

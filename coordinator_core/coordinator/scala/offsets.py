@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from coordinator_core.coordinator.classic import LiveClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup
 from coordinator_core.coordinator.errors import (
     SCALA_COMMIT_ERRORS,
     SCALA_GROUP_ERRORS,
@@ -35,7 +35,7 @@ from coordinator_core.coordinator.scala.group import PROFILE, ScalaGroup
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.loaders import ScalaGroups
-from coordinator_core.groups.model import ClassicGroup, CommittedOffset, OffsetKey
+from coordinator_core.groups.model import ClassicGroup, CommittedOffset, GroupState, OffsetKey
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.releases import OFFSET_KEY_TYPES
 from coordinator_core.replay.interpret import committed_offset, offset_rules
@@ -130,7 +130,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
     ) -> list[Fetched]:
         """Per offset key its committed offset (``None``: there is none), or UNSTABLE_OFFSET_COMMIT."""
         group = self.groups.get(group_id)
-        if group is None or group.is_in(State.DEAD):
+        if group is None or group.is_in(GroupState.DEAD):
             return [(offset_key, None, Errors.NONE) for offset_key in offset_keys or ()]
         found: list[Fetched] = []
         for offset_key in group.offsets if offset_keys is None else offset_keys:
@@ -151,12 +151,12 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         count = 0
         for group in list(groups):
             removed = select(group)
-            if group.is_in(State.EMPTY) and not group.has_offsets():
-                group.transition(State.DEAD, self.clock.now_ms)
+            if group.is_in(GroupState.EMPTY) and not group.has_offsets():
+                group.transition(GroupState.DEAD, self.clock.now_ms)
             if self.state_of(group.group_id) is None:
                 continue
             tombstones = [offset_tombstone(OffsetKey(group.group_id, *offset_key)) for offset_key in removed]
-            dead = group.is_in(State.DEAD) and self.groups.pop(group.group_id, None) is not None
+            dead = group.is_in(GroupState.DEAD) and self.groups.pop(group.group_id, None) is not None
             if dead and group.generation > 0:
                 tombstones.append(group_tombstone(group.group_id))
             if not tombstones:
@@ -188,7 +188,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         """The marker of a transaction was appended to ``partition`` (``handleTxnCompletion``)."""
         for group_id in sorted(self.open_groups.get(producer_id, ())):
             group = self.groups.get(group_id)
-            if self.partition_for(group_id) == partition and group is not None and not group.is_in(State.DEAD):
+            if self.partition_for(group_id) == partition and group is not None and not group.is_in(GroupState.DEAD):
                 group.complete_transaction(producer_id, commit)
                 self._forget_open(producer_id, group_id)
 
