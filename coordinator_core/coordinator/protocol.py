@@ -1,6 +1,6 @@
-"""Requests and replies as the JSON of Kafka's message classes: names in camel case, bytes as base64.
+"""Requests, replies and record data as Kafka's message classes have them in JSON: names in camel case.
 
-The one place that knows which fields the versions of an API have.
+The one place that knows which fields the versions of an API have. Bytes of requests and replies are base64.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ _UNTIL: dict[str, dict[str, int]] = {
 """Last versions of fields that were dropped."""
 
 
+@cache
 def camel(name: str) -> str:
     """The name of a field as Kafka's message classes spell it."""
     head, *parts = name.split("_")
@@ -166,3 +167,20 @@ def _plain(api: str, version: int, prefix: str, value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     return _struct(api, version, prefix, value)
+
+
+# Records
+
+
+def record_json(data: Any) -> Any:
+    """The key or value of a record as :mod:`coordinator_core.records` takes it: bytes stay bytes.
+
+    A field that is ``None`` by default is left out while it is: its version does not have it.
+    """
+    if not isinstance(data, tuple):
+        return data
+    kind: Any = type(data)
+    if kind is tuple:
+        return [record_json(one) for one in data]
+    found, defaults = zip(kind._fields, data, strict=True), kind._field_defaults
+    return {camel(name): record_json(value) for name, value in found if value is not None or name not in defaults}

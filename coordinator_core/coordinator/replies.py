@@ -69,8 +69,6 @@ class JoinGroupReply(Reply):
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupReply(Reply):
-    """``SyncGroupResponse``."""
-
     error_code: Errors
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -78,8 +76,6 @@ class SyncGroupReply(Reply):
 
 
 class LeaveMember(NamedTuple):
-    """How a member left."""
-
     member_id: str
     group_instance_id: str | None
     error_code: Errors
@@ -87,22 +83,16 @@ class LeaveMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroupReply(Reply):
-    """``LeaveGroupResponse``."""
-
     error_code: Errors
     members: tuple[LeaveMember, ...] = ()
 
 
 class PartitionResult(NamedTuple):
-    """The error of a partition."""
-
     partition_index: int
     error_code: Errors
 
 
 class TopicResult(NamedTuple):
-    """The errors of a topic's partitions."""
-
     name: str
     topic_id: str | None
     partitions: tuple[PartitionResult, ...]
@@ -117,8 +107,6 @@ class OffsetCommitReply(Reply):
 
 @dataclass(frozen=True, slots=True)
 class OffsetDeleteReply(Reply):
-    """``OffsetDeleteResponse``."""
-
     error_code: Errors
     topics: tuple[TopicResult, ...] = ()
 
@@ -141,16 +129,12 @@ class FetchedPartition(NamedTuple):
 
 
 class FetchedTopic(NamedTuple):
-    """A topic of an OffsetFetch."""
-
     name: str
     topic_id: str | None
     partitions: tuple[FetchedPartition, ...]
 
 
 class FetchedGroup(NamedTuple):
-    """A group of an OffsetFetch."""
-
     group_id: str
     error_code: Errors
     topics: tuple[FetchedTopic, ...] = ()
@@ -158,28 +142,20 @@ class FetchedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchReply(Reply):
-    """``OffsetFetchResponse``."""
-
     groups: tuple[FetchedGroup, ...]
 
 
 class DeletedGroup(NamedTuple):
-    """How the deletion of a group ended."""
-
     group_id: str
     error_code: Errors
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroupsReply(Reply):
-    """``DeleteGroupsResponse``."""
-
     results: tuple[DeletedGroup, ...]
 
 
 class DescribedMember(NamedTuple):
-    """A member in a DescribeGroups."""
-
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -189,8 +165,6 @@ class DescribedMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A group in a DescribeGroups."""
-
     error_code: Errors
     error_message: str | None
     group_id: str
@@ -203,14 +177,10 @@ class DescribedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroupsReply(Reply):
-    """``DescribeGroupsResponse``."""
-
     groups: tuple[DescribedGroup, ...]
 
 
 class ListedGroup(NamedTuple):
-    """A group in a ListGroups."""
-
     group_id: str
     protocol_type: str
     group_state: str
@@ -219,15 +189,11 @@ class ListedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListGroupsReply(Reply):
-    """``ListGroupsResponse``."""
-
     error_code: Errors
     groups: tuple[ListedGroup, ...] = ()
 
 
 class FoundCoordinator(NamedTuple):
-    """The coordinator of a key."""
-
     key: str
     node_id: int
     host: str
@@ -238,30 +204,22 @@ class FoundCoordinator(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorReply(Reply):
-    """``FindCoordinatorResponse``."""
-
     coordinators: tuple[FoundCoordinator, ...]
 
 
 class ApiKey(NamedTuple):
-    """An API and its versions."""
-
     api_key: int
     min_version: int
     max_version: int
 
 
 class SupportedFeature(NamedTuple):
-    """A feature and the levels that the broker knows."""
-
     name: str
     min_version: int
     max_version: int
 
 
 class FinalizedFeature(NamedTuple):
-    """A feature and the levels that the cluster uses."""
-
     name: str
     max_version_level: int
     min_version_level: int
@@ -269,8 +227,6 @@ class FinalizedFeature(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionsReply(Reply):
-    """``ApiVersionsResponse``."""
-
     error_code: Errors
     api_keys: tuple[ApiKey, ...]
     supported_features: tuple[SupportedFeature, ...]
@@ -279,15 +235,11 @@ class ApiVersionsReply(Reply):
 
 
 class TopicPartitions(NamedTuple):
-    """Partitions of a topic in an assignment."""
-
     topic_id: str
     partitions: tuple[int, ...]
 
 
 class HeartbeatAssignment(NamedTuple):
-    """The assignment in the answer to a heartbeat."""
-
     topic_partitions: tuple[TopicPartitions, ...]
 
 
@@ -304,16 +256,12 @@ class ConsumerGroupHeartbeatReply(Reply):
 
 
 class NamedTopicPartitions(NamedTuple):
-    """Partitions of a topic in a description."""
-
     topic_id: str
     topic_name: str
     partitions: tuple[int, ...]
 
 
 class DescribedAssignment(NamedTuple):
-    """An assignment in a ConsumerGroupDescribe."""
-
     topic_partitions: tuple[NamedTopicPartitions, ...]
 
 
@@ -334,8 +282,6 @@ class DescribedConsumer(NamedTuple):
 
 
 class DescribedConsumerGroup(NamedTuple):
-    """A group in a ConsumerGroupDescribe."""
-
     error_code: Errors
     error_message: str | None
     group_id: str
@@ -349,8 +295,6 @@ class DescribedConsumerGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupDescribeReply(Reply):
-    """``ConsumerGroupDescribeResponse``."""
-
     groups: tuple[DescribedConsumerGroup, ...]
 
 
@@ -364,8 +308,6 @@ class ProducerReply(Reply):
 
 
 class DeletedTopic(NamedTuple):
-    """How the deletion of a topic ended."""
-
     name: str
     error_code: Errors
     error_message: str | None = None
@@ -373,6 +315,4 @@ class DeletedTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsReply(Reply):
-    """``DeleteTopicsResponse``."""
-
     responses: tuple[DeletedTopic, ...]

@@ -39,8 +39,6 @@ class JoinGroup:
 
 
 class SyncAssignment(NamedTuple):
-    """What the leader assigns to a member."""
-
     member_id: str
     assignment: bytes
 
@@ -60,8 +58,6 @@ class SyncGroup:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """``HeartbeatRequest``."""
-
     group_id: str
     generation_id: int
     member_id: str
@@ -77,15 +73,11 @@ class MemberIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroup:
-    """``LeaveGroupRequest``."""
-
     group_id: str
     members: tuple[MemberIdentity, ...]
 
 
 class CommitPartition(NamedTuple):
-    """A partition of an OffsetCommit or TxnOffsetCommit."""
-
     partition_index: int
     committed_offset: int
     committed_metadata: str | None
@@ -119,8 +111,6 @@ class Committer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """``OffsetCommitRequest``."""
-
     group_id: str
     topics: tuple[CommitTopic, ...]
     generation_id_or_member_epoch: int = -1
@@ -139,8 +129,6 @@ class OffsetCommit:
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommit:
-    """``TxnOffsetCommitRequest``."""
-
     group_id: str
     transactional_id: str
     producer_id: int
@@ -174,15 +162,11 @@ class FetchGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetch:
-    """``OffsetFetchRequest``."""
-
     groups: tuple[FetchGroup, ...]
     require_stable: bool = False
 
 
 class DeletePartition(NamedTuple):
-    """A partition of an OffsetDelete."""
-
     partition_index: int
 
 
@@ -196,23 +180,17 @@ class DeleteTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetDelete:
-    """``OffsetDeleteRequest``."""
-
     group_id: str
     topics: tuple[DeleteTopic, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroups:
-    """``DeleteGroupsRequest``."""
-
     groups_names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroups:
-    """``DescribeGroupsRequest``."""
-
     groups: tuple[str, ...]
     include_authorized_operations: bool = False
 
@@ -267,24 +245,18 @@ class ConsumerGroupHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupDescribe:
-    """``ConsumerGroupDescribeRequest``."""
-
     group_ids: tuple[str, ...]
     include_authorized_operations: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId:
-    """``InitProducerIdRequest``."""
-
     transactional_id: str
     transaction_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class AddOffsetsToTxn:
-    """``AddOffsetsToTxnRequest``."""
-
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -293,8 +265,6 @@ class AddOffsetsToTxn:
 
 @dataclass(frozen=True, slots=True)
 class EndTxn:
-    """``EndTxnRequest``."""
-
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -303,8 +273,6 @@ class EndTxn:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopics:
-    """``DeleteTopicsRequest``."""
-
     topic_names: tuple[str, ...]
 
 

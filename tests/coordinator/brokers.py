@@ -14,6 +14,7 @@ from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.protocol import read_request, reply_json
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
+from coordinator_core.groups.loaders import LoadedRecord
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 
 Json = dict[str, Any]
@@ -239,7 +240,7 @@ class Simulation:
 
     # The log
 
-    def records(self, group: str = "g") -> list[Record]:
+    def records(self, group: str = "g") -> list[LoadedRecord]:
         """All that was appended for a group, markers aside."""
         log = self.cluster.log.partitions.get(self.manager.partition_for(group), [])
         decoded = [record.decoded() for record in log if record.control is None]

@@ -10,13 +10,13 @@ from coordinator_core.coordinator.log import NO_PRODUCER_ID, Record
 from coordinator_core.coordinator.maps import TimelineHashMap
 from coordinator_core.coordinator.records import (
     metadata_fits,
-    offset_key_of,
     offset_tombstone,
     requested_commit,
 )
 from coordinator_core.coordinator.replies import FetchedPartition, FetchedTopic
 from coordinator_core.coordinator.requests import FetchGroup, FetchTopic, OffsetCommit, OffsetDelete, TxnOffsetCommit
 from coordinator_core.coordinator.settings import BrokerSettings
+from coordinator_core.groups.loaders import LoadedRecord
 from coordinator_core.groups.model import CommittedOffset, OffsetKey
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.lifecycle.due import expiry_of
@@ -212,9 +212,8 @@ class OffsetMetadataManager:
 
     # The state machine
 
-    def replay(self, record_offset: int, producer_id: int, producer_epoch: int, record: Record) -> None:
+    def replay(self, offset_key: OffsetKey, record: LoadedRecord, producer_id: int, producer_epoch: int) -> None:
         """Apply a commit or its tombstone."""
-        offset_key = offset_key_of(record)
         in_transaction = producer_id != NO_PRODUCER_ID
         if record.value is None:
             self._state.remove(offset_key, producer_id if in_transaction else None)
@@ -224,8 +223,8 @@ class OffsetMetadataManager:
             record.value,
             record.version,
             self._profile,
-            record_offset=record_offset,
-            ordering_offset=record_offset,
+            record_offset=record.record_offset,
+            ordering_offset=record.record_offset,
             producer_id=producer_id if in_transaction else None,
             producer_epoch=producer_epoch if in_transaction else None,
         )

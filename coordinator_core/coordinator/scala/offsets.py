@@ -34,7 +34,7 @@ from coordinator_core.coordinator.rules import SCALA
 from coordinator_core.coordinator.scala.group import PROFILE, ScalaGroup
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
-from coordinator_core.groups.loaders import ScalaGroups
+from coordinator_core.groups.loaders import LoadedRecord, ScalaGroups
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, GroupState, OffsetKey
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.releases import OFFSET_KEY_TYPES
@@ -116,7 +116,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         else:
             transaction = (producer_id, epoch) if in_transaction else None
             for record_offset, (offset_key, record) in enumerate(fitting.items(), base):
-                group.commit(offset_key.topic_partition, _committed(record, record_offset, base, transaction))
+                group.commit(offset_key.topic_partition, _committed(record.at(record_offset), base, transaction))
             if in_transaction:
                 self.open_groups.setdefault(producer_id, set()).add(group.group_id)
         return {
@@ -246,18 +246,18 @@ class _Load:
                 self._offsets.end_transaction(record.producer_id, commit=record.control == "COMMIT")
                 continue
             decoded = record.decoded()
-            if decoded.type == GROUP_METADATA:
-                self._replay.apply(record.offset, decoded.type, decoded.key, decoded.version, decoded.value)
-            elif decoded.type in OFFSET_KEY_TYPES:
+            if decoded.key_type == GROUP_METADATA:
+                self._replay.apply(*decoded)
+            elif decoded.key_type in OFFSET_KEY_TYPES:
                 self._offset(record, decoded)
 
-    def _offset(self, record: LogRecord, decoded: Record) -> None:
+    def _offset(self, record: LogRecord, decoded: LoadedRecord) -> None:
         offset_key = offset_key_of(decoded)
         transaction = (record.producer_id, record.producer_epoch) if record.transactional else None
         if decoded.value is None:
             self._offsets.remove(offset_key, transaction and transaction[0])
         else:
-            offset = _committed(decoded, record.offset, record.batch_offset, transaction)
+            offset = _committed(decoded, record.batch_offset, transaction)
             self._offsets.commit(offset_key, offset)
 
     def finish(self) -> list[ScalaGroup]:
@@ -276,9 +276,7 @@ class _Load:
         return list(self.groups.values())
 
 
-def _committed(
-    record: Record, record_offset: int, batch_offset: int, transaction: tuple[int, int] | None
-) -> CommittedOffset:
+def _committed(record: LoadedRecord, batch_offset: int, transaction: tuple[int, int] | None) -> CommittedOffset:
     """The offset in a record; ``transaction`` is the producer id and epoch of its transaction."""
     assert record.value is not None
     producer_id, producer_epoch = transaction or (None, None)
@@ -286,7 +284,7 @@ def _committed(
         record.value,
         record.version,
         PROFILE,
-        record_offset=record_offset,
+        record_offset=record.record_offset,
         ordering_offset=batch_offset,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
