@@ -47,6 +47,18 @@ class Member:
     awaiting_join: Respond | None = None
     awaiting_sync: Respond | None = None
 
+    def answer_join(self, reply: JoinGroupReply) -> None:
+        """Answer the JoinGroup that waits, if one does."""
+        respond, self.awaiting_join = self.awaiting_join, None
+        if respond is not None:
+            respond(reply)
+
+    def answer_sync(self, reply: SyncGroupReply) -> None:
+        """Answer the SyncGroup that waits, if one does."""
+        respond, self.awaiting_sync = self.awaiting_sync, None
+        if respond is not None:
+            respond(reply)
+
     def has_satisfied_heartbeat(self) -> bool:
         """Whether a session that runs out now is no reason to remove the member."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
@@ -140,8 +152,6 @@ class LiveClassicGroup:
     def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> Member:
         """Hand the membership of ``old_id`` to ``new_id``; what still waits under the old id is fenced."""
         member = self.members.pop(old_id)
-        fenced = member.awaiting_join, member.awaiting_sync
-        member.awaiting_join = member.awaiting_sync = None
         member.member_id = new_id
         if self.rules.replaced_static_member_forgets_newness:
             member.is_new = False
@@ -149,10 +159,8 @@ class LiveClassicGroup:
         if self.leader == old_id:
             self.leader = new_id
         self.static_members[instance_id] = new_id
-        if fenced[0] is not None:
-            fenced[0](JoinGroupReply(Errors.FENCED_INSTANCE_ID, member_id=old_id))
-        if fenced[1] is not None:
-            fenced[1](SyncGroupReply(Errors.FENCED_INSTANCE_ID))
+        member.answer_join(JoinGroupReply(Errors.FENCED_INSTANCE_ID, member_id=old_id))
+        member.answer_sync(SyncGroupReply(Errors.FENCED_INSTANCE_ID))
         return member
 
     @property

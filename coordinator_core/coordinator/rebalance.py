@@ -98,9 +98,7 @@ class Rebalances:
 
     def drop_member(self, group: LiveClassicGroup, member: Member) -> None:
         """Remove a member, nothing else; its waiting JoinGroup is answered, a waiting SyncGroup never."""
-        if member.awaiting_join is not None:
-            respond, member.awaiting_join = member.awaiting_join, None
-            respond(JoinGroupReply(Errors.UNKNOWN_MEMBER_ID))
+        member.answer_join(JoinGroupReply(Errors.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
 
     def remove_pending_member(self, group: LiveClassicGroup, member_id: str) -> None:
@@ -193,9 +191,7 @@ class Rebalances:
             self.store.store_group(group, {}, lambda _error: None)
             return
         for member in group.members.values():
-            if member.awaiting_join is not None:
-                respond, member.awaiting_join = member.awaiting_join, None
-                respond(self.joined(group, member.member_id))
+            member.answer_join(self.joined(group, member.member_id))
             self.restart_session(group, member)
             member.is_new = False
             group.pending_sync.add(member.member_id)
@@ -249,8 +245,7 @@ class Rebalances:
     def _propagate(self, group: LiveClassicGroup, error: Errors) -> None:
         for member in group.members.values():
             if member.awaiting_sync is not None:
-                respond, member.awaiting_sync = member.awaiting_sync, None
-                respond(self.synced_reply(group, member, error))
+                member.answer_sync(self.synced_reply(group, member, error))
                 self.restart_session(group, member)
 
     def synced_reply(self, group: LiveClassicGroup, member: Member, error: Errors = Errors.NONE) -> SyncGroupReply:
@@ -271,12 +266,8 @@ class Rebalances:
         """The group is another coordinator's now: who waits is told so, and nothing is written."""
         group.transition(GroupState.DEAD, self.clock.now_ms)
         for member in group.members.values():
-            if member.awaiting_join is not None:
-                respond, member.awaiting_join = member.awaiting_join, None
-                respond(JoinGroupReply(Errors.NOT_COORDINATOR, member_id=member.member_id))
-            if member.awaiting_sync is not None:
-                respond, member.awaiting_sync = member.awaiting_sync, None
-                respond(SyncGroupReply(Errors.NOT_COORDINATOR))
+            member.answer_join(JoinGroupReply(Errors.NOT_COORDINATOR, member_id=member.member_id))
+            member.answer_sync(SyncGroupReply(Errors.NOT_COORDINATOR))
             self.end_session(group, member.member_id)
         for timer in ("join", "initial-join", "sync"):
             self.timers.cancel((timer, group.group_id))

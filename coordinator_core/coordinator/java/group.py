@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from coordinator_core.coordinator.classic import LiveClassicGroup
+from coordinator_core.coordinator.describe import Listed
 from coordinator_core.coordinator.errors import ApiError, Errors
-from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
+from coordinator_core.coordinator.java.offsets import CommittingGroup, ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.requests import Committer
@@ -15,22 +16,12 @@ from coordinator_core.coordinator.validation import validate_commit
 from coordinator_core.groups.model import CommittedOffset, GroupState
 
 
-class Group(Protocol):
+class Group(Listed, CommittingGroup, Protocol):
     """``org.apache.kafka.coordinator.group.Group``."""
 
-    group_id: str
-
-    @property
-    def type(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def protocol_type(self) -> str | None: ...
     @property
     def is_empty(self) -> bool: ...
 
-    def is_subscribed_to(self, topic: str) -> bool: ...
-    def expiry_base(self) -> ExpiryBase | None: ...
     def validate_offset_commit(self, who: Committer, version: int) -> Validate: ...
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
     def validate_offset_delete(self) -> None: ...

@@ -47,12 +47,8 @@ def to_consumer_group(groups: ConsumerGroups, classic: JavaClassicGroup, out: li
     settings = groups.manager.settings
     _validate_upgrade(settings, classic)
     for member in classic.members.values():
-        if member.awaiting_join is not None:
-            respond, member.awaiting_join = member.awaiting_join, None
-            respond(JoinGroupReply(Errors.REBALANCE_IN_PROGRESS, member_id=member.member_id))
-        if member.awaiting_sync is not None:
-            respond, member.awaiting_sync = member.awaiting_sync, None
-            respond(SyncGroupReply(Errors.REBALANCE_IN_PROGRESS))
+        member.answer_join(JoinGroupReply(Errors.REBALANCE_IN_PROGRESS, member_id=member.member_id))
+        member.answer_sync(SyncGroupReply(Errors.REBALANCE_IN_PROGRESS))
     image = groups.metadata()
     members: list[ConsumerMember] = []
     targets: dict[str, Partitions] = {}
