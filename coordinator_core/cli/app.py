@@ -59,6 +59,10 @@ _COMMANDS = {
         "coordinator_core.cli.describe:list_command",
         "Groups with their type and state.",
     ),
+    "loads": Place(
+        "coordinator_core.cli.loads:loads_command",
+        "Which Kafka releases load this log, and where others stop.",
+    ),
     "reconcile": Place(
         "coordinator_core.cli.reconcile:reconcile_command",
         "Findings about the groups and offsets of a run.",

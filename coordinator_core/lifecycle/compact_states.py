@@ -20,6 +20,7 @@ from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.merge.shards import combine_shards
 from coordinator_core.releases import (
     CLASSIC_KEY_TYPES,
+    FACTS_BESIDE_LOADING,
     PROFILE_RELEASES,
     MergeOffsetRule,
     Profile,
@@ -70,7 +71,8 @@ def proof_profiles(
         # What 4.0 does not take of share groups stops it behind its own cleaner, too: that is no difference.
         each = replace(chosen, has_first_share_layout=False, tolerates_missing_share_groups=True)
         facts = asdict(each) | {"known_key_types": each.known_key_types & present}
-        unimportant = {"name", "release", "describes_pending_revocation", "expiry", "requests"}
+        # Compaction changes neither what can be read at all nor where the log ends.
+        unimportant = {*FACTS_BESIDE_LOADING, "newest_message_format", "reads_zstd", "ends_at_empty_read"}
         if present <= each.known_key_types:
             unimportant.add("unknown_key_aborts")
         if 0 not in present:

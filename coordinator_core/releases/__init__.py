@@ -9,6 +9,7 @@ see CONTRIBUTING.md.
 from coordinator_core.releases.facts import (
     CLASSIC_KEY_TYPES,
     CONSUMER_KEY_TYPES,
+    FACTS_BESIDE_LOADING,
     OFFSET_KEY_TYPES,
     SHARE_KEY_TYPES,
     STREAMS_KEY_TYPES,
@@ -24,16 +25,19 @@ from coordinator_core.releases.number import Release
 from coordinator_core.releases.profiles import (
     PROFILE_RELEASES,
     chosen_profile,
+    every_profile,
     parse_release,
     profile_for,
     profile_for_release,
     profile_from_label,
     profile_names,
+    profiles_of_release,
 )
 
 __all__ = [
     "CLASSIC_KEY_TYPES",
     "CONSUMER_KEY_TYPES",
+    "FACTS_BESIDE_LOADING",
     "OFFSET_KEY_TYPES",
     "PROFILE_RELEASES",
     "SHARE_KEY_TYPES",
@@ -47,9 +51,11 @@ __all__ = [
     "Release",
     "ShareSweep",
     "chosen_profile",
+    "every_profile",
     "parse_release",
     "profile_for",
     "profile_for_release",
     "profile_from_label",
     "profile_names",
+    "profiles_of_release",
 ]

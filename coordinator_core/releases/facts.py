@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from coordinator_core.releases.number import Release
 from coordinator_core.releases.requests import RequestRules
@@ -224,6 +225,16 @@ class Profile:
     tombstone_drops_pending: bool
     """A tombstone also removes the offset key from open transactions (``OffsetMetadataManager.replay``)."""
 
+    newest_message_format: int
+    """Batches of a newer message format (magic) cannot be read (KIP-32, KIP-98)."""
+
+    reads_zstd: bool
+    """KIP-110."""
+
+    ends_at_empty_read: bool
+    """A read that returns nothing below the end of the log ends the load; else the loader reads for ever, and
+    no partition behind this one is loaded (KAFKA-9065)."""
+
     tolerates_missing_groups: bool
     """Tombstones of unknown groups and members are ignored (KAFKA-17306)."""
 
@@ -260,6 +271,10 @@ class Profile:
     def coordinator(self) -> str:
         """``classic`` or ``new``, as the command line names them."""
         return self.loader.coordinator
+
+
+FACTS_BESIDE_LOADING: Final = frozenset({"name", "release", "describes_pending_revocation", "expiry", "requests"})
+"""Columns of :class:`Profile` that the state after a load does not depend on."""
 
 
 @dataclass(frozen=True, slots=True)

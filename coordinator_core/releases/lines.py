@@ -84,6 +84,9 @@ _FIRST_CLASSIC = Profile(
     state_timestamp_versions=frozenset({2, 3, 4}),
     minus_one_expires=False,
     tombstone_drops_pending=False,
+    newest_message_format=0,
+    reads_zstd=False,
+    ends_at_empty_read=False,
     tolerates_missing_groups=True,
     tolerates_missing_share_groups=True,
     tolerates_owned_partitions=True,
@@ -123,6 +126,9 @@ _FIRST_NEW = Profile(
     state_timestamp_versions=frozenset({2, 3, 4}),
     minus_one_expires=False,
     tombstone_drops_pending=False,
+    newest_message_format=2,
+    reads_zstd=True,
+    ends_at_empty_read=True,
     tolerates_missing_groups=False,
     tolerates_missing_share_groups=False,
     tolerates_owned_partitions=True,
@@ -210,7 +216,7 @@ LINES: Final = (
         tools=_text(DumpText.PLAIN),
         inferred_from=(Sign.GROUPS,),
     ),
-    Line("0.10", "0.10.0.1"),
+    Line("0.10", "0.10.0.1", classic=lambda was: replace(was, newest_message_format=1)),
     Line(
         "0.10.1",
         "0.10.1.1",
@@ -226,7 +232,8 @@ LINES: Final = (
     Line(
         "0.11",
         "0.11.0.3",
-        classic=_pending_commit_holds_group,  # Transactions: KIP-98.
+        # Transactions: KIP-98.
+        classic=lambda was: replace(_pending_commit_holds_group(was), newest_message_format=2),
         tools=_text(DumpText.BATCHES),
     ),
     Line(
@@ -252,6 +259,7 @@ LINES: Final = (
             max_legacy_offset_value_version=3,
             max_offset_value_version=3,
             max_group_value_version=2,
+            reads_zstd=True,
             minus_one_expires=True,
             expiry=replace(was.expiry, clock=Clock.GROUP),
         ),
@@ -271,7 +279,9 @@ LINES: Final = (
     Line(
         "2.4",
         "2.4.1",
-        classic=lambda was: replace(was, name="S3", expiry=replace(was.expiry, expires_unsubscribed=True)),
+        classic=lambda was: replace(
+            was, name="S3", ends_at_empty_read=True, expiry=replace(was.expiry, expires_unsubscribed=True)
+        ),
         tools=_text(DumpText.NAMED_KEYS),
     ),
     Line("2.5", "2.5.1"),

@@ -72,7 +72,7 @@ class RuleSettings:
 
 
 def read_settings(path: Path, codes: Collection[str]) -> RuleSettings:
-    """Settings of the rules from a YAML file with ``severities``, ``thresholds`` and ``mutes``; ``codes`` are the rules.
+    """Settings of rules from a YAML file with ``severities``, ``thresholds`` and ``mutes``; ``codes`` are the rules.
 
     Raises :class:`UsageError` that names the entry for anything else.
     """
