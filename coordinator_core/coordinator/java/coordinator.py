@@ -130,7 +130,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
                     replay=False,
                 )
             except ApiError as error:
-                self.manager.groups.pop(group_id, None)
+                self.manager.revert(group_id, group)
                 answers(JoinGroupReply(error.error))
 
     def sync_group(self, client: Client, request: SyncGroup, respond: Respond) -> None:

@@ -118,6 +118,13 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         unwritten = set().union(*self._unwritten.values())
         return (group for group_id, group in self.groups.items() if group_id not in unwritten)
 
+    def revert(self, group_id: str, written: Group | None) -> None:
+        """The group is again what the last record made of it: the log refused what was to replace it."""
+        del self.groups[group_id]
+        self._unwritten[self.partition_for(group_id)].discard(group_id)
+        if written is not None:
+            self.groups[group_id] = written
+
     # Writes
 
     def write(
