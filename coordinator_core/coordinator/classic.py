@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from coordinator_core.coordinator.consumer_protocol import Subscription
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.replies import JoinGroupReply, JoinMember, Respond, SyncGroupReply
 from coordinator_core.coordinator.requests import Protocols
 from coordinator_core.coordinator.rules import ReleaseRules
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import ClassicGroup, ClassicMember, GroupState, GroupType
-from coordinator_core.records.blobs import decode_consumer_subscription
 from coordinator_core.records.codec import RecordDecodeError
 
 EMPTY_ASSIGNMENT = b""
@@ -207,7 +207,7 @@ class LiveClassicGroup:
         topics: set[str] = set()
         for member in self.members.values():
             try:
-                topics.update(decode_consumer_subscription(member.metadata(self.protocol_name))["topics"])
+                topics.update(Subscription.of(member.metadata(self.protocol_name)).topics)
             except RecordDecodeError:
                 return None
         return frozenset(topics)

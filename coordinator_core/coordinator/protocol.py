@@ -72,8 +72,8 @@ def read_request(api: str, version: int, body: Json) -> Request:
         body = body | {"groups": [body]}
     elif api == "FindCoordinator" and version < 4:
         body = body | {"coordinatorKeys": [body["key"]]}
-    elif api == "JoinGroup" and version < 1:
-        body = body | {"rebalanceTimeoutMs": body["sessionTimeoutMs"]}
+    elif api == "JoinGroup":
+        body = {"rebalanceTimeoutMs": body.get("sessionTimeoutMs")} | body
     request: Request = _reader(_REQUESTS[api])(body, api)
     return request
 

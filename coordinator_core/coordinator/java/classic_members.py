@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from coordinator_core.coordinator.consumer_protocol import Subscription
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import migration
 from coordinator_core.coordinator.java.consumer import ConsumerGroups
@@ -32,7 +33,7 @@ from coordinator_core.coordinator.requests import (
 )
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import ConsumerMember, MemberState
-from coordinator_core.records.blobs import blob_version, decode_consumer_subscription
+from coordinator_core.records.blobs import blob_version
 from coordinator_core.records.codec import RecordDecodeError
 
 
@@ -135,23 +136,23 @@ class ClassicMembers:
     def _updated(self, member: ConsumerMember, client: Client, request: JoinGroup) -> tuple[ConsumerMember, Owned]:
         """The member with its subscription, and what it says it owns."""
         try:
-            subscription = decode_consumer_subscription(request.protocols[0].metadata)
+            subscription = Subscription.of(request.protocols[0].metadata)
         except RecordDecodeError:
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL) from None
         image = self._groups.metadata()
         owned = []
-        for entry in subscription.get("ownedPartitions", []):
-            topic = image.topic(entry["topic"])
+        for name, partitions in subscription.owned_partitions:
+            topic = image.topic(name)
             if topic is not None:
-                owned.append(OwnedPartitions(topic.topic_id, tuple(entry["partitions"])))
+                owned.append(OwnedPartitions(topic.topic_id, partitions))
         timeout_ms = request.rebalance_timeout_ms
         instance_id = request.group_instance_id
         updated = replace(
             member,
             instance_id=member.instance_id if instance_id is None else instance_id,
-            rack_id=subscription.get("rackId") or member.rack_id,
+            rack_id=subscription.rack_id or member.rack_id,
             rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-            subscribed_topics=tuple(sorted(set(subscription["topics"]))),
+            subscribed_topics=tuple(sorted(set(subscription.topics))),
             subscribed_regex=None,
             client_id=client.client_id,
             client_host=client.host,
