@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from coordinator_core.fold.arrow import column
@@ -163,8 +164,15 @@ class Transactions:
         }
         members = [np.fromiter(item[1].groups, np.int64, len(item[1].groups)) for item in stitched]
         all_groups = np.concatenate([*members, *self._complete_groups])
-        order = np.argsort(merged["first_record_offset"], kind="stable")
+        marker = merged["end_marker_offset"]
+        order = transaction_order(merged["first_record_offset"], marker == _NO_MARKER, marker, merged["producer_id"])
         return _table(merged, order, _group_lists(all_groups, merged["groups"], order, groups))
+
+
+def transaction_order(first: Int64s, is_open: npt.NDArray[np.bool_], marker: Int64s, producer_id: Int64s) -> Int64s:
+    """Rows of transactions in the order of ``replay.sequential``: by first record, open ones last; markers of open
+    ones must be equal."""
+    return np.lexsort((producer_id, marker, is_open, first))
 
 
 def _group_lists(numbers: Int64s, sizes: Int64s, order: Int64s, groups: NameNumbers) -> pa.Array:

@@ -155,7 +155,7 @@ class SequentialReplayer:
         state.groups = self._groups.finish(_group_ids(state.offsets, *state.pending.values()))
         for producer_id, transaction in self._open.items():
             state.transactions.append(transaction.ended(producer_id, TransactionOutcome.OPEN, None))
-        state.transactions.sort(key=lambda transaction: transaction.first_record_offset)
+        state.transactions.sort(key=_place)
         return state
 
     def _count(self, key_type: int, version: int | None) -> None:
@@ -224,6 +224,13 @@ class SequentialReplayer:
         if transaction is not None:
             outcome = TransactionOutcome.COMMITTED if commit else TransactionOutcome.ABORTED
             self._state.transactions.append(transaction.ended(producer_id, outcome, marker_offset))
+
+
+def _place(transaction: Transaction) -> tuple[int, bool, int, int]:
+    """Transactions are in the order of their first records. Salvaged logs can have several at one offset: of these,
+    open ones come last."""
+    marker = transaction.end_marker_offset
+    return transaction.first_record_offset, marker is None, marker or 0, transaction.producer_id
 
 
 def _group_ids(*offset_key_maps: Iterable[OffsetKey]) -> list[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Goes up when a column changes its meaning or disappears; readers refuse a version they do not know."""
 
 
