@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from coordinator_core.coordinator import requests
+from coordinator_core.coordinator import replies, requests
 from coordinator_core.coordinator.api_versions import api_versions
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.find_coordinator import FindCoordinator
@@ -19,27 +19,6 @@ from coordinator_core.coordinator.manager import LoadState
 from coordinator_core.coordinator.maps import TopicId
 from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.coordinator.replies import (
-    ConsumerGroupDescribeReply,
-    DeletedTopic,
-    DeleteTopicsReply,
-    DescribedConsumerGroup,
-    DescribedGroup,
-    DescribeGroupsReply,
-    ErrorReply,
-    FetchedGroup,
-    FetchedPartition,
-    FetchedTopic,
-    OffsetCommitReply,
-    OffsetDeleteReply,
-    OffsetFetchReply,
-    PartitionResult,
-    ProducerReply,
-    Reply,
-    Respond,
-    SyncGroupReply,
-    TopicResult,
-)
 from coordinator_core.coordinator.scala.coordinator import ScalaCoordinator
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
@@ -47,9 +26,9 @@ from coordinator_core.coordinator.transactions import Transactions
 
 ALL_GROUP_OPERATIONS_MASK = {False: 328, True: 3400}
 
-Topic = TypeVar("Topic", requests.CommitTopic, requests.DeleteTopic, requests.FetchTopic, FetchedTopic)
+Topic = TypeVar("Topic", requests.CommitTopic, requests.DeleteTopic, requests.FetchTopic, replies.FetchedTopic)
 Changed = TypeVar("Changed", requests.CommitTopic, requests.DeleteTopic)
-Described = TypeVar("Described", DescribedGroup, DescribedConsumerGroup)
+Described = TypeVar("Described", replies.DescribedGroup, replies.DescribedConsumerGroup)
 
 
 class Cluster:
@@ -109,7 +88,7 @@ class Broker:
         self.transactions = cluster.transactions
         cluster.brokers.append(self)
 
-    def handle(self, client: Client, request: requests.Request, respond: Respond) -> None:
+    def handle(self, client: Client, request: requests.Request, respond: replies.Respond) -> None:
         """Answer a request, now or later; members alone wait for their answer."""
         if isinstance(request, requests.JoinGroup):
             self.coordinator.join_group(client, request, respond)
@@ -118,16 +97,16 @@ class Broker:
             if reply is not None:
                 respond(reply)
         elif client.version >= 5 and None in (request.protocol_type, request.protocol_name):
-            respond(SyncGroupReply(Errors.INCONSISTENT_GROUP_PROTOCOL))
+            respond(replies.SyncGroupReply(Errors.INCONSISTENT_GROUP_PROTOCOL))
         else:
             self.coordinator.sync_group(client, request, respond)
 
-    def _answer(self, client: Client, request: requests.Request) -> Reply | None:
+    def _answer(self, client: Client, request: requests.Request) -> replies.Reply | None:
         """The answer to a request that does not wait; ``None``: there is none."""
         coordinator = self.coordinator
         match request:
             case requests.Heartbeat():
-                return ErrorReply(coordinator.heartbeat(request))
+                return replies.ErrorReply(coordinator.heartbeat(request))
             case requests.LeaveGroup():
                 return coordinator.leave_group(request)
             case requests.OffsetCommit():
@@ -142,7 +121,9 @@ class Broker:
                 return coordinator.delete_groups(request)
             case requests.DescribeGroups():
                 described = [coordinator.describe_group(one, client.version) for one in request.groups]
-                return DescribeGroupsReply(self._with_operations(described, request.include_authorized_operations))
+                return replies.DescribeGroupsReply(
+                    self._with_operations(described, request.include_authorized_operations)
+                )
             case requests.ListGroups():
                 return coordinator.list_groups(request)
             case requests.FindCoordinator():
@@ -153,20 +134,20 @@ class Broker:
                 return coordinator.consumer_group_heartbeat(client, request)
             case requests.ConsumerGroupDescribe():
                 consumers = [coordinator.describe_consumer_group(one) for one in request.group_ids]
-                return ConsumerGroupDescribeReply(
+                return replies.ConsumerGroupDescribeReply(
                     self._with_operations(consumers, request.include_authorized_operations)
                 )
             case requests.InitProducerId():
-                return ProducerReply(
+                return replies.ProducerReply(
                     *self.transactions.init_producer_id(request.transactional_id, request.transaction_timeout_ms)
                 )
             case requests.AddOffsetsToTxn(transactional_id, producer_id, producer_epoch, group_id):
                 partition = coordinator.manager.partition_for(group_id)
-                return ErrorReply(
+                return replies.ErrorReply(
                     self.transactions.add_offsets(transactional_id, producer_id, producer_epoch, partition)
                 )
             case requests.EndTxn(transactional_id, producer_id, producer_epoch, committed):
-                return ProducerReply(
+                return replies.ProducerReply(
                     *self.transactions.end(transactional_id, producer_id, producer_epoch, committed, client.version)
                 )
             case requests.DeleteTopics():
@@ -184,33 +165,33 @@ class Broker:
 
     # Offsets
 
-    def _offset_commit(self, client: Client, request: requests.OffsetCommit) -> Reply:
+    def _offset_commit(self, client: Client, request: requests.OffsetCommit) -> replies.Reply:
         def commit(known: tuple[requests.CommitTopic, ...]) -> Sequence[Errors | None]:
             if client.version == 0:
                 # Version 0 kept offsets in ZooKeeper, which a KRaft cluster does not have.
                 return [Errors.UNSUPPORTED_VERSION for topic in known for _ in topic.partitions]
             return self.coordinator.offset_commit(client, replace(request, topics=known)) if known else ()
 
-        return OffsetCommitReply(self._results(request.topics, commit))
+        return replies.OffsetCommitReply(self._results(request.topics, commit))
 
-    def _txn_offset_commit(self, client: Client, request: requests.TxnOffsetCommit) -> Reply:
+    def _txn_offset_commit(self, client: Client, request: requests.TxnOffsetCommit) -> replies.Reply:
         def commit(known: tuple[requests.CommitTopic, ...]) -> Sequence[Errors | None]:
             return self.coordinator.txn_offset_commit(client, replace(request, topics=known)) if known else ()
 
-        return OffsetCommitReply(self._results(request.topics, commit))
+        return replies.OffsetCommitReply(self._results(request.topics, commit))
 
-    def _offset_delete(self, request: requests.OffsetDelete) -> Reply:
+    def _offset_delete(self, request: requests.OffsetDelete) -> replies.Reply:
         try:
             topics = self._results(
                 request.topics, lambda known: self.coordinator.offset_delete(replace(request, topics=known))
             )
         except ApiError as error:
-            return OffsetDeleteReply(error.error)
-        return OffsetDeleteReply(Errors.NONE, topics)
+            return replies.OffsetDeleteReply(error.error)
+        return replies.OffsetDeleteReply(Errors.NONE, topics)
 
     def _results(
         self, topics: tuple[Changed, ...], change: Callable[[tuple[Changed, ...]], Sequence[Errors | None]]
-    ) -> tuple[TopicResult, ...]:
+    ) -> tuple[replies.TopicResult, ...]:
         """The error of each partition: topics are looked up first, what is unknown never reaches the coordinator.
 
         ``change`` takes the partitions that are known and gives their errors in that order, ``None`` for a
@@ -223,11 +204,11 @@ class Broker:
         )
         errors = iter(change(tuple(topic for topic in known if topic.partitions)))
         return tuple(
-            TopicResult(
+            replies.TopicResult(
                 topic.name,
                 topic.topic_id,
                 tuple(
-                    PartitionResult(one.partition_index, error)
+                    replies.PartitionResult(one.partition_index, error)
                     for one in topic.partitions
                     if (error := self._unknown(topic, one) or next(errors)) is not None
                 ),
@@ -249,16 +230,18 @@ class Broker:
         known = self.cluster.metadata.has_partition(topic.name, partition.partition_index)
         return Errors.NONE if known else Errors.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _offset_fetch(self, client: Client, request: requests.OffsetFetch) -> Reply | None:
+    def _offset_fetch(self, client: Client, request: requests.OffsetFetch) -> replies.Reply | None:
         if client.version == 0 and not self.cluster.java:
-            return OffsetFetchReply(tuple(_failed_fetch(group, Errors.UNSUPPORTED_VERSION) for group in request.groups))
+            return replies.OffsetFetchReply(
+                tuple(_failed_fetch(group, Errors.UNSUPPORTED_VERSION) for group in request.groups)
+            )
         if not request.groups and not self.cluster.java:
             return None
-        return OffsetFetchReply(
+        return replies.OffsetFetchReply(
             tuple(self._fetch_group(group, request.require_stable, client.version) for group in request.groups)
         )
 
-    def _fetch_group(self, group: requests.FetchGroup, require_stable: bool, version: int) -> FetchedGroup:
+    def _fetch_group(self, group: requests.FetchGroup, require_stable: bool, version: int) -> replies.FetchedGroup:
         if version < 10 or group.topics is None:
             found = self.coordinator.offset_fetch(group, require_stable)
             if version < 2 and found.error_code is not Errors.NONE:
@@ -287,29 +270,29 @@ class Broker:
             version,
         )
 
-    def _delete_topics(self, request: requests.DeleteTopics) -> Reply:
+    def _delete_topics(self, request: requests.DeleteTopics) -> replies.Reply:
         deleted, responses = [], []
         for name in request.topic_names:
             topic = self.cluster.metadata.topic(name)
-            responses.append(DeletedTopic(name, Errors.NONE if topic else Errors.UNKNOWN_TOPIC_OR_PARTITION))
+            responses.append(replies.DeletedTopic(name, Errors.NONE if topic else Errors.UNKNOWN_TOPIC_OR_PARTITION))
             if topic is not None:
                 deleted.append((name, str(topic.topic_id)))
                 self.cluster.metadata = self.cluster.metadata.without(name)
         for broker in self.cluster.brokers:
             broker.coordinator.topics_deleted(deleted)
-        return DeleteTopicsReply(tuple(responses))
+        return replies.DeleteTopicsReply(tuple(responses))
 
 
-def _failed_fetch(group: requests.FetchGroup, error: Errors) -> FetchedGroup:
+def _failed_fetch(group: requests.FetchGroup, error: Errors) -> replies.FetchedGroup:
     """The error for each partition, none for the group."""
-    return FetchedGroup(
+    return replies.FetchedGroup(
         group.group_id,
         Errors.NONE,
         tuple(
-            FetchedTopic(
+            replies.FetchedTopic(
                 topic.name,
                 topic.topic_id,
-                tuple(FetchedPartition.of(partition, None, error) for partition in topic.partition_indexes),
+                tuple(replies.FetchedPartition.of(partition, None, error) for partition in topic.partition_indexes),
             )
             for topic in group.topics or ()
         ),

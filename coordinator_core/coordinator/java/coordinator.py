@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from coordinator_core.coordinator import replies, requests
 from coordinator_core.coordinator.describe import classic_description, listed
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.classic_members import ClassicMembers
@@ -16,34 +17,6 @@ from coordinator_core.coordinator.maps import JavaHashMap
 from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata
-from coordinator_core.coordinator.replies import (
-    ConsumerGroupHeartbeatReply,
-    DeletedGroup,
-    DeleteGroupsReply,
-    DescribedConsumerGroup,
-    DescribedGroup,
-    FetchedGroup,
-    JoinGroupReply,
-    LeaveGroupReply,
-    ListGroupsReply,
-    Reply,
-    Respond,
-    SyncGroupReply,
-)
-from coordinator_core.coordinator.requests import (
-    Committer,
-    ConsumerGroupHeartbeat,
-    DeleteGroups,
-    FetchGroup,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    ListGroups,
-    OffsetCommit,
-    OffsetDelete,
-    SyncGroup,
-    TxnOffsetCommit,
-)
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.service import GroupCoordinator, VerifyTransaction, nobody_left
 from coordinator_core.coordinator.settings import BrokerSettings
@@ -80,7 +53,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
 
     # Members
 
-    def join_group(self, client: Client, request: JoinGroup, respond: Respond) -> None:
+    def join_group(self, client: Client, request: requests.JoinGroup, respond: replies.Respond) -> None:
         error = Errors.NONE
         if not self.active:
             error = Errors.COORDINATOR_NOT_AVAILABLE
@@ -89,7 +62,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         elif not self.accepts_session_timeout(request):
             error = Errors.INVALID_SESSION_TIMEOUT
         if error is not Errors.NONE:
-            respond(JoinGroupReply(error, member_id=request.member_id))
+            respond(replies.JoinGroupReply(error, member_id=request.member_id))
             return
         try:
             self.check(request.group_id)
@@ -98,11 +71,11 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
                 self.classic_members.join(group, client, request, respond)
                 return
         except ApiError as failed:
-            respond(JoinGroupReply(failed.error))
+            respond(replies.JoinGroupReply(failed.error))
             return
         self._join_classic(client, request, respond)
 
-    def _join_classic(self, client: Client, request: JoinGroup, respond: Respond) -> None:
+    def _join_classic(self, client: Client, request: requests.JoinGroup, respond: replies.Respond) -> None:
         """``classicGroupJoinToClassicGroup``: the first join of a group is written, whatever its answer."""
         group_id = request.group_id
         records: list[Record] = []
@@ -116,7 +89,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         try:
             classic = self.manager.get_or_create_classic(group_id, not request.member_id)
         except ApiError:
-            respond(JoinGroupReply(Errors.UNKNOWN_MEMBER_ID, member_id=request.member_id))
+            respond(replies.JoinGroupReply(Errors.UNKNOWN_MEMBER_ID, member_id=request.member_id))
             return
         answers = _Once(respond)
         self.membership.join(classic, client, request, answers)
@@ -131,9 +104,9 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
                 )
             except ApiError as error:
                 self.manager.revert(group_id, group)
-                answers(JoinGroupReply(error.error))
+                answers(replies.JoinGroupReply(error.error))
 
-    def sync_group(self, client: Client, request: SyncGroup, respond: Respond) -> None:
+    def sync_group(self, client: Client, request: requests.SyncGroup, respond: replies.Respond) -> None:
         try:
             self.check(request.group_id)
             group = self.manager.get_group(request.group_id)
@@ -144,9 +117,9 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             else:
                 raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         except ApiError as error:
-            respond(SyncGroupReply(error.error))
+            respond(replies.SyncGroupReply(error.error))
 
-    def group_heartbeat(self, request: Heartbeat) -> Errors:
+    def group_heartbeat(self, request: requests.Heartbeat) -> Errors:
         group = self.manager.get_group(request.group_id)
         if isinstance(group, JavaClassicGroup):
             return self.membership.heartbeat(group, request)
@@ -154,7 +127,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             return self.classic_members.heartbeat(group, request)
         return Errors.UNKNOWN_MEMBER_ID
 
-    def leave(self, request: LeaveGroup) -> LeaveGroupReply:
+    def leave(self, request: requests.LeaveGroup) -> replies.LeaveGroupReply:
         group = self.manager.get_group(request.group_id)
         if isinstance(group, JavaClassicGroup):
             return self.membership.leave(group, request.members)
@@ -162,12 +135,14 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             return self.classic_members.leave(group, request.members)
         return nobody_left(request)
 
-    def consumer_group_heartbeat(self, client: Client, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatReply:
+    def consumer_group_heartbeat(
+        self, client: Client, request: requests.ConsumerGroupHeartbeat
+    ) -> replies.ConsumerGroupHeartbeatReply:
         return self.consumers.heartbeat(client, request, self.check)
 
     # Offsets
 
-    def offset_commit(self, client: Client, request: OffsetCommit) -> list[Errors]:
+    def offset_commit(self, client: Client, request: requests.OffsetCommit) -> list[Errors]:
         """The error of each partition in the order of the request."""
         who, now_ms = request.committer, self.clock.now_ms
         try:
@@ -188,7 +163,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             return _failed_commit(request, error.error)
         return errors
 
-    def txn_offset_commit(self, client: Client, request: TxnOffsetCommit) -> list[Errors]:
+    def txn_offset_commit(self, client: Client, request: requests.TxnOffsetCommit) -> list[Errors]:
         """As :meth:`offset_commit`."""
         try:
             self.check(request.group_id)
@@ -212,14 +187,14 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             return _failed_commit(request, Errors.ILLEGAL_GENERATION if stale else error.error)
         return errors
 
-    def _committing_group(self, group_id: str, who: Committer) -> Group | None:
+    def _committing_group(self, group_id: str, who: requests.Committer) -> Group | None:
         """The group of a commit; a commit without a generation makes a simple one."""
         group = self.manager.get_group(group_id)
         if group is None and who.generation < 0:
             group = self.manager.get_or_create_classic(group_id, True)
         return group
 
-    def offset_fetch(self, group: FetchGroup, require_stable: bool) -> FetchedGroup:
+    def offset_fetch(self, group: requests.FetchGroup, require_stable: bool) -> replies.FetchedGroup:
         try:
             self.check(group.group_id, empty_id=True)
             exists = True
@@ -230,11 +205,11 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
                     raise
                 exists = False
         except ApiError as error:
-            return FetchedGroup(group.group_id, error.error)
+            return replies.FetchedGroup(group.group_id, error.error)
         topics = self.manager.offsets_of(group.group_id).fetch(group, require_stable, group_exists=exists)
-        return FetchedGroup(group.group_id, Errors.NONE, topics)
+        return replies.FetchedGroup(group.group_id, Errors.NONE, topics)
 
-    def offset_delete(self, request: OffsetDelete) -> list[Errors]:
+    def offset_delete(self, request: requests.OffsetDelete) -> list[Errors]:
         """The error of each partition; raises :class:`ApiError` for what refuses them all."""
         self.check(request.group_id)
         group = self.manager.group(request.group_id)
@@ -245,7 +220,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
 
     # Groups
 
-    def delete_groups(self, request: DeleteGroups) -> DeleteGroupsReply:
+    def delete_groups(self, request: requests.DeleteGroups) -> replies.DeleteGroupsReply:
         """Groups of one partition go in one batch."""
         results: dict[str, Errors] = {}
         by_partition: dict[int, list[str]] = {}
@@ -260,7 +235,9 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         for partition, together in by_partition.items():
             # They go through a HashSet on the way, whose order is that of the records.
             results |= self._delete(partition, list(JavaHashMap((one, None) for one in together)))
-        return DeleteGroupsReply(tuple(DeletedGroup(group_id, results[group_id]) for group_id in group_ids))
+        return replies.DeleteGroupsReply(
+            tuple(replies.DeletedGroup(group_id, results[group_id]) for group_id in group_ids)
+        )
 
     def _delete(self, partition: int, group_ids: list[str]) -> dict[str, Errors]:
         results: dict[str, Errors] = {}
@@ -282,11 +259,11 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             return dict.fromkeys(group_ids, error.error)
         return results
 
-    def describe_group(self, group_id: str, version: int) -> DescribedGroup:
+    def describe_group(self, group_id: str, version: int) -> replies.DescribedGroup:
         try:
             self.check(group_id, empty_id=True)
         except ApiError as error:
-            return DescribedGroup(error.error, None, group_id)
+            return replies.DescribedGroup(error.error, None, group_id)
         try:
             group = self.manager.written_group(group_id)
             if not isinstance(group, JavaClassicGroup):
@@ -295,18 +272,18 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         except ApiError as error:
             since = self.rules.missing_group_is_an_error_since
             if since is None or version < since:
-                return DescribedGroup(Errors.NONE, None, group_id, GroupState.DEAD)
-            return DescribedGroup(error.error, error.message, group_id, GroupState.DEAD)
+                return replies.DescribedGroup(Errors.NONE, None, group_id, GroupState.DEAD)
+            return replies.DescribedGroup(error.error, error.message, group_id, GroupState.DEAD)
 
-    def list_groups(self, request: ListGroups) -> ListGroupsReply:
+    def list_groups(self, request: requests.ListGroups) -> replies.ListGroupsReply:
         """Partitions that this broker does not own say nothing; one that is loading fails the request."""
         if not self.active:
-            return ListGroupsReply(Errors.COORDINATOR_NOT_AVAILABLE)
+            return replies.ListGroupsReply(Errors.COORDINATOR_NOT_AVAILABLE)
         if self.manager.is_loading:
-            return ListGroupsReply(Errors.COORDINATOR_LOAD_IN_PROGRESS)
-        return ListGroupsReply(Errors.NONE, listed(self.manager.written_groups(), request))
+            return replies.ListGroupsReply(Errors.COORDINATOR_LOAD_IN_PROGRESS)
+        return replies.ListGroupsReply(Errors.NONE, listed(self.manager.written_groups(), request))
 
-    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
+    def describe_consumer_group(self, group_id: str) -> replies.DescribedConsumerGroup:
         return self.consumers.describe(group_id, self.check)
 
     # The rest of the cluster
@@ -325,14 +302,14 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
 class _Once:
     """Only the first answer counts, as with a ``CompletableFuture``."""
 
-    def __init__(self, respond: Respond) -> None:
-        self._respond: Respond | None = respond
+    def __init__(self, respond: replies.Respond) -> None:
+        self._respond: replies.Respond | None = respond
 
-    def __call__(self, reply: Reply) -> None:
+    def __call__(self, reply: replies.Reply) -> None:
         respond, self._respond = self._respond, None
         if respond is not None:
             respond(reply)
 
 
-def _failed_commit(request: OffsetCommit | TxnOffsetCommit, error: Errors) -> list[Errors]:
+def _failed_commit(request: requests.OffsetCommit | requests.TxnOffsetCommit, error: Errors) -> list[Errors]:
     return [error for topic in request.topics for _ in topic.partitions]

@@ -4,41 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coordinator_core.coordinator import replies, requests
 from coordinator_core.coordinator.describe import classic_description, listed
 from coordinator_core.coordinator.errors import SCALA_COMMIT_ERRORS, ApiError, Errors, translated
 from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.maps import TopicIdPartition, TopicPartition
 from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.records import metadata_fits, requested_commit
-from coordinator_core.coordinator.replies import (
-    ConsumerGroupHeartbeatReply,
-    DeletedGroup,
-    DeleteGroupsReply,
-    DescribedConsumerGroup,
-    DescribedGroup,
-    FetchedGroup,
-    FetchedPartition,
-    FetchedTopic,
-    JoinGroupReply,
-    LeaveGroupReply,
-    ListGroupsReply,
-    Respond,
-    SyncGroupReply,
-)
-from coordinator_core.coordinator.requests import (
-    CommitTopic,
-    ConsumerGroupHeartbeat,
-    DeleteGroups,
-    FetchGroup,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    ListGroups,
-    OffsetCommit,
-    OffsetDelete,
-    SyncGroup,
-    TxnOffsetCommit,
-)
 from coordinator_core.coordinator.rules import SCALA
 from coordinator_core.coordinator.scala.group import ScalaGroup
 from coordinator_core.coordinator.scala.offsets import Commits, ScalaGroupMetadataManager
@@ -66,7 +38,7 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
 
     # Members
 
-    def join_group(self, client: Client, request: JoinGroup, respond: Respond) -> None:
+    def join_group(self, client: Client, request: requests.JoinGroup, respond: replies.Respond) -> None:
         member_id = request.member_id
         try:
             self.check(request.group_id)
@@ -76,35 +48,35 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
             if group is None:
                 raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         except ApiError as error:
-            respond(JoinGroupReply(error.error, member_id=member_id))
+            respond(replies.JoinGroupReply(error.error, member_id=member_id))
             return
         self.membership.join(group, client, request, respond)
 
-    def sync_group(self, client: Client, request: SyncGroup, respond: Respond) -> None:
+    def sync_group(self, client: Client, request: requests.SyncGroup, respond: replies.Respond) -> None:
         try:
             self.check(request.group_id)
         except ApiError as error:
             # A client that learns of a rebalance joins again, and finds the coordinator loaded by then.
             loading = error.error is Errors.COORDINATOR_LOAD_IN_PROGRESS
-            respond(SyncGroupReply(Errors.REBALANCE_IN_PROGRESS if loading else error.error))
+            respond(replies.SyncGroupReply(Errors.REBALANCE_IN_PROGRESS if loading else error.error))
             return
         group = self.manager.get_group(request.group_id)
         if group is None:
-            respond(SyncGroupReply(Errors.UNKNOWN_MEMBER_ID))
+            respond(replies.SyncGroupReply(Errors.UNKNOWN_MEMBER_ID))
         else:
             self.membership.sync(group, request, respond)
 
-    def group_heartbeat(self, request: Heartbeat) -> Errors:
+    def group_heartbeat(self, request: requests.Heartbeat) -> Errors:
         group = self.manager.get_group(request.group_id)
         return Errors.UNKNOWN_MEMBER_ID if group is None else self.membership.heartbeat(group, request)
 
-    def leave(self, request: LeaveGroup) -> LeaveGroupReply:
+    def leave(self, request: requests.LeaveGroup) -> replies.LeaveGroupReply:
         group = self.manager.get_group(request.group_id)
         return nobody_left(request) if group is None else self.membership.leave(group, request.members)
 
     # Offsets
 
-    def offset_commit(self, client: Client, request: OffsetCommit) -> list[Errors | None]:
+    def offset_commit(self, client: Client, request: requests.OffsetCommit) -> list[Errors | None]:
         """The error of each partition in the order of the request; ``None`` where one is named again."""
         commits = self._commits(request, request.expire_timestamp_ms(self.clock.now_ms))
         who = request.committer
@@ -125,7 +97,7 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
             self.manager.rebalances.restart_session(group, group.members[who.member_id])
         return _once(request.topics, self.manager.store_offsets(group, commits))
 
-    def txn_offset_commit(self, client: Client, request: TxnOffsetCommit) -> list[Errors | None]:
+    def txn_offset_commit(self, client: Client, request: requests.TxnOffsetCommit) -> list[Errors | None]:
         """As :meth:`offset_commit`."""
         commits = self._commits(request, None)
         try:
@@ -141,7 +113,9 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
         errors = self.manager.store_offsets(group, commits, request.producer_id, request.producer_epoch)
         return _once(request.topics, errors)
 
-    def _commits(self, request: OffsetCommit | TxnOffsetCommit, expire_timestamp_ms: int | None) -> Commits:
+    def _commits(
+        self, request: requests.OffsetCommit | requests.TxnOffsetCommit, expire_timestamp_ms: int | None
+    ) -> Commits:
         """The last of two commits for one partition stands."""
         commits: Commits = {}
         for topic in request.topics:
@@ -158,27 +132,27 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
                     )
         return commits
 
-    def offset_fetch(self, group: FetchGroup, require_stable: bool) -> FetchedGroup:
+    def offset_fetch(self, group: requests.FetchGroup, require_stable: bool) -> replies.FetchedGroup:
         try:
             self.check(group.group_id, empty_id=True)
         except ApiError as error:
-            return FetchedGroup(group.group_id, error.error)
+            return replies.FetchedGroup(group.group_id, error.error)
         offset_keys = None
         if group.topics is not None:
             offset_keys = dict.fromkeys(
                 TopicPartition(topic.name, partition) for topic in group.topics for partition in topic.partition_indexes
             )
-        topics: dict[str, list[FetchedPartition]] = {}
+        topics: dict[str, list[replies.FetchedPartition]] = {}
         for offset_key, committed, error_code in self.manager.get_offsets(group.group_id, require_stable, offset_keys):
-            fetched = FetchedPartition.of(offset_key.partition, committed, error_code)
+            fetched = replies.FetchedPartition.of(offset_key.partition, committed, error_code)
             topics.setdefault(offset_key.topic, []).append(fetched)
-        return FetchedGroup(
+        return replies.FetchedGroup(
             group.group_id,
             Errors.NONE,
-            tuple(FetchedTopic(name, None, tuple(partitions)) for name, partitions in topics.items()),
+            tuple(replies.FetchedTopic(name, None, tuple(partitions)) for name, partitions in topics.items()),
         )
 
-    def offset_delete(self, request: OffsetDelete) -> list[Errors]:
+    def offset_delete(self, request: requests.OffsetDelete) -> list[Errors]:
         """The error of each partition; raises :class:`ApiError` for what refuses them all."""
         self.check(request.group_id)
         group = self.manager.get_group(request.group_id)
@@ -201,7 +175,7 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
 
     # Groups
 
-    def delete_groups(self, request: DeleteGroups) -> DeleteGroupsReply:
+    def delete_groups(self, request: requests.DeleteGroups) -> replies.DeleteGroupsReply:
         errors: dict[str, Errors] = {}
         eligible: list[ScalaGroup] = []
         for group_id in dict.fromkeys(request.groups_names):
@@ -219,29 +193,31 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
             eligible.append(group)
             errors[group_id] = Errors.NONE
         self.manager.cleanup(eligible, ScalaGroup.remove_all_offsets)
-        return DeleteGroupsReply(tuple(DeletedGroup(*pair) for pair in errors.items()))
+        return replies.DeleteGroupsReply(tuple(replies.DeletedGroup(*pair) for pair in errors.items()))
 
-    def describe_group(self, group_id: str, version: int) -> DescribedGroup:
+    def describe_group(self, group_id: str, version: int) -> replies.DescribedGroup:
         try:
             self.check(group_id, empty_id=True)
         except ApiError as error:
-            return DescribedGroup(error.error, None, group_id)
+            return replies.DescribedGroup(error.error, None, group_id)
         group = self.manager.get_group(group_id)
         if group is None:
-            return DescribedGroup(Errors.NONE, None, group_id, GroupState.DEAD)
+            return replies.DescribedGroup(Errors.NONE, None, group_id, GroupState.DEAD)
         return classic_description(group)
 
-    def list_groups(self, request: ListGroups) -> ListGroupsReply:
+    def list_groups(self, request: requests.ListGroups) -> replies.ListGroupsReply:
         if not self.active:
-            return ListGroupsReply(Errors.COORDINATOR_NOT_AVAILABLE)
+            return replies.ListGroupsReply(Errors.COORDINATOR_NOT_AVAILABLE)
         error = Errors.COORDINATOR_LOAD_IN_PROGRESS if self.manager.is_loading else Errors.NONE
-        return ListGroupsReply(error, listed(self.manager.groups.values(), request))
+        return replies.ListGroupsReply(error, listed(self.manager.groups.values(), request))
 
-    def consumer_group_heartbeat(self, client: Client, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatReply:
-        return ConsumerGroupHeartbeatReply(Errors.UNSUPPORTED_VERSION)
+    def consumer_group_heartbeat(
+        self, client: Client, request: requests.ConsumerGroupHeartbeat
+    ) -> replies.ConsumerGroupHeartbeatReply:
+        return replies.ConsumerGroupHeartbeatReply(Errors.UNSUPPORTED_VERSION)
 
-    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
-        return DescribedConsumerGroup(Errors.UNSUPPORTED_VERSION, None, group_id)
+    def describe_consumer_group(self, group_id: str) -> replies.DescribedConsumerGroup:
+        return replies.DescribedConsumerGroup(Errors.UNSUPPORTED_VERSION, None, group_id)
 
     # The rest of the cluster
 
@@ -254,7 +230,7 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
         self.manager.complete_transaction(producer_id, partition, commit)
 
 
-def _once(topics: Iterable[CommitTopic], errors: dict[TopicIdPartition, Errors]) -> list[Errors | None]:
+def _once(topics: Iterable[requests.CommitTopic], errors: dict[TopicIdPartition, Errors]) -> list[Errors | None]:
     """One error for each partition, however often the request names it."""
     left = dict(errors)
     return [
