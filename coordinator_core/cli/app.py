@@ -11,8 +11,9 @@ import click
 from coordinator_core import __version__
 from coordinator_core.cli.lazy import LazyGroup, Place
 from coordinator_core.cli.output import ReaderGoneError, discard, flush
-from coordinator_core.cli.process import leave, start_light
 from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.process.interpreter import start_light
+from coordinator_core.process.leaving import leave
 
 _COMMANDS = {
     "capture": Place(

@@ -13,7 +13,7 @@ from coordinator_core.groups.model import GroupState
 
 
 class Listed(Protocol):
-    """What ListGroups needs of a group of any type."""
+    """Fields of a group of any type that ListGroups shows."""
 
     group_id: str
 

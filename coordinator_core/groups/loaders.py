@@ -56,7 +56,7 @@ class LoaderRules(ModernRules, Protocol):
 
 
 class GroupLoader(Protocol):
-    """What replay needs of either coordinator."""
+    """Interface of either coordinator for a replay."""
 
     def apply(
         self,
@@ -149,7 +149,7 @@ class ScalaGroups:
 class JavaGroups:
     """The Java coordinator: groups of all four types, created by their first record or commit.
 
-    ``kinds`` are the other types whose records it takes; ``KeyError`` for those of the rest.
+    ``kinds`` are the other types whose records it takes; records of further types raise ``KeyError``.
     """
 
     def __init__(

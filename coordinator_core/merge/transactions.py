@@ -115,9 +115,7 @@ class Transactions:
         }
         committed = table["committed"].to_numpy()
         kept["outcome"] = np.where(
-            committed,
-            _OUTCOME_NUMBERS[TransactionOutcome.COMMITTED],
-            _OUTCOME_NUMBERS[TransactionOutcome.ABORTED],
+            committed, _OUTCOME_NUMBERS[TransactionOutcome.COMMITTED], _OUTCOME_NUMBERS[TransactionOutcome.ABORTED]
         )
         groups = table["groups"].combine_chunks()
         kept["groups"] = np.diff(groups.offsets.to_numpy()).astype(np.int64)
@@ -137,10 +135,7 @@ class Transactions:
 
     def table(self, groups: NameNumbers) -> pa.Table:
         """``merged.TRANSACTIONS``: all, those still open included, in the order of their first records."""
-        stitched = [
-            *self._ended,
-            *((*item, TransactionOutcome.OPEN, _NO_MARKER) for item in self._open.items()),
-        ]
+        stitched = [*self._ended, *((*item, TransactionOutcome.OPEN, _NO_MARKER) for item in self._open.items())]
         if not stitched and not self._complete:
             return TRANSACTIONS.empty_table()
         rows = [
@@ -196,6 +191,5 @@ def _table(merged: dict[str, Int64s], order: Int64s, groups: pa.Array) -> pa.Tab
     made = {"outcome": outcomes, "groups": groups, "end_marker_offset": column(ends, ends == _NO_MARKER)}
     arrays = [made[name] if name in made else column(merged[name][order]) for name in TRANSACTIONS.names]
     return pa.Table.from_arrays(
-        [array.cast(field.type) for array, field in zip(arrays, TRANSACTIONS, strict=True)],
-        schema=TRANSACTIONS,
+        [array.cast(field.type) for array, field in zip(arrays, TRANSACTIONS, strict=True)], schema=TRANSACTIONS
     )

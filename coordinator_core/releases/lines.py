@@ -38,7 +38,7 @@ Change = Callable[[Profile], Profile]
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """What the patch release ``since``, and later ones of its line, change of the facts of a coordinator."""
+    """Facts of a coordinator that the patch release ``since`` changes, with later ones of its line."""
 
     since: str
     classic: Change | None = None

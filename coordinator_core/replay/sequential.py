@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from coordinator_core.errors import Damage
 from coordinator_core.groups.loaders import GroupLoader, JavaGroups, LoadError, ScalaGroups
 from coordinator_core.groups.model import (
     CommittedOffset,
@@ -21,8 +20,7 @@ from coordinator_core.groups.model import (
 )
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.log.batch import control_type
-from coordinator_core.log.reader import OnDamage, read_records
-from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record
+from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, Record
 from coordinator_core.releases import Loader, MergeOffsetRule, Profile
 from coordinator_core.replay.interpret import (
     GroupRecord,
@@ -33,16 +31,6 @@ from coordinator_core.replay.interpret import (
     offset_rules,
     unreadable_marker,
 )
-
-
-def replay_partition(
-    log: PartitionLog, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage]
-) -> PartitionState:
-    """State of one offsets partition; raises :class:`DamagedInputError` as ``read_records`` does."""
-    replayer = SequentialReplayer(profile, log.offsets_partition)
-    for _, batch, records in read_records(log, on_damage=on_damage, damage=damage):
-        replayer.replay_batch(batch, records)
-    return replayer.finish()
 
 
 def group_loader(profile: Profile) -> GroupLoader:
@@ -128,7 +116,7 @@ class SequentialReplayer:
                 self._carry(interpreted)
 
     def committed(self, offset_key: OffsetKey) -> CommittedOffset | None:
-        """What the offset key holds at this point of the log."""
+        """Committed offset of the key at this point of the log; ``None`` without one."""
         return self._state.offsets.get(offset_key)
 
     def pending(self, offset_key: OffsetKey) -> dict[int, CommittedOffset]:

@@ -1,4 +1,4 @@
-"""What the tasks of ``offsets_reconcile`` do. The core is imported when a task runs, never before."""
+"""Functions of the tasks of ``offsets_reconcile``. The core is imported when a task runs, never before."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _request(cluster: Cluster, path: str) -> Request:
 
 
 def _findings(request: Request) -> str:
-    """Where the app has published the findings."""
+    """Directory in which the app has published the findings."""
     from coordinator_core import storage
 
     return str(json.loads(bytes(storage.read(request["result"])))["findings"])
