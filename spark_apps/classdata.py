@@ -1,4 +1,7 @@
-"""The archive of parsed classes with which Spark's JVM starts in half the time (JEP 350).
+"""The archive of parsed classes with which Spark's JVM starts (JEP 350; ``class-archive`` of ``REGROUP_PLAIN``).
+
+CPU of the JVM in a small replay on ``local[2]``: 2.1 s with it, 3.7 s without. Java 19 and newer keep such an archive
+themselves (``-XX:+AutoCreateSharedArchive``); Java 17 does not.
 
 The first session on a machine writes it when it ends, later ones map it. The JVM checks itself that it was
 made by the same JVM from the same jars, and does without when it was not.

@@ -34,6 +34,8 @@ LAYERS = (
     "runs",
     "lifecycle",
     "rules",
+    "history",
+    "investigate",
     "coordinator",
     "drill",
     "cluster",
@@ -42,6 +44,7 @@ LAYERS = (
 )
 OUTER = {"spark_apps", "dags", "expectations", "tests"}
 ENGINES = {"pyspark", "airflow", "great_expectations"}
+CLI = "coordinator_core.cli"
 HEAVY = {"pyspark", "great_expectations", "pandas", "matplotlib"}
 
 # What each package must not import, anywhere in its files.
@@ -87,6 +90,8 @@ def violations(source: str, module: str, *, is_package: bool = False) -> list[st
         package = name.partition(".")[0]
         if package in FORBIDDEN.get(module.partition(".")[0], set()):
             found.append(f"{module}:{line} imports {name}")
+        if not module.startswith("coordinator_core") and f"{name}.".startswith(f"{CLI}."):
+            found.append(f"{module}:{line} imports {name}: the command line is run as a process")
         target = layer(name)
         if own is not None and target is not None and target > own:
             found.append(f"{module}:{line} imports {name}, which is above it")
@@ -133,6 +138,12 @@ def test_every_part_of_the_core_has_a_layer() -> None:
 )
 def test_the_rule_finds(source: str) -> None:
     assert len(violations(source, "coordinator_core.records.codec")) == 1
+
+
+@pytest.mark.parametrize("module", ["spark_apps.exits", "dags.common.load", "expectations.gate"])
+@pytest.mark.parametrize("source", ["import coordinator_core.cli.output", "from coordinator_core import cli"])
+def test_the_rule_keeps_the_command_line_out_of_engines(module: str, source: str) -> None:
+    assert len(violations(source, module)) == 1
 
 
 @pytest.mark.parametrize(

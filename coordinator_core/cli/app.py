@@ -56,6 +56,10 @@ _COMMANDS = {
         "coordinator_core.cli.import_records:import_command",
         "Make a log directory of records in Parquet.",
     ),
+    "investigate": Place(
+        "coordinator_core.cli.investigate:investigate_command",
+        "What happened to a group, or in the cluster, and what to do.",
+    ),
     "list": Place(
         "coordinator_core.cli.describe:list_command",
         "Groups with their type and state.",

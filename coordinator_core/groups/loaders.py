@@ -71,6 +71,9 @@ class GroupLoader(Protocol):
     def touch(self, group_id: str) -> None:
         """An offset was committed (perhaps in a transaction) for ``group_id``."""
 
+    def get(self, group_id: str) -> Group | None:
+        """The group as the records so far made it."""
+
     def restore(
         self,
         group_id: str,
@@ -123,6 +126,9 @@ class ScalaGroups:
             empty_group_keeps_protocol_type=self._rules.empty_group_keeps_protocol_type,
         )
         self._groups[group_id] = self._classic(group)
+
+    def get(self, group_id: str) -> Group | None:
+        return self._groups.get(group_id)
 
     def touch(self, group_id: str) -> None:
         """Commits create nothing while the log is read; see :meth:`finish`."""
@@ -179,6 +185,9 @@ class JavaGroups:
             self._apply_classic(record_offset, key["group"], version, value)
         else:
             self._handlers[key_type](record_offset, key, value)
+
+    def get(self, group_id: str) -> Group | None:
+        return self._groups.get(group_id)
 
     def touch(self, group_id: str) -> None:
         """A commit for an unknown group id makes a simple group; its tombstone does not unmake it."""

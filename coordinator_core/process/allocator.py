@@ -1,4 +1,8 @@
-"""Settings of the memory allocators of a process that folds segments (``allocator`` of ``REGROUP_PLAIN``)."""
+"""Settings of the memory allocators of a process that folds segments (``allocator`` of ``REGROUP_PLAIN``).
+
+CPU of the kernel in ``regroup replay`` of 500 MB with 3.8 million committed offsets: 2.9 s with them, 4.0 s without, of
+6 to 7 s in all. Where committed offsets are few (1 GB, 176,000) they make no difference.
+"""
 
 from __future__ import annotations
 

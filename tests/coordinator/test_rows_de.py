@@ -91,7 +91,7 @@ def test_d3_what_a_client_is_told_of_a_partition() -> None:
     gone = replace(full, brokers={one: info for one, info in full.brokers.items() if one != 1})
     metadata = partition_metadata(gone, 27)
     assert (metadata.error, metadata.leader) == (Errors.LEADER_NOT_AVAILABLE, -1)
-    other = full.brokers | {1: BrokerInfo(1, {"SSL": ("b1", 9093)})}
+    other = dict(full.brokers) | {1: BrokerInfo(1, {"SSL": ("b1", 9093)})}
     assert partition_metadata(replace(full, brokers=other), 27).error is Errors.LISTENER_NOT_FOUND
     fewer = full.without(2)
     metadata = partition_metadata(fewer, 27)
