@@ -128,12 +128,12 @@ def _sequence(
 
 def _not_this(kind: EndKind, removals: Sequence[Removal], certainty: Certainty) -> list[str]:
     found = []
-    if kind is EndKind.EXPIRY:
-        found.append("It was no person and no client: no request removes offsets in this way.")
-    elif kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE):
-        found.append("It was no expiry: the offsets were too young, or older ones stayed.")
     end = removals[0].end
     assert end is not None
+    if kind is EndKind.EXPIRY and not end.others:
+        found.append("It was no person and no client: no request removes offsets in this way.")
+    elif kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE) and EndKind.EXPIRY not in end.others:
+        found.append("It was no expiry: the offsets were too young, or older ones stayed.")
     if end.others:
         others = ", ".join(other.value for other in end.others)
         found.append(f"The log cannot exclude: {others}, which would leave the same records.")
