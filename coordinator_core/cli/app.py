@@ -13,6 +13,7 @@ from coordinator_core.cli.lazy import LazyGroup, Place
 from coordinator_core.cli.output import ReaderGoneError, discard, flush
 from coordinator_core.cli.process import leave, start_light
 from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.untrusted import visible_lines
 
 _COMMANDS = {
     "capture": Place(
@@ -134,5 +135,5 @@ def run(args: list[str] | None = None) -> int:
 
 
 def _fail(message: str, code: ExitCode) -> int:
-    click.echo(f"regroup: error: {message}", err=True)
+    click.echo(f"regroup: error: {visible_lines(message)}", err=True)
     return code
