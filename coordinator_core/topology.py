@@ -70,7 +70,7 @@ class TopicInfo:
 class Topology:
     """A cluster at one moment. Of topics there may be only some; partitions are 0 to n-1, in order.
 
-    ``controller_id`` is what clients are told, with KRaft any broker; ``active_controller_id`` the one that
+    ``controller_id`` is that of answers to clients, with KRaft any broker; ``active_controller_id`` the one that
     decides, ``None`` where it is not known.
     """
 
@@ -187,7 +187,7 @@ def elected(info: PartitionInfo, is_alive: Callable[[int], bool], *, unclean: bo
     sync is not taken out. Source: ``PartitionChangeBuilder.electAnyLeader``; the same with ZooKeeper
     (``PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection``). Brokers lost together are fenced
     one after the other; a partition may pass through another that is lost, so its epoch may be larger than
-    told here.
+    this one.
     """
     in_sync = tuple(one for one in info.isr if is_alive(one))
     if info.leader in in_sync:

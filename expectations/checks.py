@@ -1,4 +1,4 @@
-"""What must hold for the tables of a run: expectations as data.
+"""Expectations for the tables of a run, as data.
 
 Columns, types, keys and nullability come from ``coordinator_core.runs.schemas``, sets of values from the
 enums of ``coordinator_core.groups.model``; only what neither knows is written here.  Values that differ from

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 
+from coordinator_core.process.plain import is_plain
 from coordinator_core.storage import user_cache
 
 _WRITE_SECONDS = 60.0
@@ -30,7 +31,9 @@ class ClassData:
 
     def jvm_options(self) -> list[str]:
         """Options that use the archive or, when there is none, have the JVM write one as it ends."""
-        # The JVM would tell of an archive that does not fit on standard output, which is the app's.
+        if is_plain("class-archive"):
+            return []
+        # The JVM would report an archive that does not fit on standard output, which is the app's.
         if self.archive.exists():
             return [f"-XX:SharedArchiveFile={self.archive}", "-Xlog:disable"]
         try:
@@ -58,12 +61,12 @@ class ClassData:
 
 
 def cache_directory() -> Path:
-    """Where archives are kept: below the user's cache directory."""
+    """Directory of archives, below the user's cache directory."""
     return Path(user_cache("spark"))
 
 
 def _identity() -> str:
-    """Digest of what tells this JVM and this Spark from others."""
+    """Digest of the facts that identify this JVM and this Spark."""
     import pyspark
 
     java_home = os.environ.get("JAVA_HOME")

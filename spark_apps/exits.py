@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from coordinator_core.cli.process import start_light
 from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.process.interpreter import start_light
 from coordinator_core.untrusted import visible, visible_lines
 
 
@@ -41,7 +41,7 @@ class App:
 
 
 def last_line(error: Exception) -> str:
-    """What a task's exception said: Spark puts Python's traceback and Java's around it."""
+    """Message of a task's exception, without the tracebacks of Python and Java that Spark puts around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     around = ("at ", "File ", "...", "Caused by: ", "JVM stacktrace", "SQLSTATE: ")
     python = [line for line in lines if not line.startswith(around)]

@@ -11,7 +11,8 @@ import os
 import sys
 from importlib.util import find_spec
 
-from coordinator_core.cli.process import keep_freed_memory, start_light
+from coordinator_core.process.allocator import keep_freed_memory
+from coordinator_core.process.interpreter import start_light
 
 ARCHIVE = os.path.join("python", "lib", "pyspark.zip")
 

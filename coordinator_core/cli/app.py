@@ -11,8 +11,9 @@ import click
 from coordinator_core import __version__
 from coordinator_core.cli.lazy import LazyGroup, Place
 from coordinator_core.cli.output import ReaderGoneError, discard, flush
-from coordinator_core.cli.process import leave, start_light
 from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.process.interpreter import start_light
+from coordinator_core.process.leaving import leave
 from coordinator_core.untrusted import visible_lines
 
 _COMMANDS = {
@@ -56,9 +57,17 @@ _COMMANDS = {
         "coordinator_core.cli.import_records:import_command",
         "Make a log directory of records in Parquet.",
     ),
+    "investigate": Place(
+        "coordinator_core.cli.investigate:investigate_command",
+        "What happened to a group, or in the cluster, and what to do.",
+    ),
     "list": Place(
         "coordinator_core.cli.describe:list_command",
         "Groups with their type and state.",
+    ),
+    "loads": Place(
+        "coordinator_core.cli.loads:loads_command",
+        "Which Kafka releases load this log, and where others stop.",
     ),
     "reconcile": Place(
         "coordinator_core.cli.reconcile:reconcile_command",

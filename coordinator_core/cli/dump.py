@@ -31,7 +31,7 @@ from coordinator_core.untrusted import visible_lines
 def dump_command(paths: tuple[str, ...], output_format: Format, **replay: Any) -> None:
     """Every record, in log order: the text of kafka-dump-log with the offsets decoder, or JSON lines.
 
-    The text is that of the tool of the release that the profile names.
+    The text equals the output of the dump tool of the profile's release.
     """
     options = replay_options_from(**replay)
     damage: list[Damage] = []

@@ -253,9 +253,9 @@ class Client:
 
 
 def by_broker(brokers: Mapping[K, int], one: Callable[[int, list[K]], None]) -> None:
-    """``one(broker, what it has)`` for every broker at the same time; ``brokers`` says who has what.
+    """Call ``one(broker, keys)`` for all brokers at the same time. ``brokers`` maps keys to brokers.
 
-    What no broker has (-1) is left out.
+    Keys without a broker (-1) are left out.
     """
     groups: dict[int, list[K]] = {}
     for key, broker in sorted(brokers.items()):
@@ -364,7 +364,7 @@ def error_name(code: int) -> str:
 
 
 def _hint(error: BaseException) -> str:
-    """What a listener that closes the connection may mean: a restart, or the wrong security.protocol."""
+    """Hint for a listener that closes the connection: a restart, or the wrong security.protocol."""
     text = str(error)
     if "UNEXPECTED_EOF" in text:
         return " (does this listener speak TLS?)"
@@ -376,6 +376,6 @@ def _reason(error: BaseException) -> str:
 
 
 def _plain(error: BaseException) -> str:
-    """What kafka-python says, without the name of its exception class and addresses of objects."""
+    """Message of a kafka-python error, without the name of its class and addresses of objects."""
     text = str(error).splitlines()[0] if str(error) else ""
     return re.sub(r"<[^>]*>", "", re.sub(r"^(\[Error \d+\] )?\w*Error: ", "", text)).strip()

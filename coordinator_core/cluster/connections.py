@@ -27,7 +27,7 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
 
 
 def _receive(transport: Any) -> tuple[bytes, kafka_errors.KafkaConnectionError | None]:
-    """All that has arrived, and an error only when nothing has."""
+    """Bytes that have arrived; an error only when there are none."""
     parts: list[bytes] = []
     error = None
     while error is None:

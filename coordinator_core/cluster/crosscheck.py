@@ -1,7 +1,7 @@
 """The replayed state against what the coordinators answered, difference by difference, each with its reason.
 
-The log is pinned before the coordinators are asked, and read on to a second end after they answered. So what
-they say must stand between the two: it is the state at the first end, or that of a commit in between.
+The log is pinned before the coordinators are asked, and read on to a second end after they answered. An answer
+is explained by the state at the first end, or by a commit between the two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where OAUTHBEARER tokens come from: an endpoint (KIP-768), a file, or unsecured as is Kafka's default."""
+"""Sources of OAUTHBEARER tokens: an endpoint (KIP-768), a file, or unsecured as is Kafka's default."""
 
 from __future__ import annotations
 

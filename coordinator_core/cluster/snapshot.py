@@ -71,7 +71,7 @@ class CaptureDirectory:
         return document
 
     def begin(self) -> None:
-        """From now on, and until :meth:`finish`, this is no snapshot."""
+        """Mark the directory as incomplete, until :meth:`finish`."""
         storage.write_atomic(str(self.path / CAPTURE_MARKER), _NOTICE.encode())
         sync_directory(self.path)
 
@@ -86,7 +86,7 @@ class CaptureDirectory:
         storage.write_atomic(str(self.path / name), (text + "\n").encode())
 
     def write_log_start_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """As a broker's checkpoint: a log may begin within its first segment, even within a batch."""
+        """Write log start offsets as a broker's checkpoint: a log may begin within its first segment, or in a batch."""
         rows = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
         text = f"0\n{len(rows)}\n{''.join(rows)}"
         storage.write_atomic(str(self.path / LOG_START_OFFSETS_FILE), text.encode())

@@ -1,4 +1,4 @@
-"""A classic group at request time: its states, its members and what it knows of them.
+"""A classic group at request time: states, members, pending and static members.
 
 Sources: ``GroupMetadata`` and ``MemberMetadata`` (Scala), ``ClassicGroup`` and ``ClassicGroupMember`` (Java).
 """
@@ -70,7 +70,7 @@ class Member:
 
 
 class LiveClassicGroup:
-    """A classic group; its maps iterate as those of the release do, which decides leaders and orders."""
+    """A classic group. Its maps iterate as those of the release do: their order decides leaders."""
 
     type = GroupType.CLASSIC
 
@@ -137,7 +137,7 @@ class LiveClassicGroup:
         self.pending_sync.discard(member_id)
 
     def elect_joined_leader(self) -> bool:
-        """Keep a leader that joined, else take the first member that did; whether there is one."""
+        """Keep a leader that has joined, else take the first member that has. Returns whether there is a leader."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is not None:
@@ -149,7 +149,7 @@ class LiveClassicGroup:
         return False
 
     def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> Member:
-        """Hand the membership of ``old_id`` to ``new_id``; what still waits under the old id is fenced."""
+        """Hand the membership of ``old_id`` to ``new_id``; requests that wait under the old id are fenced."""
         member = self.members.pop(old_id)
         fenced = member.awaiting_join, member.awaiting_sync
         member.awaiting_join = member.awaiting_sync = None
@@ -229,7 +229,7 @@ class LiveClassicGroup:
         self.pending_sync.clear()
 
     def join_members(self) -> list[Reply]:
-        """What the leader is told of the members."""
+        """The members as the leader's JoinGroup answer lists them."""
         assert self.protocol_name is not None
         return [
             {
@@ -246,7 +246,7 @@ class LiveClassicGroup:
     # What a record holds of the group
 
     def restore(self, loaded: ClassicGroup) -> None:
-        """Become the group of a record: Stable with members, else Empty."""
+        """Take over the group of a record: Stable with members, else Empty."""
         self.protocol_type = loaded.protocol_type
         self.protocol_name = loaded.protocol
         self.generation = loaded.generation

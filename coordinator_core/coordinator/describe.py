@@ -10,7 +10,7 @@ from coordinator_core.coordinator.replies import Reply, described_group
 
 
 class Listed(Protocol):
-    """What ListGroups needs of a group of any type."""
+    """Fields of a group of any type that ListGroups shows."""
 
     group_id: str
 

@@ -1,4 +1,4 @@
-"""What the members of a group are answered while its coordinator moves, asked of the coordinator model."""
+"""Answers to the members of a group while its coordinator moves, by the coordinator model."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def _classic_requests(group: ClassicGroup, member: ClassicMember | None) -> Iter
 
 
 def _offset_keys(state: PartitionState, group_id: str) -> Iterator[tuple[str, int]]:
-    """Those with an open transaction first: they answer otherwise."""
+    """Offset keys with an open transaction first: their answers differ."""
     for pending in state.pending.values():
         yield from (offset_key[1:] for offset_key in pending if offset_key.group_id == group_id)
     yield from (offset_key[1:] for offset_key in state.offsets if offset_key.group_id == group_id)

@@ -1,7 +1,7 @@
 """The journal of a drill: what was expected, done and seen, as JSON lines, each on disk before the next.
 
 A drill may be killed at any line. What stands before it counts: a last line that is cut off is left out by
-readers, and taken away by whoever writes on.
+readers, and taken away by the next writer.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Journal:
             os.ftruncate(self._file, content.rfind(b"\n") + 1)
 
     def write(self, event: str, *, at_ms: int | None = None, **values: Any) -> None:
-        """One event, or :class:`JournalWriteError`.
+        """Write one event, or raise :class:`JournalWriteError`.
 
-        It survives the end of this process, and for all but probes also that of the machine.
+        It survives the end of this process; unless it is a probe, also a crash of the machine.
         """
         row = {"at_ms": time.time_ns() // 1_000_000 if at_ms is None else at_ms, "event": event, **values}
         line = (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")

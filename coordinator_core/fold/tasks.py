@@ -128,7 +128,7 @@ def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentRe
     sighting = cache.seen(segment)
     digests = None if sighting is None else cache.digests(sighting)
     if digests is None or digests.fingerprint != task.pinned.get(segment.path, digests.fingerprint):
-        # A segment that changed since the pin is told of in its turn.
+        # A segment that changed since the pin is reported in its turn.
         return task
     if _is_empty(task, end_offset):
         return SegmentResult(segment, digests.fingerprint, None)
@@ -217,7 +217,7 @@ def _is_empty(task: FoldTask, end_offset: int | None) -> bool:
 def _cached(
     task: FoldTask, segment: SegmentFile, end_offset: int | None, rules: FoldRules, cache: FoldCache
 ) -> Iterator[SegmentResult]:
-    """The result of a segment whose fold the ``cache`` has, or gets once the result is told."""
+    """The result of a segment whose fold the ``cache`` has, or gets once the result is taken."""
     from coordinator_core.fold.fingerprint import RunningFingerprint
 
     # Seen before it is read: who writes to it meanwhile changes what will be seen next.

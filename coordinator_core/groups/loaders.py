@@ -56,7 +56,7 @@ class LoaderRules(ModernRules, Protocol):
 
 
 class GroupLoader(Protocol):
-    """What replay needs of either coordinator."""
+    """Interface of either coordinator for a replay."""
 
     def apply(
         self,
@@ -70,6 +70,9 @@ class GroupLoader(Protocol):
 
     def touch(self, group_id: str) -> None:
         """An offset was committed (perhaps in a transaction) for ``group_id``."""
+
+    def get(self, group_id: str) -> Group | None:
+        """The group as the records so far made it."""
 
     def restore(
         self,
@@ -129,6 +132,9 @@ class ScalaGroups:
         )
         self._groups[group_id] = self._classic(group)
 
+    def get(self, group_id: str) -> Group | None:
+        return self._groups.get(group_id)
+
     def touch(self, group_id: str) -> None:
         """Commits create nothing while the log is read; see :meth:`finish`."""
 
@@ -160,7 +166,7 @@ class ScalaGroups:
 class JavaGroups:
     """The Java coordinator: groups of all four types, created by their first record or commit.
 
-    ``kinds`` are the other types whose records it takes; ``KeyError`` for those of the rest.
+    ``kinds`` are the other types whose records it takes; records of further types raise ``KeyError``.
     """
 
     def __init__(
@@ -190,6 +196,9 @@ class JavaGroups:
             self._apply_classic(record_offset, key["group"], version, value)
         else:
             self._handlers[key_type](record_offset, key, value)
+
+    def get(self, group_id: str) -> Group | None:
+        return self._groups.get(group_id)
 
     def touch(self, group_id: str) -> None:
         """A commit for an unknown group id makes a simple group; its tombstone does not unmake it."""

@@ -46,7 +46,7 @@ class MemberState(StrEnum):
 
 
 class OffsetKey(NamedTuple):
-    """What an offset is committed for (``GroupTopicPartition``)."""
+    """Group, topic and partition that an offset is committed for (``OffsetCommitKey``)."""
 
     group_id: str
     topic: str
@@ -351,6 +351,8 @@ Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 class TransactionOutcome(StrEnum):
+    """End of a transaction, if it has ended."""
+
     OPEN = "open"
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -392,7 +394,7 @@ class CarriedRecord(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionState:
-    """What a coordinator holds after loading one offsets partition.
+    """State of a coordinator after the load of one offsets partition.
 
     ``offsets`` also holds offsets no group owns any more (see :meth:`orphaned`). ``pending`` maps producer
     ids to the commits of their open transactions.

@@ -89,11 +89,11 @@ class ModernRecords(ABC):
 
     @abstractmethod
     def set_metadata(self, group: Any, value: Record) -> None:
-        """Take over what this kind has in its metadata record besides the epoch."""
+        """Apply the fields of the metadata record that this kind has besides the epoch."""
 
     @abstractmethod
     def describe(self, group: Any, member: Any, value: Record) -> None:
-        """Set what a member record says of its member."""
+        """Apply a member record to its member."""
 
     def remove(self, group: Any, member: Any) -> None:
         """Remove a member that has a tombstone."""
@@ -105,7 +105,7 @@ class ModernRecords(ABC):
 
     @abstractmethod
     def assign(self, group: Any, member: Any, member_epoch: int, value: Record | None) -> None:
-        """Set what a current assignment record says of its member, who is about to be at ``member_epoch``.
+        """Apply a current assignment record to its member, which is about to be at ``member_epoch``.
 
         ``None`` takes all assignments away. Raises :class:`LoadError` before anything is set.
         """
@@ -307,7 +307,7 @@ class ConsumerRecords(ModernRecords):
         return _assignment(value["topicPartitions"])
 
     def assign(self, group: ConsumerGroup, member: ConsumerMember, member_epoch: int, value: Record | None) -> None:
-        """Keeps who owns which partition since which epoch (``ConsumerGroup.maybeUpdatePartitionEpoch``)."""
+        """Keeps the epoch since which each partition is owned (``ConsumerGroup.maybeUpdatePartitionEpoch``)."""
         assigned, assigned_epochs = _with_epochs(value["assignedPartitions"] if value else ())
         pending_revocation, pending_epochs = _with_epochs(value["partitionsPendingRevocation"] if value else ())
         # Not a copy: a group of many members has as many of these records as members.

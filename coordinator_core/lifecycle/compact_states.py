@@ -1,4 +1,4 @@
-"""What brokers of every release make of a log, as far as that can differ from release to release.
+"""States that brokers of every release load from a log, one for each way in which releases differ about it.
 
 The log is folded once for all releases whose commits it means the same to, which without transactions are all
 of them; the groups are replayed for each release.
@@ -20,6 +20,7 @@ from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.merge.shards import combine_shards
 from coordinator_core.releases import (
     CLASSIC_KEY_TYPES,
+    FACTS_BESIDE_LOADING,
     PROFILE_RELEASES,
     MergeOffsetRule,
     Profile,
@@ -70,7 +71,8 @@ def proof_profiles(
         # What 4.0 does not take of share groups stops it behind its own cleaner, too: that is no difference.
         each = replace(chosen, has_first_share_layout=False, tolerates_missing_share_groups=True)
         facts = asdict(each) | {"known_key_types": each.known_key_types & present}
-        unimportant = {"name", "release", "describes_pending_revocation", "expiry", "requests"}
+        # Compaction changes neither what can be read at all nor where the log ends.
+        unimportant = {*FACTS_BESIDE_LOADING, "newest_message_format", "reads_zstd", "ends_at_empty_read"}
         if present <= each.known_key_types:
             unimportant.add("unknown_key_aborts")
         if 0 not in present:
@@ -98,7 +100,7 @@ def states_of(
     check_crc: bool = True,
     workers: int = 1,
 ) -> list[CommitClass]:
-    """What ``log`` comes to under the ``profiles`` (see :func:`proof_profiles`); the first matters most.
+    """States of ``log`` by the ``profiles`` (see :func:`proof_profiles`); the first matters most.
 
     ``with_producers`` says that batches of ``log`` have producer ids or are control batches; without, all
     profiles agree on commits. Raises :class:`DamagedInputError` for damage.
@@ -177,7 +179,7 @@ def _folds(log: PartitionLog, rules: FoldRules, *, check_crc: bool, workers: int
 
 
 def _without_commits(fold: SegmentFold) -> SegmentFold:
-    """What of a fold makes groups."""
+    """The part of a fold that makes groups."""
     return replace(
         fold,
         offset_keys=fold.offset_keys.slice(0, 0),

@@ -19,13 +19,7 @@ from coordinator_core.groups.model import GroupType
 from coordinator_core.groups.modern import ConsumerRecords, ModernRecords, ShareRecords, StreamsRecords
 from coordinator_core.kernels import GroupRecords
 from coordinator_core.kernels.arrays import Array, Bytes, Int64s, dtype, viewed
-from coordinator_core.kernels.layout import (
-    COUNTED_VERSIONS,
-    NO_RECORD,
-    ROLES,
-    GroupKind,
-    Role,
-)
+from coordinator_core.kernels.layout import COUNTED_VERSIONS, NO_RECORD, ROLES, GroupKind, Role
 from coordinator_core.merge.record_shapes import KEY_TYPES, value_shapes
 from coordinator_core.records.wire import uuid_text
 from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile

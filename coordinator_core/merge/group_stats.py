@@ -1,4 +1,4 @@
-"""The weight of each group's records in the log, added up over folds."""
+"""Records and bytes of each group in the log, added up over folds."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from coordinator_core.releases.number import Release
 from coordinator_core.releases.requests import RequestRules
@@ -49,7 +50,7 @@ class MergeOffsetRule(StrEnum):
 
 
 class Clock(StrEnum):
-    """From when the retention of an offset counts, and what a value's own expire timestamp means."""
+    """Start of the retention of an offset, and the meaning of a value's own expire timestamp."""
 
     COMMIT = "commit"
     """From the commit; there are no expire timestamps."""
@@ -79,7 +80,7 @@ class PendingHold(StrEnum):
 
 
 class ShareSweep(StrEnum):
-    """What a sweep does with share groups; it fails as a whole where it asks one for an expiry condition."""
+    """Effect of a sweep on share groups; it fails as a whole where it asks one for an expiry condition."""
 
     LEAVES = "leaves"
     """Passes over them (KAFKA-19016)."""
@@ -89,6 +90,18 @@ class ShareSweep(StrEnum):
 
     DELETES = "deletes"
     """Deletes an Empty one without offsets; fails on one with offsets."""
+
+
+class Deleter(StrEnum):
+    """What can make a coordinator write the tombstone of a committed offset."""
+
+    EXPIRY = "expiry"
+    TOPIC_DELETION = "topic deletion"
+    """KAFKA-2000."""
+    DELETE_GROUPS = "DeleteGroups"
+    """KIP-229."""
+    OFFSET_DELETE = "OffsetDelete"
+    """KIP-496."""
 
 
 class DumpText(StrEnum):
@@ -111,7 +124,7 @@ class DumpText(StrEnum):
 
 
 class Sign(StrEnum):
-    """What tells the release that wrote a log where no field and no record type does."""
+    """Signs of the release that wrote a log, besides fields and record types."""
 
     COMMITS_V4 = "commits in version 4"
     NUMBERED_BATCHES = "batches that the Java coordinator numbered"
@@ -126,7 +139,7 @@ class Sign(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRules:
-    """What a sweep removes.
+    """Rules of the expiry sweep.
 
     Sources: ``OffsetManager.compact`` (0.8.2), ``GroupMetadataManager.deleteExpiredOffsets`` (0.9, 0.10.0),
     ``GroupMetadata.removeExpiredOffsets`` and ``GroupMetadataManager.cleanupGroupMetadata`` (Scala, 0.10.1
@@ -138,7 +151,7 @@ class ExpiryRules:
     """KIP-211."""
 
     default_offsets_retention_ms: int
-    """What ``offsets.retention.minutes`` is when nobody sets it (KIP-186), in milliseconds."""
+    """Default of ``offsets.retention.minutes`` (KIP-186), in milliseconds."""
 
     offset_key_type: int
     """Key type of an offset's tombstone."""
@@ -224,6 +237,16 @@ class Profile:
     tombstone_drops_pending: bool
     """A tombstone also removes the offset key from open transactions (``OffsetMetadataManager.replay``)."""
 
+    newest_message_format: int
+    """Batches of a newer message format (magic) cannot be read (KIP-32, KIP-98)."""
+
+    reads_zstd: bool
+    """KIP-110."""
+
+    ends_at_empty_read: bool
+    """A read that returns nothing below the end of the log ends the load; else the loader reads for ever, and
+    no partition behind this one is loaded (KAFKA-9065)."""
+
     tolerates_missing_groups: bool
     """Tombstones of unknown groups and members are ignored (KAFKA-17306)."""
 
@@ -246,6 +269,9 @@ class Profile:
     describes_pending_revocation: bool
     """ConsumerGroupDescribe counts partitions still to be revoked as assigned (KAFKA-20431)."""
 
+    deleters: frozenset[Deleter]
+    """What removes committed offsets (``GroupMetadataManager.cleanupGroupMetadata`` and its callers)."""
+
     expiry: ExpiryRules
 
     requests: RequestRules | None
@@ -262,9 +288,15 @@ class Profile:
         return self.loader.coordinator
 
 
+FACTS_BESIDE_LOADING: Final = frozenset(
+    {"name", "release", "describes_pending_revocation", "deleters", "expiry", "requests"}
+)
+"""Columns of :class:`Profile` that the state after a load does not depend on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a release's own command line tools print."""
+    """Facts about the output of a release's own command line tools."""
 
     dump_text: DumpText
     """``DumpLogSegments``."""

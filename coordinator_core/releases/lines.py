@@ -18,6 +18,7 @@ from coordinator_core.releases.facts import (
     SHARE_KEY_TYPES,
     STREAMS_KEY_TYPES,
     Clock,
+    Deleter,
     DumpText,
     ExpiryRules,
     Loader,
@@ -38,7 +39,7 @@ Change = Callable[[Profile], Profile]
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """What the patch release ``since``, and later ones of its line, change of the facts of a coordinator."""
+    """Facts of a coordinator that the patch release ``since`` changes, with later ones of its line."""
 
     since: str
     classic: Change | None = None
@@ -84,6 +85,9 @@ _FIRST_CLASSIC = Profile(
     state_timestamp_versions=frozenset({2, 3, 4}),
     minus_one_expires=False,
     tombstone_drops_pending=False,
+    newest_message_format=0,
+    reads_zstd=False,
+    ends_at_empty_read=False,
     tolerates_missing_groups=True,
     tolerates_missing_share_groups=True,
     tolerates_owned_partitions=True,
@@ -104,6 +108,7 @@ _FIRST_CLASSIC = Profile(
         pending_hold=PendingHold.NONE,
         share_sweep=ShareSweep.DELETES,
     ),
+    deleters=frozenset({Deleter.EXPIRY}),
     requests=None,
 )
 _FIRST_NEW = Profile(
@@ -123,6 +128,9 @@ _FIRST_NEW = Profile(
     state_timestamp_versions=frozenset({2, 3, 4}),
     minus_one_expires=False,
     tombstone_drops_pending=False,
+    newest_message_format=2,
+    reads_zstd=True,
+    ends_at_empty_read=True,
     tolerates_missing_groups=False,
     tolerates_missing_share_groups=False,
     tolerates_owned_partitions=True,
@@ -143,6 +151,7 @@ _FIRST_NEW = Profile(
         pending_hold=PendingHold.NONE,
         share_sweep=ShareSweep.DELETES,
     ),
+    deleters=frozenset(Deleter),
     requests=None,
 )
 
@@ -182,6 +191,10 @@ def _streams_replaces_simple(was: Profile) -> Profile:
     return replace(was, streams_replaces_simple=True)
 
 
+def _deleted_by(deleter: Deleter) -> Change:
+    return lambda was: replace(was, deleters=was.deleters | {deleter})
+
+
 def _text(text: DumpText) -> Callable[[Tools], Tools]:
     return lambda was: replace(was, dump_text=text)
 
@@ -210,7 +223,7 @@ LINES: Final = (
         tools=_text(DumpText.PLAIN),
         inferred_from=(Sign.GROUPS,),
     ),
-    Line("0.10", "0.10.0.1"),
+    Line("0.10", "0.10.0.1", classic=lambda was: replace(was, newest_message_format=1)),
     Line(
         "0.10.1",
         "0.10.1.1",
@@ -222,11 +235,18 @@ LINES: Final = (
         ),
         tools=_text(DumpText.TIMESTAMPS),
     ),
-    Line("0.10.2", "0.10.2.2", tools=_text(DumpText.CODEC_NAMES), inferred_from=(Sign.FORMAT_1,)),
+    Line(
+        "0.10.2",
+        "0.10.2.2",
+        classic=_deleted_by(Deleter.TOPIC_DELETION),
+        tools=_text(DumpText.CODEC_NAMES),
+        inferred_from=(Sign.FORMAT_1,),
+    ),
     Line(
         "0.11",
         "0.11.0.3",
-        classic=_pending_commit_holds_group,  # Transactions: KIP-98.
+        # Transactions: KIP-98.
+        classic=lambda was: replace(_pending_commit_holds_group(was), newest_message_format=2),
         tools=_text(DumpText.BATCHES),
     ),
     Line(
@@ -236,7 +256,7 @@ LINES: Final = (
         tools=_text(DumpText.GROUPS_AS_JSON),
         patches=(Patch("1.0.1", classic=_keeps_protocol_type),),
     ),
-    Line("1.1", "1.1.1", classic=_keeps_protocol_type),
+    Line("1.1", "1.1.1", classic=lambda was: _deleted_by(Deleter.DELETE_GROUPS)(_keeps_protocol_type(was))),
     Line(
         "2.0",
         "2.0.1",
@@ -252,6 +272,7 @@ LINES: Final = (
             max_legacy_offset_value_version=3,
             max_offset_value_version=3,
             max_group_value_version=2,
+            reads_zstd=True,
             minus_one_expires=True,
             expiry=replace(was.expiry, clock=Clock.GROUP),
         ),
@@ -271,7 +292,13 @@ LINES: Final = (
     Line(
         "2.4",
         "2.4.1",
-        classic=lambda was: replace(was, name="S3", expiry=replace(was.expiry, expires_unsubscribed=True)),
+        classic=lambda was: replace(
+            was,
+            name="S3",
+            deleters=was.deleters | {Deleter.OFFSET_DELETE},
+            ends_at_empty_read=True,
+            expiry=replace(was.expiry, expires_unsubscribed=True),
+        ),
         tools=_text(DumpText.NAMED_KEYS),
     ),
     Line("2.5", "2.5.1"),

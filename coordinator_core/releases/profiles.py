@@ -49,6 +49,12 @@ def profile_for(name: str) -> Profile:
     return profile_for_release(release, coordinator)
 
 
+def every_profile() -> list[Profile]:
+    """One for each coordinator of every release at which facts can change, oldest first; it holds for the releases
+    that follow, up to the next one of the list."""
+    return [TABLE.profile(release, loader) for release, loader in TABLE.changes()]
+
+
 def profile_names(has: Callable[[Profile], bool]) -> tuple[str, ...]:
     """The families whose representative release has a fact."""
     return tuple(name for name in PROFILE_RELEASES if has(profile_for(name)))
@@ -57,7 +63,7 @@ def profile_names(has: Callable[[Profile], bool]) -> tuple[str, ...]:
 def chosen_profile(name: str, release: str | None, coordinator: str | None) -> Profile | None:
     """The profile that ``--profile``, ``--kafka-version`` and ``--coordinator`` ask for.
 
-    ``None`` for ``auto``: the one that the records tell.
+    ``None`` for ``auto``: the profile is inferred from the records.
     """
     if release is not None:
         if name != "auto":
@@ -83,6 +89,12 @@ def profile_for_release(release: str | Release, coordinator: str | None = None) 
     """Profile of a release; ``coordinator`` (``classic`` or ``new``) where that release has both."""
     number = release if isinstance(release, Release) else parse_release(release)
     return TABLE.profile(number, _loader(number, coordinator))
+
+
+def profiles_of_release(release: str) -> list[Profile]:
+    """Profiles of all coordinators of a release, the default first."""
+    number = parse_release(release)
+    return [TABLE.profile(number, loader) for loader in TABLE.coordinators(number)]
 
 
 def _loader(release: Release, coordinator: str | None) -> Loader:

@@ -66,6 +66,15 @@ class ReleaseTable:
             for loader in coordinators if line.latest else ():
                 yield Release.parse(line.latest), loader
 
+    def changes(self) -> Iterator[tuple[Release, Loader]]:
+        """The first release of every row, and of every patch in it, that is released, with each of its coordinators."""
+        for line, since, coordinators in zip(self._lines, self._since, self._coordinators, strict=True):
+            releases = [since, *(Release.parse(patch.since) for patch in line.patches)] if line.latest else []
+            for release in releases:
+                if release <= Release.parse(line.latest):
+                    for loader in coordinators:
+                        yield release, loader
+
     def inferred_from(self, sign: Sign) -> tuple[Release, Loader]:
         """The release, and its default coordinator, that a log with this ``sign`` is taken for."""
         row = next(row for row, line in enumerate(self._lines) if sign in line.inferred_from)
@@ -102,7 +111,7 @@ class ReleaseTable:
         return Release.parse(self._lines[found].latest)
 
     def tools(self, release: Release) -> Tools:
-        """What the command line tools of ``release`` print."""
+        """Facts about the output of the command line tools of ``release``."""
         return self._tools[self._row(release)]
 
     def dump_changes(self) -> Iterator[tuple[Release, DumpText]]:

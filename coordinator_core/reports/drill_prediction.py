@@ -1,4 +1,4 @@
-"""What ``regroup drill predict`` prints for people."""
+"""Text of ``regroup drill predict``."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ TEXT_ROWS = 50
 
 
 def drill_report(prediction: Prediction, events: Sequence[Event], seen: Observed, comparison: Comparison) -> Document:
-    """Everything that the page, JSON and text tell."""
+    """The report as a document, from which page, JSON and text are made."""
     begin = events[0]
     steady = of_kind(events, "steady_state")
     hypothesis = of_kind(events, "hypothesis")
@@ -119,7 +119,7 @@ def _objectives(prediction: Prediction, seen: Observed) -> Document:
 
 
 def _claims(rows: Sequence[ComparedClaim]) -> list[Document]:
-    """How each kind of claim fared."""
+    """Numbers of held, missed and open claims, by kind."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
         counts.setdefault((row.of, row.what), Counter())[row.match.value] += 1
@@ -184,6 +184,7 @@ def comparison_text(document: Document) -> str:
 
 
 def shown(value: Any) -> str:
+    """``value`` as JSON on one line."""
     return visible(json.dumps(value, ensure_ascii=False))
 
 

@@ -1,4 +1,4 @@
-"""What ``regroup expire`` prints: a document, a text for people, rows for spreadsheets."""
+"""Output of ``regroup expire``: a document, a text for people, rows for spreadsheets."""
 
 from __future__ import annotations
 

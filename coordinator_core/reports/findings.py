@@ -76,6 +76,7 @@ def reconciliation_text(summary: Mapping[str, Any], findings: pa.Table) -> Itera
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
+    """Numbers of findings by severity, worst first: ``1 critical, 0 warning, 2 info``."""
     return ", ".join(f"{counts[level.label]} {level.label}" for level in reversed(Severity))
 
 

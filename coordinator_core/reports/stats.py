@@ -1,4 +1,4 @@
-"""What ``regroup stats`` prints: where the bytes of an offsets log come from, what blocks its cleaning."""
+"""Output of ``regroup stats``: origin of the bytes of an offsets log, and what blocks its cleaning."""
 
 from __future__ import annotations
 

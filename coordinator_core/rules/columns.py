@@ -85,14 +85,14 @@ class Columns:
         return found
 
     def equals(self, column: str, value: str) -> Bools:
-        """Where a column of text has this value."""
+        """Mask of the rows in which a column of text has this value."""
         found: Bools = pc.fill_null(pc.equal(self.array(column).cast(pa.string()), value), False).to_numpy(
             zero_copy_only=False
         )
         return found
 
     def rows(self, where: Bools | Int64s, *columns: str) -> pa.Table:
-        """The coordinates and ``columns`` of some rows: those of a mask, or those with these numbers.
+        """Record coordinates and ``columns`` of the rows ``where``: a mask (bool, one a row) or row numbers (int64).
 
         Names are dictionary arrays, as they are kept.
         """
@@ -117,7 +117,7 @@ def _kept_as(field: pa.Field) -> pa.Field:
 
 
 def coded(*columns: pa.Array) -> tuple[list[Int64s], pa.Array]:
-    """The same number for the same text in all of ``columns`` (-1 for null), and the texts by number."""
+    """Numbers of the texts of each of ``columns`` (int64, one a row, -1 for null), and the texts by number."""
     dictionaries = [
         array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
         for array in columns
@@ -155,7 +155,7 @@ def combined_pair(left: Sequence[Int64s], right: Sequence[Int64s]) -> tuple[Int6
 
 
 def lookup(wanted: Int64s, keys: Int64s) -> Int64s:
-    """Where each of ``wanted`` stands in ``keys``, which has no number twice; -1 where it does not."""
+    """Row of each of ``wanted`` in ``keys``, which has no number twice; -1 for none."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     order = np.argsort(keys, kind="stable")

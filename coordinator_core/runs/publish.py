@@ -37,7 +37,7 @@ from coordinator_core.runs.state_hash import (
 MANIFEST = "manifest.json"
 LATEST = "latest.json"
 STAGING = "_staging"
-"""Where tasks write until the driver has all of them; readers of directories pass over names with ``_``."""
+"""Directory of tasks until the driver has all of them; readers of directories pass over names with ``_``."""
 
 _VERSIONED_PACKAGES = ("numpy", "pyarrow", "pyspark")
 ROW_GROUP_ROWS = 1 << 17
@@ -86,7 +86,7 @@ class RunWriter:
 
     @property
     def staging_path(self) -> str:
-        """Where tasks of this run may write, see :class:`StagedTables`."""
+        """Directory for tasks of this run, see :class:`StagedTables`."""
         return storage.join(self.place.path, STAGING)
 
     def write_tables(self, tables: Mapping[str, pa.Table | RowBlocks]) -> None:
@@ -212,7 +212,7 @@ class _PartWriter:
 
 
 class StagedTables:
-    """What a task writes where no other attempt of the task does; for :meth:`RunWriter.adopt`."""
+    """Tables that a task writes, apart from other attempts of the task; for :meth:`RunWriter.adopt`."""
 
     def __init__(self, staging_path: str) -> None:
         self._path = staging_path

@@ -16,7 +16,6 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.runs.proof import FileProof, open_parquet
 from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
-from coordinator_core.runs.state_hash import all_digests, state_hash
 from coordinator_core.runs.states import partition_states
 
 
@@ -108,10 +107,6 @@ class Run:
     def states(self, *, group_ids: Collection[str] | None = None) -> list[PartitionState]:
         """The replayed state, by offsets partition; of some groups only, when ``group_ids`` is set."""
         return partition_states(self.tables(group_ids=group_ids))
-
-    def computed_state_hash(self) -> str:
-        """State hash of the rows as they are now, to be compared with :attr:`state_hash`."""
-        return state_hash(all_digests(self.tables()))
 
 
 def is_run(path: str) -> bool:

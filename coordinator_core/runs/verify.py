@@ -10,6 +10,7 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.runs.proof import check_file
 from coordinator_core.runs.publish import MANIFEST
 from coordinator_core.runs.read import Run, RunError
+from coordinator_core.runs.state_hash import all_digests, state_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def verify_run(run: Run) -> RunReport:
                 check_file(path, proof)
             except DamagedInputError as error:
                 damage.append(error.damage)
-    if not damage and (found := run.computed_state_hash()) != run.state_hash:
+    if not damage and (found := state_hash(all_digests(run.tables()))) != run.state_hash:
         detail = f"the state hash of the tables is {found}, the manifest says {run.state_hash}"
         damage.append(Damage(storage.join(run.path, MANIFEST), 0, None, "changed_since_published", detail))
     return RunReport(tuple(files), tuple(damage))

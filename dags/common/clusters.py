@@ -96,7 +96,7 @@ class Cluster:
     source: tuple[str, ...]
     output: str
     description: str = ""
-    offsets_topic_num_partitions: int = 50
+    offsets_topic_num_partitions: int | None = None
     profile: str | None = None
     kafka_version: str | None = None
     coordinator: str | None = None

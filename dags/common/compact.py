@@ -1,4 +1,4 @@
-"""What the tasks of ``offsets_compact`` do. The core is imported when a task runs, never before.
+"""Functions of the tasks of ``offsets_compact``. The core is imported when a task runs, never before.
 
 Everything lies below one local directory, ``compaction.output`` of the cluster:
 
@@ -147,7 +147,7 @@ def _forecast(
 
 
 def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:
-    """The profile that the cluster or the form asks for, ``None`` for the one that the records tell."""
+    """The profile that the cluster or the form asks for, ``None`` to infer it from the records."""
     from coordinator_core.releases import chosen_profile
 
     given = replay_rules(cluster, params)
@@ -202,7 +202,7 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
 def approval_lines(
     found: Mapping[str, Any], tombstones: Sequence[Mapping[str, Any]], path: str, digest: str
 ) -> Iterator[str]:
-    """What expires, in Markdown: by reason, the groups that lose most, and where all of it is written."""
+    """Expiring records in Markdown: by reason, the groups that lose most, and the path of the whole list."""
     yield (f"Compaction of {found['bytes']} bytes, of which about {found['bytes_left']} stay, for {found['profile']}.")
     yield ""
     if not tombstones:
@@ -232,9 +232,9 @@ def _count(tombstones: Sequence[Any]) -> str:
 
 def _code(text: str) -> str:
     """``text`` as it is in Markdown, whatever is in it."""
-    from coordinator_core.reports.findings import one_line
+    from coordinator_core.untrusted import visible
 
-    shown = one_line(text)
+    shown = visible(text)
     fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
     return f"{fence} {shown} {fence}" if "`" in shown else f"{fence}{shown}{fence}"
 

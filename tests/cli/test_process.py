@@ -13,7 +13,8 @@ from ..cases import CASES
 
 SCRIPT = """
 import json, sys
-from coordinator_core.cli.app import start_light, run
+from coordinator_core.cli.app import run
+from coordinator_core.process.interpreter import start_light
 start_light()
 code = run(sys.argv[1:])
 print(json.dumps({"code": code, "modules": sorted(name for name in sys.modules if "." not in name)}))
@@ -62,7 +63,7 @@ def test_a_reader_that_wants_no_more_is_no_error(command: str) -> None:
 
 LEAVING = """
 import sys, threading, time
-from coordinator_core.cli.process import leave
+from coordinator_core.process.leaving import leave
 def late():
     time.sleep(0.2)
     print("late", file=sys.stderr)

@@ -94,9 +94,13 @@ def test_a_bad_trace_is_refused_with_its_line(
     assert message in printed
 
 
-def test_a_setting_that_is_not_a_number_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("given", ['"given"', '"notes"'])
+def test_a_setting_that_is_not_a_number_is_refused(
+    given: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "setting.jsonl"
-    path.write_text(TRACE.read_text().replace('"group.max.size": "2147483647"', '"group.max.size": "many"'))
+    text = TRACE.read_text().replace('"group.max.size": "2147483647"', '"group.max.size": "many"')
+    path.write_text(text.replace('"given"', given, 1))
     assert run(["simulate", str(path)]) == 3
     assert "line 1: group.max.size: not a whole number: 'many'" in capfd.readouterr().err
 

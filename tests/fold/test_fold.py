@@ -15,10 +15,10 @@ from coordinator_core.fold.segments import fold_segment
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.log.types import Codec, ControlType, SegmentFile
 from coordinator_core.merge.partition import merge_folds
-from coordinator_core.replay.sequential import replay_partition
 from tests.fold.parity import PROFILES, assert_merges, partition_log
 from tests.fold.random_logs import classic, encoded_key, offset_value
 from tests.log.builders import build_batch, build_control_batch
+from tests.replay.reference import replay_partition
 
 PROFILE = PROFILES["4.3.1"]
 RULES = FoldRules.of(PROFILE)

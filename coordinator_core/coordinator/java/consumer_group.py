@@ -1,4 +1,4 @@
-"""A consumer group (KIP-848) at request time: members, target assignment, and what follows from both.
+"""A consumer group (KIP-848) at request time: members, target assignment, subscriptions.
 
 Sources: ``ConsumerGroup``, ``ConsumerGroupMember``, ``ModernGroup``.
 """
@@ -14,7 +14,7 @@ from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.group import accept_any
 from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap, TopicId
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap, TopicId
 from coordinator_core.coordinator.requests import Committer
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import (
@@ -27,9 +27,6 @@ from coordinator_core.groups.model import (
 )
 
 LEAVE_STATIC_EPOCH = -2
-
-Partitions = dict[TopicId, frozenset[int]]
-"""An assignment as assignors see it: its topics iterate as those of Kafka's map do."""
 
 
 def partitions_of(assignment: Mapping[str, Iterable[int]]) -> Partitions:
@@ -60,7 +57,7 @@ def _epochs(since: PartitionEpochs) -> Assignment:
 
 @dataclass(slots=True)
 class LiveConsumerGroup(ConsumerGroup):
-    """The replayed group with what requests ask of it.
+    """The replayed group with the questions of request handlers.
 
     Its maps iterate as Kafka's do; that is the order of its records. ``metadata_deadline_ms`` and ``_epoch``
     are the refresh deadline of its topics' metadata, which no record holds.
@@ -123,7 +120,7 @@ class LiveConsumerGroup(ConsumerGroup):
         return counts
 
     def _gone(self, old: Iterable[ConsumerMember]) -> set[str | None]:
-        """Ids of members, and of those whose group instance id they take over."""
+        """Ids of ``members``, and of the members whose group instance id they take over."""
         members = list(old)
         return {
             *(member.member_id for member in members),
@@ -181,7 +178,7 @@ class LiveConsumerGroup(ConsumerGroup):
         return any(all(name in protocols for protocols in classic) for name in names)
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
-        """Whether a partition that the member is to get is still with another one."""
+        """Whether another member still owns a partition of the member's target."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -211,7 +208,7 @@ class LiveConsumerGroup(ConsumerGroup):
             raise ApiError(stale)
 
         def validate(_topic: str, topic_id: str, partition: int) -> None:
-            """An older epoch will do for a partition that was the member's at that time (KIP-1251)."""
+            """Accept an older epoch for a partition that was the member's at that time (KIP-1251)."""
             epoch = member.assigned_since().get(topic_id, {}).get(partition)
             if epoch is None:
                 epoch = member.pending_revocation_since().get(topic_id, {}).get(partition)
@@ -229,7 +226,7 @@ class LiveConsumerGroup(ConsumerGroup):
             raise ApiError(Errors.ILLEGAL_GENERATION if classic else Errors.STALE_MEMBER_EPOCH)
 
     def validate_offset_delete(self) -> None:
-        """Never refused as a whole."""
+        """Refuse nothing: an OffsetDelete is checked topic by topic."""
 
     def validate_delete(self) -> None:
         if self.members:

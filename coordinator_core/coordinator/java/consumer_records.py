@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coordinator_core.coordinator.log import Record
+from coordinator_core.coordinator.maps import Partitions
 from coordinator_core.groups.model import ConsumerMember, MemberState, PartitionEpochs, ResolvedRegex
 from coordinator_core.groups.modern import MEMBER_STATES, ConsumerRecords
-
-if TYPE_CHECKING:
-    from coordinator_core.coordinator.java.consumer_group import Partitions
 
 GROUP, MEMBER = ConsumerRecords.metadata, ConsumerRecords.member
 TARGET_METADATA, TARGET_MEMBER = ConsumerRecords.target_metadata, ConsumerRecords.target_member

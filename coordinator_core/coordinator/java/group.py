@@ -1,4 +1,4 @@
-"""A classic group of the Java coordinator, and what its handlers need of groups of any type."""
+"""A classic group of the Java coordinator, and the interface of groups of any type."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class JavaClassicGroup(LiveClassicGroup):
         return [group_tombstone(self.group_id)]
 
     def timer_keys(self) -> list[tuple[str, ...]]:
-        """A classic group that is deleted has no members, and its pending ones are let expire."""
+        """Keys of timers to cancel: none. A deleted classic group has no members; pending ones expire."""
         return []
 
 

@@ -6,17 +6,18 @@ Sources: ``convertToConsumerGroup``, ``convertToClassicGroup``, ``ConsumerGroup.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from coordinator_core.coordinator.classic import LiveClassicGroup, Member, State
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
-from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, Partitions, partitions_of
+from coordinator_core.coordinator.java.assignment import Assignments
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, partitions_of
 from coordinator_core.coordinator.java.group import JavaClassicGroup
-from coordinator_core.coordinator.java.manager import replayed
+from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata, group_tombstone
 from coordinator_core.coordinator.replies import join_reply, sync_reply
@@ -32,18 +33,26 @@ from coordinator_core.records.blobs import (
 )
 from coordinator_core.records.codec import RecordDecodeError
 
-if TYPE_CHECKING:
-    from coordinator_core.coordinator.java.consumer import ConsumerGroups
-
 UPGRADES = frozenset({"bidirectional", "upgrade"})
 DOWNGRADES = frozenset({"bidirectional", "downgrade"})
+
+
+class ConsumerGroups(Protocol):
+    """What a migration needs of the consumer groups of a coordinator."""
+
+    manager: JavaGroupMetadataManager
+    metadata: Callable[[], MetadataImage]
+    assignments: Assignments
+
+    def restart_session(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None: ...
+    def cancel_timers(self, group_id: str, member_id: str) -> None: ...
 
 
 # Classic to consumer
 
 
 def to_consumer_group(groups: ConsumerGroups, classic: JavaClassicGroup, out: list[Record]) -> LiveConsumerGroup:
-    """The group that a first ConsumerGroupHeartbeat makes of a live classic group, and its records."""
+    """Convert a live classic group at its first ConsumerGroupHeartbeat. Returns the group and its records."""
     settings = groups.manager.settings
     _validate_upgrade(settings, classic)
     for member in classic.members.values():
@@ -240,7 +249,7 @@ def _classic_member(member: ConsumerMember) -> Member:
 
 
 def assignment_blob(partitions: Partitions, version: int, image: MetadataImage) -> bytes:
-    """An assignment as the classic protocol carries it, in the version of the member's subscription."""
+    """An assignment in the classic protocol's bytes, in the version of the member's subscription."""
     topics = [(image.by_id(topic_id), one) for topic_id, one in JavaHashMap(partitions).items()]
     entries = [{"topic": topic.name, "partitions": sorted(one)} for topic, one in topics if topic is not None]
     return encode_consumer_assignment(min(max(version, 0), 3), {"assignedPartitions": entries, "userData": None})

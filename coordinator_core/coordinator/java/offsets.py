@@ -34,12 +34,12 @@ ExpiryBase = Callable[[CommittedOffset], int]
 
 
 class CommittingGroup(Protocol):
-    """What offsets need of a group of any type."""
+    """The part of a group of any type that commits and expiry use."""
 
     def is_subscribed_to(self, topic: str) -> bool: ...
 
     def expiry_base(self) -> ExpiryBase | None:
-        """``None``: nothing of the group expires."""
+        """Time from which retention counts; ``None`` where nothing of the group expires."""
 
 
 class OffsetKeyMap(MutableMapping[OffsetKey, V], Generic[V]):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from coordinator_core.coordinator.errors import ApiError, Errors
-from coordinator_core.coordinator.java.consumer_group import Partitions, with_assignment
-from coordinator_core.coordinator.maps import TopicId
+from coordinator_core.coordinator.java.consumer_group import with_assignment
+from coordinator_core.coordinator.maps import Partitions, TopicId
 from coordinator_core.coordinator.requests import Owned
 from coordinator_core.groups.model import ConsumerMember, MemberState, PartitionEpochs
 

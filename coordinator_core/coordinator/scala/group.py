@@ -43,7 +43,7 @@ class ScalaGroup(LiveClassicGroup):
         self._state.commit(offset_key, offset)
 
     def txn_commit_failed(self, producer_id: int, offset_keys: Iterable[TopicPartition]) -> None:
-        """What the transaction held for these offset keys is lost: ``prepareTxnOffsetCommit`` overwrote it."""
+        """Drop the pending commits of these offset keys: ``prepareTxnOffsetCommit`` has overwritten them."""
         pending = self.transactional.get(producer_id, {})
         for offset_key in offset_keys:
             pending.pop(offset_key, None)
@@ -56,7 +56,7 @@ class ScalaGroup(LiveClassicGroup):
     # Removal: each returns the offset keys that had a committed offset, in the order of their tombstones
 
     def remove_offsets(self, offset_keys: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Pending values go without a trace; only a committed one leaves a tombstone."""
+        """Remove pending and committed offsets; only committed ones leave tombstones."""
         removed = []
         for offset_key in offset_keys:
             for pending in self.transactional.values():

@@ -91,7 +91,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
     def store_offsets(
         self, group: ScalaGroup, commits: Commits, producer_id: int = NO_PRODUCER_ID, epoch: int = -1
     ) -> CommitErrors:
-        """Append what is small enough, then fill the cache; a failed append takes the pending entries back.
+        """Append the commits whose metadata fits, then fill the cache. A failed append takes pending commits back.
 
         Records are appended in the order of the map that the request was put into.
         """
@@ -229,7 +229,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
             self._forget_open(producer_id, group_id)
 
     def end_of_unload(self, partition: int) -> None:
-        """Nothing is kept per partition."""
+        """Do nothing: no state is kept per partition."""
 
 
 class _Load:

@@ -1,0 +1,117 @@
+"""``regroup investigate``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from coordinator_core.cli.options import (
+    Format,
+    format_option,
+    note,
+    replay_options,
+    replay_options_from,
+    write_line,
+)
+from coordinator_core.cli.retention import offsets_retention_option
+from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.errors import Damage, ExitCode, UsageError
+from coordinator_core.ingest.unknown import is_unknown
+from coordinator_core.investigate.investigate import Investigation, investigate, worst
+from coordinator_core.investigate.model import Case
+from coordinator_core.investigate.symptoms import codes_for, known_symptoms
+from coordinator_core.releases import profile_from_label
+from coordinator_core.reports.investigation import investigation_document, investigation_text, restore_csv
+from coordinator_core.rules.model import Severity
+from coordinator_core.runs.read import is_run, open_run
+
+
+@click.command("investigate")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
+@click.option("--since", metavar="TIME", help="Only what happened from then on: 2026-05-12T02:00, or epoch ms.")
+@click.option("--symptom", metavar="TEXT", help="Only what explains this: an error, or what is seen.")
+@offsets_retention_option
+@replay_options
+@format_option(Format.TEXT, Format.JSON, Format.CSV)
+def investigate_command(
+    paths: tuple[str, ...],
+    groups: tuple[str, ...],
+    since: str | None,
+    symptom: str | None,
+    offsets_retention_ms: int | None,
+    output_format: Format,
+    **replay: Any,
+) -> int:
+    """What happened to GROUP, or in the whole cluster, worst first: verdict, what led there, which records show it,
+    what it is not, what to do now, and what to save before it goes.
+
+    Of a RUN, the logs that it was made from are read again. CSV is what to put back, for
+    kafka-consumer-groups --from-file.
+    """
+    options = replay_options_from(**replay)
+    wanted = _codes(symptom)
+    if len(paths) == 1 and is_run(paths[0]):
+        run = open_run(paths[0])
+        paths = tuple(run.manifest["sources"])
+        options = replace(options, profile=options.profile or profile_from_label(run.profile))
+    snapshot, profile = open_snapshot(paths, options)
+    damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
+    found = investigate(
+        snapshot.partitions,
+        Case(profile, options.now_ms, offsets_retention_ms),
+        groups=groups or None,
+        since_ms=_time(since),
+        topic_names=snapshot.topic_names,
+        on_damage=options.on_damage,
+        damage=damage,
+    )
+    warn_about_damage(damage, options.on_damage)
+    _check_groups(groups, found)
+    if wanted is not None:
+        found = replace(found, explanations=[one for one in found.explanations if one.code in wanted])
+        note(f"regroup: looked for {', '.join(wanted)}")
+    match output_format:
+        case Format.JSON:
+            document = investigation_document(found, profile=profile.label, now_ms=options.now_ms, history=bool(groups))
+            write_line(json.dumps(document, ensure_ascii=False))
+        case Format.CSV:
+            for line in restore_csv([one for one in found.explanations if one.severity > Severity.INFO]):
+                write_line(line)
+        case _:
+            for line in investigation_text(found, profile=profile.label):
+                write_line(line)
+    severity = worst(found.explanations)
+    return ExitCode.FINDINGS if severity is not None and severity > Severity.INFO else ExitCode.CLEAN
+
+
+def _codes(symptom: str | None) -> tuple[str, ...] | None:
+    if symptom is None:
+        return None
+    codes = codes_for(symptom)
+    if codes is None:
+        raise UsageError(
+            f"nothing is known of the symptom {symptom!r}; known ones are like: {', '.join(known_symptoms())}"
+        )
+    return codes
+
+
+def _time(text: str | None) -> int | None:
+    if text is None or text.isdigit():
+        return None if text is None else int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--since {text}: expected a time like 2026-05-12T02:00, or epoch milliseconds") from None
+    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _check_groups(groups: tuple[str, ...], found: Investigation) -> None:
+    known = {group.group_id for group in found.groups}
+    for group_id in groups:
+        if group_id not in known:
+            raise UsageError(f"no record in this log concerns group {group_id!r}")

@@ -1,0 +1,282 @@
+"""Which rule ended a committed offset or a group.
+
+A tombstone says nothing of its reason. What tells it: which rules the release has, whether the offset could expire at
+all, how old it was, whether an older one that could expire just as well stayed, whether the group's own tombstone is
+beside it, what else went in the same second, and whether the group lived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from coordinator_core.groups.model import GroupType
+from coordinator_core.history.model import (
+    Certainty,
+    Change,
+    ChangeKind,
+    Deletions,
+    End,
+    EndKind,
+    GroupHistory,
+    Removal,
+    Version,
+)
+from coordinator_core.history.read import ONE_ACT_MS
+from coordinator_core.releases import Clock, Deleter, Loader, Profile, ShareSweep
+
+SHORTEST_RETENTION_MS = 60_000
+"""``offsets.retention.minutes`` is at least 1."""
+_SWEEPS_MS = 1_200_000
+"""Two rounds of ``offsets.retention.check.interval.ms``: an expired offset is gone by then."""
+_ALIKE = 0.1
+
+
+class Judge:
+    """Judges removals of one cluster; ``retention_ms`` is ``offsets.retention.minutes`` where it is known."""
+
+    def __init__(self, profile: Profile, deletions: Deletions, *, retention_ms: int | None = None) -> None:
+        self._profile = profile
+        self._deletions = deletions
+        self._configured = retention_ms
+        self._ages: list[tuple[int, str]] = []
+        self._sweeps: dict[tuple[int, int], set[str]] = {}
+        self._topics: dict[str, list[list[Version]]] = {}
+
+    def judge(self, groups: Iterable[GroupHistory]) -> None:
+        """Set the cause of every removal and of every end of a group."""
+        groups = list(groups)
+        for group in groups:
+            for key, versions in group.versions.items():
+                self._topics.setdefault(key.topic, []).append(versions)
+        acts = [(group, act) for group in groups for act in _acts(group.removals)]
+        for group, act in acts:
+            age = _sweep_age(act)
+            if age is not None:
+                self._ages.append((age, group.group_id))
+        for _, act in acts:
+            expiry = self._expiry(act, act[0])
+            if expiry is not None and expiry.certainty is not Certainty.POSSIBLE:
+                self._sweeps.setdefault(_moment(act[0]), set()).add(act[0].offset_key.group_id)
+        for group, act in acts:
+            self._act(group, act)
+        for group in groups:
+            # The end of a group is told from that of its offsets.
+            for at, change in enumerate(group.changes):
+                if change.kind is ChangeKind.DELETED:
+                    change.end = self._group_end(group, change, group.changes[at + 1 : at + 2])
+
+    def _act(self, group: GroupHistory, act: Sequence[Removal]) -> None:
+        tombstone = any(
+            change.kind is ChangeKind.DELETED
+            and abs(change.place.timestamp_ms - act[0].place.timestamp_ms) <= 2 * ONE_ACT_MS
+            and change.place.record_offset > act[0].place.record_offset
+            for change in group.changes
+        )
+        for removal in act:
+            end = self._end(group, act, removal, with_group=tombstone)
+            removal.end = end
+            for version in group.versions[removal.offset_key]:
+                if version.end is not None and version.end.place == removal.place:
+                    version.end = end
+
+    def _end(self, group: GroupHistory, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> End:
+        profile, place = self._profile, removal.place
+        if removal.foreign:
+            why = "its batch has a producer or a sequence number: a client wrote it, no coordinator"
+            return End(EndKind.NO_RULE, place, Certainty.CERTAIN, why)
+        if place.timestamp_ms < 0 or profile.deleters == {Deleter.EXPIRY}:
+            return self._by_expiry(removal, Certainty.CERTAIN, "this release removes offsets for no other reason")
+        expiry = self._expiry(act, removal)
+        if expiry is not None and expiry.certainty is not Certainty.POSSIBLE:
+            return expiry
+        topic = self._topic_deletion(act, removal, with_group=with_group)
+        if topic is not None and topic.certainty is not Certainty.POSSIBLE:
+            return topic
+        bug = self._rebalance_bug(group, removal)
+        if bug is not None:
+            return bug
+        requests = self._request(act, removal, with_group=with_group)
+        candidates = [end for end in (requests, topic, expiry) if end is not None]
+        if not candidates:
+            kept = removal.condition.kept
+            why = f"the group kept it ({kept.value if kept else 'its members subscribed to the topic'})"
+            return End(EndKind.NO_RULE, place, Certainty.LIKELY, why)
+        first, others = candidates[0], tuple(end.kind for end in candidates[1:])
+        first = replace(first, others=(*first.others, *others))
+        return replace(first, certainty=Certainty.POSSIBLE) if others else first
+
+    def _expiry(self, act: Sequence[Removal], removal: Removal) -> End | None:
+        """Expiry, if a sweep could have removed the offset; merely possible where nothing speaks for it."""
+        late = removal.expired_ms_ago
+        if late is not None:
+            if late < 0:
+                return None
+            sure = Certainty.CERTAIN if late <= _SWEEPS_MS or self._sweeps_beside(removal) else Certainty.POSSIBLE
+            return self._by_expiry(removal, sure, f"its own expire timestamp passed {_span(late)} before")
+        if removal.age_ms is None or removal.age_ms < SHORTEST_RETENTION_MS:
+            return None
+        if any(other.expired_ms_ago is None and other.age_ms is None for other in act):
+            return None  # A sweep takes nothing that cannot expire.
+        if removal.survivor_age_ms is not None and removal.survivor_age_ms >= removal.age_ms:
+            return None  # A sweep would have taken the older one, too.
+        age = removal.age_ms
+        if self._configured is not None:
+            if age < self._configured:
+                return None
+            why = f"{_since(removal)} {_span(age)} before, and the retention is {_span(self._configured)}"
+            return self._by_expiry(removal, Certainty.CERTAIN, why)
+        default = self._profile.expiry.default_offsets_retention_ms
+        why = f"{_since(removal)} {_span(age)} before"
+        if default <= age <= default + _SWEEPS_MS:
+            return self._by_expiry(removal, Certainty.CERTAIN, f"{why}, just past this release's default retention")
+        least = _sweep_age(act)
+        alike = {
+            group_id
+            for other, group_id in self._ages
+            if least is not None and group_id != removal.offset_key.group_id and abs(other - least) <= least * _ALIKE
+        }
+        if alike:
+            why += f", and offsets of {len(alike)} more groups went at that age"
+            return self._by_expiry(removal, Certainty.LIKELY, why)
+        if self._sweeps_beside(removal):
+            why += ", and a sweep removed offsets of other groups at that moment"
+            return self._by_expiry(removal, Certainty.LIKELY, why)
+        sure = Certainty.LIKELY if age >= default else Certainty.POSSIBLE
+        return self._by_expiry(removal, sure, why)
+
+    def _sweeps_beside(self, removal: Removal) -> bool:
+        partition, at = _moment(removal)
+        beside = set().union(*(self._sweeps.get((partition, near), ()) for near in (at - 1, at, at + 1)))
+        return bool(beside - {removal.offset_key.group_id})
+
+    def _rebalance_bug(self, group: GroupHistory, removal: Removal) -> End | None:
+        """KAFKA-13636: a group that left Empty for a rebalance still had no subscribed topics, and its offsets
+        expired by commit age."""
+        rules, place = self._profile.expiry, removal.place
+        if rules.clock is not Clock.GROUP or not rules.expires_unsubscribed or rules.rebalance_protects:
+            return None
+        if removal.age_ms is not None and removal.condition.base_timestamp_ms is None:
+            return None
+        age = place.timestamp_ms - removal.value.commit_timestamp_ms
+        least = self._configured or rules.default_offsets_retention_ms
+        following = next((one for one in group.changes if one.place.record_offset > place.record_offset), None)
+        if age < least or following is None or following.kind is not ChangeKind.GENERATION:
+            return None
+        why = (
+            f"committed {_span(age)} before; the group was rebalancing: generation {following.generation} follows, "
+            "and this release expires offsets of rebalancing groups by commit age"
+        )
+        return End(EndKind.EXPIRY, place, Certainty.LIKELY, why, age, bug="KAFKA-13636")
+
+    def _by_expiry(self, removal: Removal, certainty: Certainty, why: str) -> End:
+        return End(EndKind.EXPIRY, removal.place, certainty, why, retention_at_most_ms=removal.age_ms)
+
+    def _topic_deletion(self, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> End | None:
+        """All offsets of the topic went: for sure where no request could have removed them, or others lost it too."""
+        key = removal.offset_key
+        if Deleter.TOPIC_DELETION not in self._profile.deleters:
+            return None
+        gone = {other.offset_key for other in act}
+        now = removal.place.timestamp_ms
+        if self._stays(key.topic, now):
+            return None
+        if with_group and self._profile.loader is Loader.JAVA:
+            return None  # It deletes no group with a topic.
+        around = self._deletions.around(removal.place.timestamp_ms)
+        if removal.subscribed:
+            why = "all offsets of the topic went while members subscribed to it, which no request may do"
+            return End(EndKind.TOPIC_DELETION, removal.place, Certainty.LIKELY, why)
+        if len(around.groups) > 1 and not any(self._stays(topic, now) for topic in around.topics):
+            topics = "this topic" if len(around.topics) == 1 else f"these {len(around.topics)} topics"
+            why = f"{len(around.groups)} groups lost their offsets of {topics} at once, and no offset of it is left"
+            return End(EndKind.TOPIC_DELETION, removal.place, Certainty.LIKELY, why)
+        if len({other.topic for other in gone}) == 1:
+            why = "all offsets of this topic went, and no others"
+            return End(EndKind.TOPIC_DELETION, removal.place, Certainty.POSSIBLE, why)
+        return None
+
+    def _stays(self, topic: str, now_ms: int) -> bool:
+        """Whether offsets of the topic were there before ``now_ms``, and a second after."""
+        return any(
+            version.valid_from.timestamp_ms < now_ms
+            and (version.end is None or version.end.place.timestamp_ms > now_ms + 1000)
+            for versions in self._topics.get(topic, ())
+            for version in versions
+        )
+
+    def _request(self, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> End | None:
+        """An Admin request: DeleteGroups takes everything, OffsetDelete what it is asked for."""
+        deleters = self._profile.deleters
+        silent = self._profile.expiry.generation_zero_is_silent and not removal.generation
+        if not removal.had_members and not removal.left and Deleter.DELETE_GROUPS in deleters:
+            if with_group and not silent:
+                why = "all offsets and the group went at once"
+                return End(EndKind.DELETE_GROUPS, removal.place, Certainty.LIKELY, why)
+            if silent:
+                others = (EndKind.OFFSET_DELETE,) if Deleter.OFFSET_DELETE in deleters else ()
+                why = "all offsets went; this coordinator writes no tombstone for a group of generation 0"
+                return End(EndKind.DELETE_GROUPS, removal.place, Certainty.LIKELY, why, others=others)
+        if Deleter.OFFSET_DELETE in deleters and not removal.subscribed and not with_group:
+            why = f"offsets that went: {len(act)}; that stayed in the group: {removal.left}"
+            return End(EndKind.OFFSET_DELETE, removal.place, Certainty.LIKELY, why)
+        return None
+
+    def _group_end(self, group: GroupHistory, change: Change, following: Sequence[Change]) -> End:
+        place = change.place
+        if any(after.place.timestamp_ms - place.timestamp_ms <= ONE_ACT_MS for after in following):
+            return End(EndKind.MIGRATION, place, Certainty.CERTAIN, "records of another group type follow at once")
+        act = [
+            removal
+            for removal in group.removals
+            if removal.place.record_offset < place.record_offset
+            and place.timestamp_ms - removal.place.timestamp_ms <= 2 * ONE_ACT_MS
+        ]
+        if act and act[-1].end is not None:
+            return replace(act[-1].end, place=place)
+        if change.left:
+            return End(EndKind.NO_RULE, place, Certainty.LIKELY, f"it had {len(change.left)} members")
+        swept = change.group_type is not GroupType.SHARE or self._profile.expiry.share_sweep is not ShareSweep.LEAVES
+        if change.had_pending or not swept:
+            why = "no sweep deletes such a group" if not swept else "commits of an open transaction went with it"
+            return End(EndKind.DELETE_GROUPS, place, Certainty.LIKELY, why)
+        if change.had_offsets:
+            return End(EndKind.NO_RULE, place, Certainty.LIKELY, f"{change.had_offsets} of its offsets stayed")
+        why = "an Empty group without offsets goes with the next sweep"
+        others = (EndKind.DELETE_GROUPS,) if Deleter.DELETE_GROUPS in self._profile.deleters else ()
+        return End(EndKind.EXPIRY, place, Certainty.LIKELY, why, others=others)
+
+
+def _acts(removals: Sequence[Removal]) -> list[list[Removal]]:
+    """Removals of one group that belong together."""
+    acts: list[list[Removal]] = []
+    for removal in removals:
+        if acts and removal.place.timestamp_ms - acts[-1][-1].place.timestamp_ms <= ONE_ACT_MS:
+            acts[-1].append(removal)
+        else:
+            acts.append([removal])
+    return acts
+
+
+def _moment(removal: Removal) -> tuple[int, int]:
+    return removal.place.offsets_partition, removal.place.timestamp_ms // ONE_ACT_MS
+
+
+def _sweep_age(act: Sequence[Removal]) -> int | None:
+    """The age of the youngest offset that went, if all could have expired by age."""
+    ages = [removal.age_ms for removal in act if removal.expired_ms_ago is None]
+    known = [age for age in ages if age is not None and age >= SHORTEST_RETENTION_MS]
+    return min(known) if known and len(known) == len(ages) else None
+
+
+def _since(removal: Removal) -> str:
+    return "committed" if removal.condition.base_timestamp_ms is None else "the group became Empty"
+
+
+def _span(milliseconds: int) -> str:
+    """A time span as people say it."""
+    seconds = milliseconds / 1000
+    for name, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {name}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,69 @@
+"""Members of a group at a moment of the log, whatever its type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coordinator_core.groups.classic import consumer_assignment, consumer_subscription
+from coordinator_core.groups.model import ClassicGroup, ClassicMember, ConsumerGroup, Group, ShareGroup, StreamsGroup
+from coordinator_core.history.model import Member
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
+
+
+def members_of(group: Group | None, topic_names: Mapping[str, str]) -> tuple[Member, ...]:
+    """Members with what they subscribe to and own; ``topic_names`` names the topic ids of KIP-848 assignments."""
+    match group:
+        case None:
+            return ()
+        case ClassicGroup():
+            return tuple(_classic(member, group.protocol_type) for member in group.members)
+        case StreamsGroup():
+            return tuple(
+                Member(one.member_id, one.instance_id, one.client_id, one.client_host, None, None)
+                for one in group.members.values()
+            )
+        case ConsumerGroup():
+            return tuple(
+                Member(
+                    one.member_id,
+                    one.instance_id,
+                    one.client_id,
+                    one.client_host,
+                    tuple(sorted(one.subscribed_topics)) if not one.subscribed_regex else None,
+                    _named(one.assigned, topic_names),
+                )
+                for one in group.members.values()
+            )
+        case ShareGroup():
+            return tuple(
+                Member(
+                    one.member_id,
+                    None,
+                    one.client_id,
+                    one.client_host,
+                    tuple(sorted(one.subscribed_topics)),
+                    _named(one.assigned, topic_names),
+                )
+                for one in group.members.values()
+            )
+
+
+def _classic(member: ClassicMember, protocol_type: str | None) -> Member:
+    topics: tuple[str, ...] | None = None
+    partitions: frozenset[tuple[str, int]] | None = None
+    if protocol_type == CONSUMER_PROTOCOL_TYPE:
+        subscribed, _ = consumer_subscription(member)
+        topics = None if subscribed is None else tuple(subscribed)
+        assigned = consumer_assignment(member)
+        if assigned is not None:
+            partitions = frozenset((topic, number) for topic, numbers in assigned for number in numbers)
+    return Member(member.member_id, member.instance_id, member.client_id, member.client_host, topics, partitions)
+
+
+def _named(
+    assigned: Mapping[str, tuple[int, ...]], topic_names: Mapping[str, str]
+) -> frozenset[tuple[str, int]] | None:
+    """``None`` where a topic id has no name in this log."""
+    if any(topic_id not in topic_names for topic_id in assigned):
+        return None
+    return frozenset((topic_names[topic_id], number) for topic_id, numbers in assigned.items() for number in numbers)

@@ -1,0 +1,288 @@
+"""What the history of an offsets partition is made of. Times are epoch milliseconds, -1 where the log has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from coordinator_core.groups.model import CommittedOffset, GroupType, OffsetKey, PartitionState
+from coordinator_core.lifecycle.expiry import Condition
+from coordinator_core.releases import Profile
+
+
+class Place(NamedTuple):
+    """Where a record is: the coordinates at which ``regroup dump`` and Kafka's dump tool print it.
+
+    ``segment`` is the file, ``byte_position`` that of its batch, ``leader_epoch`` the batch's.
+    """
+
+    offsets_partition: int
+    record_offset: int
+    timestamp_ms: int
+    segment: str
+    byte_position: int
+    leader_epoch: int
+
+
+class Certainty(StrEnum):
+    CERTAIN = "certain"
+    """Only this writes such records."""
+    LIKELY = "likely"
+    """Something else could have, and nothing in the log speaks for it."""
+    POSSIBLE = "possible"
+    """The log does not tell; the first of several candidates."""
+
+
+class EndKind(StrEnum):
+    """Why a committed offset, or a group, is no more."""
+
+    NEWER_VALUE = "newer value"
+    EXPIRY = "expiry"
+    DELETE_GROUPS = "DeleteGroups"
+    OFFSET_DELETE = "OffsetDelete"
+    TOPIC_DELETION = "topic deletion"
+    MIGRATION = "migration"
+    """The group changed its type; its offsets stay."""
+    NO_RULE = "no rule of this release justifies it"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a value or a group, at the record ``place``.
+
+    ``why`` is what the cause is told from. ``retention_at_most_ms`` is set for expiry by retention: the brokers'
+    retention was not longer. ``others`` are causes that would have left the same records.
+    """
+
+    kind: EndKind
+    place: Place
+    certainty: Certainty = Certainty.CERTAIN
+    why: str = ""
+    retention_at_most_ms: int | None = None
+    others: tuple[EndKind, ...] = ()
+    bug: str | None = None
+
+
+class OriginKind(StrEnum):
+    """Who committed."""
+
+    MEMBER = "member"
+    STANDALONE = "standalone consumer"
+    ADMIN = "admin client"
+    MIRROR = "MirrorMaker"
+    CONNECT = "Connect"
+    STREAMS = "Streams"
+    SPARK = "Spark"
+    FLINK = "Flink"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member as its records show it. ``topics`` are subscribed; ``partitions`` assigned, (topic, partition);
+    ``None`` where the log does not tell."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...] | None
+    partitions: frozenset[tuple[str, int]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who committed. ``member`` is the one that owned the partition then; ``producer_id`` is set for commits of a
+    transaction. ``why`` is what it is told from."""
+
+    kind: OriginKind
+    certainty: Certainty
+    why: str
+    member: Member | None = None
+    producer_id: int | None = None
+
+
+@dataclass(slots=True)
+class Version:
+    """A value of an offset key, or consecutive ones of one writer: ``commits`` of them, from ``first`` on to ``last``,
+    with no step larger than ``largest_step``.
+
+    It is valid from ``place`` on, or from the end marker ``valid_from`` of its transaction; ``end`` is ``None`` while
+    it stands. A commit of an aborted transaction is none. ``generation`` is the group's generation, or epoch, at
+    the commit.
+    """
+
+    first: CommittedOffset
+    last: CommittedOffset
+    place: Place
+    valid_from: Place
+    last_place: Place
+    generation: int | None
+    had_members: bool
+    member: Member | None
+    request: int
+    """Time of the record: commits of one request have the same."""
+    missing: int
+    """Record offsets that the cleaner has removed from the partition up to ``last``."""
+    commits: int = 1
+    largest_step: int = 0
+    origin: Origin | None = None
+    end: End | None = None
+
+
+@dataclass(slots=True)
+class Removal:
+    """The tombstone of a committed offset, and what the judge needs to know of that moment.
+
+    ``condition`` is what the group said of its offsets then; ``subscribed`` whether its members subscribed to the
+    topic. ``survivor_age_ms`` is the age of the oldest offset of the group that stayed although it could expire,
+    too; ``left`` counts the group's offsets that stayed.
+    """
+
+    offset_key: OffsetKey
+    value: CommittedOffset
+    place: Place
+    condition: Condition
+    generation: int | None
+    had_members: bool
+    subscribed: bool
+    foreign: bool
+    """The batch has a shape in which no coordinator writes."""
+    age_ms: int | None = None
+    expired_ms_ago: int | None = None
+    survivor_age_ms: int | None = None
+    left: int = 0
+    end: End | None = None
+
+
+class ChangeKind(StrEnum):
+    GENERATION = "generation"
+    EPOCH = "epoch"
+    EMPTY = "empty"
+    DELETED = "deleted"
+    REFUSED = "refused"
+    """The coordinator of the release stops loading at this record."""
+
+
+@dataclass(slots=True)
+class Change:
+    """A change of a group: a generation, an epoch of a KIP-848 group, or its end.
+
+    ``replaced`` are pairs of member ids behind one group instance id, the old one first. ``cause`` says what
+    brought an epoch, or why the load is refused.
+    """
+
+    kind: ChangeKind
+    place: Place
+    generation: int | None
+    members: tuple[Member, ...] = ()
+    joined: tuple[Member, ...] = ()
+    left: tuple[Member, ...] = ()
+    replaced: tuple[tuple[str, str], ...] = ()
+    protocol_type: str | None = None
+    cause: str = ""
+    had_offsets: int = 0
+    had_pending: bool = False
+    """Commits of open transactions went with the group."""
+    group_type: GroupType | None = None
+    end: End | None = None
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """What happened to one group in one offsets partition, in log order."""
+
+    group_id: str
+    offsets_partition: int
+    versions: dict[OffsetKey, list[Version]] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    removals: list[Removal] = field(default_factory=list)
+    dropped: int = 0
+    """Commits of aborted transactions."""
+    size_bytes: int = 0
+    records: int = 0
+    largest_batch_bytes: int = 0
+    largest_batch: Place | None = None
+
+    def all_versions(self) -> Iterator[tuple[OffsetKey, Version]]:
+        """All values with their keys, key by key."""
+        for offset_key, versions in self.versions.items():
+            for version in versions:
+                yield offset_key, version
+
+
+class LeaderChange(NamedTuple):
+    """The first batch under a new leader epoch; ``pause_ms`` since the last one before it."""
+
+    place: Place
+    epoch_before: int
+    pause_ms: int
+
+
+class Hole(NamedTuple):
+    """Record offsets that are not in the log any more: ``first`` up to before ``end``. ``records`` are missing."""
+
+    first: int
+    end: int
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """One offsets partition. ``holes`` are the longest ranges that the cleaner has removed, ``missing`` counts all
+    record offsets that are gone; ``formats`` are the first batches by message format and codec; ``state`` is what is
+    left at the end.
+    """
+
+    offsets_partition: int
+    profile: Profile
+    groups: dict[str, GroupHistory] = field(default_factory=dict)
+    leaders: list[LeaderChange] = field(default_factory=list)
+    holes: list[Hole] = field(default_factory=list)
+    missing: int = 0
+    first_offset: int = 0
+    end_offset: int = 0
+    first_ms: int = -1
+    last_ms: int = -1
+    batches: int = 0
+    formats: dict[tuple[int, int], Place] = field(default_factory=dict)
+    state: PartitionState | None = None
+
+
+@dataclass(slots=True)
+class Instant:
+    """What was deleted anywhere at one time. Names are kept up to a few, the count is of all."""
+
+    groups: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    tombstones: int = 0
+
+
+class Deletions:
+    """Tombstones of all groups in all partitions: what else went at the same time."""
+
+    _NAMES = 16
+    _STEP_MS = 50
+
+    def __init__(self) -> None:
+        self._instants: dict[int, Instant] = {}
+
+    def add(self, timestamp_ms: int, group_id: str, topic: str | None) -> None:
+        instant = self._instants.setdefault(timestamp_ms // self._STEP_MS, Instant())
+        instant.tombstones += 1
+        if len(instant.groups) < self._NAMES:
+            instant.groups.add(group_id)
+        if topic is not None and len(instant.topics) < self._NAMES:
+            instant.topics.add(topic)
+
+    def around(self, timestamp_ms: int) -> Instant:
+        """What was deleted within 50 to 100 milliseconds of a time."""
+        found = Instant()
+        at = timestamp_ms // self._STEP_MS
+        for near in range(at - 1, at + 2):
+            instant = self._instants.get(near)
+            if instant is not None:
+                found.groups |= instant.groups
+                found.topics |= instant.topics
+                found.tombstones += instant.tombstones
+        return found

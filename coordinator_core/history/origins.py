@@ -1,0 +1,105 @@
+"""Who committed: a member of the group, and which; or, while it had none, a standalone consumer or an Admin client.
+
+A coordinator takes commits from outside only while the group has no members, so the state of the group at the commit
+decides between the two. Which client it was is told from client ids, group ids and the form of its commits.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from coordinator_core.groups.model import GroupType
+from coordinator_core.history.model import Certainty, GroupHistory, Origin, OriginKind, Version
+
+_REGULAR = 3
+"""Commits in a row from which an outsider that goes on commits by itself, and is no person's command."""
+_MIRROR_PARTITIONS = 2
+_WITH_EPOCHS = 3
+"""Value version from which commits can carry leader epochs."""
+_CLIENTS = (
+    ("connector-consumer-", OriginKind.CONNECT),
+    ("-StreamThread-", OriginKind.STREAMS),
+    ("spark-", OriginKind.SPARK),
+    ("flink", OriginKind.FLINK),
+)
+_GROUPS = (
+    ("connect-", OriginKind.CONNECT),
+    ("spark-kafka-", OriginKind.SPARK),
+    ("spark-executor-", OriginKind.SPARK),
+    ("flink", OriginKind.FLINK),
+)
+
+
+def settle_origins(groups: Iterable[GroupHistory]) -> None:
+    """Set the origin of every version."""
+    for group in groups:
+        outside = [version for _, version in group.all_versions() if not version.had_members]
+        bursts = _bursts(outside)
+        for _, version in group.all_versions():
+            version.origin = _member(group, version) if version.had_members else None
+        for at, burst in enumerate(bursts):
+            origin = _outsider(group, burst, bursts[:at], len(bursts))
+            for version in burst:
+                version.origin = origin
+
+
+def _member(group: GroupHistory, version: Version) -> Origin:
+    producer_id = version.last.producer_id
+    member = version.member
+    if member is None:
+        why = "the group had members, and no assignment in the log names the partition's owner"
+        return Origin(OriginKind.MEMBER, Certainty.LIKELY, why, producer_id=producer_id)
+    kind = next((kind for part, kind in _CLIENTS if part in member.client_id.lower() or part in member.client_id), None)
+    if kind is None and any(change.group_type is GroupType.STREAMS for change in group.changes):
+        kind = OriginKind.STREAMS
+    why = f"member of generation {version.generation} that owned the partition"
+    if producer_id is not None:
+        why += f", in a transaction of producer {producer_id}"
+    return Origin(kind or _by_group(group.group_id) or OriginKind.MEMBER, Certainty.LIKELY, why, member, producer_id)
+
+
+def _by_group(group_id: str) -> OriginKind | None:
+    return next((kind for start, kind in _GROUPS if group_id.startswith(start)), None)
+
+
+def _bursts(versions: Iterable[Version]) -> list[list[Version]]:
+    """Commits by request: those of one have one time."""
+    bursts: dict[int, list[Version]] = {}
+    for version in sorted(versions, key=lambda one: one.place.record_offset):
+        bursts.setdefault(version.request, []).append(version)
+    return list(bursts.values())
+
+
+def _outsider(group: GroupHistory, burst: Sequence[Version], before: Sequence[Sequence[Version]], total: int) -> Origin:
+    producer_id = burst[0].last.producer_id
+    if producer_id is not None:
+        why = f"the group had no members; transaction of producer {producer_id}"
+        return Origin(
+            _by_group(group.group_id) or OriginKind.STANDALONE, Certainty.LIKELY, why, producer_id=producer_id
+        )
+    if any(version.last.leader_epoch is not None for version in burst):
+        why = "the group had no members; the commits carry leader epochs, which a consumer learns by reading"
+        return Origin(_by_group(group.group_id) or OriginKind.STANDALONE, Certainty.LIKELY, why)
+    known = _by_group(group.group_id)
+    goes_on = max(version.commits for version in burst) >= _REGULAR or _is_regular(before, burst)
+    if known is not None and goes_on:
+        return Origin(known, Certainty.POSSIBLE, f"the group had no members; its id begins as those of {known.value}")
+    if goes_on and len(burst) >= _MIRROR_PARTITIONS and all(one.last.value_version >= _WITH_EPOCHS for one in burst):
+        why = "the group had no members; several partitions at once, again and again, without leader epochs"
+        return Origin(OriginKind.MIRROR, Certainty.POSSIBLE, why)
+    if goes_on or any(version.commits > 1 for version in burst):
+        why = "the group had no members; commits that go on by themselves, without leader epochs"
+        return Origin(OriginKind.STANDALONE, Certainty.LIKELY, why)
+    sure = Certainty.LIKELY if group.changes or before or total > 1 or len(burst) > 1 else Certainty.POSSIBLE
+    why = f"the group had no members; {len(burst)} partitions at once, without leader epochs, and not again"
+    return Origin(OriginKind.ADMIN, sure, why)
+
+
+def _is_regular(before: Sequence[Sequence[Version]], burst: Sequence[Version]) -> bool:
+    """Whether the last requests came at even distances, and moved nothing back."""
+    times = [one[0].request for one in before[-_REGULAR:]] + [burst[0].request]
+    if len(times) <= _REGULAR:
+        return False
+    steps = [after - earlier for earlier, after in itertools.pairwise(times)]
+    return not (min(steps) <= 0 or max(steps) > 2 * min(steps))

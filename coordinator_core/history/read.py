@@ -1,0 +1,462 @@
+"""Reading a log into histories: the reference replay does the work, and what it changed is noted down.
+
+A partition is read once. With ``groups`` only the records of those groups are decoded; of the others no more than
+the keys of tombstones, which tell what else was deleted at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from coordinator_core.errors import Damage
+from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
+from coordinator_core.history.members import members_of
+from coordinator_core.history.model import (
+    Change,
+    ChangeKind,
+    Deletions,
+    End,
+    EndKind,
+    GroupHistory,
+    Hole,
+    LeaderChange,
+    Member,
+    PartitionHistory,
+    Place,
+    Removal,
+    Version,
+)
+from coordinator_core.lifecycle.expiry import Condition, condition_of
+from coordinator_core.lifecycle.subscriptions import subscribed_topics
+from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.types import NO_PRODUCER_ID, Batch, PartitionLog, Record, SegmentFile
+from coordinator_core.records.codec import RecordDecodeError, decode_key
+from coordinator_core.releases import Loader, Profile
+from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, interpret
+from coordinator_core.replay.sequential import SequentialReplayer, is_pending
+
+ONE_ACT_MS = 25
+"""The Scala coordinator writes a batch for each group; those of one sweep or request are this close together."""
+_HOLES = 32
+_BORING_STEPS = 50
+_SMALL_STEP = 1000
+_MEMBER_TYPES = {5: "member", 10: "member", 19: "member"}
+_EPOCH_TYPES = frozenset({3, 11, 17})
+_GROUP_TYPES = frozenset({2}) | _EPOCH_TYPES
+
+
+def read_history(
+    log: PartitionLog,
+    profile: Profile,
+    *,
+    groups: Collection[str] | None,
+    deletions: Deletions,
+    topic_names: Mapping[str, str],
+    every_commit: bool = False,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage],
+) -> PartitionHistory:
+    """The history of ``groups`` (``None``: all) in one offsets partition.
+
+    Without ``every_commit`` consecutive commits of one writer are one :class:`Version`, so that memory follows what
+    happened and not how often groups commit. Raises as ``read_records`` does.
+    """
+    reader = _Reader(log, profile, groups, deletions, topic_names, every_commit)
+    for segment, batch, records in read_records(log, on_damage=on_damage, damage=damage):
+        reader.batch(segment, batch, records)
+    return reader.finish()
+
+
+class _Reader:
+    def __init__(
+        self,
+        log: PartitionLog,
+        profile: Profile,
+        groups: Collection[str] | None,
+        deletions: Deletions,
+        topic_names: Mapping[str, str],
+        every_commit: bool,
+    ) -> None:
+        self._profile = profile
+        self._replayer = SequentialReplayer(profile, log.offsets_partition)
+        self._history = PartitionHistory(log.offsets_partition, profile)
+        self._deletions = deletions
+        self._topic_names = dict(topic_names)
+        self._wanted = None if groups is None else frozenset(_prefix(group_id) for group_id in groups)
+        self._merges = not every_commit
+        self._members: dict[str, tuple[Member, ...]] = {}
+        self._pending: dict[int, dict[OffsetKey, Version]] = {}
+        self._held: dict[str, dict[OffsetKey, tuple[CommittedOffset, int]]] = {}
+        self._epoch_causes: dict[str, list[str]] = {}
+        self._removed: list[Removal] = []
+        self._pending_dropped: dict[str, int] = {}
+        self._expected: int | None = None
+        self._epoch = -1
+        self._last_ms = -1
+
+    def batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
+        self._note_batch(segment, batch, records)
+        if self._removed and self._last_ms > self._removed[-1].place.timestamp_ms + ONE_ACT_MS:
+            self._settle_removals()
+        for record in self._replayer.loaded_records(batch, records):
+            place = Place(
+                self._history.offsets_partition,
+                record.offset,
+                record.timestamp_ms,
+                segment.path,
+                batch.position,
+                batch.partition_leader_epoch,
+            )
+            if batch.is_control:
+                self._marker(batch, records, record, place)
+            elif self._is_wanted(record.key):
+                self._data(batch, records, record, place)
+            elif record.value is None:
+                self._note_deletion(record)
+
+    def finish(self) -> PartitionHistory:
+        self._settle_removals()
+        self._history.holes.sort(key=lambda hole: hole.first - hole.end)
+        self._history.state = self._replayer.finish()
+        return self._history
+
+    def _note_batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
+        history = self._history
+        first, time = batch.base_offset, batch.max_timestamp_ms
+        if records and batch.magic < 2:
+            first, time = records[0].offset, records[-1].timestamp_ms
+        place = Place(
+            history.offsets_partition, first, time, segment.path, batch.position, batch.partition_leader_epoch
+        )
+        if self._expected is None:
+            history.first_offset = first
+            history.first_ms = time
+        elif first > self._expected:
+            self._note_hole(self._expected, first)
+        if batch.magic >= 2 and not batch.is_control:
+            history.missing += batch.last_offset - batch.base_offset + 1 - len(records)
+        self._expected = history.end_offset = batch.next_offset
+        epoch = batch.partition_leader_epoch
+        if epoch > self._epoch:
+            if self._epoch >= 0:
+                history.leaders.append(LeaderChange(place, self._epoch, max(0, time - self._last_ms)))
+            self._epoch = epoch
+        self._last_ms = history.last_ms = max(self._last_ms, time)
+        history.batches += 1
+        history.formats.setdefault((batch.magic, batch.codec_id), place)
+
+    def _note_hole(self, first: int, end: int) -> None:
+        self._history.missing += end - first
+        holes = self._history.holes
+        holes.append(Hole(first, end))
+        if len(holes) > 2 * _HOLES:
+            holes.sort(key=lambda hole: hole.first - hole.end)
+            del holes[_HOLES:]
+
+    def _is_wanted(self, key: bytes | None) -> bool:
+        if self._wanted is None or key is None:
+            return True
+        size = int.from_bytes(key[2:4], "big")
+        return key[2 : 4 + size] in self._wanted
+
+    def _note_deletion(self, record: Record) -> None:
+        try:
+            data = decode_key(record.key or b"").data or {}
+        except RecordDecodeError:
+            return
+        self._deletions.add(record.timestamp_ms, data.get("group", data.get("groupId", "")), data.get("topic"))
+
+    def _group(self, group_id: str) -> GroupHistory:
+        found = self._history.groups.get(group_id)
+        if found is None:
+            found = self._history.groups[group_id] = GroupHistory(group_id, self._history.offsets_partition)
+        return found
+
+    def _data(self, batch: Batch, records: Sequence[Record], record: Record, place: Place) -> None:
+        meaning = interpret(record.offset, record.key, record.value, self._profile)
+        failures = len(self._replayer.load_failures())
+        match meaning:
+            case OffsetRecord():
+                group_id = meaning.offset_key.group_id
+                self._weigh(group_id, batch, record, place)
+                self._offset(batch, records, record, place, meaning)
+            case GroupRecord():
+                group_id = meaning.key.get("group", meaning.key.get("groupId", ""))
+                self._weigh(group_id, batch, record, place)
+                before = self._replayer.group(group_id)
+                members = self._members_of(group_id, before)
+                self._replayer.replay_data(batch, records, record, meaning)
+                self._members.pop(group_id, None)
+                self._group_record(group_id, meaning, place, before, members)
+            case _:
+                self._replayer.replay_data(batch, records, record, meaning)
+                return
+        for failure in self._replayer.load_failures()[failures:]:
+            self._group(group_id).changes.append(Change(ChangeKind.REFUSED, place, None, cause=failure.detail))
+
+    def _weigh(self, group_id: str, batch: Batch, record: Record, place: Place) -> None:
+        group = self._group(group_id)
+        group.records += 1
+        group.size_bytes += len(record.key or b"") + len(record.value or b"")
+        if batch.size > group.largest_batch_bytes:
+            group.largest_batch_bytes, group.largest_batch = batch.size, place
+
+    def _members_of(self, group_id: str, group: Group | None) -> tuple[Member, ...]:
+        found = self._members.get(group_id)
+        if found is None:
+            found = self._members[group_id] = members_of(group, self._topic_names)
+        return found
+
+    def _offset(
+        self, batch: Batch, records: Sequence[Record], record: Record, place: Place, meaning: OffsetRecord
+    ) -> None:
+        replayer, key = self._replayer, meaning.offset_key
+        group = replayer.group(key.group_id)
+        before = replayer.committed(key)
+        if meaning.value is None:
+            self._deletions.add(record.timestamp_ms, key.group_id, key.topic)
+            removal = None if before is None else self._removal(batch, place, key, before, group)
+            replayer.replay_data(batch, records, record, meaning)
+            for pending in self._pending.values():
+                if self._profile.tombstone_drops_pending and pending.pop(key, None) is not None:
+                    self._pending_dropped[key.group_id] = record.timestamp_ms
+            if removal is not None and replayer.committed(key) is None:
+                self._held.get(key.group_id, {}).pop(key, None)
+                self._removed.append(removal)
+                history = self._group(key.group_id)
+                history.removals.append(removal)
+                # The cause is judged when everything is read; where the value ended is known now.
+                history.versions[key][-1].end = removal.end = End(EndKind.NO_RULE, place)
+            return
+        members = self._members_of(key.group_id, group)
+        owner = _owner(members, key)
+        replayer.replay_data(batch, records, record, meaning)
+        if is_pending(batch, self._profile):
+            value = replayer.pending(key)[batch.producer_id]
+            version = self._version(value, place, group, owner, bool(members))
+            self._pending.setdefault(batch.producer_id, {})[key] = version
+            return
+        committed = replayer.committed(key)
+        assert committed is not None
+        self._add(key, self._version(committed, place, group, owner, bool(members)))
+
+    def _version(
+        self, value: CommittedOffset, place: Place, group: Group | None, owner: Member | None, had_members: bool
+    ) -> Version:
+        generation, missing = _generation(group), self._history.missing
+        return Version(value, value, place, place, place, generation, had_members, owner, place.timestamp_ms, missing)
+
+    def _add(self, key: OffsetKey, version: Version) -> None:
+        held = self._held.setdefault(key.group_id, {})
+        held[key] = version.last, held[key][1] if key in held else version.valid_from.record_offset
+        versions = self._group(key.group_id).versions.setdefault(key, [])
+        previous = versions[-1] if versions else None
+        if previous is not None and previous.end is None:
+            if self._merges and _goes_on(previous, version):
+                previous.largest_step = max(
+                    previous.largest_step, version.first.committed_offset - previous.last.committed_offset
+                )
+                previous.last, previous.last_place, previous.missing = version.last, version.place, version.missing
+                previous.commits += 1
+                return
+            previous.end = End(EndKind.NEWER_VALUE, version.valid_from)
+        versions.append(version)
+
+    def _removal(
+        self, batch: Batch, place: Place, key: OffsetKey, value: CommittedOffset, group: Group | None
+    ) -> Removal:
+        rules = self._profile.expiry
+        topics = None if group is None else subscribed_topics(group)
+        members = self._members_of(key.group_id, group)
+        return Removal(
+            key,
+            value,
+            place,
+            condition_of(group, rules)
+            if group is not None or not rules.needs_group
+            else condition_of(ClassicGroup(key.group_id, GroupState.EMPTY), rules),
+            _generation(group),
+            bool(members),
+            bool(members) and (topics is None or key.topic in topics),
+            _is_foreign(batch, self._profile),
+        )
+
+    def _settle_removals(self) -> None:
+        """What is left of the groups that lost offsets at once, and the ages of what went and what stayed."""
+        removed, self._removed = self._removed, []
+        survivors: dict[str, tuple[int, int | None]] = {}
+        pending = {key for keys in self._pending.values() for key in keys}
+        protects = self._profile.expiry.pending_protects_offset_key
+        for removal in removed:
+            now = removal.place.timestamp_ms
+            removal.age_ms, removal.expired_ms_ago = _ages(removal.condition, removal.offset_key, removal.value, now)
+            group_id = removal.offset_key.group_id
+            if group_id not in survivors:
+                held = {
+                    key: value
+                    for key, (value, since) in self._held.get(group_id, {}).items()
+                    if since < removal.place.record_offset
+                }
+                ages = [
+                    _ages(removal.condition, key, value, now)[0]
+                    for key, value in held.items()
+                    if not (protects and key in pending)
+                ]
+                survivors[group_id] = len(held), max((age for age in ages if age is not None), default=None)
+            removal.left, removal.survivor_age_ms = survivors[group_id]
+
+    def _marker(self, batch: Batch, records: Sequence[Record], record: Record, place: Place) -> None:
+        pending = self._pending.pop(batch.producer_id, {})
+        self._replayer.replay_record(batch, records, record)
+        for key, version in pending.items():
+            if self._replayer.committed(key) == version.last:
+                version.valid_from = place
+                self._add(key, version)
+            else:
+                self._group(key.group_id).dropped += 1
+
+    def _group_record(
+        self, group_id: str, record: GroupRecord, place: Place, before: Group | None, members: tuple[Member, ...]
+    ) -> None:
+        if record.key_type == 4 and record.value is not None:
+            self._topic_names.update({topic["topicId"]: topic["topicName"] for topic in record.value["topics"]})
+        if record.key_type not in _GROUP_TYPES:
+            self._note_epoch_cause(group_id, record)
+            return
+        group = self._replayer.group(group_id)
+        history = self._group(group_id)
+        if record.value is None:
+            self._deletions.add(place.timestamp_ms, group_id, None)
+            if before is None or (record.key_type in _EPOCH_TYPES and isinstance(before, ClassicGroup)):
+                return
+            change = Change(ChangeKind.DELETED, place, _generation(before), left=members)
+            change.had_offsets = len(self._held.get(group_id, {}))
+            change.had_pending = self._pending_dropped.get(group_id) == place.timestamp_ms
+            change.group_type = before.type
+            history.changes.append(change)
+            return
+        now = self._members_of(group_id, group)
+        if history.changes:
+            # Records of KIP-848 members come before the epoch that they bring.
+            members = history.changes[-1].members
+        known = {member.member_id for member in members}
+        stay = {member.member_id for member in now}
+        joined = tuple(member for member in now if member.member_id not in known)
+        left = tuple(member for member in members if member.member_id not in stay)
+        kind = ChangeKind.EPOCH if record.key_type in _EPOCH_TYPES else ChangeKind.GENERATION
+        causes = self._epoch_causes.pop(group_id, [])
+        history.changes.append(
+            Change(
+                kind if now else ChangeKind.EMPTY,
+                place,
+                _generation(group),
+                now,
+                joined,
+                left,
+                _replaced(joined, left),
+                getattr(group, "protocol_type", None),
+                "; ".join(causes) or ("topics or their partitions changed" if kind is ChangeKind.EPOCH else ""),
+                group_type=None if group is None else group.type,
+            )
+        )
+
+    def _note_epoch_cause(self, group_id: str, record: GroupRecord) -> None:
+        causes = self._epoch_causes.setdefault(group_id, [])
+        if record.key_type in _MEMBER_TYPES:
+            member = record.key["memberId"]
+            if record.value is None:
+                causes.append(f"member {member} left or was fenced")
+            else:
+                causes.append(f"member {member} ({record.value['clientId']}) joined or changed its subscription")
+        elif record.key_type == 16:
+            causes.append("a regular expression was resolved anew")
+        elif record.key_type in (6, 12, 20):
+            causes.clear()
+
+
+def _prefix(group_id: str) -> bytes:
+    encoded = group_id.encode("utf-8", "surrogateescape")
+    return len(encoded).to_bytes(2, "big") + encoded
+
+
+def _generation(group: Group | None) -> int | None:
+    if group is None:
+        return None
+    return group.generation if isinstance(group, ClassicGroup) else group.group_epoch
+
+
+def _owner(members: Sequence[Member], key: OffsetKey) -> Member | None:
+    if len(members) == 1:
+        return members[0]
+    for member in members:
+        if member.partitions is not None and (key.topic, key.partition) in member.partitions:
+            return member
+    return None
+
+
+def _goes_on(previous: Version, version: Version) -> bool:
+    """Whether a commit says nothing new: the same writer went on, by no unusual step."""
+    step = version.first.committed_offset - previous.last.committed_offset
+    usual = max(_SMALL_STEP, _BORING_STEPS * previous.largest_step)
+    return (
+        step >= 0
+        and (step <= usual or previous.commits < 3)
+        and previous.generation == version.generation
+        and previous.had_members == version.had_members
+        and (previous.member is None) == (version.member is None)
+        and (version.member is None or previous.member is None or previous.member.member_id == version.member.member_id)
+        and (previous.last.producer_id is None) == (version.last.producer_id is None)
+        and (previous.last.leader_epoch is None) == (version.last.leader_epoch is None)
+        and previous.last.expire_timestamp_ms == version.last.expire_timestamp_ms
+    )
+
+
+def _ages(condition: Condition, key: OffsetKey, value: CommittedOffset, now_ms: int) -> tuple[int | None, int | None]:
+    """Age by which an offset expires, and for how long its own expire timestamp has passed; ``None``: it does
+    not expire, it has none."""
+    if condition.kept is not None or key.topic in condition.subscribed or now_ms < 0:
+        return None, None
+    if value.expire_timestamp_ms is not None:
+        return None, now_ms - value.expire_timestamp_ms
+    base = condition.base_timestamp_ms
+    return now_ms - (value.commit_timestamp_ms if base is None else base), None
+
+
+def _is_foreign(batch: Batch, profile: Profile) -> bool:
+    """Whether a batch of tombstones is none that a coordinator writes: those have no producer, and the Java
+    coordinator numbers its batches from 0."""
+    if batch.magic < 2:
+        return False
+    if batch.producer_id != NO_PRODUCER_ID:
+        return True
+    return batch.base_sequence > 0 or (batch.base_sequence == 0 and profile.loader is Loader.SCALA)
+
+
+def _replaced(joined: Sequence[Member], left: Sequence[Member]) -> tuple[tuple[str, str], ...]:
+    old = {member.instance_id: member.member_id for member in left if member.instance_id is not None}
+    return tuple((old[member.instance_id], member.member_id) for member in joined if member.instance_id in old)
+
+
+def histories(
+    logs: Sequence[PartitionLog],
+    profile: Profile,
+    *,
+    groups: Collection[str] | None,
+    deletions: Deletions,
+    topic_names: Mapping[str, str],
+    every_commit: bool = False,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage],
+) -> Iterator[PartitionHistory]:
+    """:func:`read_history` of partition after partition."""
+    for log in logs:
+        yield read_history(
+            log,
+            profile,
+            groups=groups,
+            deletions=deletions,
+            topic_names=topic_names,
+            every_commit=every_commit,
+            on_damage=on_damage,
+            damage=damage,
+        )

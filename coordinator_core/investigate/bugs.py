@@ -1,0 +1,219 @@
+"""Known bugs of Kafka and of clients that leave a mark in the offsets log, as data.
+
+Sources: the tickets they are named after; where a boundary was seen on real brokers, ``releases/lines.py`` has it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coordinator_core.releases import Release
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """``affected`` are ranges of broker releases, from the first up to before the second (``None``: open); empty:
+    no broker release decides, as for bugs of clients. ``fixed_in`` is for people."""
+
+    id: str
+    title: str
+    affected: tuple[tuple[str, str | None], ...]
+    fixed_in: str
+    signature: str
+    consequence: str
+    remedy: str
+
+    def fits(self, release: Release) -> bool:
+        """Whether brokers of ``release`` have it."""
+        return not self.affected or any(
+            Release.parse(since) <= release and (until is None or release < Release.parse(until))
+            for since, until in self.affected
+        )
+
+
+_BUGS = (
+    Bug(
+        "KIP-211",
+        "Committed offsets of active groups expire by commit age (KAFKA-4682)",
+        (("0.9", "2.1"),),
+        "2.1",
+        "tombstones of an active group's offsets, one retention after their commit",
+        "a consumer of a quiet topic starts from auto.offset.reset after its next restart",
+        "raise offsets.retention.minutes above the longest silence of a topic; upgrade to 2.1 or later",
+    ),
+    Bug(
+        "KAFKA-13636",
+        "Committed offsets expire while their group rebalances",
+        (("2.4", "2.8.2"), ("3.0", "3.0.1"), ("3.1", "3.1.1")),
+        "2.8.2, 3.0.1, 3.1.1, 3.2.0",
+        "tombstones of subscribed offsets between two generations, commit age above the retention",
+        "consumers of an active group start from auto.offset.reset",
+        "upgrade; until then raise offsets.retention.minutes and keep rebalances short",
+    ),
+    Bug(
+        "KAFKA-8069",
+        "An expire timestamp of -1 is taken for a time",
+        (("2.1", "2.2"),),
+        "2.2.0",
+        "commits of value version 1 with expireTimestamp -1 go with the next sweep",
+        "committed offsets of older brokers vanish after the upgrade",
+        "upgrade past 2.1",
+    ),
+    Bug(
+        "librdkafka-3774",
+        "A consumer that is assigned a partition again commits what it had stored before",
+        (),
+        "librdkafka 1.9.0",
+        "right after a new generation a value that an earlier generation's owner had committed",
+        "records are read again, by hours or days",
+        "upgrade librdkafka (and confluent-kafka, racecar, … built on it) to 1.9.0 or later",
+    ),
+    Bug(
+        "KAFKA-9065",
+        "Loading loops for ever where a read below the log end returns nothing",
+        (("0.9", "2.4"),),
+        "2.4.0",
+        "a partition without any batch below its end, or with a tail without batches",
+        "the loader thread spins; every offsets partition queued behind it stays in COORDINATOR_LOAD_IN_PROGRESS",
+        "upgrade; or commit once to a group of this partition, so that a batch stands at its end",
+    ),
+    Bug(
+        "KAFKA-7286",
+        "A batch larger than offsets.load.buffer.size is read for ever",
+        (("0.9", "2.0.1"),),
+        "2.0.1, 2.1.0",
+        "a batch of more than 5 MiB",
+        "the partition never loads, its groups never come back",
+        "raise offsets.load.buffer.size above the batch; make the group smaller; upgrade",
+    ),
+    Bug(
+        "KAFKA-12889",
+        "The cleaner leaves empty segments",
+        (("0.10", "3.0"),),
+        "3.0.0",
+        "segments without a record, which each cleaning rewrites",
+        "slow cleaning; no data is lost",
+        "upgrade; keep cleanup.policy=compact: compact,delete removes live offsets without a tombstone",
+    ),
+    Bug(
+        "KAFKA-9144",
+        "Early expiry of producer state leaves a transaction open for ever",
+        (("0.11", "2.4.1"),),
+        "2.4.1; tools by KIP-664 from 3.0",
+        "transactional commits without an end marker, older than transaction.max.timeout.ms",
+        "offsets stay pending, the cleaner does not pass the transaction, the partition grows",
+        "kafka-transactions.sh abort",
+    ),
+    Bug(
+        "KAFKA-4704",
+        "Loading ends where a group id is used for offsets after the group was removed",
+        (("0.10.1", "0.10.2"),),
+        "0.10.2.0",
+        "a group's tombstone and then commits of the same id",
+        "offsets behind that record are missing after a failover",
+        "upgrade; give standalone consumers a group id of their own",
+    ),
+    Bug(
+        "KAFKA-4362",
+        "Commits fail for good after a reassignment of an offsets partition",
+        (("0.10", "0.10.1.1"),),
+        "0.10.1.1",
+        "batches of two message formats, then no more writes",
+        "groups of this partition get errors on commit",
+        "restart the brokers one by one; upgrade",
+    ),
+    Bug(
+        "KAFKA-3160",
+        "LZ4 frames with a wrong header checksum",
+        (("0.8.2", "0.10"),),
+        "0.10.0",
+        "message format 0 compressed with lz4",
+        "clients other than Java's refuse to read the topic; the data is sound",
+        "none is needed for brokers; read it with a tool that knows the old checksum",
+    ),
+    Bug(
+        "KAFKA-9801",
+        "A static member that joins while the group completes a rebalance gets no partitions",
+        (("2.3", "2.5"),),
+        "2.5.0",
+        "a Stable group with a static member without partitions, and partitions without an owner",
+        "nobody reads these partitions, without any error",
+        "force a rebalance: restart that member, or remove it with removeMembersFromConsumerGroup; upgrade",
+    ),
+    Bug(
+        "KAFKA-17306",
+        "Tombstones of KIP-848 groups and members that are gone stop the load",
+        (("3.7", "4.0"),),
+        "4.0.0",
+        "a tombstone of record types 3 to 8 with no value before it",
+        "the partition fails to load after a failover",
+        "upgrade to 4.0; or use the classic coordinator (group.coordinator.rebalance.protocols=classic)",
+    ),
+    Bug(
+        "KAFKA-19862",
+        "Loading fails where a partition moves to a member before its owner's release is read",
+        (("3.8", "4.0.2"), ("4.1", "4.1.2")),
+        "4.0.2, 4.1.2, 4.2.0",
+        "an assigned partition goes from one member of a KIP-848 group to another",
+        "if the cleaner runs during the load, the shard fails and all its groups answer NOT_COORDINATOR",
+        "upgrade; until then load again (move the leader), best when no cleaner runs",
+    ),
+    Bug(
+        "KAFKA-20254",
+        "Records of a streams group over plain offsets stop the load",
+        (("4.1", "4.2.1"),),
+        "4.2.1, 4.3.0",
+        "an offset commit of the group before its first record of types 17 to 23",
+        "the partition fails to load once the cleaner has run",
+        "upgrade to 4.2.1; do not migrate to streams groups before",
+    ),
+    Bug(
+        "KAFKA-21117",
+        "Records of a KIP-848 group over a classic one stop the load",
+        (("4.0", None),),
+        "open",
+        "a value of type 2, then records of types 3 to 8 of the same id without a tombstone of type 2 between",
+        "the partition fails to load after an online downgrade",
+        "do not roll clients back while the cleaner may run; repair: regroup compact, then restore the partition",
+    ),
+    Bug(
+        "KAFKA-18672",
+        "Records of a newer version are misread after a downgrade",
+        (("3.7", "4.0"),),
+        "4.0.0",
+        "a value version or record type that the release does not know",
+        "wrong state, or a partition that does not load",
+        "do not downgrade below the newest release that wrote here",
+    ),
+    Bug(
+        "KAFKA-14869",
+        "Record types and versions of later releases end the load (KIP-915)",
+        (("0.8.2", "3.4.1"),),
+        "3.4.1, 3.5.0",
+        "record types above 2 or group values above version 3",
+        "after a downgrade all groups of the partition are reset",
+        "downgrade to 3.5 or later only",
+    ),
+    Bug(
+        "KAFKA-12468",
+        "MirrorMaker 2 translates offsets past gaps wrongly",
+        (),
+        "Connect 3.5.0",
+        "offsets written by MirrorMaker that go back, or lie beyond the log end",
+        "after failing over consumers skip records or have negative lag",
+        "upgrade MirrorMaker to 3.5; check the translated offsets before a failover",
+    ),
+    Bug(
+        "KAFKA-13659",
+        "MirrorMaker 2 emits checkpoints before it has read all offset syncs",
+        (),
+        "Connect 3.5.0",
+        "offsets written by MirrorMaker that go back after a restart of its task",
+        "groups on the target cluster are set back",
+        "upgrade MirrorMaker to 3.5",
+    ),
+)
+
+BUGS: Mapping[str, Bug] = {bug.id: bug for bug in _BUGS}
+"""By id."""

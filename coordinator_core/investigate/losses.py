@@ -1,0 +1,200 @@
+"""Committed offsets that are gone: by which rule, whether that was to be expected, and how to put them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
+from coordinator_core.investigate.bugs import BUGS
+from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
+from coordinator_core.releases import Clock
+from coordinator_core.rules.model import Severity
+
+_SHOWN = 8
+_WHAT = {
+    EndKind.EXPIRY: "expired",
+    EndKind.DELETE_GROUPS: "went with a DeleteGroups request",
+    EndKind.OFFSET_DELETE: "went with an OffsetDelete request",
+    EndKind.TOPIC_DELETION: "went with the deletion of their topic",
+    EndKind.NO_RULE: "were removed, and no rule of this release justifies it",
+}
+
+
+def explain_losses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """One explanation for each way in which the group lost offsets."""
+    ways: dict[tuple[EndKind, str | None, bool], list[Removal]] = {}
+    for removal in group.removals:
+        assert removal.end is not None
+        ways.setdefault((removal.end.kind, removal.end.bug, removal.had_members), []).append(removal)
+    for (kind, bug, had_members), removals in ways.items():
+        yield _explained(group, case, kind, bug, removals, had_members=had_members)
+
+
+def _explained(
+    group: GroupHistory, case: Case, kind: EndKind, bug: str | None, removals: Sequence[Removal], *, had_members: bool
+) -> Explanation:
+    by_age = case.profile.expiry.clock is not Clock.GROUP
+    if kind is EndKind.EXPIRY and had_members and by_age and BUGS["KIP-211"].fits(case.profile.release):
+        bug = "KIP-211"
+    first = removals[0]
+    end = first.end
+    assert end is not None
+    read_again = [(removal, after) for removal in removals if (after := _set_back(group, removal)) is not None]
+    if kind is EndKind.TOPIC_DELETION:
+        read_again = []  # A topic that is made again begins again.
+    severity = Severity.WARNING if read_again else Severity.INFO
+    if bug is not None or kind is EndKind.NO_RULE:
+        severity = Severity.CRITICAL
+    whose = "an active group" if had_members else "a group that was rebalancing" if bug else "a group without members"
+    verdict = (
+        f"{count(len(removals), 'committed offset')} of {group.group_id}, {whose}, {_WHAT[kind]} at "
+        f"{moment(first.place.timestamp_ms)}: {end.why}."
+    )
+    if bug is not None:
+        verdict += f" This is {bug} of Kafka {case.profile.release}: {BUGS[bug].title[0].lower()}{BUGS[bug].title[1:]}."
+    if read_again:
+        verdict += f" {were(len(read_again), 'partition')} read again from an earlier offset afterwards."
+    if kind is EndKind.DELETE_GROUPS and not any(
+        change.kind is ChangeKind.DELETED and change.place.record_offset > first.place.record_offset
+        for change in group.changes
+    ):
+        verdict += (
+            " The group is gone for the broker; it had no tombstone of its own, so tools that wait for one list it."
+        )
+    return Explanation(
+        code={
+            EndKind.EXPIRY: "offsets-expired" if bug is None else "offsets-expired-while-active",
+            EndKind.NO_RULE: "tombstones-without-a-rule",
+            EndKind.TOPIC_DELETION: "topic-deleted",
+        }.get(kind, "offsets-deleted"),
+        severity=severity,
+        verdict=verdict,
+        at_ms=first.place.timestamp_ms,
+        group_id=group.group_id,
+        offsets_partition=group.offsets_partition,
+        events=_sequence(group, removals, read_again),
+        evidence=[
+            Event(
+                removal.place,
+                f"tombstone of {removal.offset_key.topic}-{removal.offset_key.partition}, which held "
+                f"{removal.value.committed_offset} (record {removal.value.record_offset}, committed "
+                f"{moment(removal.value.commit_timestamp_ms)})",
+            )
+            for removal in removals[:_SHOWN]
+        ],
+        not_this=_not_this(kind, removals, end.certainty),
+        now=_now(group, case, kind, bug, severity),
+        capture=_capture(case),
+        restore={
+            removal.offset_key: removal.value.committed_offset for removal in removals if _is_gone(group, removal)
+        },
+        bug=bug,
+    )
+
+
+def _sequence(
+    group: GroupHistory, removals: Sequence[Removal], read_again: Sequence[tuple[Removal, Version]]
+) -> list[Event]:
+    first, last = removals[0].place, removals[-1].place
+    events: list[Event] = []
+    for key, version in group.all_versions():
+        if key == removals[0].offset_key and version.valid_from.record_offset < first.record_offset:
+            events.append(
+                Event(
+                    version.last_place,
+                    f"last commit of {key.topic}-{key.partition} before: {version.last.committed_offset}",
+                )
+            )
+    events = events[-1:]
+    before = [one for one in group.changes if one.place.record_offset < first.record_offset][-2:]
+    after = [one for one in group.changes if one.place.record_offset > last.record_offset][:1]
+    events += [
+        Event(one.place, f"{one.kind.value} {one.generation}, {count(len(one.members), 'member')}")
+        for one in (*before, *after)
+        if one.kind is not ChangeKind.DELETED
+    ]
+    acts = sorted({removal.place.timestamp_ms for removal in removals})
+    events.append(Event(first, f"{count(len(removals), 'offset')} removed, in {count(len(acts), 'moment')}"))
+    events += [
+        Event(
+            version.place,
+            f"{removal.offset_key.topic}-{removal.offset_key.partition} is committed again at "
+            f"{version.first.committed_offset}, {removal.value.committed_offset - version.first.committed_offset:,} "
+            "back",
+        )
+        for removal, version in read_again[:_SHOWN]
+    ]
+    return sorted(events, key=lambda event: event.place.record_offset)
+
+
+def _not_this(kind: EndKind, removals: Sequence[Removal], certainty: Certainty) -> list[str]:
+    found = []
+    if kind is EndKind.EXPIRY:
+        found.append("It was no person and no client: no request removes offsets in this way.")
+    elif kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE):
+        found.append("It was no expiry: the offsets were too young, or older ones stayed.")
+    end = removals[0].end
+    assert end is not None
+    if end.others:
+        others = ", ".join(other.value for other in end.others)
+        found.append(f"The log cannot exclude: {others}, which would leave the same records.")
+    if certainty is Certainty.POSSIBLE:
+        found.append("The log does not decide; ask who used Admin tools at that time.")
+    return found
+
+
+def _now(group: GroupHistory, case: Case, kind: EndKind, bug: str | None, severity: Severity) -> list[str]:
+    now = []
+    if severity > Severity.INFO:
+        now.append(f"Stop the consumers of the group, put the offsets back: {from_file(group.group_id)}")
+    if bug is not None:
+        now.append(BUGS[bug].remedy[0].upper() + BUGS[bug].remedy[1:] + ".")
+    if bug == "KIP-211":
+        following = _next_due(group, case)
+        if following is not None:
+            now.append(
+                f"Next in line: {following[0].topic}-{following[0].partition}, at {moment(following[1])}; commit "
+                "its offset "
+                "again before that."
+            )
+    if kind is EndKind.EXPIRY and severity is Severity.WARNING:
+        now.append("Raise offsets.retention.minutes above the longest time that the group is stopped.")
+    if kind is EndKind.NO_RULE:
+        now.append("Find out who may write to __consumer_offsets: only brokers should (ACLs of the topic).")
+    if not now:
+        now.append(f"Nothing, if that was meant. See what is left: {consumer_groups(group.group_id, '--describe')}")
+    return now
+
+
+def _capture(case: Case) -> list[str]:
+    return [
+        "Copy the offsets topic now: once the cleaner runs, the old values are gone, and tombstones after "
+        "delete.retention.ms (a day by default): regroup capture --bootstrap-server HOST:9092 --output DIR",
+        f"Keep the brokers' settings: offsets.retention.minutes ({span(case.likely_retention_ms)} is taken here).",
+    ]
+
+
+def _next_due(group: GroupHistory, case: Case) -> tuple[OffsetKey, int] | None:
+    due = [
+        (key, (last.expire_timestamp_ms or last.commit_timestamp_ms + case.likely_retention_ms))
+        for key, versions in group.versions.items()
+        if versions[-1].end is None
+        for last in (versions[-1].last,)
+    ]
+    return min(due, key=lambda item: item[1], default=None)
+
+
+def _is_gone(group: GroupHistory, removal: Removal) -> bool:
+    """Whether nothing was committed since, or what was is behind."""
+    last = group.versions[removal.offset_key][-1]
+    return last.end is not None or last.last.committed_offset < removal.value.committed_offset
+
+
+def _set_back(group: GroupHistory, removal: Removal) -> Version | None:
+    """The first commit after the removal, if it is behind what was removed."""
+    for version in group.versions[removal.offset_key]:
+        if version.place.record_offset > removal.place.record_offset:
+            return version if version.first.committed_offset < removal.value.committed_offset else None
+    return None

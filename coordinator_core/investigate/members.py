@@ -1,0 +1,277 @@
+"""What goes wrong among the members of a group: storms, wrong subscriptions, partitions that nobody owns."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member
+from coordinator_core.investigate.bugs import BUGS
+from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.words import consumer_groups, count, moment
+from coordinator_core.rules.model import Severity
+
+HOUR_MS = 3_600_000
+_STORM = 20
+"""Rebalances in an hour."""
+_REPLACEMENTS = 3
+_SHOWN = 8
+
+
+def explain_members(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """Everything about the members of one group."""
+    rounds = [one for one in group.changes if one.kind in (ChangeKind.GENERATION, ChangeKind.EPOCH, ChangeKind.EMPTY)]
+    yield from _storm(group, rounds)
+    yield from _duplicate_instance(group, rounds)
+    if rounds and rounds[-1].members and group.changes[-1].kind is not ChangeKind.DELETED:
+        mixed = list(_mixed(group, rounds[-1]))
+        yield from mixed
+        if not mixed:
+            yield from _without_owner(group, rounds[-1], case)
+    yield from _reused_id(group, case)
+    yield from _connector(group, rounds, case)
+
+
+def _storm(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explanation]:
+    """The hour with most rebalances, if they are a storm, and who came and went in it."""
+    best: Sequence[Change] = ()
+    first = 0
+    for last, change in enumerate(rounds):
+        while change.place.timestamp_ms - rounds[first].place.timestamp_ms > HOUR_MS:
+            first += 1
+        if last - first + 1 > len(best):
+            best = rounds[first : last + 1]
+    if len(best) < _STORM:
+        return
+    came = Counter(_name(member) for change in best for member in change.joined)
+    often = came.most_common(1)
+    begin, end = best[0].place, best[-1].place
+    quiet = sum(
+        1
+        for before, after in itertools.pairwise(best)
+        if not any(
+            before.place.record_offset < version.last_place.record_offset
+            and version.place.record_offset < after.place.record_offset
+            for _, version in group.all_versions()
+        )
+    )
+    verdict = (
+        f"{group.group_id} rebalanced {len(best)} times from {moment(begin.timestamp_ms)} to {moment(end.timestamp_ms)}"
+    )
+    if often and often[0][1] >= _STORM // 4:
+        verdict += f"; {often[0][0]} joined {often[0][1]} times"
+    if quiet:
+        verdict += f"; {count(quiet, 'generation')} passed without a commit"
+    yield Explanation(
+        "rebalance-storm",
+        Severity.WARNING,
+        verdict + ".",
+        begin.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[_round(change) for change in best[:_SHOWN]],
+        evidence=[_round(best[0]), _round(best[-1])],
+        not_this=["The coordinator did not move: it would not rebalance a group."]
+        if begin.leader_epoch == end.leader_epoch
+        else [],
+        now=[
+            "Look at the members that come and go: max.poll.interval.ms against their slowest batch, crashes, "
+            "restarts.",
+            "Give members a group.instance.id, so that a restart within session.timeout.ms is no rebalance.",
+            f"See them: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
+        ],
+        capture=["Copy the offsets topic: old generations go with the next cleaning."],
+    )
+
+
+def _duplicate_instance(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explanation]:
+    """Two processes with one group instance id put each other out, again and again."""
+    replaced: dict[str, list[Change]] = {}
+    for change in rounds:
+        instances = {member.member_id: member.instance_id for member in change.joined}
+        for _, new in change.replaced:
+            replaced.setdefault(instances[new] or "", []).append(change)
+    for instance, changes in replaced.items():
+        hosts = {member.client_host for one in changes for member in one.joined if member.instance_id == instance}
+        close = [
+            one
+            for one, following in zip(changes, changes[_REPLACEMENTS - 1 :], strict=False)
+            if following.place.timestamp_ms - one.place.timestamp_ms <= HOUR_MS
+        ]
+        if not close:
+            continue
+        verdict = (
+            f"The member behind group instance id {instance} of {group.group_id} was replaced {len(changes)} times, "
+            "from "
+            f"{', '.join(sorted(hosts))}: "
+            + ("two processes use the same id." if len(hosts) > 1 else "it restarts, or two processes use the same id.")
+        )
+        yield Explanation(
+            "duplicate-instance-id",
+            Severity.WARNING,
+            verdict,
+            close[0].place.timestamp_ms,
+            group.group_id,
+            group.offsets_partition,
+            events=[_round(one) for one in changes[:_SHOWN]],
+            evidence=[_round(close[0])],
+            now=["Give each process a group.instance.id of its own; the fenced one logs FencedInstanceIdException."],
+        )
+
+
+def _mixed(group: GroupHistory, change: Change) -> Iterator[Explanation]:
+    """Members with different subscriptions, none of which holds the other: two applications in one group."""
+    classes: dict[tuple[str, ...], list[Member]] = {}
+    for member in change.members:
+        if member.topics:
+            classes.setdefault(member.topics, []).append(member)
+    kinds = sorted(classes, key=lambda topics: (-len(classes[topics]), topics))
+    if not any(not set(one) <= set(other) and not set(other) <= set(one) for one in kinds for other in kinds):
+        return
+    told = " and ".join(
+        f"{', '.join(topics)} "
+        f"({', '.join(sorted({f'{one.client_id} on {one.client_host}' for one in classes[topics]}))})"
+        for topics in kinds
+    )
+    idle = sorted(_unowned(group, change, {topic for topics in kinds for topic in topics}))
+    verdict = f"Members of {group.group_id} fall into {len(kinds)} classes with different topics: {told}."
+    if idle:
+        verdict += f" {count(len(idle), 'partition')} have no owner: {', '.join(f'{t}-{p}' for t, p in idle[:_SHOWN])}."
+    yield Explanation(
+        "mixed-subscriptions",
+        Severity.WARNING,
+        verdict,
+        change.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[_round(one) for one in group.changes[-_SHOWN:] if one.members],
+        evidence=[_round(change)],
+        not_this=["It is no bug of the broker: the members' own assignor gave the partitions out."],
+        now=["Give each application a group id of its own."],
+    )
+
+
+def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[Explanation]:
+    """Partitions that nobody owns, while a member that subscribes to them has nothing."""
+    idle = [
+        member for member in change.members if member.topics and member.partitions is not None and not member.partitions
+    ]
+    if not idle or not any(member.partitions for member in change.members):
+        return
+    unowned = sorted(_unowned(group, change, {topic for member in idle for topic in member.topics or ()}))
+    if not unowned:
+        return
+    bug = BUGS["KAFKA-9801"]
+    static = [member for member in idle if member.instance_id is not None]
+    known = bool(static) and bug.fits(case.profile.release)
+    who = (static or idle)[0]
+    verdict = (
+        f"{group.group_id} is Stable, but nobody owns {', '.join(f'{t}-{p}' for t, p in unowned[:_SHOWN])}: "
+        f"{_name(who)} subscribes to it and was given nothing in generation {change.generation}."
+    )
+    if known:
+        verdict += f" This is {bug.id}: a static member joined while the rebalance was being completed."
+    yield Explanation(
+        "partitions-without-owner",
+        Severity.CRITICAL,
+        verdict,
+        change.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[_round(one) for one in group.changes[-4:]],
+        evidence=[_round(change)],
+        not_this=["There are not too few partitions: some have no owner."],
+        now=[
+            "Force a rebalance: restart that member, or remove it: "
+            + (
+                f"removeMembersFromConsumerGroup with instance id {who.instance_id}."
+                if who.instance_id is not None
+                else "removeMembersFromConsumerGroup."
+            ),
+            *([bug.remedy] if known else []),
+        ],
+        bug=bug.id if known else None,
+    )
+
+
+def _unowned(group: GroupHistory, change: Change, topics: Collection[str]) -> set[tuple[str, int]]:
+    """Partitions with committed offsets of these topics that no member owns; none where assignments are unknown."""
+    if any(member.partitions is None for member in change.members):
+        return set()
+    owned = {partition for member in change.members for partition in member.partitions or ()}
+    known = {
+        (key.topic, key.partition)
+        for key, versions in group.versions.items()
+        if key.topic in topics and versions[-1].end is None
+    }
+    return known - owned
+
+
+def _reused_id(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    bug = BUGS["KAFKA-4704"]
+    if not bug.fits(case.profile.release):
+        return
+    for change in group.changes:
+        after = [v for _, v in group.all_versions() if v.place.record_offset > change.place.record_offset]
+        if change.kind is ChangeKind.DELETED and any(not version.had_members for version in after):
+            yield Explanation(
+                "group-id-reused",
+                Severity.CRITICAL,
+                f"{case.profile.release} may stop loading offsets partition {group.offsets_partition} at record "
+                f"{change.place.record_offset}: {group.group_id} was removed there, and its id is used for plain "
+                "offsets "
+                f"afterwards (record {after[0].place.record_offset}); offsets behind it are missing after a failover. "
+                f"This is {bug.id}.",
+                change.place.timestamp_ms,
+                group.group_id,
+                group.offsets_partition,
+                evidence=[_round(change), Event(after[0].place, "commit of the same id")],
+                now=[bug.remedy[0].upper() + bug.remedy[1:] + "."],
+                bug=bug.id,
+            )
+            return
+
+
+def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Iterator[Explanation]:
+    """The group of a sink connector that is not running: where it would start again, and until when."""
+    held = {key: versions[-1] for key, versions in group.versions.items() if versions[-1].end is None}
+    if not group.group_id.startswith("connect-") or not held or (rounds and rounds[-1].members):
+        return
+    name = group.group_id.removeprefix("connect-")
+    since = rounds[-1].place.timestamp_ms if rounds else max(one.last.commit_timestamp_ms for one in held.values())
+    until = since + case.likely_retention_ms
+    starts = ", ".join(
+        f"{key.topic}-{key.partition} at {one.last.committed_offset}" for key, one in sorted(held.items())[:_SHOWN]
+    )
+    yield Explanation(
+        "connector-offsets-stay",
+        Severity.INFO,
+        f"A sink connector named {name}, also one that is created anew, starts from offsets committed before: "
+        f"{starts}; "
+        f"they stay until about {moment(until)}.",
+        since,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[
+            Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}")
+            for key, one in held.items()
+        ][:_SHOWN],
+        now=[f"To start from the beginning, remove them: {consumer_groups(group.group_id, '--delete')}"],
+    )
+
+
+def _round(change: Change) -> Event:
+    names = ", ".join(_name(member) for member in change.joined[:3])
+    gone = ", ".join(_name(member) for member in change.left[:3])
+    text = f"{change.kind.value} {change.generation}, {count(len(change.members), 'member')}"
+    text += f"; joined: {names}" if names else ""
+    text += f"; left: {gone}" if gone else ""
+    if change.kind is ChangeKind.EPOCH and change.cause:
+        text += f"; cause: {change.cause}"
+    return Event(change.place, text)
+
+
+def _name(member: Member) -> str:
+    known = f"{member.client_id} on {member.client_host}"
+    return f"instance {member.instance_id} ({known})" if member.instance_id is not None else known

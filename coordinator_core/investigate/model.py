@@ -1,0 +1,57 @@
+"""One thing that happened, explained: what it is, what led there, where it stands in the log, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.history.model import Place
+from coordinator_core.releases import Profile
+from coordinator_core.rules.model import Severity
+
+
+class Event(NamedTuple):
+    """One step of the sequence; ``place`` is the record that shows it."""
+
+    place: Place
+    text: str
+
+
+@dataclass(slots=True)
+class Explanation:
+    """``verdict`` is one sentence. ``evidence`` are records; ``events`` the sequence that led there. ``not_this`` says
+    what was looked for and is not so; ``now`` what to do, with commands; ``capture`` what to save before it goes.
+
+    ``restore`` are committed offsets to put back, in the columns of ``kafka-consumer-groups --from-file``. ``bug`` is
+    a key of the catalogue of known bugs.
+    """
+
+    code: str
+    severity: Severity
+    verdict: str
+    at_ms: int = -1
+    group_id: str | None = None
+    offsets_partition: int | None = None
+    events: Sequence[Event] = ()
+    evidence: Sequence[Event] = ()
+    not_this: Sequence[str] = ()
+    now: Sequence[str] = ()
+    capture: Sequence[str] = ()
+    restore: Mapping[OffsetKey, int] = field(default_factory=dict)
+    bug: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What an explanation may ask for besides the history itself."""
+
+    profile: Profile
+    now_ms: int
+    retention_ms: int | None
+    """``offsets.retention.minutes``, where it is known."""
+
+    @property
+    def likely_retention_ms(self) -> int:
+        return self.retention_ms or self.profile.expiry.default_offsets_retention_ms

@@ -1,0 +1,348 @@
+"""What is wrong with the offsets topic itself: its files, its transactions, what weighs in it, where groups are."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from coordinator_core.groups.model import TransactionOutcome
+from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Place
+from coordinator_core.investigate.bugs import BUGS
+from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.words import consumer_groups, count, moment, span
+from coordinator_core.log.types import Codec, PartitionLog
+from coordinator_core.rules.model import THRESHOLDS, Severity
+
+_LOAD_BUFFER_BYTES = 5 << 20
+"""Default of ``offsets.load.buffer.size``."""
+_TRANSACTION_MAX_MS = int(THRESHOLDS["transaction_max_timeout_ms"].default)
+_HEAVY_RECORDS = 100_000
+_HEAVY_SHARE = 0.5
+_FAMILY = 50
+_SEGMENTS_EMPTY = 3
+_SHOWN = 8
+
+
+def explain_partition(history: PartitionHistory, log: PartitionLog, case: Case) -> Iterator[Explanation]:
+    """Everything about one offsets partition as a log."""
+    yield from _unreadable_end(history, log, case)
+    yield from _large_batches(history, case)
+    yield from _moved_start(history, log)
+    yield from _empty_segments(history, log, case)
+    yield from _hanging(history, case)
+    yield from _formats(history, case)
+    yield from _heavy(history)
+
+
+def _partition(
+    code: str, severity: Severity, verdict: str, history: PartitionHistory, at: Place | None = None, **more: object
+) -> Explanation:
+    found = Explanation(
+        code,
+        severity,
+        verdict,
+        history.last_ms if at is None else at.timestamp_ms,
+        offsets_partition=history.offsets_partition,
+    )
+    for name, value in more.items():
+        setattr(found, name, value)
+    return found
+
+
+def _unreadable_end(history: PartitionHistory, log: PartitionLog, case: Case) -> Iterator[Explanation]:
+    last = log.segments[-1] if log.segments else None
+    if last is None or last.size or last.base_offset <= max(history.first_offset, log.log_start_offset or 0):
+        return
+    start = history.end_offset if history.batches else log.log_start_offset or log.segments[0].base_offset
+    if start >= last.base_offset:
+        return
+    bug = BUGS["KAFKA-9065"]
+    hit = bug.fits(case.profile.release)
+    what = "holds no batch" if not history.batches else f"has no batch after record offset {history.end_offset - 1}"
+    verdict = f"Offsets partition {history.offsets_partition} ends at {last.base_offset} and {what}: " + (
+        f"a broker of {case.profile.release} loads it for ever, and all partitions queued behind it wait. This is "
+        f"{bug.id}."
+        if hit
+        else f"brokers before {bug.fixed_in} would load it for ever ({bug.id}); {case.profile.release} does not."
+    )
+    yield _partition(
+        "load-never-ends",
+        Severity.CRITICAL if hit else Severity.INFO,
+        verdict,
+        history,
+        not_this=["Restarting the broker does not help: the next load reads the same files."] if hit else [],
+        now=[bug.remedy[0].upper() + bug.remedy[1:] + "."],
+        bug=bug.id,
+    )
+
+
+def _large_batches(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
+    large = [group for group in history.groups.values() if group.largest_batch_bytes > _LOAD_BUFFER_BYTES]
+    bug = BUGS["KAFKA-7286"]
+    for group in large:
+        assert group.largest_batch is not None
+        hit = bug.fits(case.profile.release)
+        found = _partition(
+            "batch-larger-than-load-buffer",
+            Severity.CRITICAL if hit else Severity.WARNING,
+            f"A batch of {group.largest_batch_bytes:,} bytes of {group.group_id} is larger than "
+            "offsets.load.buffer.size "
+            f"({_LOAD_BUFFER_BYTES:,} by default): "
+            + (
+                f"{case.profile.release} never loads it. This is {bug.id}."
+                if hit
+                else "loading needs a buffer of that size."
+            ),
+            history,
+            group.largest_batch,
+            evidence=[Event(group.largest_batch, f"batch of {group.largest_batch_bytes:,} bytes")],
+            now=["Raise offsets.load.buffer.size above it on all brokers, and restart the one that is stuck."],
+            bug=bug.id if hit else None,
+        )
+        found.group_id = group.group_id
+        yield found
+
+
+def _moved_start(history: PartitionHistory, log: PartitionLog) -> Iterator[Explanation]:
+    first = log.segments[0].base_offset if log.segments else 0
+    start = max(first, log.log_start_offset or 0)
+    if start == 0:
+        return
+    yield _partition(
+        "log-start-moved",
+        Severity.CRITICAL,
+        f"The log of offsets partition {history.offsets_partition} begins at {start}, not at 0: cleanup.policy has "
+        "(or had) "
+        "delete in it, or somebody deleted records; committed offsets and groups before that went without a tombstone.",
+        history,
+        evidence=[]
+        if not history.batches
+        else [
+            Event(
+                Place(history.offsets_partition, history.first_offset, history.first_ms, log.segments[0].path, 0, -1),
+                f"first record, of {moment(history.first_ms)}",
+            )
+        ],
+        not_this=[
+            "It was not the cleaner: compaction keeps the newest record of each key and does not move the start."
+        ],
+        now=[
+            "kafka-configs.sh --bootstrap-server HOST:9092 --alter --entity-type topics --entity-name "
+            "__consumer_offsets "
+            "--add-config cleanup.policy=compact",
+            "Find groups whose offsets are missing by their consumers' logs (auto.offset.reset), and set them.",
+        ],
+    )
+
+
+def _empty_segments(history: PartitionHistory, log: PartitionLog, case: Case) -> Iterator[Explanation]:
+    empty = [segment for segment in log.segments[:-1] if segment.size == 0]
+    if len(empty) < _SEGMENTS_EMPTY:
+        return
+    bug = BUGS["KAFKA-12889"]
+    yield _partition(
+        "empty-segments",
+        Severity.WARNING,
+        f"Offsets partition {history.offsets_partition} has {len(empty)} empty segments of {len(log.segments)}"
+        + (f": {bug.id}." if bug.fits(case.profile.release) else "."),
+        history,
+        not_this=["No offset is lost by it.", "cleanup.policy=compact,delete is no remedy: it removes live offsets."],
+        now=[bug.remedy[0].upper() + bug.remedy[1:] + "."],
+        bug=bug.id if bug.fits(case.profile.release) else None,
+    )
+
+
+def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
+    assert history.state is not None
+    for transaction in history.state.transactions:
+        age = case.now_ms - transaction.timestamp_ms
+        if transaction.outcome is not TransactionOutcome.OPEN or age <= _TRANSACTION_MAX_MS:
+            continue
+        bug = BUGS["KAFKA-9144"]
+        hit = bug.fits(case.profile.release)
+        partition = history.offsets_partition
+        yield _partition(
+            "hanging-transaction",
+            Severity.CRITICAL,
+            f"A transaction of producer {transaction.producer_id} is open since record "
+            f"{transaction.first_record_offset} of "
+            f"offsets partition {partition}, for {span(age)}: it holds "
+            f"{count(transaction.keys, 'committed offset')} of "
+            f"{', '.join(transaction.groups)}, and {history.end_offset - transaction.first_record_offset:,} records "
+            "that "
+            "the cleaner may not touch."
+            + (f" {bug.id} leaves such transactions in {case.profile.release}." if hit else ""),
+            history,
+            Place(partition, transaction.first_record_offset, transaction.timestamp_ms, "", 0, -1),
+            evidence=[
+                Event(
+                    Place(partition, transaction.first_record_offset, transaction.timestamp_ms, "", 0, -1),
+                    f"first record of producer {transaction.producer_id}, epoch {transaction.producer_epoch}",
+                )
+            ],
+            not_this=["The transaction is not merely slow: no broker allows more than transaction.max.timeout.ms."],
+            now=[
+                "kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic __consumer_offsets "
+                f"--partition {partition} --start-offset {transaction.first_record_offset}",
+            ],
+            bug=bug.id if hit else None,
+        )
+
+
+def _formats(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
+    magics = sorted({magic for magic, _ in history.formats})
+    bug = BUGS["KAFKA-4362"]
+    if len(magics) > 1 and bug.fits(case.profile.release):
+        yield _partition(
+            "mixed-message-formats",
+            Severity.CRITICAL,
+            f"Offsets partition {history.offsets_partition} has batches of message formats "
+            f"{', '.join(map(str, magics))}, and its last write was at {moment(history.last_ms)}: after a reassignment "
+            f"{case.profile.release} refuses commits here for good. This is {bug.id}.",
+            history,
+            evidence=[
+                Event(place, f"first batch of format {magic}, codec {codec}")
+                for (magic, codec), place in sorted(history.formats.items())
+            ],
+            now=[bug.remedy[0].upper() + bug.remedy[1:] + "."],
+            bug=bug.id,
+        )
+    old = history.formats.get((0, Codec.LZ4))
+    if old is not None:
+        bug = BUGS["KAFKA-3160"]
+        yield _partition(
+            "old-lz4-checksum",
+            Severity.INFO,
+            f"Offsets partition {history.offsets_partition} has LZ4 frames of message format 0, whose header "
+            "checksum is "
+            f"wrong ({bug.id}): clients other than Java's refuse them, the data is sound and was read.",
+            history,
+            old,
+            evidence=[Event(old, "first such batch")],
+            now=["Read it with regroup dump or describe."],
+            bug=bug.id,
+        )
+
+
+def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
+    total = sum(group.records for group in history.groups.values())
+    state = history.state
+    assert state is not None
+    live = len(state.offsets) + len(state.groups)
+    for group in history.groups.values():
+        if total < _HEAVY_RECORDS or group.records < _HEAVY_SHARE * total:
+            continue
+        duration = max(1, history.last_ms - history.first_ms)
+        client = next((v.member for _, v in group.all_versions() if v.member is not None), None)
+        who = "" if client is None else f", client {client.client_id} on {client.client_host}"
+        cleaned = history.missing > 0
+        verdict = (
+            f"{group.group_id}{who} wrote {group.records / total:.0%} of the records of offsets partition "
+            f"{history.offsets_partition}, {group.records * 1000 / duration:.1f} a second; "
+            f"{live:,} of {total:,} records would stay after compaction"
+        )
+        verdict += "." if cleaned else ", and none was ever removed: no cleaner has run here."
+        found = _partition(
+            "heavy-writer",
+            Severity.WARNING,
+            verdict,
+            history,
+            now=[
+                "Commit less often: by time or after a batch of records, not after each one.",
+                *(
+                    []
+                    if cleaned
+                    else ["Set log.cleaner.enable=true and look for a dead cleaner thread in log-cleaner.log."]
+                ),
+                "What compaction would leave: regroup stats SNAPSHOT",
+            ],
+        )
+        found.group_id = group.group_id
+        yield found
+
+
+def explain_cluster(histories: Sequence[PartitionHistory], case: Case) -> Iterator[Explanation]:
+    """What shows only across partitions: split groups, families of one-shot groups, the retention in force."""
+    yield from _split(histories)
+    yield from _families(histories)
+
+
+def _split(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
+    homes: dict[str, list[GroupHistory]] = {}
+    for history in histories:
+        assert history.state is not None
+        live = {key.group_id for key in history.state.offsets} | history.state.groups.keys()
+        for group_id in live & history.groups.keys():
+            homes.setdefault(group_id, []).append(history.groups[group_id])
+    split = {group_id: groups for group_id, groups in homes.items() if len(groups) > 1}
+    for group_id, groups in list(split.items())[:_SHOWN]:
+        places = sorted((_last_place(group) for group in groups), key=lambda place: place.timestamp_ms)
+        newest = places[-1]
+        yield Explanation(
+            "group-in-two-partitions",
+            Severity.CRITICAL,
+            f"{group_id} is in offsets partitions {', '.join(str(place.offsets_partition) for place in places)}: "
+            "the number "
+            f"of partitions of __consumer_offsets was changed (KIP-895); {newest.offsets_partition} has the newest "
+            "records, of "
+            f"{moment(newest.timestamp_ms)}. {count(len(split), 'group')} in all.",
+            newest.timestamp_ms,
+            group_id,
+            newest.offsets_partition,
+            evidence=[Event(place, "newest record there") for place in places],
+            not_this=["No offset expired: the broker looks in another partition than the one that holds them."],
+            now=["Bring all groups to their partitions: regroup compact SNAPSHOT --offsets-partitions N --output DIR"],
+        )
+
+
+def _last_place(group: GroupHistory) -> Place:
+    places = [one.last_place for _, one in group.all_versions()] + [one.place for one in group.changes]
+    return max(places, key=lambda place: place.record_offset)
+
+
+_VARIABLE = re.compile(
+    r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|(?<![0-9A-Za-z])[0-9a-fA-F]{16,}(?![0-9A-Za-z])|\d{3,}"
+)
+
+
+def _families(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
+    families: dict[str, list[GroupHistory]] = {}
+    total = 0
+    for history in histories:
+        for group in history.groups.values():
+            total += group.size_bytes
+            pattern = _VARIABLE.sub("*", group.group_id)
+            if pattern != group.group_id:
+                families.setdefault(pattern, []).append(group)
+    for pattern, groups in families.items():
+        once = [group for group in groups if sum(one.kind is ChangeKind.GENERATION for one in group.changes) <= 1]
+        if len(once) < _FAMILY:
+            continue
+        births = sorted(_first_place(group).timestamp_ms for group in groups)
+        hours = max(1.0, (births[-1] - births[0]) / 3_600_000)
+        clients = Counter(
+            f"{member.client_id} on {member.client_host}"
+            for group in groups
+            for change in group.changes
+            for member in change.joined
+        )
+        share = sum(group.size_bytes for group in groups) / max(1, total)
+        behind = f", most of {clients.most_common(1)[0][0]}" if clients else ""
+        yield Explanation(
+            "one-shot-groups",
+            Severity.WARNING,
+            f"{len(groups):,} groups named like {pattern}{behind}: {len(groups) / hours:.1f} new ones an hour, "
+            f"{share:.0%} of the bytes; each start of that application leaves one for the retention time.",
+            births[-1],
+            evidence=[Event(_first_place(group), group.group_id) for group in groups[:_SHOWN]],
+            now=[
+                "Give the application a fixed group.id; if it needs none, read with assign() and without commits.",
+                f"Remove the old ones: {consumer_groups(groups[0].group_id, '--delete')} (--group is repeatable)",
+            ],
+        )
+
+
+def _first_place(group: GroupHistory) -> Place:
+    places = [one.place for _, one in group.all_versions()] + [one.place for one in group.changes]
+    return min(places, key=lambda place: place.record_offset)

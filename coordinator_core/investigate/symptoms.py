@@ -1,0 +1,67 @@
+"""From what people see or search for to the explanations that matter."""
+
+from __future__ import annotations
+
+_SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        ("OFFSET_OUT_OF_RANGE", "Resetting offset", "out of range", "auto.offset.reset"),
+        ("jumped-forward", "offsets-expired", "offsets-expired-while-active", "offsets-deleted", "topic-deleted"),
+    ),
+    (
+        ("reprocess", "duplicate", "from the beginning", "NO_OFFSET", "no committed offset", "earliest", "twice"),
+        (
+            "offsets-expired-while-active",
+            "offsets-expired",
+            "offsets-deleted",
+            "reset-by-admin",
+            "stale-commit",
+            "moved-back",
+            "tombstones-without-a-rule",
+            "log-start-moved",
+            "group-in-two-partitions",
+        ),
+    ),
+    (("skipped", "missing records", "lost messages", "lag became 0"), ("jumped-forward", "skipped-by-admin")),
+    (
+        ("lag", "negative"),
+        ("mirror-translates-back", "jumped-forward", "partitions-without-owner", "mixed-subscriptions"),
+    ),
+    (
+        ("COORDINATOR_LOAD_IN_PROGRESS", "stuck loading", "loading"),
+        ("load-never-ends", "batch-larger-than-load-buffer", "load-refused", "load-at-risk", "heavy-writer"),
+    ),
+    (
+        ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "IllegalStateException", "still owned", "is not a"),
+        ("load-refused", "load-at-risk", "load-never-ends", "group-id-reused", "group-in-two-partitions"),
+    ),
+    (
+        ("REBALANCE_IN_PROGRESS", "rebalanc", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "CommitFailed", "max.poll"),
+        ("rebalance-storm", "duplicate-instance-id", "mixed-subscriptions"),
+    ),
+    (("FENCED_INSTANCE_ID", "FencedInstanceId"), ("duplicate-instance-id",)),
+    (("idle", "no partitions", "nobody consumes", "not consumed"), ("partitions-without-owner", "mixed-subscriptions")),
+    (
+        ("UNSTABLE_OFFSET_COMMIT", "hanging", "last stable offset", "read_committed"),
+        ("hanging-transaction",),
+    ),
+    (
+        ("disk", "grows", "large", "too big", "cleaner"),
+        ("heavy-writer", "hanging-transaction", "empty-segments", "one-shot-groups"),
+    ),
+    (("too many groups", "uuid", "random group"), ("one-shot-groups",)),
+    (("downgrade", "upgrade", "roll back"), ("other-releases-refuse", "load-refused")),
+    (("lz4", "checksum"), ("old-lz4-checksum",)),
+    (("connector",), ("connector-offsets-stay",)),
+)
+
+
+def codes_for(symptom: str) -> tuple[str, ...] | None:
+    """Codes of the explanations that a symptom leads to, the first ones first; ``None`` if it is not known."""
+    text = symptom.lower()
+    found = [code for words, codes in _SYMPTOMS if any(word.lower() in text for word in words) for code in codes]
+    return tuple(dict.fromkeys(found)) or None
+
+
+def known_symptoms() -> tuple[str, ...]:
+    """One name of each kind of symptom."""
+    return tuple(words[0] for words, _ in _SYMPTOMS)

@@ -1,0 +1,43 @@
+"""Times, spans and commands as people write them."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import UTC, datetime
+
+
+def moment(milliseconds: int) -> str:
+    """``2026-05-12 02:41:07Z``."""
+    if milliseconds < 0:
+        return "an unknown time"
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def span(milliseconds: float) -> str:
+    """``7 d``, ``2.5 h``, ``40 s``."""
+    seconds = milliseconds / 1000
+    for name, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {name}"
+    return f"{seconds:.1f}".removesuffix(".0") + " s"
+
+
+def count(number: int, name: str) -> str:
+    """``1 offset``, ``2 offsets``."""
+    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
+
+
+def were(number: int, name: str) -> str:
+    """``1 offset was``, ``2 offsets were``."""
+    return f"{count(number, name)} {'was' if number == 1 else 'were'}"
+
+
+def consumer_groups(group_id: str, *arguments: str) -> str:
+    """A call of ``kafka-consumer-groups.sh``, quoted for a shell."""
+    command = ["kafka-consumer-groups.sh", "--bootstrap-server", "HOST:9092", "--group", group_id, *arguments]
+    return shlex.join(command)
+
+
+def from_file(group_id: str) -> str:
+    """The command that puts committed offsets back; the group must have no members."""
+    return consumer_groups(group_id, "--reset-offsets", "--from-file", "offsets.csv", "--execute")

@@ -1,0 +1,182 @@
+"""What a log cleaner can leave of a group's records, and whether a coordinator loads it.
+
+A cleaner goes through the segments in order and swaps them one by one; a loader may read meanwhile. So a loader sees a
+prefix as it was written, then segments without what newer records have replaced, then segments as they were written.
+Source: ``org.apache.kafka.storage.internals.log.Cleaner``; KAFKA-19862 and KAFKA-20254 are loads that this breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from coordinator_core.errors import Damage
+from coordinator_core.groups.model import LoadFailure
+from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.types import Batch, PartitionLog, Record
+from coordinator_core.releases import CLASSIC_KEY_TYPES, OFFSET_KEY_TYPES, Loader, Profile
+from coordinator_core.replay.sequential import SequentialReplayer
+
+_EVERY_POSITION: Final = 300
+"""Up to so many records of a group, a loader is taken to be anywhere when segments are swapped; for more, between two
+segments."""
+
+
+class WrittenRecord(NamedTuple):
+    """A record with its batch; ``segment`` counts the segments of the log from 0."""
+
+    segment: int
+    batch: Batch
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHistory:
+    """Records of one group that decide whether the group loads, in log order.
+
+    All its group records; of its commits the newest of each offset key, and the first after each group record.
+    """
+
+    group_id: str
+    records: list[WrittenRecord] = field(default_factory=list)
+
+
+class Refused(NamedTuple):
+    """Records that a cleaner can leave, and where the loader stops among them."""
+
+    failure: LoadFailure
+    left: tuple[WrittenRecord, ...]
+
+
+def group_histories(log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage]) -> list[GroupHistory]:
+    """One for each group of ``log`` that has records of newer types than classic groups write.
+
+    Only for them does the order matter to a loader. Raises :class:`DamagedInputError` as ``read_records`` does.
+    """
+    newer = {
+        _group_id(record.key)
+        for _, batch, records in read_records(log, on_damage=on_damage, damage=damage)
+        if not batch.is_control
+        for record in records
+        if record.key is not None and _key_type(record.key) > max(CLASSIC_KEY_TYPES)
+    }
+    found = {group_id: _Collector() for group_id in newer}
+    numbers = {segment.path: number for number, segment in enumerate(log.segments)}
+    for segment, batch, records in read_records(log, on_damage=on_damage, damage=[]) if newer else ():
+        for record in records if not batch.is_control else ():
+            if record.key is not None and (collector := found.get(_group_id(record.key))):
+                collector.add(WrittenRecord(numbers[segment.path], batch, record))
+    return [
+        GroupHistory(group_id.decode("utf-8", "replace"), collector.records())
+        for group_id, collector in sorted(found.items())
+    ]
+
+
+def first_refused(histories: Iterable[GroupHistory], profile: Profile) -> Refused | None:
+    """The first record left by some cleaning of one of ``histories`` at which a loader of ``profile`` stops."""
+    if profile.loader is Loader.SCALA:
+        return None  # It takes group records one by one, in any order.
+    for history in histories:
+        for left in cleanings(history.records):
+            failure = refusal(left, profile)
+            if failure is not None:
+                return Refused(failure, left)
+    return None
+
+
+def refusal(records: Sequence[WrittenRecord], profile: Profile) -> LoadFailure | None:
+    """Where a loader of ``profile`` stops that reads just ``records``; ``None``: nowhere."""
+    replayer = SequentialReplayer(profile, 0)
+    for _, batch, record in records:
+        replayer.replay_batch(batch, [record])
+        if failures := replayer.load_failures():
+            return failures[0]
+    return None
+
+
+def cleanings(records: Sequence[WrittenRecord]) -> Iterator[tuple[WrittenRecord, ...]]:
+    """Every different rest of ``records`` that a loader can see during a pass of the cleaner, or after it.
+
+    The first pass removes what newer records have replaced, and tombstones whose delete horizon an earlier pass has
+    set. The next pass removes the other tombstones (KIP-534). The last segment is taken to have been rolled, so that
+    the cleaner may have it, too.
+    """
+    seen: set[tuple[int, ...]] = set()
+    for end in sorted({each.segment + 1 for each in records}):
+        newest = {each.record.key: each.record.offset for each in records if each.segment < end}
+        kept = set(newest.values())
+        due = {
+            each.record.offset for each in records if _is_tombstone(each) and each.batch.delete_horizon_ms is not None
+        }
+        cleaned = [each for each in records if each.segment >= end or each.record.offset in kept]
+        valued = {each.record.offset for each in cleaned if not _is_tombstone(each)}
+        for before, keeps in ((records, kept), (records, kept - due), (cleaned, valued)):
+            for left in _during_pass(before, end, keeps):
+                offsets = tuple(each.record.offset for each in left)
+                if offsets not in seen:
+                    seen.add(offsets)
+                    yield left
+
+
+def _is_tombstone(written: WrittenRecord) -> bool:
+    return written.record.value is None
+
+
+def _during_pass(
+    records: Sequence[WrittenRecord], end: int, keeps: Collection[int]
+) -> Iterator[tuple[WrittenRecord, ...]]:
+    """What a loader sees of ``records`` while a pass over the segments before ``end`` keeps the record offsets
+    ``keeps``."""
+    for swapped in sorted({each.segment + 1 for each in records if each.segment < end}):
+        for read in _read_before(records, swapped):
+            yield tuple(
+                each
+                for number, each in enumerate(records)
+                if number < read or each.segment >= swapped or each.record.offset in keeps
+            )
+
+
+def _read_before(records: Sequence[WrittenRecord], swapped: int) -> Iterable[int]:
+    """How many of ``records`` a loader may have read when the segments before ``swapped`` were swapped."""
+    stop = sum(each.segment < swapped for each in records)
+    if len(records) <= _EVERY_POSITION:
+        return range(stop + 1)
+    return [number for number in range(stop + 1) if not 0 < number < stop or _begins_segment(records, number)]
+
+
+def _begins_segment(records: Sequence[WrittenRecord], number: int) -> bool:
+    return records[number].segment != records[number - 1].segment
+
+
+class _Collector:
+    """The records of a :class:`GroupHistory`, as they come."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, WrittenRecord] = {}
+        self._newest_commits: dict[bytes, WrittenRecord] = {}
+        self._after_group_record = True
+
+    def add(self, written: WrittenRecord) -> None:
+        key = written.record.key or b""
+        if _key_type(key) not in OFFSET_KEY_TYPES:
+            self._kept[written.record.offset] = written
+            self._after_group_record = True
+            return
+        self._newest_commits[key] = written
+        if self._after_group_record:
+            self._kept[written.record.offset] = written
+            self._after_group_record = False
+
+    def records(self) -> list[WrittenRecord]:
+        newest = {written.record.offset: written for written in self._newest_commits.values()}
+        return [written for _, written in sorted((self._kept | newest).items())]
+
+
+def _key_type(key: bytes) -> int:
+    return int.from_bytes(key[:2], "big")
+
+
+def _group_id(key: bytes) -> bytes:
+    """Group id of a key: the first field of all of them, a length of two bytes and the bytes."""
+    return key[4 : 4 + int.from_bytes(key[2:4], "big")]

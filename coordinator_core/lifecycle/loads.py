@@ -1,0 +1,256 @@
+"""Which releases load a log, where the others stop, and what comes out otherwise than today.
+
+The log is replayed once for all releases that load alike. Facts are those of ``releases/``; where a loader stops, the
+fact that is to blame is found by replaying with that fact alone changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from coordinator_core.errors import Damage
+from coordinator_core.fold.cache import FoldCache
+from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, LoadFailure, PartitionState
+from coordinator_core.lifecycle.half_cleaned import GroupHistory, first_refused, refusal
+from coordinator_core.lifecycle.unreadable import first_unreadable
+from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.types import PartitionLog, Snapshot
+from coordinator_core.releases import FACTS_BESIDE_LOADING, Profile, Release
+from coordinator_core.replay.sequential import SequentialReplayer
+from coordinator_core.runs.local import replay_snapshot
+
+_BUGS: Final[Mapping[str, tuple[bool, str | None]]] = {
+    "tolerates_owned_partitions": (True, "KAFKA-19862"),
+    "tolerates_missing_groups": (True, "KAFKA-17306"),
+    "tolerates_missing_share_groups": (True, "KAFKA-19453"),
+    "streams_replaces_simple": (True, "KAFKA-20254"),
+    "consumer_replaces_simple": (True, None),
+    "unknown_key_aborts": (False, "KIP-915"),
+}
+"""Facts of a :class:`Profile` that stop loads: the value that does not, and where Kafka changed it (``None``: no issue
+is known)."""
+
+_TYPE_CONFLICT: Final = " group, not a "
+"""In the message of a record that finds a group of another type. Downgrades leave such tombstones (KAFKA-21117)."""
+
+_NOT_ANSWERED: Final = frozenset({"record_offset", "ordering_offset", "value_version", "target_record_offsets"})
+"""Fields of groups and offsets that no request shows."""
+
+
+class Outcome(StrEnum):
+    """What becomes of a partition, mildest first."""
+
+    LOADS = "loads"
+    DIFFERS = "differs"
+    STOPS = "stops"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a load ends: at the record of ``record_offset`` (``None``: at the end of the log), for a reason.
+
+    ``bug`` is Kafka's issue or proposal, if the reason has one. ``fixed_in`` is the first later release of the table
+    that does not stop there; ``None`` if none is known.
+    """
+
+    record_offset: int | None
+    detail: str
+    bug: str | None = None
+    fixed_in: Release | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDifference:
+    """A group that comes out otherwise: ``absent``, ``new``, or with other values in ``fields``; ``offset_keys``
+    counts its committed offsets that are absent, new, or have other values."""
+
+    group_id: str
+    change: str
+    fields: tuple[str, ...]
+    offset_keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoad:
+    """One offsets partition under one release. ``after_cleaning``: where the load would stop if the cleaner had been
+    through some of the segments; only looked for in partitions that load as they are."""
+
+    offsets_partition: int
+    stop: Stop | None
+    differences: tuple[GroupDifference, ...]
+    after_cleaning: Stop | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the load ends."""
+        if self.stop is not None:
+            return Outcome.STOPS
+        return Outcome.DIFFERS if self.differences else Outcome.LOADS
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseLoad:
+    """All offsets partitions under ``profiles``, which load alike."""
+
+    profiles: tuple[Profile, ...]
+    partitions: tuple[PartitionLoad, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of the partitions; ``LOADS`` for none."""
+        return max((one.outcome for one in self.partitions), key=list(Outcome).index, default=Outcome.LOADS)
+
+
+def loads(
+    snapshot: Snapshot,
+    base: Profile,
+    profiles: Iterable[Profile],
+    *,
+    on_damage: OnDamage,
+    damage: list[Damage],
+    cache: FoldCache | None = None,
+    histories: Mapping[int, Sequence[GroupHistory]] | None = None,
+) -> list[ReleaseLoad]:
+    """What each of ``profiles`` makes of ``snapshot``, compared with ``base``; in the order of ``profiles``.
+
+    ``histories`` are the records of groups by offsets partition (``half_cleaned.group_histories``), to look at what a
+    cleaner may leave; ``None``: not asked. Appends to ``damage`` and raises as ``replay_snapshot`` does.
+    """
+
+    today = replay_snapshot(snapshot, base, on_damage=on_damage, damage=damage, cache=cache)
+    alike: dict[tuple[object, ...], list[Profile]] = {}
+    for profile in profiles:
+        alike.setdefault(_facts(profile), []).append(profile)
+    found = []
+    for members in alike.values():
+        states = replay_snapshot(snapshot, members[0], on_damage=on_damage, damage=[], cache=cache)
+        partitions = [
+            _load(log, before, after, members[0], None if histories is None else histories[log.offsets_partition])
+            for log, before, after in zip(snapshot.partitions, today, states, strict=True)
+        ]
+        found.append(ReleaseLoad(tuple(members), tuple(partitions)))
+    return _with_fixes(found)
+
+
+def _facts(profile: Profile) -> tuple[object, ...]:
+    return tuple(getattr(profile, each.name) for each in fields(profile) if each.name not in FACTS_BESIDE_LOADING)
+
+
+def _load(
+    log: PartitionLog,
+    before: PartitionState,
+    after: PartitionState,
+    profile: Profile,
+    histories: Sequence[GroupHistory] | None,
+) -> PartitionLoad:
+    stop = None
+    unreadable = first_unreadable(log, profile)
+    refused = after.load_failures[0] if after.load_failures else None
+    if unreadable is not None:
+        stop = Stop(unreadable.record_offset, unreadable.detail, unreadable.bug)
+    elif refused is not None:
+        stop = Stop(refused.record_offset, refused.detail, _bug(refused, profile, _refusal_of(log)))
+    if stop is not None:
+        return PartitionLoad(log.offsets_partition, stop, ())
+    cleaned = None
+    found = first_refused(histories or (), profile)
+    if found is not None:
+        bug = _bug(found.failure, profile, lambda other: refusal(found.left, other))
+        cleaned = Stop(found.failure.record_offset, found.failure.detail, bug)
+    return PartitionLoad(log.offsets_partition, None, tuple(_differences(before, after)), cleaned)
+
+
+def _refusal_of(log: PartitionLog) -> Callable[[Profile], LoadFailure | None]:
+    def refusal_under(profile: Profile) -> LoadFailure | None:
+        replayer = SequentialReplayer(profile, log.offsets_partition)
+        for _, batch, records in read_records(log, on_damage=OnDamage.SALVAGE, damage=[]):
+            replayer.replay_batch(batch, records)
+            if failures := replayer.load_failures():
+                return failures[0]
+        return None
+
+    return refusal_under
+
+
+def _bug(failure: LoadFailure, profile: Profile, refusal_under: Callable[[Profile], LoadFailure | None]) -> str | None:
+    """Kafka's issue behind the fact of ``profile`` without which the loader does not stop at this record."""
+    for fact, (mended, bug) in _BUGS.items():
+        if getattr(profile, fact) != mended:
+            changed: dict[str, Any] = {fact: mended}
+            other = refusal_under(replace(profile, **changed))
+            if other is None or other.record_offset != failure.record_offset:
+                return bug
+    return "KAFKA-21117" if _TYPE_CONFLICT in failure.detail else None
+
+
+def _with_fixes(found: Sequence[ReleaseLoad]) -> list[ReleaseLoad]:
+    """``found`` with ``fixed_in`` of every stop."""
+
+    def fixed(stop: Stop | None, number: int, last: Profile, after_cleaning: bool) -> Stop | None:
+        if stop is None:
+            return None
+        later = (
+            profile.release
+            for load in found
+            for profile in load.profiles
+            if profile.loader is last.loader
+            and profile.release > last.release
+            and not _stops_at(load.partitions[number], stop, after_cleaning)
+        )
+        return replace(stop, fixed_in=min(later, default=None))
+
+    return [
+        replace(
+            load,
+            partitions=tuple(
+                replace(
+                    partition,
+                    stop=fixed(partition.stop, number, load.profiles[-1], False),
+                    after_cleaning=fixed(partition.after_cleaning, number, load.profiles[-1], True),
+                )
+                for number, partition in enumerate(load.partitions)
+            ),
+        )
+        for load in found
+    ]
+
+
+def _stops_at(partition: PartitionLoad, stop: Stop, after_cleaning: bool) -> bool:
+    if partition.stop is not None:
+        return after_cleaning or partition.stop.record_offset == stop.record_offset
+    return after_cleaning and partition.after_cleaning is not None
+
+
+def _differences(before: PartitionState, after: PartitionState) -> Iterator[GroupDifference]:
+    changed_keys = Counter(
+        offset_key.group_id
+        for offset_key in before.offsets.keys() | after.offsets.keys()
+        if _answered(before.offsets.get(offset_key)) != _answered(after.offsets.get(offset_key))
+    )
+    for group_id in sorted({*before.groups, *after.groups, *changed_keys}):
+        old, new = before.groups.get(group_id), after.groups.get(group_id)
+        names = _changed_fields(old, new) if old is not None and new is not None else ()
+        change = "changed"
+        if (old is None) != (new is None):
+            change = "new" if old is None else "absent"
+        if change != "changed" or names or changed_keys[group_id]:
+            yield GroupDifference(group_id, change, names, changed_keys[group_id])
+
+
+def _answered(offset: CommittedOffset | None) -> tuple[object, ...]:
+    """What requests show of a committed offset."""
+    if offset is None:
+        return ()
+    return tuple(getattr(offset, name) for name in offset._fields if name not in _NOT_ANSWERED)
+
+
+def _changed_fields(old: Group, new: Group) -> tuple[str, ...]:
+    """Fields of two states of a group that differ; ``type`` if they are groups of different types."""
+    if old.type is not new.type:
+        return ("type",)
+    names = old._fields if isinstance(old, ClassicGroup) else [each.name for each in fields(old) if each.compare]
+    return tuple(name for name in names if name not in _NOT_ANSWERED and getattr(old, name) != getattr(new, name))

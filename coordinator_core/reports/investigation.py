@@ -1,0 +1,203 @@
+"""An investigation as text and as JSON. Text shows names as they can be printed: whoever chose a group id must not
+steer the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from coordinator_core.history.rows import history_rows, place_of
+from coordinator_core.investigate.bugs import BUGS
+from coordinator_core.investigate.investigate import Investigation
+from coordinator_core.investigate.model import Event, Explanation
+from coordinator_core.investigate.words import count, moment, span
+from coordinator_core.rules.model import Severity
+
+_CSV_LINES = 12
+_INFOS = 5
+
+
+def investigation_document(found: Investigation, *, profile: str, now_ms: int, history: bool) -> dict[str, Any]:
+    """The JSON of ``regroup investigate``; ``history`` adds the rows of the table of that name."""
+    document: dict[str, Any] = {
+        "profile": profile,
+        "now_ms": now_ms,
+        "verdict": verdict_of(found),
+        "offsets_retention_at_most_ms": None if found.retention is None else found.retention.at_most_ms,
+        "explanations": [_explanation(one) for one in found.explanations],
+        "coordinators": [
+            {
+                **place_of(change.place),
+                "leader_epoch": change.place.leader_epoch,
+                "leader_epoch_before": change.epoch_before,
+                "write_pause_ms": change.pause_ms,
+            }
+            for partition in found.histories
+            for change in partition.leaders
+        ],
+        "removed_ranges": [
+            {"offsets_partition": partition.offsets_partition, "first": hole.first, "end": hole.end}
+            for partition in found.histories
+            for hole in partition.holes
+        ],
+    }
+    if history:
+        document["history"] = [row for group in found.groups for row in history_rows(group)]
+        document["changes"] = [
+            {
+                "group_id": group.group_id,
+                "kind": change.kind.value,
+                "generation": change.generation,
+                "members": [member.member_id for member in change.members],
+                "joined": [member.member_id for member in change.joined],
+                "left": [member.member_id for member in change.left],
+                "replaced": [list(pair) for pair in change.replaced],
+                "cause": change.cause or (None if change.end is None else change.end.kind.value),
+                **place_of(change.place),
+            }
+            for group in found.groups
+            for change in group.changes
+        ]
+    return document
+
+
+def verdict_of(found: Investigation) -> str:
+    """The whole investigation in one sentence: the worst that happened, or that nothing did."""
+    worst = [one for one in found.explanations if one.severity > Severity.INFO]
+    if worst:
+        return worst[0].verdict
+    groups = list(found.groups)
+    if len(groups) == 1:
+        group = groups[0]
+        state = next(
+            (
+                held.state
+                for partition in found.histories
+                if partition.state is not None
+                for group_id, held in partition.state.groups.items()
+                if group_id == group.group_id
+            ),
+            None,
+        )
+        now = "is not in the coordinator any more" if state is None else f"is {state.value}"
+        kept = sum(1 for versions in group.versions.values() if versions[-1].end is None)
+        return (
+            f"Nothing in this log speaks against {group.group_id}: it {now}, with "
+            f"{count(kept, 'committed offset')} of {count(len(group.versions), 'partition')} ever committed."
+        )
+    return f"Nothing in this log speaks against its {count(len(groups), 'group')}."
+
+
+def investigation_text(found: Investigation, *, profile: str) -> Iterator[str]:
+    """Lines for a terminal: the verdict, then each explanation, worst first."""
+    yield plain(verdict_of(found))
+    yield ""
+    infos = 0
+    for one in found.explanations:
+        if one.severity is Severity.INFO:
+            infos += 1
+            if infos > _INFOS:
+                continue
+        yield from (plain(line) for line in _lines(one))
+        yield ""
+    if infos > _INFOS:
+        yield f"{count(infos - _INFOS, 'note')} more, of what is usual: --format json has all."
+    if found.retention is not None:
+        at_most, until = found.retention.at_most_ms, found.retention.until_ms
+        yield f"Retention: the brokers applied at most {span(at_most)}, as what expired until {moment(until)} tells."
+    for partition in found.histories:
+        for change in partition.leaders:
+            yield (
+                f"Coordinator: offsets partition {partition.offsets_partition} changed to leader epoch "
+                f"{change.place.leader_epoch} at record {change.place.record_offset}, "
+                f"{moment(change.place.timestamp_ms)}; "
+                f"no write for {span(change.pause_ms)} before it."
+            )
+        if partition.missing:
+            longest = partition.holes[0] if partition.holes else None
+            at = "" if longest is None else f", the longest range {longest.first} to {longest.end - 1}"
+            yield (
+                f"Not known: {count(partition.missing, 'record')} of offsets partition "
+                f"{partition.offsets_partition} were "
+                f"removed by the cleaner{at}; what they said cannot be told."
+            )
+    yield f"Read as {profile}."
+
+
+def plain(text: str) -> str:
+    """``text`` with control characters, and all else that a terminal does not print, escaped."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def restore_csv(explanations: Sequence[Explanation]) -> list[str]:
+    """Lines for ``kafka-consumer-groups --from-file``: topic, partition, offset."""
+    return [
+        f"{key.topic},{key.partition},{offset}" for one in explanations for key, offset in sorted(one.restore.items())
+    ]
+
+
+def _lines(one: Explanation) -> Iterator[str]:
+    yield f"[{one.severity.label}] {one.code}: {one.verdict}"
+    yield from _events("What led there:", one.events)
+    yield from _events("Evidence:", one.evidence)
+    yield from _list("What it is not:", one.not_this)
+    if one.bug is not None:
+        bug = BUGS[one.bug]
+        yield f"  Known bug: {bug.id}, {bug.title}; fixed in {bug.fixed_in}."
+    yield from _list("What to do now:", one.now)
+    if one.restore and one.severity > Severity.INFO:
+        lines = restore_csv([one])
+        yield "  offsets.csv:"
+        yield from (f"    {line}" for line in lines[:_CSV_LINES])
+        if len(lines) > _CSV_LINES:
+            yield f"    ({len(lines) - _CSV_LINES} more: --format csv)"
+    if one.severity > Severity.INFO:
+        yield from _list("What to save before it goes:", one.capture)
+
+
+def _events(title: str, events: Sequence[Event]) -> Iterator[str]:
+    if events:
+        yield f"  {title}"
+        for event in events:
+            partition, record_offset, timestamp_ms, *_ = event.place
+            yield f"    [{partition}] {record_offset:>8}  {moment(timestamp_ms)}  {event.text}"
+
+
+def _list(title: str, items: Sequence[str]) -> Iterator[str]:
+    if items:
+        yield f"  {title}"
+        for item in items:
+            yield f"    - {item}"
+
+
+def _explanation(one: Explanation) -> dict[str, Any]:
+    return {
+        "code": one.code,
+        "severity": one.severity.label,
+        "verdict": one.verdict,
+        "at_ms": one.at_ms,
+        "group_id": one.group_id,
+        "offsets_partition": one.offsets_partition,
+        "events": [{**place_of(event.place), "text": event.text} for event in one.events],
+        "evidence": [{**place_of(event.place), "text": event.text} for event in one.evidence],
+        "not_this": list(one.not_this),
+        "now": list(one.now),
+        "capture": list(one.capture),
+        "restore": [
+            {"topic": key.topic, "partition": key.partition, "offset": offset}
+            for key, offset in sorted(one.restore.items())
+        ],
+        "bug": None if one.bug is None else _bug(one.bug),
+    }
+
+
+def _bug(bug_id: str) -> dict[str, Any]:
+    bug = BUGS[bug_id]
+    return {
+        "id": bug.id,
+        "title": bug.title,
+        "fixed_in": bug.fixed_in,
+        "signature": bug.signature,
+        "consequence": bug.consequence,
+        "remedy": bug.remedy,
+    }

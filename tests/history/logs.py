@@ -1,0 +1,219 @@
+"""Histories of corpus cases, and of logs written for a test."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.history.judge import Judge
+from coordinator_core.history.model import Deletions, GroupHistory, PartitionHistory
+from coordinator_core.history.origins import settle_origins
+from coordinator_core.history.read import histories
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.types import ControlType
+from coordinator_core.records.blobs import encode_consumer_assignment, encode_consumer_subscription
+from coordinator_core.records.codec import encode_key, encode_value
+from coordinator_core.releases import profile_for_release
+from tests.cases import Case
+from tests.log.builders import build_batch, build_control_batch, build_empty_batch
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+T0 = 1_780_000_000_000
+
+
+def group_histories(
+    paths: Collection[Path], release: str, coordinator: str | None = None, groups: Collection[str] | None = None
+) -> dict[str, GroupHistory]:
+    """Judged histories of a log by group id."""
+    snapshot = discover([str(path) for path in paths])
+    profile = profile_for_release(release, coordinator)
+    deletions = Deletions()
+    read: list[PartitionHistory] = list(
+        histories(
+            snapshot.partitions,
+            profile,
+            groups=groups,
+            deletions=deletions,
+            topic_names=snapshot.topic_names,
+            damage=[],
+        )
+    )
+    found = [group for partition in read for group in partition.groups.values()]
+    Judge(profile, deletions).judge(found)
+    settle_origins(found)
+    return {group.group_id: group for group in found}
+
+
+def case_histories(case: Case, groups: Collection[str] | None = None) -> dict[str, GroupHistory]:
+    return group_histories(case.paths, case.release, case.coordinator, groups)
+
+
+@dataclass(frozen=True)
+class Client:
+    """A member as it stands in GroupMetadata records."""
+
+    member_id: str
+    topics: tuple[str, ...] = ("orders",)
+    partitions: tuple[tuple[str, int], ...] | None = None
+    instance_id: str | None = None
+    client_id: str = "consumer-1"
+    host: str = "/10.0.0.1"
+
+    def value(self, version: int) -> dict[str, Any]:
+        assigned: dict[str, list[int]] = {}
+        for topic, partition in self.partitions or ():
+            assigned.setdefault(topic, []).append(partition)
+        assignment = {
+            "assignedPartitions": [{"topic": topic, "partitions": numbers} for topic, numbers in assigned.items()],
+            "userData": None,
+        }
+        subscription = {"topics": list(self.topics), "userData": None}
+        instance = {"groupInstanceId": self.instance_id} if version >= 3 else {}
+        return instance | {
+            "memberId": self.member_id,
+            "clientId": self.client_id,
+            "clientHost": self.host,
+            "rebalanceTimeout": 300_000,
+            "sessionTimeout": 45_000,
+            "subscription": encode_consumer_subscription(0, subscription),
+            "assignment": b"" if self.partitions is None else encode_consumer_assignment(0, assignment),
+        }
+
+
+@dataclass
+class Log:
+    """An offsets partition under construction, one batch a method, as the Scala coordinator writes it.
+
+    ``at`` is the time of the next batch; ``epoch`` the leader epoch; versions are those of values.
+    """
+
+    at: int = T0
+    group_version: int = 3
+    commit_version: int = 3
+    epoch: int = 0
+    next_offset: int = 0
+    data: bytearray = field(default_factory=bytearray)
+    segments: dict[int, bytes] = field(default_factory=dict)
+    base: int = 0
+
+    def wait(self, milliseconds: int) -> Log:
+        self.at += milliseconds
+        return self
+
+    def skip(self, records: int) -> Log:
+        """A range that the cleaner has removed."""
+        self.next_offset += records
+        return self
+
+    def roll(self) -> Log:
+        """Begin a new segment."""
+        self.segments[self.base] = bytes(self.data)
+        self.base, self.data = self.next_offset, bytearray()
+        return self
+
+    def records(self, *records: tuple[bytes, bytes | None], sequence: int = -1, producer_id: int = -1) -> Log:
+        self.data += build_batch(
+            self.next_offset,
+            list(records),
+            timestamp=self.at,
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            transactional=producer_id >= 0,
+            base_sequence=sequence,
+            leader_epoch=self.epoch,
+        )
+        self.next_offset += len(records)
+        return self
+
+    def commit(
+        self,
+        group: str,
+        offsets: dict[tuple[str, int], int],
+        *,
+        leader_epoch: int = 0,
+        committed_ms: int | None = None,
+        metadata: str = "",
+        producer_id: int = -1,
+    ) -> Log:
+        """One OffsetCommit request."""
+        when = self.at if committed_ms is None else committed_ms
+        value: dict[str, Any] = {"metadata": metadata, "commitTimestamp": when}
+        version = self.commit_version
+        if version == 1:
+            # These brokers wrote the default retention into each value.
+            value["expireTimestamp"] = when + DAY
+        elif version >= 3:
+            value["leaderEpoch"] = leader_epoch
+        return self.records(
+            *(
+                (self._key(group, topic, partition), encode_value(1, version, value | {"offset": offset}))
+                for (topic, partition), offset in offsets.items()
+            ),
+            sequence=0,
+            producer_id=producer_id,
+        )
+
+    def tombstones(self, group: str, *keys: tuple[str, int], with_group: bool = False) -> Log:
+        records: list[tuple[bytes, bytes | None]] = [(self._key(group, *key), None) for key in keys]
+        if with_group:
+            records.append((encode_key(2, {"group": group}), None))
+        return self.records(*records)
+
+    def generation(self, group: str, number: int, *members: Client, since: int | None = None) -> Log:
+        """GroupMetadata: a generation, or without members the group as it becomes Empty."""
+        version = self.group_version
+        value: dict[str, Any] = {
+            "protocolType": "consumer",
+            "generation": number,
+            "protocol": "range" if members else None,
+            "leader": members[0].member_id if members else None,
+            "members": [member.value(version) for member in members],
+        }
+        if version >= 2:
+            value["currentStateTimestamp"] = self.at if since is None else since
+        return self.records((encode_key(2, {"group": group}), encode_value(2, version, value)))
+
+    def modern(self, *records: tuple[int, dict[str, Any], dict[str, Any] | None]) -> Log:
+        """Records of KIP-848 and later groups, in one batch of the Java coordinator."""
+        return self.records(
+            *(
+                (encode_key(kind, key), None if value is None else encode_value(kind, 0, value))
+                for kind, key, value in records
+            ),
+            sequence=0,
+        )
+
+    def marker(self, kind: ControlType, producer_id: int) -> Log:
+        self.data += build_control_batch(
+            self.next_offset, kind, producer_id=producer_id, timestamp=self.at, leader_epoch=self.epoch
+        )
+        self.next_offset += 1
+        return self
+
+    def emptied(self, records: int) -> Log:
+        """An empty batch as the cleaner leaves it."""
+        self.data += build_empty_batch(self.next_offset, records - 1, timestamp=self.at, leader_epoch=self.epoch)
+        self.next_offset += records
+        return self
+
+    def write(self, directory: Path, partition: int = 0) -> Path:
+        """The log directory."""
+        place = directory / f"__consumer_offsets-{partition}"
+        place.mkdir(parents=True)
+        for base, data in {**self.segments, self.base: bytes(self.data)}.items():
+            (place / f"{base:020d}.log").write_bytes(data)
+        return directory
+
+    @staticmethod
+    def _key(group: str, topic: str, partition: int) -> bytes:
+        return encode_key(1, {"group": group, "topic": topic, "partition": partition})
+
+
+def removed(group: GroupHistory) -> dict[OffsetKey, str]:
+    """The cause of each removal, the last one of a key."""
+    return {removal.offset_key: removal.end.kind.value for removal in group.removals if removal.end is not None}

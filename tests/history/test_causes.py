@@ -1,0 +1,127 @@
+"""Causes of tombstones in the logs of real brokers, against what the recordings say was done there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from coordinator_core.history.model import ChangeKind, End, EndKind, GroupHistory
+from tests.cases import CASES, CORPUS, Case
+from tests.history.logs import case_histories
+
+DELETED, OFFSETS, TOPIC, EXPIRED = (
+    EndKind.DELETE_GROUPS,
+    EndKind.OFFSET_DELETE,
+    EndKind.TOPIC_DELETION,
+    EndKind.EXPIRY,
+)
+MIGRATED = EndKind.MIGRATION
+
+# What ``steps`` of case.json say: groups by what removed offsets of theirs, except those that a sweep removed.
+DONE = {
+    "k431-mixed": {
+        DELETED: "warmup g-deleted-classic g-deleted-consumer g-deleted-simple g-recreated g-streams-deleted "
+        "g-share-deleted",
+        OFFSETS: "g-offsets-deleted g-all-offsets-deleted",
+        TOPIC: "g-topic-gone g-only-doomed g-doomed-live g-topic-recreated",
+        MIGRATED: "g-upgrading g-upgraded g-empty-upgraded g-downgraded g-empty-downgraded g-simple-upgraded",
+    },
+    "k431-txn": {
+        DELETED: "warmup x-del-pending x-del-pendingonly",
+        OFFSETS: "x-deloff-pending",
+        TOPIC: "x-topicgone",
+    },
+    "k392-classic": {
+        DELETED: "warmup g-deleted-classic g-deleted-simple g-recreated x-del-pending",
+        OFFSETS: "g-offsets-deleted g-all-offsets-deleted x-deloff-pending",
+        TOPIC: "g-topic-gone g-only-doomed x-topicgone",
+        EXPIRED: "g-empty-nooffsets",
+    },
+    # An Empty group without offsets goes with the next sweep.
+    "k431-expired/A": {DELETED: "warmup", EXPIRED: "e-txn-aborted"},
+    "k431-expired/C": {DELETED: "warmup"},
+    "k241/before": {
+        DELETED: "g-deleted g-deleted-gen g-deleted-reborn",
+        OFFSETS: "g-offdel",
+        TOPIC: "g-topicdel g-topicdel-only",
+        EXPIRED: "g-empty-nocommit",
+    },
+    "k0102/before": {TOPIC: "g-topicdel g-topicdel-only", EXPIRED: "g-empty-nocommit"},
+    "k011/plain": {TOPIC: "g-topicdel g-topicdel-only", EXPIRED: "g-empty-nocommit"},
+    "k431-cluster": {DELETED: "c-deleted"},
+}
+
+# A log in which both would be the same bytes: the true cause is among those named beside the first.
+SAME_BYTES = {
+    # 3.9.2 removes an Empty group of generation 0 with its last offset, and writes no tombstone for it.
+    ("k392-classic", "g-all-offsets-deleted"),
+    # The only group with offsets of that topic, and all that it had.
+    ("k392-classic", "x-topicgone"),
+}
+CASE = {case.name: case for case in CASES}
+
+
+def ends(group: GroupHistory) -> list[End]:
+    found = [removal.end for removal in group.removals]
+    found += [change.end for change in group.changes if change.kind is ChangeKind.DELETED]
+    assert None not in found
+    return [end for end in found if end is not None]
+
+
+@pytest.mark.parametrize("name", DONE)
+def test_causes_are_what_was_done(name: str) -> None:
+    histories = case_histories(CASE[name])
+    done = {group_id: cause for cause, groups in DONE[name].items() for group_id in groups.split()}
+    swept = name.endswith("/C")
+    wrong = {}
+    for group_id, group in histories.items():
+        for end in ends(group):
+            expected = done.get(group_id, EXPIRED if swept else None)
+            told = end.others if (name, group_id) in SAME_BYTES else (end.kind,)
+            if expected not in told:
+                wrong[group_id] = f"{end.kind.value}, {end.why}; done: {expected}"
+    assert wrong == {}
+    assert done.keys() <= {group_id for group_id, group in histories.items() if ends(group)}
+
+
+def test_the_brokers_own_tombstones_after_a_snapshot_are_expiry() -> None:
+    """``records-after-A.json`` lists what 4.3.1 wrote by itself: every one of it is a sweep's."""
+    written = json.loads((CORPUS / "k431-expired/expected/records-after-A.json").read_text(encoding="utf-8"))
+    before = {group_id: len(ends(group)) for group_id, group in case_histories(CASE["k431-expired/A"]).items()}
+    after = [
+        end
+        for group_id, group in case_histories(CASE["k431-expired/C"]).items()
+        for end in ends(group)[before.get(group_id, 0) :]
+    ]
+    assert written
+    assert len(after) > 50
+    assert {end.kind for end in after if end.place.timestamp_ms} == {EXPIRED}
+
+
+@pytest.mark.parametrize("name", ["k241/after", "k0102/after"])
+def test_what_went_after_the_snapshot_before_is_expiry(name: str) -> None:
+    """Between the two snapshots nothing was done but waiting: ``offsets.retention.minutes`` is 1."""
+    case = CASE[name]
+    before = case_histories(CASE[name.replace("after", "before")])
+    for group_id, group in case_histories(case).items():
+        known = {end.place.record_offset for end in ends(before[group_id])} if group_id in before else set()
+        new = [end for end in ends(group) if end.place.record_offset not in known]
+        assert {end.kind for end in new} <= {EXPIRED}, (group_id, new)
+        for end in new:
+            if end.retention_at_most_ms is not None:
+                assert end.retention_at_most_ms >= 60_000
+
+
+def test_a_release_without_requests_for_it_only_expires() -> None:
+    kinds = {end.kind for group in case_histories(CASE["k082/after"]).values() for end in ends(group)}
+    assert kinds == {EXPIRED}
+
+
+def test_one_group_alone_is_read_as_it_is_among_all() -> None:
+    case: Case = CASE["k431-mixed"]
+    everything = case_histories(case)
+    for group_id in ("g-doomed-live", "g-deleted-consumer", "g-offsets-deleted", "g-upgraded"):
+        alone = case_histories(case, [group_id])
+        assert list(alone) == [group_id]
+        assert [end.kind for end in ends(alone[group_id])] == [end.kind for end in ends(everything[group_id])]

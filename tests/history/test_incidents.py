@@ -1,0 +1,72 @@
+"""Every incident: cause, record and remedy are named; the clean twin has nothing above info."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.cli.app import run
+from coordinator_core.investigate.bugs import BUGS
+from tests.history.incidents import INCIDENTS, Incident
+
+
+def command(incident: Incident, path: Path, release: str) -> list[str]:
+    arguments = ["investigate", str(path), "--kafka-version", release, "--now-ms", str(incident.now_ms)]
+    if incident.group is not None:
+        arguments += ["--group", incident.group]
+    return [*arguments, *incident.arguments]
+
+
+def investigated(
+    incident: Incident, path: Path, release: str, capfd: pytest.CaptureFixture[str]
+) -> tuple[int, dict[str, Any]]:
+    code = run([*command(incident, path, release), "--format", "json"])
+    printed = capfd.readouterr()
+    assert printed.out, printed.err
+    return code, json.loads(printed.out)
+
+
+@pytest.mark.parametrize("incident", INCIDENTS, ids=lambda one: one.id)
+def test_names_cause_record_and_remedy(incident: Incident, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = incident.build(tmp_path / "log", True)
+    code, document = investigated(incident, path, incident.release, capfd)
+    found = [one for one in document["explanations"] if one["code"] == incident.code]
+    assert found, [(one["code"], one["verdict"]) for one in document["explanations"]]
+    told = found[0]
+    for words in incident.says:
+        assert words in told["verdict"]
+    assert any(incident.remedy in step for step in told["now"]), told["now"]
+    assert (told["bug"] or {}).get("id") == incident.bug
+    if incident.bug is not None:
+        assert incident.bug in BUGS
+    if incident.record is not None:
+        assert incident.record in [event["record_offset"] for event in told["evidence"]]
+    assert code == (1 if any(one["severity"] != "info" for one in document["explanations"]) else 0)
+    if told["severity"] != "info":
+        # What is asked for stands first; nothing else is worse.
+        assert document["explanations"][0]["code"] == incident.code
+        assert document["verdict"] == told["verdict"]
+
+
+@pytest.mark.parametrize("incident", INCIDENTS, ids=lambda one: one.id)
+def test_the_clean_twin_has_nothing_above_info(
+    incident: Incident, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Either the log is sound, or it is the same log under a release that has the bug no more."""
+    path = incident.build(tmp_path / "log", incident.twin_release is not None)
+    code, document = investigated(incident, path, incident.twin_release or incident.release, capfd)
+    assert [one["verdict"] for one in document["explanations"] if one["severity"] != "info"] == []
+    assert code == 0
+
+
+def test_incidents_write_different_logs(tmp_path: Path) -> None:
+    """A twin that were the same log under the same release would prove nothing."""
+    for incident in INCIDENTS:
+        logs = []
+        for broken in (True, False):
+            path = incident.build(tmp_path / incident.id / str(broken), broken)
+            logs.append({file.relative_to(path): file.read_bytes() for file in path.rglob("*.log")})
+        assert logs[0] != logs[1] or incident.twin_release not in (None, incident.release), incident.id

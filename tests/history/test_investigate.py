@@ -1,0 +1,165 @@
+"""The command: groups alone and all, symptoms, forms of the result, names that would steer a terminal; the history."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.cli.app import run
+from coordinator_core.history.rows import history_rows
+from coordinator_core.investigate.bugs import BUGS
+from coordinator_core.investigate.symptoms import codes_for, known_symptoms
+from coordinator_core.log.types import ControlType
+from coordinator_core.releases import Release
+from tests.cases import CASES, Case
+from tests.history.incidents import INCIDENTS
+from tests.history.logs import MINUTE, T0, Client, Log, group_histories
+
+KEY = ("orders", 0)
+NOW = ["--now-ms", str(T0 + 60 * MINUTE)]
+RESET = next(one for one in INCIDENTS if one.id == "offset-reset-180k")
+# What was wrong on purpose in these logs is critical; every other explanation of them is at most a warning.
+MEANT = {"hanging-transaction", "offsets-expired-while-active"}
+# Groups whose offsets raw requests without a member set to and fro.
+CHURNED = ("g-churn", "k-load", "c-churn")
+
+
+def out(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    run(["investigate", *arguments])
+    printed = capfd.readouterr()
+    assert "Traceback" not in printed.err
+    return printed.out
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "torn" not in case.name], ids=lambda case: case.name)
+def test_logs_of_brokers_have_nothing_critical_that_was_not_done(case: Case, capfd: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(out(capfd, *case.command_line(), "--format", "json"))
+    critical = [one for one in document["explanations"] if one["severity"] == "critical"]
+    done = [
+        one
+        for one in critical
+        if one["code"] in ("reset-by-admin", "jumped-forward") and one["group_id"].startswith(CHURNED)
+    ]
+    assert [one["verdict"] for one in critical if one["code"] not in MEANT and one not in done] == []
+
+
+def test_a_kip_848_group_is_stable_whatever_a_tool_says(capfd: pytest.CaptureFixture[str]) -> None:
+    """akhq-2720: a UI shows such groups as DEAD."""
+    case = next(case for case in CASES if case.name == "k431-mixed")
+    text = out(capfd, *case.command_line(), "--group", "g-consumer", *NOW)
+    assert text.startswith("Nothing in this log speaks against g-consumer: it is Stable, with ")
+
+
+def test_old_lz4_frames_are_read_and_explained(capfd: pytest.CaptureFixture[str]) -> None:
+    """burrow-494."""
+    case = next(case for case in CASES if case.name == "kmix-0102-241/old")
+    document = json.loads(
+        out(capfd, *case.command_line(), "--symptom", "lz4: invalid header checksum", "--format", "json")
+    )
+    assert [one["code"] for one in document["explanations"]] == ["old-lz4-checksum"]
+    assert document["explanations"][0]["bug"]["id"] == "KAFKA-3160"
+
+
+def test_csv_is_what_to_put_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = RESET.build(tmp_path / "log", True)
+    lines = out(capfd, str(path), "--kafka-version", RESET.release, *NOW, "--format", "csv").split()
+    assert lines == [f"orders,{partition},1390" for partition in range(4)]
+
+
+def test_symptoms_lead_to_what_explains_them(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = RESET.build(tmp_path / "log", True)
+    common = [str(path), "--kafka-version", RESET.release, *NOW, "--format", "json", "--symptom"]
+    assert json.loads(out(capfd, *common, "customers were billed twice"))["explanations"]
+    assert not json.loads(out(capfd, *common, "FENCED_INSTANCE_ID"))["explanations"]
+    assert run(["investigate", str(path), "--symptom", "the weather"]) == 2
+
+
+def test_every_symptom_leads_to_explanations_that_exist() -> None:
+    source = "".join(
+        path.read_text(encoding="utf-8")
+        for path in (Path(__file__).parents[2] / "coordinator_core/investigate").glob("*.py")
+        if path.name != "symptoms.py"
+    )
+    for name in known_symptoms():
+        for code in codes_for(name) or ():
+            assert f'"{code}"' in source, code
+
+
+def test_since_leaves_out_what_was_before(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = RESET.build(tmp_path / "log", True)
+    common = [str(path), "--kafka-version", RESET.release, *NOW, "--format", "json", "--since"]
+    assert json.loads(out(capfd, *common, "2026-05-28T20:00"))["explanations"]
+    later = json.loads(out(capfd, *common, "2026-05-29T20:00Z"))["explanations"]
+    assert [one["code"] for one in later if one["severity"] != "info"] == []
+    assert run(["investigate", *common, "yesterday"]) == 2
+
+
+def test_names_do_not_steer_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    group = "evil\x1b[2J\x1b]0;owned\x07\r\n\u202egroup"
+    log = Log().generation(group, 1, Client("m", partitions=(KEY,), client_id="\x1b[31mred"))
+    log.commit(group, {KEY: 50}).wait(MINUTE).commit(group, {KEY: 3})
+    text = out(capfd, str(log.write(tmp_path)), "--kafka-version", "3.9.2", *NOW)
+    assert "evil\\x1b[2J" in text
+    assert all(one.isprintable() or one == "\n" for one in text)
+
+
+def test_an_unknown_group_is_an_error_of_usage(tmp_path: Path) -> None:
+    path = Log().commit("billing", {KEY: 1}).write(tmp_path)
+    assert run(["investigate", str(path), "--kafka-version", "3.9.2", "--group", "biling"]) == 2
+
+
+def test_a_transactional_commit_is_valid_from_its_marker_on(tmp_path: Path) -> None:
+    log = Log().commit("g", {KEY: 1}).wait(MINUTE).commit("g", {KEY: 2}, producer_id=9)
+    log.wait(MINUTE).marker(ControlType.COMMIT, 9).wait(MINUTE).commit("g", {KEY: 3}, producer_id=9)
+    log.wait(MINUTE).marker(ControlType.ABORT, 9)
+    group = group_histories([log.write(tmp_path)], "3.9.2")["g"]
+    first, second = history_rows(group)
+    assert (first["committed_offset"], first["valid_from"], first["valid_to"]) == (1, 0, 2)
+    assert (second["committed_offset"], second["record_offset"], second["valid_from"]) == (2, 1, 2)
+    assert second["valid_from_ms"] == T0 + 2 * MINUTE
+    assert second["valid_to"] is None
+    assert group.dropped == 1
+
+
+def test_the_owner_of_the_partition_is_the_origin(tmp_path: Path) -> None:
+    a = Client("a", partitions=(KEY,), instance_id="i-a", client_id="billing-a", host="/10.0.0.7")
+    b = Client("b", partitions=(("orders", 1),))
+    log = Log().generation("g", 4, a, b).wait(MINUTE).commit("g", {KEY: 8, ("orders", 1): 9})
+    rows = {row["partition"]: row for row in history_rows(group_histories([log.write(tmp_path)], "3.9.2")["g"])}
+    assert (rows[0]["member_id"], rows[0]["instance_id"], rows[0]["client_host"]) == ("a", "i-a", "/10.0.0.7")
+    assert (rows[1]["member_id"], rows[1]["generation"]) == ("b", 4)
+
+
+def test_leader_changes_and_removed_ranges_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = Log().commit("g", {KEY: 1}).skip(30).wait(MINUTE)
+    log.epoch = 3
+    log.commit("g", {KEY: 2})
+    document = json.loads(out(capfd, str(log.write(tmp_path)), "--kafka-version", "3.9.2", *NOW, "--format", "json"))
+    (change,) = document["coordinators"]
+    assert (change["record_offset"], change["leader_epoch_before"], change["leader_epoch"]) == (31, 0, 3)
+    assert change["write_pause_ms"] == MINUTE
+    assert document["removed_ranges"] == [{"offsets_partition": 0, "first": 1, "end": 31}]
+
+
+def test_ranges_of_known_bugs() -> None:
+    bug = BUGS["KAFKA-13636"]
+    fits = {
+        text: bug.fits(Release.parse(text))
+        for text in ("2.3.1", "2.4", "2.8.1", "2.8.2", "3.0.0", "3.0.1", "3.1.0", "3.2")
+    }
+    assert fits == {
+        "2.3.1": False,
+        "2.4": True,
+        "2.8.1": True,
+        "2.8.2": False,
+        "3.0.0": True,
+        "3.0.1": False,
+        "3.1.0": True,
+        "3.2": False,
+    }
+    for one in BUGS.values():
+        assert one.id == next(key for key, value in BUGS.items() if value is one)
+        assert one.signature
+        assert one.remedy
