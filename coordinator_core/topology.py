@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,15 @@ from coordinator_core.log.types import OFFSETS_TOPIC
 TOPOLOGY_VERSION = 1
 NO_LEADER = -1
 NO_EPOCH = -1
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka lets a topic have this name (``org.apache.kafka.common.internals.Topic.validate``).
+
+    Such a name is one component of a path, and never ``.`` or ``..``.
+    """
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.process.interpreter import start_light
+from coordinator_core.untrusted import visible, visible_lines
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,11 @@ class App:
         try:
             self.execute(arguments)
         except RegroupError as error:
-            print(f"{self.program}: error: {error}", file=sys.stderr)
+            print(f"{self.program}: error: {visible_lines(str(error))}", file=sys.stderr)
             return error.exit_code
         except Exception as error:
             what = f"{type(error).__name__}: {last_line(error)}"
-            print(f"{self.program}: internal error: {what}", file=sys.stderr)
+            print(f"{self.program}: internal error: {visible(what)}", file=sys.stderr)
             return ExitCode.INTERNAL
         return ExitCode.CLEAN
 

@@ -35,6 +35,7 @@ from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
 from coordinator_core.log.types import Codec
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.storage import new_directory
+from coordinator_core.untrusted import visible
 
 _MOST_TOLD = 5
 
@@ -184,7 +185,7 @@ def _write_text(document: Document) -> None:
             values = [row["offsets_partition"], *(row[name] for name in names), row["last_stable_offset"]]
             write_line(columns.format(*values))
         for told in row["told"][:_MOST_TOLD]:
-            note(f"regroup: offsets partition {row['offsets_partition']}: kept for: {told}")
+            note(f"regroup: offsets partition {row['offsets_partition']}: kept for: {visible(told)}")
         if row["open_producers"]:
             producers = ", ".join(map(str, row["open_producers"]))
             note(

@@ -10,6 +10,7 @@ import click
 from coordinator_core.cli.options import Format, format_option, offsets_partitions_option, write_line
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, partition_for
 from coordinator_core.topology import NO_LEADER, load_topology
+from coordinator_core.untrusted import visible
 
 
 @click.command("find-coordinator")
@@ -35,8 +36,8 @@ def find_coordinator_command(
     if output_format is Format.JSON:
         write_line(json.dumps(rows, ensure_ascii=False))
         return
-    width = max(15, *(len(group_id) for group_id in groups))
+    width = max(15, *(len(visible(group_id)) for group_id in groups))
     write_line(f"{'GROUP':<{width}} OFFSETS-PARTITION LEADER")
     for row in rows:
         leader = "-" if row["leader"] is None else row["leader"]
-        write_line(f"{row['group_id']:<{width}} {row['offsets_partition']:<17} {leader}")
+        write_line(f"{visible(str(row['group_id'])):<{width}} {row['offsets_partition']:<17} {leader}")

@@ -15,6 +15,7 @@ from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE, FoldCache, director
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
+from coordinator_core.untrusted import visible_lines
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -188,4 +189,4 @@ def write_line(text: str) -> None:
 
 def note(text: str) -> None:
     """Write one line about the result to standard error."""
-    click.echo(text, err=True)
+    click.echo(visible_lines(text), err=True)

@@ -193,10 +193,16 @@ class Client:
         return (None if found.error_code or found.leader_id < 0 else found.leader_id), voters
 
     def topic(self, name: str) -> TopicInfo:
-        """A topic as the cluster's metadata has it now, partitions in order, some perhaps without leader."""
+        """A topic as the cluster's metadata has it now, partitions in order, some perhaps without leader.
+
+        ``ClusterError`` when the answer is about something else: what is asked for is what is written down.
+        """
 
         def attempt() -> TopicInfo | None:
             answer = self.ask(lambda: _metadata([name]))
+            if [found.name for found in answer.topics] != [name]:
+                named = ", ".join(repr(found.name) for found in answer.topics) or "no topic"
+                raise ClusterError(f"a broker was asked for the metadata of {name} and answers with {named}")
             (found,) = answer.topics
             if found.error_code == TOPIC_AUTHORIZATION_FAILED:
                 raise MissingAclError("Describe", f"Topic:{name}", "asking for the partitions of the topic")
@@ -313,6 +319,9 @@ def _metadata(names: Iterable[str] | None) -> Any:
 
 
 def _topic(found: Any) -> TopicInfo:
+    partitions = [partition.partition_index for partition in found.partitions]
+    if len(set(partitions)) < len(partitions) or min(partitions, default=0) < 0:
+        raise ClusterError(f"a broker names partitions of {found.name!r} that no topic has: {sorted(partitions)}")
     return TopicInfo(
         found.name,
         topic_id_text(found.topic_id),

@@ -19,6 +19,7 @@ from coordinator_core import storage
 from coordinator_core.cluster.files import sync_directory
 from coordinator_core.errors import UsageError
 from coordinator_core.log.discovery import CAPTURE_MARKER, LOG_START_OFFSETS_FILE, TOPICS_FILE
+from coordinator_core.topology import is_topic_name
 
 MANIFEST = "capture.json"
 TOPOLOGY = "topology.json"
@@ -75,6 +76,9 @@ class CaptureDirectory:
         sync_directory(self.path)
 
     def partition(self, topic: str, partition: int) -> Path:
+        """Directory of a partition; ``UsageError`` for a name that no topic may have, so that it stays inside."""
+        if not is_topic_name(topic) or partition < 0:
+            raise UsageError(f"{topic!r}, partition {partition}: no topic of Kafka has this name")
         return self.path / f"{topic}-{partition}"
 
     def write(self, name: str, document: Any) -> None:

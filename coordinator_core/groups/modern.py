@@ -373,7 +373,8 @@ class ShareRecords(ModernRecords):
 
     def __init__(self, groups: dict[str, Any], rules: ModernRules) -> None:
         super().__init__(groups, rules)
-        self._topics: dict[str, tuple[ShareTopic, ...]] = {}
+        self.topics: dict[str, tuple[ShareTopic, ...]] = {}
+        """Share-partitions by group, until :meth:`finish`."""
 
     def handlers(self) -> dict[int, Handler]:
         return super().handlers() | {15: self._state}
@@ -386,7 +387,7 @@ class ShareRecords(ModernRecords):
 
     def finish(self) -> None:
         """The coordinator keeps the state of topics beside the groups, by group id: put it on them."""
-        for group_id, topics in self._topics.items():
+        for group_id, topics in self.topics.items():
             group = self._groups.get(group_id)
             if isinstance(group, ShareGroup):
                 group.topics = topics
@@ -412,7 +413,7 @@ class ShareRecords(ModernRecords):
         group_id = key["groupId"]
         self.group(group_id, create=value is not None)
         if value is None:
-            self._topics.pop(group_id, None)
+            self.topics.pop(group_id, None)
             return
         topics = [
             ShareTopic(topic["topicId"], topic["topicName"], status, tuple(topic["partitions"]), record_offset)
@@ -423,7 +424,7 @@ class ShareRecords(ModernRecords):
             ShareTopic(topic["topicId"], topic["topicName"], "deleting", None, record_offset)
             for topic in value["deletingTopics"]
         ]
-        self._topics[group_id] = tuple(topics)
+        self.topics[group_id] = tuple(topics)
 
 
 class StreamsRecords(ModernRecords):

@@ -369,7 +369,8 @@ class _Compaction:
         newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=self.workers)
         plan = _plan(scan, newest, facts, rules, end_offset, extra)
         same = SameBytes(scan)
-        write_survivors(scan, plan.stays, plan.actions, rules, end_offset, same, self.output)
+        begin = self._base_offset(scan)
+        write_survivors(scan, plan.stays, plan.actions, rules, end_offset, same, self.output, begin)
         if not same.same:
             raise ProofFailedError(
                 f"offsets partition {self.log.offsets_partition}: a second compaction would change the output"

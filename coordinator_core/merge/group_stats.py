@@ -21,6 +21,12 @@ class GroupStats:
     def __init__(self) -> None:
         self._columns: dict[int, dict[str, Int64s]] = {}
 
+    def state(self) -> dict[int, dict[str, Int64s]]:
+        return self._columns
+
+    def load(self, state: dict[int, dict[str, Int64s]]) -> None:
+        self._columns = state
+
     def add(self, fold: SegmentFold, group_of: Int64s) -> None:
         """Add the statistics of ``fold``, whose groups have these numbers."""
         stats = fold.group_stats

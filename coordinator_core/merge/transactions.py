@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +68,24 @@ class Transactions:
         self._ended: list[tuple[int, _OpenTransaction, TransactionOutcome, int]] = []
         self._complete: list[dict[str, Int64s]] = []
         self._complete_groups: list[Int64s] = []
+
+    def state(self) -> dict[str, Any]:
+        """What :meth:`load` goes on from."""
+        return {
+            "open": {producer_id: astuple(found) for producer_id, found in self._open.items()},
+            "ended": [(producer_id, astuple(found), *end) for producer_id, found, *end in self._ended],
+            "complete": self._complete,
+            "complete_groups": self._complete_groups,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self._open = {producer_id: _OpenTransaction(*found) for producer_id, found in state["open"].items()}
+        self._ended = [
+            (producer_id, _OpenTransaction(*found), outcome, marker_offset)
+            for producer_id, found, outcome, marker_offset in state["ended"]
+        ]
+        self._complete = state["complete"]
+        self._complete_groups = state["complete_groups"]
 
     def apply(self, fold: SegmentFold, offset_key_of: Int64s, group_of: Int64s) -> None:
         """Go on with ``fold``, whose offset keys and groups have these numbers."""

@@ -14,7 +14,7 @@ from coordinator_core.drill.jsonform import to_json
 from coordinator_core.drill.model import Band, Prediction
 from coordinator_core.drill.observed import Observed, Service
 from coordinator_core.reports.drill_page import drill_page
-from coordinator_core.reports.findings import one_line
+from coordinator_core.untrusted import visible
 
 Document = dict[str, Any]
 
@@ -165,7 +165,7 @@ def comparison_text(document: Document) -> str:
         f"{counts['not_compared']} not compared",
     ]
     if document["reason"]:
-        lines.append(f"reason:       {one_line(document['reason'])}")
+        lines.append(f"reason:       {visible(document['reason'])}")
     if document["recovered"] is not None:
         state = "as it was" if document["recovered"] else "NOT as it was"
         lines.append(f"recovery:     by {document['rollback']['by']}; the cluster is {state}")
@@ -177,7 +177,7 @@ def comparison_text(document: Document) -> str:
     misses = [row for row in document["rows"] if row["match"] == Match.MISS.value]
     for row in misses[:TEXT_ROWS]:
         said = f"predicted {shown(row['predicted'])}, observed {shown(row['observed'])}"
-        lines.append(f"miss:         {row['of']} {one_line(str(row['name']))}: {row['what']}: {said}")
+        lines.append(f"miss:         {row['of']} {visible(str(row['name']))}: {row['what']}: {said}")
     if len(misses) > TEXT_ROWS:
         lines.append(f"and {len(misses) - TEXT_ROWS} more misses; --format json has them all")
     return "\n".join(lines)
@@ -185,7 +185,7 @@ def comparison_text(document: Document) -> str:
 
 def shown(value: Any) -> str:
     """``value`` as JSON on one line."""
-    return one_line(json.dumps(value, ensure_ascii=False))
+    return visible(json.dumps(value, ensure_ascii=False))
 
 
 def write_drill_report(directory: str, document: Document) -> str:

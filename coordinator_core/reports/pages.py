@@ -11,7 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from coordinator_core.reports.findings import one_line
+from coordinator_core.untrusted import visible
 
 
 def page(template: str, **values: Any) -> str:
@@ -39,7 +39,7 @@ def _environment() -> Environment:
         "duration": duration_text,
         "number": number_text,
         "time": time_text,
-        "visible": one_line,
+        "visible": visible,
     }
     return made
 

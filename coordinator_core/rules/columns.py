@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from coordinator_core import storage
 from coordinator_core.rules.parts import RunPart
+from coordinator_core.runs.proof import open_parquet
 from coordinator_core.runs.read import Run, RunError
 from coordinator_core.runs.schemas import TABLES
 
@@ -47,10 +46,9 @@ class Columns:
         target = pa.schema([_kept_as(schema.field(name)) for name in wanted])
         tables = [target.empty_table()]
         try:
-            for file in self._run.manifest["tables"][self.table]["files"]:
-                system, path = storage.filesystem(storage.join(self._run.path, file))
-                names = [name for name in wanted if name in _NAMES]
-                with pq.ParquetFile(path, filesystem=system, read_dictionary=names) as parquet:
+            names = [name for name in wanted if name in _NAMES]
+            for path, proof in self._run.parquet_files(self.table):
+                with open_parquet(path, proof, read_dictionary=names) as parquet:
                     if isinstance(self._run, RunPart):
                         rows = self._run.rows(parquet, wanted)
                     else:

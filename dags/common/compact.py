@@ -232,9 +232,9 @@ def _count(tombstones: Sequence[Any]) -> str:
 
 def _code(text: str) -> str:
     """``text`` as it is in Markdown, whatever is in it."""
-    from coordinator_core.reports.findings import one_line
+    from coordinator_core.untrusted import visible
 
-    shown = one_line(text)
+    shown = visible(text)
     fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
     return f"{fence} {shown} {fence}" if "`" in shown else f"{fence}{shown}{fence}"
 

@@ -133,11 +133,11 @@ def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> 
 
 
 def _line(finding: Mapping[str, Any]) -> str:
-    from coordinator_core.reports.findings import one_line
+    from coordinator_core.untrusted import visible
 
     place = f"offsets partition {finding['offsets_partition']}, record offset {finding['record_offset']}"
-    group = "" if finding["group_id"] is None else f" of {one_line(finding['group_id'])}"
-    return f"{finding['severity']} {finding['rule']}{group}: {one_line(finding['message'])} ({place})"
+    group = "" if finding["group_id"] is None else f" of {visible(finding['group_id'])}"
+    return f"{finding['severity']} {finding['rule']}{group}: {visible(finding['message'])} ({place})"
 
 
 def expect(requested: Sequence[Request]) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ from the schemas (version {SCHEMA_VERSION}) in `coordinator_core/runs/schemas.py
 | `fold_cache` | segments whose folds the cache had (`hits`), had not (`misses`), or had `corrupt` |
 | `cut` | by offsets partition: log start offset and log end offset of what was read |
 | `topic_names` | topic id to name, as far as the directories of the snapshot contain them |
-| `tables` | by table: `rows`, `files`, and `hash`, which depends on the rows alone |
+| `tables` | by table: `rows`, `files`, `hash`, which depends on the rows alone, and `proofs`: SHA-256 of the files |
 | `state_hash` | equal exactly when two replays found the same state |
 | `load_failures`, `carried_records` | rows of these tables |
 | `findings` | by severity; null until rules have looked at the run |

@@ -18,7 +18,7 @@ from coordinator_core.cli.app import run
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold import cache as fold_cache
 from coordinator_core.fold import tasks as folding
-from coordinator_core.fold.cache import FoldCache, FoldCacheWarning, cache_of_environment
+from coordinator_core.fold.cache import Digests, FoldCache, FoldCacheWarning, cache_of_environment
 from coordinator_core.fold.pin import Pin, pin_snapshot
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.tasks import CacheUse, SegmentResult, fold_tasks, run_fold_task
@@ -139,13 +139,13 @@ def test_a_file_that_was_written_to_just_now_is_not_taken_for_settled(
     Path(log.segments[0].path).touch()
     fresh = cache.seen(log.segments[0])
     assert fresh is not None
-    cache.note(fresh, "ab" * 32)
-    assert cache.fingerprint(fresh) is None
+    cache.note(fresh, Digests("ab" * 32, "cd" * 32))
+    assert cache.digests(fresh) is None
     settle(monkeypatch)
     settled = cache.seen(log.segments[0])
     assert settled is not None
-    cache.note(settled, "ab" * 32)
-    assert cache.fingerprint(settled) == "ab" * 32
+    cache.note(settled, Digests("ab" * 32, "cd" * 32))
+    assert cache.digests(settled) == Digests("ab" * 32, "cd" * 32)
 
 
 def test_only_what_is_new_is_folded(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:

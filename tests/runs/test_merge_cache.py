@@ -112,8 +112,8 @@ def test_a_corrupt_state_is_made_anew(log: Snapshot, cache: FoldCache, merged: l
     expected = hash_of(log, item, cache)
     for path in Path(cache.directory).glob("*.fold"):
         data = bytearray(path.read_bytes())
-        # Pickles begin so; folds are Arrow streams.
-        if data[:1] == b"\x80":
+        # States begin so; folds are Arrow streams.
+        if data[:4] == b"rgp1":
             data[len(data) // 2] ^= 1
             path.write_bytes(data)
     merged.clear()
