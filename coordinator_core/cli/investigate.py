@@ -62,11 +62,10 @@ def investigate_command(
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
     found = investigate(
-        snapshot.partitions,
+        snapshot,
         Case(profile, options.now_ms, offsets_retention_ms),
         groups=groups or None,
         since_ms=_time(since),
-        topic_names=snapshot.topic_names,
         on_damage=options.on_damage,
         damage=damage,
     )

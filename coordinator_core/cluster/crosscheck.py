@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from coordinator_core.groups.model import OffsetKey, PartitionState
+from coordinator_core.groups.model import REBALANCE_STATES, OffsetKey, PartitionState
 
 Json = dict[str, Any]
 
@@ -157,4 +157,4 @@ def _groups(
 def _empty(state: str | None) -> str:
     if state in (None, "Empty", "Dead"):
         return "Empty"
-    return "Rebalancing" if state in ("PreparingRebalance", "CompletingRebalance") else "Populated"
+    return "Rebalancing" if state in REBALANCE_STATES else "Populated"

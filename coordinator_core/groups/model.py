@@ -27,11 +27,17 @@ class GroupState(StrEnum):
     """Group states as the tools print them (``org.apache.kafka.common.GroupState``)."""
 
     EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     NOT_READY = "NotReady"
     DEAD = "Dead"
+
+
+REBALANCE_STATES = frozenset({GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE})
+"""Phases of a rebalance of a classic group. No record holds them: a replayed group is never in one."""
 
 
 class MemberState(StrEnum):

@@ -275,11 +275,12 @@ class Deletions:
         if topic is not None and len(instant.topics) < self._NAMES:
             instant.topics.add(topic)
 
-    def around(self, timestamp_ms: int) -> Instant:
-        """What was deleted within 50 to 100 milliseconds of a time."""
+    def around(self, timestamp_ms: int, within_ms: int = _STEP_MS) -> Instant:
+        """What was deleted at a time, give or take ``within_ms`` and up to 50 milliseconds more."""
         found = Instant()
         at = timestamp_ms // self._STEP_MS
-        for near in range(at - 1, at + 2):
+        reach = within_ms // self._STEP_MS
+        for near in range(at - reach, at + reach + 1):
             instant = self._instants.get(near)
             if instant is not None:
                 found.groups |= instant.groups

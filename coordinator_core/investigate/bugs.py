@@ -160,6 +160,15 @@ _BUGS = (
         "upgrade; until then load again (move the leader), best when no cleaner runs",
     ),
     Bug(
+        "KAFKA-19453",
+        "Tombstones of share groups that are gone stop the load",
+        (("4.0", "4.1"),),
+        "4.1.0",
+        "a tombstone of record types 10 to 15 of a group that the log no longer has",
+        "the partition fails to load",
+        "upgrade to 4.1",
+    ),
+    Bug(
         "KAFKA-20254",
         "Records of a streams group over plain offsets stop the load",
         (("4.1", "4.2.1"),),
@@ -187,8 +196,8 @@ _BUGS = (
         "do not downgrade below the newest release that wrote here",
     ),
     Bug(
-        "KAFKA-14869",
-        "Record types and versions of later releases end the load (KIP-915)",
+        "KIP-915",
+        "Record types and versions of later releases end the load (KAFKA-14869)",
         (("0.8.2", "3.4.1"),),
         "3.4.1, 3.5.0",
         "record types above 2 or group values above version 3",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from coordinator_core.errors import Damage
 from coordinator_core.history.judge import Judge
@@ -18,7 +18,7 @@ from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
 from coordinator_core.investigate.words import span
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import PartitionLog
+from coordinator_core.log.types import Snapshot
 from coordinator_core.rules.model import Severity
 
 
@@ -48,12 +48,11 @@ class Investigation:
 
 
 def investigate(
-    logs: Sequence[PartitionLog],
+    snapshot: Snapshot,
     case: Case,
     *,
     groups: Collection[str] | None,
     since_ms: int | None,
-    topic_names: Mapping[str, str],
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
 ) -> Investigation:
@@ -61,14 +60,14 @@ def investigate(
 
     Raises as ``read_records`` does.
     """
-    deletions = Deletions()
+    logs, deletions = snapshot.partitions, Deletions()
     histories = [
         read_history(
             log,
             case.profile,
             groups=groups,
             deletions=deletions,
-            topic_names=topic_names,
+            topic_names=snapshot.topic_names,
             on_damage=on_damage,
             damage=damage,
         )
@@ -83,9 +82,9 @@ def investigate(
         if groups is None or log.offsets_partition in of_interest:
             explanations += explain_partition(history, log, case)
     explanations += explain_cluster(histories, case)
-    explanations += explain_loads(
-        [log for log in logs if groups is None or log.offsets_partition in of_interest], case, on_damage
-    )
+    shown = tuple(log for log in logs if groups is None or log.offsets_partition in of_interest)
+    by_partition = {history.offsets_partition: history for history in histories}
+    explanations += explain_loads(replace(snapshot, partitions=shown), by_partition, case, on_damage, [])
     if since_ms is not None:
         explanations = [one for one in explanations if one.at_ms < 0 or one.at_ms >= since_ms]
     explanations.sort(key=lambda one: (-one.severity, -one.at_ms, one.code, one.group_id or ""))

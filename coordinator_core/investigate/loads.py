@@ -1,198 +1,119 @@
-"""Which releases load an offsets partition: the log as it is, replayed by the rules of each."""
+"""Whether the release that runs here loads the partitions, and if not, which later one does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from coordinator_core.errors import Damage
-from coordinator_core.groups.model import LoadFailure
-from coordinator_core.history.model import Place
+from coordinator_core.history.model import ChangeKind, PartitionHistory, Place
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.log.reader import OnDamage, read_records
-from coordinator_core.log.types import PartitionLog
-from coordinator_core.records.codec import RecordDecodeError, decode_key
-from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile, Release, every_profile
-from coordinator_core.replay.interpret import GroupRecord, interpret
-from coordinator_core.replay.sequential import SequentialReplayer
+from coordinator_core.lifecycle.half_cleaned import group_histories
+from coordinator_core.lifecycle.loads import Stop, loads
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Snapshot
+from coordinator_core.releases import Loader, every_profile
 from coordinator_core.rules.model import Severity
 
-_CURRENT_ASSIGNMENT = 8
-_SHOWN = 8
-_BUG_OF = (
-    ("streams group", "KAFKA-20254"),
-    ("still owned", "KAFKA-19862"),
-    ("not a consumer group", "KAFKA-21117"),
-    ("which does not exist", "KAFKA-17306"),
-    ("value version", "KAFKA-18672"),
-    ("is unknown to Kafka", "KAFKA-14869"),
-)
+_UNKNOWN_VERSION = "KAFKA-18672"
+_SEE = "See what other releases make of this log: regroup loads SNAPSHOT"
 
 
-class Refusal(NamedTuple):
-    """Where a release stops, and of which group the record is."""
-
-    place: Place
-    group_id: str
-    detail: str
-
-
-class Handover(NamedTuple):
-    """A partition of a KIP-848 group that went from one member to another."""
-
-    place: Place
-    group_id: str
-    topic_id: str
-    partition: int
-
-
-def explain_loads(logs: Iterable[PartitionLog], case: Case, on_damage: OnDamage) -> Iterator[Explanation]:
-    """For each offsets partition that some release refuses: which, at what record, and which load it."""
-    against: list[Refusal] = []
-    refused: set[Release] = set()
-    for log in logs:
-        refusals, handovers = _try_releases(log, case.profile, on_damage)
-        own = refusals.get(case.profile.release)
-        if own is not None:
-            yield _refused(log, case, own, refusals)
-        elif handovers and BUGS["KAFKA-19862"].fits(case.profile.release) and case.profile.loader is Loader.JAVA:
-            yield _at_risk(log, case, handovers)
-        refused |= {release for release, refusal in refusals.items() if refusal is not None}
-        against += [refusal for refusal in refusals.values() if refusal is not None and own is None]
-    if against:
-        yield _elsewhere(case, refused, against)
-
-
-def _try_releases(
-    log: PartitionLog, profile: Profile, on_damage: OnDamage
-) -> tuple[dict[Release, Refusal | None], list[Handover]]:
-    """The first refusal of each release of the coordinator, oldest first, and what changed hands."""
-    releases = {one.release: one for one in every_profile() if one.loader is profile.loader}
-    releases[profile.release] = profile
-    replayers = {release: SequentialReplayer(one, log.offsets_partition) for release, one in sorted(releases.items())}
-    refusals: dict[Release, Refusal | None] = dict.fromkeys(replayers)
-    owners: dict[tuple[str, str, int], str] = {}
-    handovers: list[Handover] = []
-    seen: set[str] = set()
-    damage: list[Damage] = []
-    for segment, batch, records in read_records(log, on_damage=on_damage, damage=damage):
-        if batch.is_control:
-            continue
-        for record in records:
-            try:
-                key = decode_key(record.key or b"")
-            except RecordDecodeError:
-                continue
-            data = key.data or {}
-            group_id = str(data.get("group", data.get("groupId", "")))
-            if key.type in OFFSET_KEY_TYPES:
-                # A commit makes a group; no other says more.
-                if record.value is None or group_id in seen:
-                    continue
-                seen.add(group_id)
-            elif record.value is None and key.type == 2:
-                seen.discard(group_id)
-            place = Place(
-                log.offsets_partition,
-                record.offset,
-                record.timestamp_ms,
-                segment.path,
-                batch.position,
-                batch.partition_leader_epoch,
-            )
-            for release, replayer in replayers.items():
-                if refusals[release] is not None:
-                    continue
-                meaning = interpret(record.offset, record.key, record.value, releases[release])
-                if release == profile.release and isinstance(meaning, GroupRecord):
-                    handovers += _handed_over(meaning, place, owners)
-                replayer.replay_data(batch, records, record, meaning)
-                failure: LoadFailure | None = next(iter(replayer.load_failures()), None)
-                if failure is not None:
-                    refusals[release] = Refusal(place, group_id, failure.detail)
-    return refusals, handovers
-
-
-def _handed_over(record: GroupRecord, place: Place, owners: dict[tuple[str, str, int], str]) -> Iterator[Handover]:
-    if record.key_type != _CURRENT_ASSIGNMENT or record.value is None:
+def explain_loads(
+    snapshot: Snapshot, histories: Mapping[int, PartitionHistory], case: Case, on_damage: OnDamage, damage: list[Damage]
+) -> Iterator[Explanation]:
+    """For each offsets partition that the release stops loading, or would stop loading while a cleaner runs."""
+    profile = case.profile
+    records = None
+    if profile.loader is Loader.JAVA:
+        logs = snapshot.partitions
+        records = {log.offsets_partition: group_histories(log, on_damage=on_damage, damage=damage) for log in logs}
+    (own,) = loads(snapshot, profile, [profile], on_damage=on_damage, damage=damage, histories=records)
+    if all(one.stop is None and one.after_cleaning is None for one in own.partitions):
         return
-    group_id, member_id = record.key["groupId"], record.key["memberId"]
-    for topic in record.value["assignedPartitions"]:
-        for partition in topic["partitions"]:
-            before = owners.get((group_id, topic["topicId"], partition))
-            owners[group_id, topic["topicId"], partition] = member_id
-            if before not in (None, member_id):
-                yield Handover(place, group_id, topic["topicId"], partition)
+    later = [one for one in every_profile() if one.loader is profile.loader and one.release > profile.release]
+    own, *_ = loads(snapshot, profile, [profile, *later], on_damage=on_damage, damage=damage, histories=records)
+    for one in own.partitions:
+        history = histories[one.offsets_partition]
+        if one.stop is not None:
+            stop = one.stop
+            if stop.bug is None and "value version" in stop.detail and BUGS[_UNKNOWN_VERSION].fits(profile.release):
+                stop = replace(stop, bug=_UNKNOWN_VERSION)
+            yield _refused(history, stop, case)
+        elif one.after_cleaning is not None:
+            yield _at_risk(history, one.after_cleaning, case)
 
 
-def _names(refusals: dict[Release, Refusal | None], *, refused: bool) -> str:
-    return (
-        ", ".join(str(release) for release, refusal in refusals.items() if (refusal is not None) is refused) or "none"
-    )
+def _place(history: PartitionHistory, stop: Stop) -> tuple[Place, str | None]:
+    """The record at which the load stops, and its group where that was decoded."""
+    for group in history.groups.values():
+        for change in group.changes:
+            if change.place.record_offset == stop.record_offset:
+                return change.place, group.group_id
+    offset = history.end_offset if stop.record_offset is None else stop.record_offset
+    return Place(history.offsets_partition, offset, history.last_ms, "", 0, -1), None
 
 
-def _bug(detail: str, release: Release) -> str | None:
-    """The known bug of ``release`` that refuses such records."""
-    found = next((bug for part, bug in _BUG_OF if part in detail), None)
-    return found if found is not None and BUGS[found].fits(release) else None
+def _cure(stop: Stop) -> list[str]:
+    cures = [] if stop.fixed_in is None else [f"Run {stop.fixed_in} or later: it does not stop there."]
+    if stop.bug is not None and stop.bug in BUGS:
+        remedy = BUGS[stop.bug].remedy
+        cures.append(remedy[0].upper() + remedy[1:] + ".")
+    return [*cures, _SEE]
 
 
-def _refused(log: PartitionLog, case: Case, own: Refusal, refusals: dict[Release, Refusal | None]) -> Explanation:
-    bug = _bug(own.detail, case.profile.release)
+def _known(stop: Stop) -> str:
+    fixed = f", fixed in {stop.fixed_in}" if stop.fixed_in is not None else ""
+    return "" if stop.bug is None else f" This is {stop.bug}{fixed}."
+
+
+def _refused(history: PartitionHistory, stop: Stop, case: Case) -> Explanation:
+    place, group_id = _place(history, stop)
+    number, release = history.offsets_partition, case.profile.release
+    code, not_this = "load-refused", "The bytes are not damaged: Kafka's rules of this release refuse them."
+    verdict = f"Kafka {release} stops loading offsets partition {number} at record {place.record_offset}"
+    verdict += f", of {group_id}: {stop.detail}." if group_id is not None else f": {stop.detail}."
+    verdict += " All groups of the partition are affected."
+    if stop.record_offset is None:
+        code, not_this = "load-never-ends", "Restarting the broker does not help: the next load reads the same files."
+        verdict = f"Kafka {release} never ends loading offsets partition {number}, and all partitions queued behind "
+        "it wait: "
+        verdict += f"after record {place.record_offset - 1} {stop.detail}."
     return Explanation(
-        "load-refused",
+        code,
         Severity.CRITICAL,
-        f"Kafka {case.profile.release} stops loading offsets partition {log.offsets_partition} at record "
-        f"{own.place.record_offset}, of {own.group_id}: {own.detail}. All groups of the partition are affected; "
-        "releases that "
-        f"load it: {_names(refusals, refused=False)}." + (f" This is {bug}." if bug is not None else ""),
-        own.place.timestamp_ms,
-        own.group_id,
-        log.offsets_partition,
-        evidence=[Event(own.place, own.detail)],
-        not_this=["The bytes are not damaged: other rules read them."],
-        now=[
-            f"Run a release that loads it: {_names(refusals, refused=False)}.",
-            *([BUGS[bug].remedy[0].upper() + BUGS[bug].remedy[1:] + "."] if bug is not None else []),
-        ],
+        verdict + _known(stop),
+        place.timestamp_ms,
+        group_id,
+        number,
+        evidence=[Event(place, stop.detail)],
+        not_this=[not_this],
+        now=_cure(stop),
         capture=["Copy the partition's directory from its leader before a cleaner or a restart changes it."],
-        bug=bug,
+        bug=stop.bug if stop.bug in BUGS else None,
     )
 
 
-def _elsewhere(case: Case, refused: set[Release], against: list[Refusal]) -> Explanation:
-    names = ", ".join(map(str, sorted(refused)))
-    return Explanation(
-        "other-releases-refuse",
-        Severity.INFO,
-        f"Kafka {case.profile.release} loads this log. No way leads back to these releases, which do not: {names}.",
-        evidence=[Event(place, f"{group_id}: {detail}") for place, group_id, detail in against[-_SHOWN:]],
-        now=["Before a downgrade, ask this again with that release: regroup investigate --kafka-version RELEASE"],
-    )
-
-
-def _at_risk(log: PartitionLog, case: Case, handovers: list[Handover]) -> Explanation:
-    groups = sorted({one.group_id for one in handovers})
+def _at_risk(history: PartitionHistory, stop: Stop, case: Case) -> Explanation:
+    place, group_id = _place(history, stop)
+    changes = [] if group_id is None else history.groups[group_id].changes
     return Explanation(
         "load-at-risk",
         Severity.WARNING,
-        f"The load of offsets partition {log.offsets_partition} fails on {case.profile.release} if the cleaner runs "
-        "at the "
-        f"same time: partitions of {', '.join(groups[:5])} went from member to member ({len(handovers)} times). At "
-        "rest "
-        "the log is sound. This is KAFKA-19862.",
-        handovers[-1].place.timestamp_ms,
-        groups[0] if len(groups) == 1 else None,
-        log.offsets_partition,
-        evidence=[
-            Event(one.place, f"{one.group_id}: topic id {one.topic_id}, partition {one.partition} has another owner")
-            for one in handovers[:8]
+        f"The load of offsets partition {history.offsets_partition} stops on {case.profile.release} if the cleaner "
+        "runs at "
+        f"the same time: at record {place.record_offset}, {stop.detail}. At rest the log is sound." + _known(stop),
+        place.timestamp_ms,
+        group_id,
+        history.offsets_partition,
+        events=[
+            Event(one.place, f"{one.kind.value} {one.generation}")
+            for one in changes[-4:]
+            if one.kind is not ChangeKind.DELETED
         ],
+        evidence=[Event(place, stop.detail)],
         not_this=["No record is damaged or out of order: the loader reads before and after a cleaning."],
-        now=[
-            "Upgrade to 4.0.2, 4.1.2 or 4.2.",
-            "If a shard has failed: move the leader of this partition once more, best when no cleaner runs.",
-        ],
-        bug="KAFKA-19862",
+        now=[*_cure(stop), "If a shard has failed, move the leader of the partition once more, when no cleaner runs."],
+        bug=stop.bug if stop.bug in BUGS else None,
     )

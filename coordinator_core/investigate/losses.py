@@ -8,6 +8,7 @@ from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Certainty, ChangeKind, EndKind, GroupHistory, Removal, Version
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
 from coordinator_core.releases import Clock
 from coordinator_core.rules.model import Severity
@@ -110,11 +111,7 @@ def _sequence(
     events = events[-1:]
     before = [one for one in group.changes if one.place.record_offset < first.record_offset][-2:]
     after = [one for one in group.changes if one.place.record_offset > last.record_offset][:1]
-    events += [
-        Event(one.place, f"{one.kind.value} {one.generation}, {count(len(one.members), 'member')}")
-        for one in (*before, *after)
-        if one.kind is not ChangeKind.DELETED
-    ]
+    events += [step(one) for one in (*before, *after) if one.kind is not ChangeKind.DELETED]
     acts = sorted({removal.place.timestamp_ms for removal in removals})
     events.append(Event(first, f"{count(len(removals), 'offset')} removed, in {count(len(acts), 'moment')}"))
     events += [
@@ -131,12 +128,12 @@ def _sequence(
 
 def _not_this(kind: EndKind, removals: Sequence[Removal], certainty: Certainty) -> list[str]:
     found = []
-    if kind is EndKind.EXPIRY:
-        found.append("It was no person and no client: no request removes offsets in this way.")
-    elif kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE):
-        found.append("It was no expiry: the offsets were too young, or older ones stayed.")
     end = removals[0].end
     assert end is not None
+    if kind is EndKind.EXPIRY and not end.others:
+        found.append("It was no person and no client: no request removes offsets in this way.")
+    elif kind in (EndKind.DELETE_GROUPS, EndKind.OFFSET_DELETE) and EndKind.EXPIRY not in end.others:
+        found.append("It was no expiry: the offsets were too young, or older ones stayed.")
     if end.others:
         others = ", ".join(other.value for other in end.others)
         found.append(f"The log cannot exclude: {others}, which would leave the same records.")

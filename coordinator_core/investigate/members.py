@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.steps import name_of, step
 from coordinator_core.investigate.words import consumer_groups, count, moment
 from coordinator_core.rules.model import Severity
 
@@ -44,7 +45,7 @@ def _storm(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explanatio
             best = rounds[first : last + 1]
     if len(best) < _STORM:
         return
-    came = Counter(_name(member) for change in best for member in change.joined)
+    came = Counter(name_of(member) for change in best for member in change.joined)
     often = came.most_common(1)
     begin, end = best[0].place, best[-1].place
     quiet = sum(
@@ -70,8 +71,8 @@ def _storm(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explanatio
         begin.timestamp_ms,
         group.group_id,
         group.offsets_partition,
-        events=[_round(change) for change in best[:_SHOWN]],
-        evidence=[_round(best[0]), _round(best[-1])],
+        events=[step(change) for change in best[:_SHOWN]],
+        evidence=[step(best[0]), step(best[-1])],
         not_this=["The coordinator did not move: it would not rebalance a group."]
         if begin.leader_epoch == end.leader_epoch
         else [],
@@ -114,8 +115,8 @@ def _duplicate_instance(group: GroupHistory, rounds: Sequence[Change]) -> Iterat
             close[0].place.timestamp_ms,
             group.group_id,
             group.offsets_partition,
-            events=[_round(one) for one in changes[:_SHOWN]],
-            evidence=[_round(close[0])],
+            events=[step(one) for one in changes[:_SHOWN]],
+            evidence=[step(close[0])],
             now=["Give each process a group.instance.id of its own; the fenced one logs FencedInstanceIdException."],
         )
 
@@ -145,8 +146,8 @@ def _mixed(group: GroupHistory, change: Change) -> Iterator[Explanation]:
         change.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
-        events=[_round(one) for one in group.changes[-_SHOWN:] if one.members],
-        evidence=[_round(change)],
+        events=[step(one) for one in group.changes[-_SHOWN:] if one.members],
+        evidence=[step(change)],
         not_this=["It is no bug of the broker: the members' own assignor gave the partitions out."],
         now=["Give each application a group id of its own."],
     )
@@ -168,7 +169,7 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
     who = (static or idle)[0]
     verdict = (
         f"{group.group_id} is Stable, but nobody owns {', '.join(f'{t}-{p}' for t, p in unowned[:_SHOWN])}: "
-        f"{_name(who)} subscribes to it and was given nothing in generation {change.generation}."
+        f"{name_of(who)} subscribes to it and was given nothing in generation {change.generation}."
     )
     if known:
         verdict += f" This is {bug.id}: a static member joined while the rebalance was being completed."
@@ -179,8 +180,8 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
         change.place.timestamp_ms,
         group.group_id,
         group.offsets_partition,
-        events=[_round(one) for one in group.changes[-4:]],
-        evidence=[_round(change)],
+        events=[step(one) for one in group.changes[-4:]],
+        evidence=[step(change)],
         not_this=["There are not too few partitions: some have no owner."],
         now=[
             "Force a rebalance: restart that member, or remove it: "
@@ -226,7 +227,7 @@ def _reused_id(group: GroupHistory, case: Case) -> Iterator[Explanation]:
                 change.place.timestamp_ms,
                 group.group_id,
                 group.offsets_partition,
-                evidence=[_round(change), Event(after[0].place, "commit of the same id")],
+                evidence=[step(change), Event(after[0].place, "commit of the same id")],
                 now=[bug.remedy[0].upper() + bug.remedy[1:] + "."],
                 bug=bug.id,
             )
@@ -259,19 +260,3 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
         ][:_SHOWN],
         now=[f"To start from the beginning, remove them: {consumer_groups(group.group_id, '--delete')}"],
     )
-
-
-def _round(change: Change) -> Event:
-    names = ", ".join(_name(member) for member in change.joined[:3])
-    gone = ", ".join(_name(member) for member in change.left[:3])
-    text = f"{change.kind.value} {change.generation}, {count(len(change.members), 'member')}"
-    text += f"; joined: {names}" if names else ""
-    text += f"; left: {gone}" if gone else ""
-    if change.kind is ChangeKind.EPOCH and change.cause:
-        text += f"; cause: {change.cause}"
-    return Event(change.place, text)
-
-
-def _name(member: Member) -> str:
-    known = f"{member.client_id} on {member.client_host}"
-    return f"instance {member.instance_id} ({known})" if member.instance_id is not None else known

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import EndKind, GroupHistory, OriginKind, Version
 from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
 from coordinator_core.rules.model import Severity
 
@@ -121,10 +122,7 @@ def _sequence(group: GroupHistory, moves: Sequence[Move]) -> list[Event]:
     first, last = moves[0].after.place, moves[-1].after.place
     around = [one for one in group.changes if one.place.record_offset < first.record_offset][-2:]
     around += [one for one in group.changes if one.place.record_offset > last.record_offset][:1]
-    events = [
-        Event(one.place, f"{one.kind.value} {one.generation}, {count(len(one.members), 'member')}") for one in around
-    ]
-    return sorted([*events, *_events(moves)], key=lambda event: event.place.record_offset)
+    return sorted([*map(step, around), *_events(moves)], key=lambda event: event.place.record_offset)
 
 
 def _restore(moves: Sequence[Move]) -> dict[OffsetKey, int]:
@@ -224,8 +222,8 @@ def _stale(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
 def _mirror(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     verdict = (
         f"Offsets of {group.group_id} that somebody outside the group writes, as MirrorMaker does, go back "
-        f"({count(len(moves), 'time')}, first at {moment(moves[0].after.place.timestamp_ms)}): "
-        "a mirror translates wrongly."
+        f"({count(len(moves), 'time')}, first at {moment(moves[0].after.place.timestamp_ms)}): a mirror translates "
+        "wrongly."
     )
     return _explanation(
         group,

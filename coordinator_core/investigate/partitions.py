@@ -26,7 +26,6 @@ _SHOWN = 8
 
 def explain_partition(history: PartitionHistory, log: PartitionLog, case: Case) -> Iterator[Explanation]:
     """Everything about one offsets partition as a log."""
-    yield from _unreadable_end(history, log, case)
     yield from _large_batches(history, case)
     yield from _moved_start(history, log)
     yield from _empty_segments(history, log, case)
@@ -48,33 +47,6 @@ def _partition(
     for name, value in more.items():
         setattr(found, name, value)
     return found
-
-
-def _unreadable_end(history: PartitionHistory, log: PartitionLog, case: Case) -> Iterator[Explanation]:
-    last = log.segments[-1] if log.segments else None
-    if last is None or last.size or last.base_offset <= max(history.first_offset, log.log_start_offset or 0):
-        return
-    start = history.end_offset if history.batches else log.log_start_offset or log.segments[0].base_offset
-    if start >= last.base_offset:
-        return
-    bug = BUGS["KAFKA-9065"]
-    hit = bug.fits(case.profile.release)
-    what = "holds no batch" if not history.batches else f"has no batch after record offset {history.end_offset - 1}"
-    verdict = f"Offsets partition {history.offsets_partition} ends at {last.base_offset} and {what}: " + (
-        f"a broker of {case.profile.release} loads it for ever, and all partitions queued behind it wait. This is "
-        f"{bug.id}."
-        if hit
-        else f"brokers before {bug.fixed_in} would load it for ever ({bug.id}); {case.profile.release} does not."
-    )
-    yield _partition(
-        "load-never-ends",
-        Severity.CRITICAL if hit else Severity.INFO,
-        verdict,
-        history,
-        not_this=["Restarting the broker does not help: the next load reads the same files."] if hit else [],
-        now=[bug.remedy[0].upper() + bug.remedy[1:] + "."],
-        bug=bug.id,
-    )
 
 
 def _large_batches(history: PartitionHistory, case: Case) -> Iterator[Explanation]:

@@ -49,7 +49,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("heavy-writer", "hanging-transaction", "empty-segments", "one-shot-groups"),
     ),
     (("too many groups", "uuid", "random group"), ("one-shot-groups",)),
-    (("downgrade", "upgrade", "roll back"), ("other-releases-refuse", "load-refused")),
+    (("downgrade", "upgrade", "roll back"), ("load-refused", "load-at-risk")),
     (("lz4", "checksum"), ("old-lz4-checksum",)),
     (("connector",), ("connector-offsets-stay",)),
 )

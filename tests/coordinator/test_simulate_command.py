@@ -78,6 +78,17 @@ def test_the_tolerance_is_an_option(tmp_path: Path, capfd: pytest.CaptureFixture
         (
             2,
             '{"t": 0, "send": 1, "client": "c", "api": "JoinGroup", "version": 1, "body": {"metadata": "?"}}',
+            "line 2: JoinGroup v1 without 'groupId'",
+        ),
+        (
+            2,
+            '{"t": 0, "send": 1, "client": "c", "api": "DescribeGroups", "version": 0, "body": {"groups": "g"}}',
+            "line 2: groups: expected list, got 'g'",
+        ),
+        (
+            2,
+            '{"t": 0, "send": 1, "client": "c", "api": "SyncGroup", "version": 0, "body": {"groupId": "g", '
+            '"generationId": 1, "memberId": "m", "assignments": [{"memberId": "m", "assignment": "?"}]}}',
             "line 2: ",
         ),
     ],

@@ -191,7 +191,7 @@ def hanging(directory: Path, broken: bool) -> Path:
 
 
 def handover(directory: Path, broken: bool) -> Path:
-    """KAFKA-19862: a partition goes from member A to member B of a KIP-848 group."""
+    """KAFKA-19862: a partition goes from member A to member B; the record that says A gave it up is replaced later."""
     topic = "AAAAAAAAAAAAAAAAAAAAAQ"
 
     def owns(member: str, epoch: int, *partitions: int) -> tuple[int, dict[str, Any], dict[str, Any]]:
@@ -220,6 +220,7 @@ def handover(directory: Path, broken: bool) -> Path:
     log = Log().modern(joins("A"), (3, {"groupId": GROUP}, {"epoch": 2}), owns("A", 2, 0, 1))
     log.wait(MINUTE).modern(joins("B"), (3, {"groupId": GROUP}, {"epoch": 3}), owns("A", 3, 0))
     log.wait(MINUTE).modern(owns("B", 3, 1))
+    log.wait(MINUTE).modern(owns("A", 4, 0))
     return log.write(directory)
 
 
@@ -281,7 +282,11 @@ def reassigned(directory: Path, broken: bool) -> Path:
 
 def reused_id(directory: Path, broken: bool) -> Path:
     """KAFKA-4704: a group is removed, and a standalone consumer uses its id."""
-    log = Log(group_version=1, commit_version=1).generation(GROUP, 1, _member()).commit(GROUP, dict.fromkeys(ORDERS, 4))
+    log = (
+        Log(group_version=1, commit_version=1, magic=1)
+        .generation(GROUP, 1, _member())
+        .commit(GROUP, dict.fromkeys(ORDERS, 4))
+    )
     log.generation(GROUP, 2).wait(DAY + MINUTE).tombstones(GROUP, *ORDERS, with_group=True)
     other = GROUP if broken else "reports"
     log.wait(HOUR).commit(other, {("orders", 0): 4})
@@ -454,7 +459,7 @@ INCIDENTS = (
         "2.3.1",
         empty_end,
         "load-never-ends",
-        ("loads it for ever", "no batch after record offset 3"),
+        ("never ends loading", "after record 3"),
         "commit once",
         bug="KAFKA-9065",
         group=None,
@@ -493,7 +498,7 @@ INCIDENTS = (
         "4.0.1",
         handover,
         "load-at-risk",
-        ("cleaner runs", "billing"),
+        ("the cleaner runs", "At rest the log is sound"),
         "4.0.2",
         bug="KAFKA-19862",
         twin_release="4.0.2",
@@ -503,7 +508,7 @@ INCIDENTS = (
         "3.7.2",
         lost_member,
         "load-refused",
-        ("3.7.2 stops", "releases that load it"),
+        ("3.7.2 stops", "fixed in 4.0"),
         "4.0",
         0,
         "KAFKA-17306",
@@ -531,14 +536,14 @@ INCIDENTS = (
         "KAFKA-21117",
     ),
     Incident(
-        "KAFKA-14869",
+        "KIP-915",
         "3.3.2",
         newer_records,
         "load-refused",
         ("unknown to Kafka 3.3.2",),
         "3.5 or later",
         5,
-        "KAFKA-14869",
+        "KIP-915",
         group=None,
     ),
     Incident(
@@ -546,7 +551,7 @@ INCIDENTS = (
         "3.9.2",
         unknown_version,
         "load-refused",
-        ("value version 9", "of newer"),
+        ("stops loading", "value version 9"),
         "not downgrade below",
         5,
         "KAFKA-18672",

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import Deletions, GroupHistory, PartitionHistory
 from coordinator_core.history.origins import settle_origins
@@ -18,7 +17,7 @@ from coordinator_core.records.blobs import encode_consumer_assignment, encode_co
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import profile_for_release
 from tests.cases import Case
-from tests.log.builders import build_batch, build_control_batch, build_empty_batch
+from tests.log.builders import build_batch, build_control_batch, build_message
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -89,12 +88,13 @@ class Client:
 class Log:
     """An offsets partition under construction, one batch a method, as the Scala coordinator writes it.
 
-    ``at`` is the time of the next batch; ``epoch`` the leader epoch; versions are those of values.
+    ``at`` is the time of the next batch, ``epoch`` the leader epoch, ``magic`` the message format.
     """
 
     at: int = T0
     group_version: int = 3
     commit_version: int = 3
+    magic: int = 2
     epoch: int = 0
     next_offset: int = 0
     data: bytearray = field(default_factory=bytearray)
@@ -117,6 +117,11 @@ class Log:
         return self
 
     def records(self, *records: tuple[bytes, bytes | None], sequence: int = -1, producer_id: int = -1) -> Log:
+        if self.magic < 2:
+            for number, (key, value) in enumerate(records):
+                self.data += build_message(self.next_offset + number, key, value, magic=self.magic, timestamp=self.at)
+            self.next_offset += len(records)
+            return self
         self.data += build_batch(
             self.next_offset,
             list(records),
@@ -195,12 +200,6 @@ class Log:
         self.next_offset += 1
         return self
 
-    def emptied(self, records: int) -> Log:
-        """An empty batch as the cleaner leaves it."""
-        self.data += build_empty_batch(self.next_offset, records - 1, timestamp=self.at, leader_epoch=self.epoch)
-        self.next_offset += records
-        return self
-
     def write(self, directory: Path, partition: int = 0) -> Path:
         """The log directory."""
         place = directory / f"__consumer_offsets-{partition}"
@@ -212,8 +211,3 @@ class Log:
     @staticmethod
     def _key(group: str, topic: str, partition: int) -> bytes:
         return encode_key(1, {"group": group, "topic": topic, "partition": partition})
-
-
-def removed(group: GroupHistory) -> dict[OffsetKey, str]:
-    """The cause of each removal, the last one of a key."""
-    return {removal.offset_key: removal.end.kind.value for removal in group.removals if removal.end is not None}

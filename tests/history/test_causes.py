@@ -118,6 +118,13 @@ def test_a_release_without_requests_for_it_only_expires() -> None:
     assert kinds == {EXPIRED}
 
 
+def test_a_sweep_is_seen_from_one_group_alone() -> None:
+    """Of the other groups only the keys of tombstones were read: many groups lost offsets at that moment."""
+    group = case_histories(CASE["k431-expired/C"], ["e-live-sub"])["e-live-sub"]
+    assert {end.kind for end in ends(group)} == {EXPIRED}
+    assert all(EndKind.OFFSET_DELETE in end.others for end in ends(group))
+
+
 def test_one_group_alone_is_read_as_it_is_among_all() -> None:
     case: Case = CASE["k431-mixed"]
     everything = case_histories(case)

@@ -11,6 +11,9 @@ import pytest
 from coordinator_core.cli.app import run
 from coordinator_core.investigate.bugs import BUGS
 from tests.history.incidents import INCIDENTS, Incident
+from tests.history.page import row
+
+PAGE = (Path(__file__).parents[2] / "docs/investigate.md").read_text(encoding="utf-8")
 
 
 def command(incident: Incident, path: Path, release: str) -> list[str]:
@@ -45,6 +48,8 @@ def test_names_cause_record_and_remedy(incident: Incident, tmp_path: Path, capfd
     if incident.record is not None:
         assert incident.record in [event["record_offset"] for event in told["evidence"]]
     assert code == (1 if any(one["severity"] != "info" for one in document["explanations"]) else 0)
+    # The page that people read shows this answer.
+    assert row(incident, told["verdict"]) in PAGE
     if told["severity"] != "info":
         # What is asked for stands first; nothing else is worse.
         assert document["explanations"][0]["code"] == incident.code

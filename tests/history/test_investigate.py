@@ -62,6 +62,17 @@ def test_old_lz4_frames_are_read_and_explained(capfd: pytest.CaptureFixture[str]
     assert document["explanations"][0]["bug"]["id"] == "KAFKA-3160"
 
 
+def test_a_run_leads_back_to_its_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = RESET.build(tmp_path / "log", True)
+    common = ["--kafka-version", RESET.release, *NOW]
+    assert run(["replay", str(path), "--output", str(tmp_path / "runs"), "--cluster", "shop", *common]) == 0
+    capfd.readouterr()
+    (manifest,) = (tmp_path / "runs").rglob("manifest.json")
+    assert out(capfd, str(manifest.parent), *NOW, "--group", "billing") == out(
+        capfd, str(path), *common, "--group", "billing"
+    )
+
+
 def test_csv_is_what_to_put_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = RESET.build(tmp_path / "log", True)
     lines = out(capfd, str(path), "--kafka-version", RESET.release, *NOW, "--format", "csv").split()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
@@ -271,7 +270,7 @@ def _homogeneous(regexes: dict[str, int], topics: dict[str, tuple[int, int]], me
 
 
 def _is_assigned(group: LiveConsumerGroup) -> Callable[[TopicId, int], bool]:
-    assigned: set[Any] = {
+    assigned: set[tuple[str, int]] = {
         (topic_id, partition)
         for target in group.target_assignment.values()
         for topic_id, partitions in target.items()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
@@ -34,7 +34,7 @@ def partitions_of(assignment: Mapping[str, Iterable[int]]) -> Partitions:
 
 
 def with_assignment(
-    member: ConsumerMember, assigned: PartitionEpochs, pending_revocation: PartitionEpochs, **changes: Any
+    member: ConsumerMember, assigned: PartitionEpochs, pending_revocation: PartitionEpochs
 ) -> ConsumerMember:
     """A copy of the member with these partitions."""
     return replace(
@@ -43,7 +43,6 @@ def with_assignment(
         assigned_epochs=_epochs(assigned),
         pending_revocation=_partitions(pending_revocation),
         pending_revocation_epochs=_epochs(pending_revocation),
-        **changes,
     )
 
 

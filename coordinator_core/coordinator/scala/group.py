@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from coordinator_core.coordinator.classic import LiveClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup
 from coordinator_core.coordinator.maps import ScalaHashMap, TopicPartition, scala_map_order
 from coordinator_core.coordinator.rules import SCALA
-from coordinator_core.groups.model import CommittedOffset
+from coordinator_core.groups.model import CommittedOffset, GroupState
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.releases import Clock, profile_for_release
@@ -81,11 +81,11 @@ class ScalaGroup(LiveClassicGroup):
         base: Callable[[CommittedOffset], int] = lambda value: value.commit_timestamp_ms  # noqa: E731
         subscribed: frozenset[str] = frozenset()
         if self.protocol_type is not None:
-            if self.is_in(State.EMPTY):
+            if self.is_in(GroupState.EMPTY):
                 since = self.state_timestamp_ms
                 if since is not None:
                     base = lambda _value: since  # noqa: E731
-            elif self.uses_consumer_protocol and self.subscribed_topics is not None and self.is_in(State.STABLE):
+            elif self.uses_consumer_protocol and self.subscribed_topics is not None and self.is_in(GroupState.STABLE):
                 subscribed = self.subscribed_topics
             else:
                 return []

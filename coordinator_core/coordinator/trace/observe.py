@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from coordinator_core.coordinator.classic import State
 from coordinator_core.coordinator.trace.given import Given, Load
 from coordinator_core.coordinator.trace.member_ids import generated_ids
 from coordinator_core.coordinator.trace.play import play
 from coordinator_core.coordinator.trace.read import Trace
+from coordinator_core.groups.model import GroupState
 
 Json = dict[str, Any]
 
@@ -154,12 +154,12 @@ def _topic_deletions(trace: Trace, given: Given) -> tuple[float, ...]:
         for line in trace.of_kind("reply")
         if line.fields["reply"] in described
         for group in line.fields["body"].get("groups", ())
-        if group.get("groupState") == State.DEAD
+        if group.get("groupState") == GroupState.DEAD
     }
     if trace.is_java or not dead:
         return ()
     for reply in play(trace, given).replies:
         for group in reply.body.get("groups", ()) if reply.request in described else ():
-            if (reply.request, group["groupId"]) in dead and group["groupState"] == State.EMPTY:
+            if (reply.request, group["groupId"]) in dead and group["groupState"] == GroupState.EMPTY:
                 return (described[reply.request].t - 1,)
     return ()

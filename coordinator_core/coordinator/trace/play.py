@@ -13,7 +13,8 @@ from coordinator_core.coordinator.find_coordinator import CoordinatorType, FindC
 from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.coordinator.protocol import reply_json, request_data
+from coordinator_core.coordinator.protocol import read_request, reply_json
+from coordinator_core.coordinator.replies import Reply as Answer
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.topology import DEFAULT_LISTENER
 from coordinator_core.coordinator.trace.given import Given, Load
@@ -181,10 +182,8 @@ class _Player:
         client = Client(line.fields["client"], CLIENT_HOST, version)
         self._variables.request = number
         try:
-            request = request_data(api, self._variables.value(self._as_sent(line)))
-            if api not in self._broker.apis:
-                raise ValueError(f"the model has no {api}")
-            self._broker.handle(api, client, request, lambda body: self._reply(number, api, version, body, line))
+            request = read_request(api, version, self._variables.value(self._as_sent(line)))
+            self._broker.handle(client, request, lambda reply: self._reply(number, api, version, reply, line))
         except KeyError as error:
             raise _damage(self._trace, line.number, f"{api} v{version} without {error}") from None
         except ValueError as error:
@@ -201,11 +200,11 @@ class _Player:
             raise ValueError(f"the field given orders {len(order)} members of {len(members)}")
         return body | {"members": [members[position] for position in order]}
 
-    def _reply(self, number: int, api: str, version: int, body: Json, line: Line) -> None:
+    def _reply(self, number: int, api: str, version: int, answer: Answer, line: Line) -> None:
         if number in self._closed:
             return
-        plain = reply_json(api, version, body)
-        if api == "ListGroups" and body["errorCode"] is Errors.NONE:
+        plain = reply_json(api, version, answer)
+        if api == "ListGroups" and plain["errorCode"] == Errors.NONE:
             prefix = f"{self._trace.name}."
             plain["groups"] = [group for group in plain["groups"] if group["groupId"].startswith(prefix)]
         normal = normal_reply(api, plain, self._variables, line.fields["body"])
