@@ -121,8 +121,6 @@ class Version:
     generation: int | None
     had_members: bool
     member: Member | None
-    request: int
-    """Time of the record: commits of one request have the same."""
     missing: int
     """Record offsets that the cleaner has removed from the partition up to ``last``."""
     commits: int = 1

@@ -67,7 +67,7 @@ def _bursts(versions: Iterable[Version]) -> list[list[Version]]:
     """Commits by request: those of one have one time."""
     bursts: dict[int, list[Version]] = {}
     for version in sorted(versions, key=lambda one: one.place.record_offset):
-        bursts.setdefault(version.request, []).append(version)
+        bursts.setdefault(version.place.timestamp_ms, []).append(version)
     return list(bursts.values())
 
 
@@ -98,7 +98,7 @@ def _outsider(group: GroupHistory, burst: Sequence[Version], before: Sequence[Se
 
 def _is_regular(before: Sequence[Sequence[Version]], burst: Sequence[Version]) -> bool:
     """Whether the last requests came at even distances, and moved nothing back."""
-    times = [one[0].request for one in before[-_REGULAR:]] + [burst[0].request]
+    times = [one[0].place.timestamp_ms for one in before[-_REGULAR:]] + [burst[0].place.timestamp_ms]
     if len(times) <= _REGULAR:
         return False
     steps = [after - earlier for earlier, after in itertools.pairwise(times)]

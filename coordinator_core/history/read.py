@@ -244,7 +244,7 @@ class _Reader:
         self, value: CommittedOffset, place: Place, group: Group | None, owner: Member | None, had_members: bool
     ) -> Version:
         generation, missing = _generation(group), self._history.missing
-        return Version(value, value, place, place, place, generation, had_members, owner, place.timestamp_ms, missing)
+        return Version(value, value, place, place, place, generation, had_members, owner, missing)
 
     def _add(self, key: OffsetKey, version: Version) -> None:
         held = self._held.setdefault(key.group_id, {})

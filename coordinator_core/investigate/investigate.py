@@ -16,7 +16,6 @@ from coordinator_core.investigate.members import explain_members
 from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
-from coordinator_core.investigate.words import span
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.rules.model import Severity
@@ -29,9 +28,6 @@ class Retention:
 
     at_most_ms: int
     until_ms: int
-
-    def text(self) -> str:
-        return f"the brokers applied a retention of at most {span(self.at_most_ms)}"
 
 
 @dataclass(frozen=True, slots=True)

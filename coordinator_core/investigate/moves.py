@@ -93,7 +93,7 @@ def _kind_of(move: Move) -> str:
 def _by_request(moves: Sequence[Move]) -> list[tuple[int, list[Move]]]:
     found: dict[int, list[Move]] = {}
     for move in moves:
-        found.setdefault(move.after.request, []).append(move)
+        found.setdefault(move.after.place.timestamp_ms, []).append(move)
     return sorted(found.items())
 
 
