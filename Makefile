@@ -1,14 +1,15 @@
 # Everything a newcomer runs. Each target installs what it needs (into .venv/ and, when permitted, Java and Maven).
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-# Tests that share a broker, a Spark session or an Airflow home stay on one worker (tests/conftest.py).
+# Tiers of the tests, and which tests stay on one worker: tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
+TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
-.PHONY: help setup demo test lint check-kernels bench bench-full wheel environment lock clean
+.PHONY: help setup browser demo check test test-full durations lint check-kernels bench bench-full wheel environment lock clean
 
 help: ## This list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
 
 setup: ## Install everything; afterwards .venv/bin/regroup runs
 	@.ci/setup.sh
@@ -16,14 +17,26 @@ setup: ## Install everything; afterwards .venv/bin/regroup runs
 demo: setup ## Run the main job, through its DAG, on a real broker's log that comes with the tests
 	@.ci/demo.sh
 
-test: lint ## Lint, then every test
-	@.ci/setup.sh browser
-	$(PYTEST) -n $(PYTEST_WORKERS) --no-loadscope-reorder $(PYTEST_ARGS)
+check: setup ## Fast tests: no JVM, no browser
+	$(TESTS) -m fast
 
-lint: setup ## ruff, mypy --strict on coordinator_core, spark_apps and expectations, the direction of imports
+test: lint browser ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser
+	$(TESTS) -m "fast or real"
+
+test-full: browser ## The other tests: image, installations, scale, every release, drills, walks, clusters
+	$(TESTS) -m full
+
+durations: browser ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
+	@printf '| Tier | Tests | Minutes | Minutes of all workers |\n|---|---:|---:|---:|\n'
+	@for tier in fast real full; do $(TESTS) -m $$tier | sed -n '/^| /p; / failed/p'; done
+
+browser: setup
+	@.ci/setup.sh browser
+
+lint: setup ## ruff, mypy, the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict coordinator_core spark_apps expectations
+	$(BIN)/mypy
 	$(PYTEST) -q tests/test_architecture.py
 
 check-kernels: setup ## Kernels with bounds checks and sanitizers: tests, corpus, fuzzer; INPUTS=… SECONDS=… SEED=…

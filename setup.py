@@ -8,6 +8,7 @@ the package is installed all the same, and runs the same sources uncompiled. An 
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import sys
 from enum import IntEnum
@@ -22,6 +23,9 @@ from setuptools.errors import CompileError
 
 ROOT = Path(__file__).parent
 KERNELS = ROOT / "coordinator_core" / "kernels"
+MADE = ROOT / "build" / "kernels"
+"""What is made of the sources for Cython and the C compiler."""
+
 LAYOUTS = (ROOT / "coordinator_core" / "log" / "layout.py", KERNELS / "layout.py")
 
 C_TYPES = {"i64": "long long", "i32": "int", "i16": "short", "i8": "signed char", "u8": "unsigned char"}
@@ -66,37 +70,53 @@ def write_layout() -> None:
                 c.append(f"}} {name};")
                 vectors.append(f"ctypedef {name}[::1] {name}Rows")
     c.append("#endif")
-    _write(KERNELS / "layout.h", "\n".join(c) + "\n")
-    _write(KERNELS / "layout.pxi", "\n".join([*declared, *vectors]) + "\n")
+    _write(MADE / "layout.h", "\n".join(c) + "\n")
+    _write(MADE / "layout.pxi", "\n".join([*declared, *vectors]) + "\n")
+
+
+def write_sources() -> None:
+    """Write a copy of each kernel module in which every C function is ``nogil``, too.
+
+    Cython wants a decorator for that at each of them. It takes the place of the empty line above the function,
+    so that a line has the same number in the copy.
+    """
+    for path in KERNELS.glob("*.py"):
+        c_functions = re.compile(r"^( *)(?=@cython\.(cfunc|ccall)\n)", re.MULTILINE)
+        text = c_functions.sub(r"\1@cython.nogil\n\1@cython.inline\n\1", path.read_text())
+        _write(MADE / f"{path.stem}.pxi", text)
 
 
 def _write(path: Path, text: str) -> None:
     """Leave a file with this text alone, so that nothing is compiled again for it."""
     if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 
 def extensions() -> list[Extension]:
     """The kernels, as C source."""
+    write_sources()
     write_layout()
-    sources = [str(path) for path in sorted(KERNELS.glob("*.py"))]
-    made = [KERNELS / "layout.pxi", KERNELS / "layout.h", KERNELS / "native.h"]
+    made = [*sorted(MADE.glob("*.pxi")), MADE / "layout.h", KERNELS / "native.h"]
     kernels = Extension(
         "coordinator_core.kernels.compiled",
         ["coordinator_core/kernels/compiled.pyx"],
-        depends=[*sources, *map(str, made)],
+        depends=[str(path) for path in made],
         extra_compile_args=SANITIZED if CHECKED else OPTIMIZED,
         extra_link_args=SANITIZERS if CHECKED else [],
-        include_dirs=[str(KERNELS)],
+        include_dirs=[str(KERNELS), str(MADE)],
     )
-    # Here and not in compiled.pyx, which would win. A bounds error must pass through every function.
-    directives = {
-        "boundscheck": CHECKED,
-        "legacy_implicit_noexcept": not CHECKED,
-        "show_performance_hints": not CHECKED,
+    options = {
+        # Here and not in compiled.pyx, which would win. A bounds error must pass through every function.
+        "compiler_directives": {
+            "boundscheck": CHECKED,
+            "legacy_implicit_noexcept": not CHECKED,
+            "show_performance_hints": not CHECKED,
+        },
+        "include_path": [str(MADE)],
+        "build_dir": CHECKED_BUILD if CHECKED else None,
     }
-    place = CHECKED_BUILD if CHECKED else None
-    return list(cythonize([kernels], compiler_directives=directives, build_dir=place, show_all_warnings=False))
+    return list(cythonize([kernels], show_all_warnings=False, **options))
 
 
 class BuildKernels(build_ext):
@@ -121,8 +141,4 @@ class BuildKernels(build_ext):
 
 OPTIONS: dict[str, Any] = {"build_ext": {"build_lib": CHECKED_BUILD, "build_temp": CHECKED_BUILD}}
 
-setup(
-    ext_modules=extensions(),
-    cmdclass={"build_ext": BuildKernels},
-    options=OPTIONS if CHECKED else {},
-)
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels}, options=OPTIONS if CHECKED else {})

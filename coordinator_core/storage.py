@@ -25,7 +25,7 @@ _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def user_cache(name: str) -> str:
-    """Where this user keeps what can be made again: ``regroup/<name>`` in the cache directory."""
+    """Path of a cache of this user: ``regroup/<name>`` in the cache directory."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(home, "regroup", name)
 
@@ -97,7 +97,7 @@ def split(path: str) -> tuple[str, str]:
 
 
 def stat(path: str) -> Entry | None:
-    """What is at ``path``; ``None`` when nothing is."""
+    """Status of ``path``; ``None`` when nothing is there."""
     name = split(path)[1]
     if is_local(path):
         file = local_path(path)
@@ -237,7 +237,7 @@ def _refuse_existing(target: Path, path: str, over_empty: bool) -> None:
 
 
 def _umask() -> int:
-    """What this process takes from the permissions of files that it makes; only setting it tells."""
+    """The umask of this process. Reading it requires setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,15 @@ from coordinator_core.log.types import OFFSETS_TOPIC
 TOPOLOGY_VERSION = 1
 NO_LEADER = -1
 NO_EPOCH = -1
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka lets a topic have this name (``org.apache.kafka.common.internals.Topic.validate``).
+
+    Such a name is one component of a path, and never ``.`` or ``..``.
+    """
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,7 @@ class TopicInfo:
 class Topology:
     """A cluster at one moment. Of topics there may be only some; partitions are 0 to n-1, in order.
 
-    ``controller_id`` is what clients are told, with KRaft any broker; ``active_controller_id`` the one that
+    ``controller_id`` is that of answers to clients, with KRaft any broker; ``active_controller_id`` the one that
     decides, ``None`` where it is not known.
     """
 
@@ -177,7 +187,7 @@ def elected(info: PartitionInfo, is_alive: Callable[[int], bool], *, unclean: bo
     sync is not taken out. Source: ``PartitionChangeBuilder.electAnyLeader``; the same with ZooKeeper
     (``PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection``). Brokers lost together are fenced
     one after the other; a partition may pass through another that is lost, so its epoch may be larger than
-    told here.
+    this one.
     """
     in_sync = tuple(one for one in info.isr if is_alive(one))
     if info.leader in in_sync:

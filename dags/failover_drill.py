@@ -6,8 +6,10 @@ It has every cluster of the cluster file that has a section ``drill``; without o
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
-from airflow.sdk import DAG, DeadlineAlert, DeadlineReference, Param, SyncCallback, task
+# The stubs of airflow.sdk do not have the deadlines that the module has.
+from airflow.sdk import DAG, DeadlineAlert, DeadlineReference, Param, SyncCallback, task  # type: ignore[attr-defined]
 
 from dags.common import drill
 from dags.common.clusters import DrillSettings, load_clusters
@@ -84,27 +86,27 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
     ) as dag:
 
         @task(multiple_outputs=True, doc_md="Captures the offsets topic, and predicts.")
-        def predict(**context):
+        def predict(**context: Any) -> Any:
             return drill.predict(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Fails when the cluster is not in the predicted state.")
-        def steady_state(predicted, *, params):
+        def steady_state(predicted: Any, *, params: Any) -> Any:
             return drill.steady_state(predicted, params)
 
         @task(retries=0, doc_md="Breaks the cluster, observes, recovers.")
-        def fault_and_observe(predicted, *, params):
+        def fault_and_observe(predicted: Any, *, params: Any) -> Any:
             return drill.fault_and_observe(predicted, params)
 
         @task(doc_md="Recovers what a killed drill has left.")
-        def recover(predicted, *, params):
+        def recover(predicted: Any, *, params: Any) -> Any:
             return drill.recover(predicted, params)
 
         @task(trigger_rule="all_done", doc_md="Sets what was predicted beside what was observed.")
-        def compare(predicted):
+        def compare(predicted: Any) -> Any:
             return drill.compare(predicted)
 
         @task(retries=0, doc_md="Logs the result; fails unless all came as predicted.")
-        def report(compared):
+        def report(compared: Any) -> Any:
             return drill.report(compared)
 
         predicted = predict()
@@ -117,7 +119,7 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
         # The setup is what is done before anything breaks: a teardown runs only after a setup that succeeded.
         steady = steady_state(predicted).as_setup()
         observed = fault_and_observe(predicted)
-        mended = recover(predicted).as_teardown(setups=steady, on_failure_fail_dagrun=True)
+        mended = recover(predicted).as_teardown(setups=steady, on_failure_fail_dagrun=True)  # type: ignore[arg-type]
         compared = compare(predicted)
         approve >> steady >> observed >> mended >> compared
         report(compared)

@@ -7,6 +7,8 @@ unless the section says otherwise.
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import DAG, Asset, AssetAlias, Param, task
 
 from dags.common.approval import ExpiryApproval
@@ -65,13 +67,13 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
     ) as dag:
 
         @task(doc_md="Finds the segments and writes the snapshot manifest: which bytes this run reads.")
-        def pin(**context):
+        def pin(**context: Any) -> Any:
             from dags.common import load
 
             return load.pin(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Says what compaction would leave, what has expired, and what will.")
-        def forecast(pinned, **context):
+        def forecast(pinned: Any, **context: Any) -> Any:
             from dags.common import compact
 
             return compact.forecast(pinned, context["params"], context["dag_run"], context["ti"].try_number)
@@ -80,19 +82,19 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             multiple_outputs=True,
             doc_md="Settles what is going to happen, in a file whose digest stands for all of it.",
         )
-        def plan(forecasted, *, dag_run):
+        def plan(forecasted: Any, *, dag_run: Any) -> Any:
             from dags.common import compact
 
             return compact.plan(forecasted, dag_run)
 
         @task(doc_md="Checks that the log on the disk is what was proved, and what was approved.")
-        def proof(planned, compacted):
+        def proof(planned: Any, compacted: Any) -> Any:
             from dags.common import compact
 
             return compact.prove(planned, compacted)
 
         @task(doc_md="Moves the log to its place and emits the asset event.", outlets=[LOGS])
-        def publish(planned, proved, *, outlet_events, params):
+        def publish(planned: Any, proved: Any, *, outlet_events: Any, params: Any) -> Any:
             from dags.common import compact
 
             found = compact.publish(planned, proved)

@@ -6,6 +6,8 @@ schedule gets a DAG of its own besides, ``offsets_load_<cluster>``, with the sam
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import DAG, Asset, AssetAlias, task
 
 from dags.common.clusters import ClusterFile, load_clusters
@@ -49,13 +51,13 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             multiple_outputs=True,
             doc_md="Finds the segments and writes the snapshot manifest: which bytes this run reads.",
         )
-        def pin(**context):
+        def pin(**context: Any) -> Any:
             from dags.common import load
 
             return load.pin(context["params"], context["dag_run"], context["ti"].try_number)
 
         @task(doc_md="Logs what the run holds and emits the asset event.", outlets=[RUNS])
-        def summary(pinned, replayed, *, outlet_events, params):
+        def summary(pinned: Any, replayed: Any, *, outlet_events: Any, params: Any) -> Any:
             from dags.common import load
 
             found = load.summary(pinned, replayed)

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import DAG, Asset, Param, task
 
 from dags.common.clusters import ClusterFile, load_clusters
@@ -57,26 +59,26 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
     ) as dag:
 
         @task(doc_md="Says which runs are looked at, and what is known besides.")
-        def find(*, params, triggering_asset_events):
+        def find(*, params: Any, triggering_asset_events: Any) -> Any:
             from dags.common import reconcile
 
             events = [event for found in triggering_asset_events.values() for event in found]
             return reconcile.requests(params["cluster"], reconcile.runs_to_check(params, events))
 
         @task(doc_md="Evaluates the Great Expectations suites and writes Data Docs.")
-        def expectations(requested):
+        def expectations(requested: Any) -> Any:
             from dags.common import reconcile
 
             return reconcile.expect(requested)
 
         @task(doc_md="Writes the report; its summary is in the log.")
-        def report(requested, expected, *, params):
+        def report(requested: Any, expected: Any, *, params: Any) -> Any:
             from dags.common import reconcile
 
             return reconcile.report(params["cluster"], requested, expected)
 
         @task(doc_md="Fails when the run must not be used as it is.")
-        def gate(checked, expected, *, params):
+        def gate(checked: Any, expected: Any, *, params: Any) -> Any:
             from dags.common import reconcile
 
             return reconcile.gate(params["cluster"], checked, expected)

@@ -1,4 +1,4 @@
-"""What must hold for the tables of a run: expectations as data.
+"""Expectations for the tables of a run, as data.
 
 Columns, types, keys and nullability come from ``coordinator_core.runs.schemas``, sets of values from the
 enums of ``coordinator_core.groups.model``; only what neither knows is written here.  Values that differ from
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coordinator_core.groups.model import GroupState, GroupType, MemberState, TransactionOutcome
+from coordinator_core.groups.model import REBALANCE_STATES, GroupState, GroupType, MemberState, TransactionOutcome
 from coordinator_core.rules.model import Severity
 from coordinator_core.runs.schemas import TABLES, TableSchema
 
@@ -88,7 +88,7 @@ COUNTED = (*REFERENCES, MEMBER_COUNT)
 _GROUP_TYPES = tuple(GroupType)
 VALUE_SETS: dict[tuple[str, str], tuple[str, ...]] = {
     ("groups", "type"): _GROUP_TYPES,
-    ("groups", "state"): tuple(GroupState),
+    ("groups", "state"): tuple(state for state in GroupState if state not in REBALANCE_STATES),
     ("members", "group_type"): _GROUP_TYPES,
     ("members", "state"): tuple(MemberState),
     ("target_assignments", "group_type"): tuple(kind for kind in GroupType if kind is not GroupType.CLASSIC),

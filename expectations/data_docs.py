@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STYLES = Path(__file__).parent / "data_docs.css"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _SITE = "data_docs"
-"""Where the site of ``great_expectations.yml`` is built."""
+"""Directory in which the site of ``great_expectations.yml`` is built."""
 
 
 def check_directory(path: str) -> Path:

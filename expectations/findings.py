@@ -27,7 +27,7 @@ SUITE = FINDINGS.name
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What was published about one run.
+    """Findings that were published about one run.
 
     ``evaluated`` are codes of rules, ``absent`` those that could not be evaluated or do not apply, with the
     reason; ``severities`` are those that the cluster's settings changed, ``rows`` is the number of findings.
@@ -96,7 +96,7 @@ class Reconciled:
 
 
 def read_reconciled(directory: str, run: Run) -> Reconciled:
-    """What ``regroup reconcile --publish`` wrote into ``directory`` about ``run``.
+    """Findings that ``regroup reconcile --publish`` wrote into ``directory`` about ``run``.
 
     Raises :class:`UsageError` when it is nothing of the kind, or about another run.
     """

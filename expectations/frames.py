@@ -1,6 +1,6 @@
-"""What the checks look at: the tables of a run as they are stored, as data frames for GX.
+"""Data frames for GX: the tables of a run as they are stored.
 
-The manifest is not believed here: files are read as they are, so that the checks can tell where they differ.
+The manifest is not believed here: files are read as they are, so that the checks find where they differ.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _with_count(rows: pa.Table, target: pa.Table, reference: Reference) -> pa.Ta
 
 
 def parameters(run: Run, name: str) -> dict[str, Any]:
-    """What the checks of a table take from the manifest.
+    """Parameters of the checks of a table, from the manifest.
 
     ``cut`` has, by offsets partition, the lowest offset that a record of the run can have and the log end
     offset.  A loader begins with the batch that holds the log start offset, which may begin before it, but

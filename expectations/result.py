@@ -1,4 +1,4 @@
-"""What the gate found."""
+"""Results of the gate."""
 
 from __future__ import annotations
 

@@ -152,8 +152,8 @@ Item = tuple["PartitionLog", "Sequence[tuple[SegmentFile, str]]"]
 
 
 def compact_one(item: Item, *, target: Path, options: CompactionOptions) -> Answer:
-    """Compact one partition, in a worker. What ends the app is an answer too: Spark would tell its text
-    only."""
+    """Compact one partition, in a worker. An error that ends the app is returned: Spark would keep
+    only its text."""
     from coordinator_core.lifecycle.approved import check_pinned
     from coordinator_core.lifecycle.compact import compact_partition
     from coordinator_core.lifecycle.compact_proof import ProofFailedError

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.pin import Pin
 from coordinator_core.fold.tasks import fold_tasks
-from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.merge.shards import MergedShard
@@ -46,7 +45,7 @@ def replay(
     profile: Profile | None,
     now_ms: int,
     on_damage: OnDamage = OnDamage.FAIL,
-    offsets_topic_num_partitions: int = DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
+    offsets_topic_num_partitions: int | None = None,
     bytes_per_task: int | None = None,
     bytes_per_merge: int = MAX_MERGE_BYTES,
 ) -> Manifest:

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from coordinator_core.cli.process import start_light
 from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.process.interpreter import start_light
+from coordinator_core.untrusted import visible, visible_lines
 
 
 @dataclass(frozen=True)
@@ -30,17 +31,17 @@ class App:
         try:
             self.execute(arguments)
         except RegroupError as error:
-            print(f"{self.program}: error: {error}", file=sys.stderr)
+            print(f"{self.program}: error: {visible_lines(str(error))}", file=sys.stderr)
             return error.exit_code
         except Exception as error:
             what = f"{type(error).__name__}: {last_line(error)}"
-            print(f"{self.program}: internal error: {what}", file=sys.stderr)
+            print(f"{self.program}: internal error: {visible(what)}", file=sys.stderr)
             return ExitCode.INTERNAL
         return ExitCode.CLEAN
 
 
 def last_line(error: Exception) -> str:
-    """What a task's exception said: Spark puts Python's traceback and Java's around it."""
+    """Message of a task's exception, without the tracebacks of Python and Java that Spark puts around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     around = ("at ", "File ", "...", "Caused by: ", "JVM stacktrace", "SQLSTATE: ")
     python = [line for line in lines if not line.startswith(around)]

@@ -1,4 +1,4 @@
-"""What goes into one Spark task."""
+"""Segments packed into Spark tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TASKS_PER_CORE = 4
 
 @dataclass(frozen=True)
 class Work:
-    """What one task folds. ``whole``: all of some partitions, which it merges too; else a part of one."""
+    """Segments of one task. ``whole``: all of some partitions, which it merges too; else a part of one."""
 
     tasks: tuple[FoldTask, ...]
     whole: bool

@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 
 from coordinator_core import __version__
-from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import PROFILE_RELEASES, chosen_profile
 from spark_apps.exits import App
@@ -45,7 +44,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     rules.add_argument("--kafka-version", metavar="RELEASE", help="coordinator rules of this Kafka release")
     parser.add_argument("--coordinator", choices=["classic", "new"], help="which, for releases that have both")
     parser.add_argument(
-        "--offsets-topic-num-partitions", type=int, default=DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, metavar="N"
+        "--offsets-topic-num-partitions", type=int, metavar="N", help="(default: told by where the groups are)"
     )
     damage = parser.add_mutually_exclusive_group()
     damage.add_argument("--partial", action="store_true", help="go on past damage as a starting broker would")
@@ -55,7 +54,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.coordinator and not arguments.kafka_version:
         parser.error("--coordinator goes with --kafka-version")
-    if arguments.offsets_topic_num_partitions < 1:
+    if arguments.offsets_topic_num_partitions is not None and arguments.offsets_topic_num_partitions < 1:
         parser.error("--offsets-topic-num-partitions must be at least 1")
     return arguments
 

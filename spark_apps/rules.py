@@ -20,7 +20,7 @@ Part = frozenset[int] | None
 
 
 def reconcile(context: SparkContext, inputs: Inputs) -> tuple[Facts, Reconciliation]:
-    """What ``coordinator_core.rules.evaluate.evaluate`` says of the same inputs."""
+    """Result of ``coordinator_core.rules.evaluate.evaluate`` for the same inputs, computed in Spark."""
     facts = inputs.facts(scan=False)
     chosen = chosen_rules(facts, inputs.codes)
     parts: list[Part] = [None, *parts_of(inputs, TASKS_PER_CORE * context.defaultParallelism)]
@@ -47,8 +47,8 @@ def parts_of(inputs: Inputs, tasks: int) -> list[frozenset[int]]:
 
 
 def find_in_part(part: Part, inputs: Inputs) -> list[Hits] | str:
-    """What the rules find in some partitions, in a worker. An error is an answer too: Spark would repeat the
-    task, and tell its text only."""
+    """Results of the rules on some partitions, in a worker. An error is returned as text: Spark would repeat the
+    task, and keep only the text."""
     try:
         facts = inputs.facts(part, scan=part is not None)
         rules = [rule for rule in chosen_rules(facts, inputs.codes).evaluated if rule.across == (part is None)]

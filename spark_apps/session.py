@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from coordinator_core.process.plain import is_plain
 from spark_apps.classdata import ClassData
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ _LOCAL = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
     "spark.ui.enabled": "false",
-    "spark.python.daemon.module": "spark_apps.workers",
 }
 _JVM_OPTIONS = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """For a JVM that lives for seconds: what its second compiler would gain takes longer than the run."""
@@ -86,6 +86,8 @@ class Session:
         if master.startswith("local"):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             settings |= _LOCAL
+            if not is_plain("workers"):
+                settings["spark.python.daemon.module"] = "spark_apps.workers"
         conf.setMaster(master).setAppName(self._name).setAll(list(settings.items()))
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("ERROR")

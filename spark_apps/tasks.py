@@ -1,8 +1,8 @@
-"""What Spark's Python workers do: fold segments, merge partitions.
+"""Tasks of Spark's Python workers: fold segments, merge partitions.
 
-What a task makes goes into files beside the run in the making; its answer says which. Another attempt of the
-task writes other files, and those count that the answer names which Spark took. So folds pass neither through
-the JVM nor through a shuffle, and outlive the executor that made them.
+A task writes its results into files of the run's staging directory and answers with their names. Another attempt of
+the task writes other files; only the files in the answer that Spark took count. So folds pass neither through the JVM
+nor through a shuffle, and outlive the executor that made them.
 
 Damaged input is an answer, not an exception: Spark would retry the task and bury the position in a traceback.
 """
@@ -19,7 +19,6 @@ from typing import TypeVar
 import pyarrow as pa
 
 from coordinator_core import storage
-from coordinator_core.cli.process import keep_freed_memory, start_light
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import cache_of_environment
 from coordinator_core.fold.schema import NO_ROWS, FoldRules, SegmentFold
@@ -27,6 +26,8 @@ from coordinator_core.fold.tasks import FoldTask, SegmentResult, run_fold_task
 from coordinator_core.merge.partition import merge_shard
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.merge.shards import MergedShard, combine_shards, shard_folds
+from coordinator_core.process.allocator import keep_freed_memory
+from coordinator_core.process.interpreter import start_light
 from coordinator_core.releases import Profile
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.merging import merge_partition
@@ -78,11 +79,11 @@ class StagedFold:
 
 @dataclass
 class Answer:
-    """What a task says.
+    """Answer of a task, by offsets partition.
 
-    Of partitions that it has merged: ``facts``, the ``files`` with their rows, the rows' ``digests``.
-    Of one that it folded a part of: ``folds``. ``damage`` has the first damage of each partition that could
-    not be read for it.
+    For partitions that it merged: ``facts``, the ``files`` with their rows, the ``digests`` of the rows. For a
+    partition of which it folded a part: ``folds``. ``damage``: the first damage of each partition that could
+    not be read.
     """
 
     facts: dict[int, PartitionFacts] = field(default_factory=dict)
@@ -94,7 +95,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """What all tasks of a replay have in common."""
+    """Arguments that all tasks of a replay share."""
 
     profile: Profile
     now_ms: int
@@ -153,7 +154,7 @@ def merge_one_shard(shard: int, folds: Sequence[StagedFold], rules: ReplayTask) 
 
 
 def combine(partition: tuple[Sequence[StagedFold], Sequence[MergedShard]], rules: ReplayTask) -> Answer:
-    """Put the merged shards of one partition together, whose folds tell the rest."""
+    """Combine the merged shards of one partition; its facts come from the folds."""
     folds, shards = partition
     answer = Answer()
     staged = StagedTables(rules.staging_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
 PACKAGES = ("coordinator_core", "spark_apps")
-MADE = shutil.ignore_patterns("__pycache__", "*.so", "compiled.c", "layout.h", "layout.pxi")
+MADE = shutil.ignore_patterns("__pycache__", "*.so", "compiled.c")
 
 
 def copy_sources(target: Path) -> Path:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 CORPUS = Path(__file__).parent / "corpus"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One snapshot. ``paths`` are its log directories, ``directory`` holds ``expected/``."""
+    """One snapshot. ``paths`` are its log directories, ``directory`` holds ``expected/``.
+
+    ``captured_ms``: when the log was copied, or its broker killed, in ms since the epoch.
+    """
 
     name: str
     directory: Path
@@ -20,6 +26,7 @@ class Case:
     release: str
     coordinator: str | None
     offsets_partitions: int
+    captured_ms: int
 
     @property
     def expected(self) -> Path:
@@ -58,6 +65,7 @@ def _cases() -> list[Case]:
                 release=release,
                 coordinator="classic" if release == "3.9.2" else None,
                 offsets_partitions=_offsets_partitions(directory, description),
+                captured_ms=description.get("captured_at_ms") or description["capturedAtMs"],
             )
         )
     return found
@@ -86,3 +94,27 @@ TORN = [case for case in CASES if case.name.startswith("k431-torn/")]
 def case(name: str) -> Case:
     """The case of that name, such as ``k241/before``."""
     return next(item for item in CASES if item.name == name)
+
+
+FAST_CASES = (
+    "k082/plain",
+    "k0102/after",
+    "k0102-codecs/plain",
+    "k011/plain",
+    "k241/cleaned",
+    "k392-classic",
+    "k431-cluster",
+    "k431-expired/A",
+    "k431-mixed",
+    "k431-torn/bitflip",
+    "k431-txn",
+    "kmix-0102-241/mixed",
+)
+"""A small log of every release, format and kind of trouble."""
+
+
+def cross_section(cases: Iterable[Case]) -> Any:
+    """Parameters of a slow test: the cases of :data:`FAST_CASES`, and all others in the tier *full*."""
+    return [
+        pytest.param(item, id=item.name, marks=() if item.name in FAST_CASES else pytest.mark.full) for item in cases
+    ]

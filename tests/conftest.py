@@ -1,21 +1,105 @@
-"""How the tests share two workers: what is slow to start is started once, and starts first."""
+"""Tiers of the tests, and how two workers share them: what is slow to start is started once, and starts first."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from functools import cache
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# Directories whose tests share something costly, such as a broker, a Spark session or an Airflow home.
-TOGETHER = ("live", "dags", "spark")
-# They come first, with the other slow ones: last, one worker would do them while the other is idle.
-FIRST = (*TOGETHER, "cluster", "drill", "test_image.py", "test_installation.py")
+TIERS = {
+    "fast": "no JVM, no browser (make check)",
+    "real": "one broker of each kind, one Airflow, one Spark, one browser (with the fast ones: make test)",
+    "full": "image, installations, scale, every release, drills, walks, clusters (make test-full)",
+}
+
+
+class Part(NamedTuple):
+    """Directory or file below ``tests/``, and the tier of those of its tests that have no marker of another.
+
+    One worker does all tests of a part that are ``together``: they share a broker, a Spark session, an Airflow home, or
+    what takes seconds to import.
+    """
+
+    path: str
+    tier: str
+    together: bool = False
+
+
+# Workers take parts in this order, so the slow ones come first: last, one worker would do them while the other is idle.
+# The longest path that fits a test is its part.
+PARTS = (
+    Part("spark/test_cluster.py", "full"),
+    Part("test_image.py", "full"),
+    Part("drill/test_live_drill.py", "full"),
+    Part("test_installation.py", "full"),
+    Part("dags", "real", together=True),
+    Part("live", "real", together=True),
+    Part("spark", "real", together=True),
+    Part("live/test_codecs.py", "full"),
+    Part("live/test_generated_log.py", "full"),
+    Part("live/test_model.py", "full"),
+    Part("drill/test_live_behind.py", "full"),
+    Part("cluster/test_releases.py", "full"),
+    Part("cluster", "real", together=True),
+    Part("reports/test_browser.py", "real"),
+    Part("scale", "full"),
+    Part("bench/test_rules.py", "full"),
+    Part("fold", "fast"),
+    Part("lifecycle", "fast"),
+    Part("coordinator", "fast"),
+    Part("expectations", "fast", together=True),
+    Part("cli", "fast"),
+    Part("bench", "fast"),
+    Part("rules", "fast"),
+    Part("runs", "fast"),
+    Part("log", "fast"),
+    Part("reports", "fast"),
+    Part("ingest", "fast"),
+    Part("records", "fast"),
+    Part("replay", "fast"),
+    Part("fuzz", "fast"),
+    Part("drill", "fast"),
+    Part("dags/test_attempts_and_summary.py", "fast"),
+    Part("dags/test_cluster_file.py", "fast"),
+    Part("dags/test_gate.py", "fast"),
+    Part("cluster/test_crosscheck.py", "fast"),
+    Part("cluster/test_files.py", "fast"),
+    Part("cluster/test_settings.py", "fast"),
+    Part("spark/test_packing.py", "fast"),
+    Part("groups", "fast"),
+    Part("history", "fast"),
+    Part("kernels", "fast"),
+    Part("releases", "fast"),
+    Part("test_architecture.py", "fast"),
+    Part("test_contributing.py", "fast"),
+    Part("test_docs.py", "fast"),
+    Part("test_project.py", "fast"),
+    Part("test_tiers.py", "fast"),
+    Part("test_topology.py", "fast"),
+)
+_POSITION = {part.path: position for position, part in enumerate(PARTS)}
 
 # What a test finds must not depend on what an earlier run has kept.
 os.environ["REGROUP_FOLD_CACHE"] = ""
+
+
+def part_of(nodeid: str) -> Part | None:
+    """The part of a test, ``None`` when :data:`PARTS` has none."""
+    return _part_of_file(nodeid.partition("::")[0])
+
+
+@cache
+def _part_of_file(file: str) -> Part | None:
+    path = PurePosixPath(file).relative_to("tests")
+    for place in (path, *path.parents):
+        if (position := _POSITION.get(str(place))) is not None:
+            return PARTS[position]
+    return None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,28 +108,74 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def below_tests(nodeid: str) -> str:
-    """First part of a test's path below ``tests/``."""
-    path = PurePosixPath(nodeid.partition("::")[0])
-    return path.parts[1] if len(path.parts) > 1 else path.name
+def pytest_configure(config: pytest.Config) -> None:
+    for tier, what in TIERS.items():
+        config.addinivalue_line("markers", f"{tier}: {what}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Gives each test its tier. A file with a test that has none, or several, is an error."""
+    report = yield
+    wrong = []
+    for item in report.result:
+        if isinstance(item, pytest.Item):
+            part = part_of(item.nodeid)
+            tiers = {mark.name for mark in item.iter_markers() if mark.name in TIERS}
+            if part is None:
+                wrong.append(f"{item.nodeid} is in no part of tests/conftest.py")
+            elif len(tiers) > 1:
+                wrong.append(f"{item.nodeid} has several tiers: {', '.join(sorted(tiers))}")
+            elif not tiers:
+                item.add_marker(part.tier)
+    if wrong:
+        report.outcome, report.longrepr, report.result = "failed", "\n".join(wrong), []
+    return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def position(item: pytest.Item) -> int:
+        part = part_of(item.nodeid)
+        return len(PARTS) if part is None else _POSITION[part.path]
+
+    items.sort(key=position)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """No fast test finds a Java."""
+    if item.get_closest_marker("fast") is None:
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", "/no Java in the fast tier")
+        return (yield)
 
 
 class Scheduler(LoadScopeScheduling):
-    """Keeps the tests of a file on one worker, and those of a directory of ``TOGETHER``.
+    """Keeps the tests of a file on one worker, and those of a part that are together; in the order of :data:`PARTS`.
 
     Not ``--dist loadgroup``: its groups are lost with pytest 9.2, which ignores the node id that xdist sets.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        part = below_tests(nodeid)
-        return part if part in TOGETHER else nodeid.partition("::")[0]
+        part = part_of(nodeid)
+        return part.path if part is not None and part.together else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    config.option.loadscopereorder = False
     return Scheduler(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {part: position for position, part in enumerate(FIRST)}
-    items.sort(key=lambda item: order.get(below_tests(item.nodeid), len(FIRST)))
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """A row a tier: its tests, minutes from the start of the first to the end of the last, minutes of all workers."""
+    everything = [each for group in terminalreporter.stats.values() for each in group]
+    reports = [each for each in everything if isinstance(each, pytest.TestReport)]
+    for tier in TIERS:
+        found = [each for each in reports if tier in each.keywords]
+        if found:
+            tests = len({each.nodeid for each in found})
+            passed = max(each.stop for each in found) - min(each.start for each in found)
+            work = sum(each.duration for each in found)
+            terminalreporter.write_line(f"| {tier} | {tests} | {passed / 60:.1f} | {work / 60:.1f} |")

@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # A package imports itself and those before it.
 LAYERS = (
     "errors",
+    "untrusted",
+    "process",
     "releases",
     "storage",
     "files",
@@ -43,6 +45,7 @@ LAYERS = (
 )
 OUTER = {"spark_apps", "dags", "expectations", "tests"}
 ENGINES = {"pyspark", "airflow", "great_expectations"}
+CLI = "coordinator_core.cli"
 HEAVY = {"pyspark", "great_expectations", "pandas", "matplotlib"}
 
 # What each package must not import, anywhere in its files.
@@ -88,6 +91,8 @@ def violations(source: str, module: str, *, is_package: bool = False) -> list[st
         package = name.partition(".")[0]
         if package in FORBIDDEN.get(module.partition(".")[0], set()):
             found.append(f"{module}:{line} imports {name}")
+        if not module.startswith("coordinator_core") and f"{name}.".startswith(f"{CLI}."):
+            found.append(f"{module}:{line} imports {name}: the command line is run as a process")
         target = layer(name)
         if own is not None and target is not None and target > own:
             found.append(f"{module}:{line} imports {name}, which is above it")
@@ -136,6 +141,12 @@ def test_the_rule_finds(source: str) -> None:
     assert len(violations(source, "coordinator_core.records.codec")) == 1
 
 
+@pytest.mark.parametrize("module", ["spark_apps.exits", "dags.common.load", "expectations.gate"])
+@pytest.mark.parametrize("source", ["import coordinator_core.cli.output", "from coordinator_core import cli"])
+def test_the_rule_keeps_the_command_line_out_of_engines(module: str, source: str) -> None:
+    assert len(violations(source, module)) == 1
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -148,6 +159,91 @@ def test_the_rule_finds(source: str) -> None:
 )
 def test_the_rule_accepts(source: str) -> None:
     assert violations(source, "coordinator_core.records.codec") == []
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Strongly connected components of more than one node, or of one that points to itself (Tarjan's algorithm)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph[node]:
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            first = stack.index(node)
+            component = set(stack[first:])
+            del stack[first:]
+            if len(component) > 1 or node in graph[node]:
+                found.append(component)
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def import_graph(sources: dict[str, tuple[str, bool]]) -> dict[str, set[str]]:
+    """What each module imports of ``sources`` (text by name, and whether it is a package).
+
+    Imports within functions and under ``TYPE_CHECKING`` count too: both hide that neither of two modules can be
+    read, moved or tested without the other. That a module loads the packages around it does not count: it need not
+    know what is in them.
+    """
+    return {
+        module: {
+            name if name in sources else name.rpartition(".")[0]
+            for _, name in imports(source, module, is_package=is_package)
+        }
+        & sources.keys()
+        for module, (source, is_package) in sources.items()
+    }
+
+
+def test_no_modules_import_each_other() -> None:
+    sources = {
+        module: (path.read_text(), path.name == "__init__.py")
+        for package in FORBIDDEN
+        for module, path in modules(package)
+    }
+    graph = import_graph(sources)
+    assert sum(map(len, graph.values())) > len(graph)
+    assert circles(graph) == []
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"a": "import b", "b": "import a"},
+        {"a": "import b", "b": "def late():\n    from a import name"},
+        {"a": "import b", "b": "if TYPE_CHECKING:\n    from a import Name"},
+        {"a": "import b", "b": "from c import name", "c": "import a"},
+        {"a": "from . import b", "a.b": "from a.c import name", "a.c": "from a import name"},
+        {"a": "from a import name"},
+    ],
+)
+def test_the_rule_about_circles_finds(texts: dict[str, str]) -> None:
+    sources = {name: (text, any(other.startswith(f"{name}.") for other in texts)) for name, text in texts.items()}
+    assert circles(import_graph(sources)) == [set(texts)]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"a": "import b; import c", "b": "import c", "c": "import json"},
+        {"a": "from a.b import name", "a.b": "from a.c import name", "a.c": ""},
+    ],
+)
+def test_the_rule_about_circles_accepts(texts: dict[str, str]) -> None:
+    sources = {name: (text, name == "a") for name, text in texts.items()}
+    assert circles(import_graph(sources)) == []
 
 
 def release_comparisons(source: str) -> list[int]:

@@ -1,17 +1,28 @@
-"""What the README says is true: its table, and the example it shows."""
+"""README and docs are true: tables, examples, links, commands, names of packages and modules."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
-from coordinator_core.cli.app import run
+from coordinator_core.cli.app import cli, run
 from tests import proved
+from tests.test_architecture import LAYERS
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted(DOCS.rglob("*.md"))
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+STALE = re.compile(r"\bslots?\b|coordinator_core[./](?:columnar|imports|profiles)\b|runs[./]merge_cache")
+PACKAGES = sorted(
+    path.parent.relative_to(ROOT).as_posix()
+    for package in ("coordinator_core", "spark_apps", "dags", "expectations")
+    for path in (ROOT / package).rglob("__init__.py")
+)
 
 
 def test_the_table_of_releases_is_what_the_corpus_holds() -> None:
@@ -30,3 +41,93 @@ def test_the_example_prints_what_the_readme_shows(
         assert [line.rstrip() for line in printed.out.strip().splitlines()] == [
             line.rstrip() for line in output.strip().splitlines()
         ], command
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of the headings of a page, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def is_outside(target: str) -> bool:
+    return "://" in target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_a_page_opens_with_what_its_reader_can_do_after_it(page: Path) -> None:
+    title, _, opening = page.read_text(encoding="utf-8").partition("\n\n")
+    assert title.startswith("# ")
+    assert re.match(r"After this page you (can|know) \w+", opening)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_links_of_a_page_lead_to_pages_and_headings(page: Path) -> None:
+    dead = []
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        if not is_outside(target):
+            file = page.parent / target if target else page
+            if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+                dead.append(f"{target}#{anchor}")
+    assert dead == []
+
+
+def test_the_index_links_every_page() -> None:
+    index = DOCS / "README.md"
+    linked = {(DOCS / target).resolve() for target, _ in LINK.findall(index.read_text(encoding="utf-8")) if target}
+    assert [page for page in PAGES if page != index and page not in linked] == []
+
+
+def test_no_page_has_a_name_that_is_gone() -> None:
+    found = [
+        f"{page.name}: {match[0]}"
+        for page in (*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+        for match in STALE.finditer(page.read_text(encoding="utf-8"))
+        if not page.name.startswith("performance")  # Profiles name files as they were at the revision measured.
+    ]
+    assert found == []
+
+
+def test_files_that_pages_name_exist() -> None:
+    named = re.compile(r"`((?:coordinator_core|spark_apps|dags|expectations|tests)/[\w/.-]+\.\w+)`")
+    missing = [
+        f"{page.name}: {path}"
+        for page in (*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+        if page.name != "performance.md"
+        for path in named.findall(page.read_text(encoding="utf-8"))
+        if not (ROOT / path).exists()
+    ]
+    assert missing == []
+
+
+def test_every_command_is_in_the_manual() -> None:
+    manual = (DOCS / "cli.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `regroup ([\w-]+)", manual, re.MULTILINE))
+    assert listed == set(cli.list_commands(None))  # type: ignore[arg-type]
+
+
+def test_architecture_and_contributing_have_every_package_of_the_core() -> None:
+    packages = {path.parent.name for path in (ROOT / "coordinator_core").glob("*/__init__.py")}
+    drawn = re.findall(
+        r"^ coordinator_core\.(\w+)", (DOCS / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert packages <= set(drawn)
+    order = re.search(r"    errors < .*?\n\n", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert order is not None
+    assert tuple(order[0].replace("<", " ").split()) == LAYERS
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_says_what_it_may_import_and_where_to_start_reading(package: str) -> None:
+    source = (ROOT / package / "__init__.py").read_text(encoding="utf-8")
+    text = " ".join((ast.get_docstring(ast.parse(source)) or "").split())
+    if package.count("/") > 1:  # Packages inside of packages: those above them say it.
+        assert text
+        return
+    assert "import" in text.lower()
+    start = re.search(r"Start (?:reading at|with) (.*?)(?:\. |\.$|$)", text)
+    assert start is not None, text
+    named = re.findall(r"``([\w./]+)``", start[1])
+    assert named, text
+    for name in named:
+        path = ROOT / package / name.replace(".", "/") if not name.endswith(".py") else ROOT / package / name[:-3]
+        assert path.with_suffix(".py").exists() or path.is_dir() or (ROOT / name).exists(), name

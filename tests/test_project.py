@@ -262,21 +262,34 @@ def test_setup_refuses_an_unknown_step(tmp_path: Path) -> None:
     assert "unknown step 'javva'" in done.stderr
 
 
+PASSED, FAILED, NONE = (
+    ("===== 3 passed in 0.10s =====", 0),
+    ("===== 1 failed, 3 passed in 61.10s (0:01:01) =====", 2),
+    ("===== no tests ran in 0.01s =====", 0),
+)
+"""What a target of make prints last, and its exit status."""
+
+
 @pytest.mark.parametrize(
-    "printed, status, expected",
+    "test, full, expected",
     [
-        ("===== 3 passed in 0.10s =====", 0, 0),
-        ("===== 1 failed, 3 passed in 61.10s (0:01:01) =====", 2, 2),
-        ("===== no tests ran in 0.01s =====", 0, 1),
-        ("nothing at all", 0, 1),
-        ("setup: Maven is missing", 2, 2),
+        (PASSED, PASSED, 0),
+        (FAILED, PASSED, 2),
+        (PASSED, FAILED, 2),
+        (NONE, PASSED, 1),
+        (PASSED, NONE, 1),
+        (PASSED, ("nothing at all", 0), 1),
+        (("setup: Maven is missing", 3), FAILED, 3),
     ],
 )
-def test_ci_fails_when_make_test_fails_or_tests_nothing(
-    tmp_path: Path, printed: str, status: int, expected: int
+def test_ci_fails_when_a_tier_fails_or_tests_nothing(
+    tmp_path: Path, test: tuple[str, int], full: tuple[str, int], expected: int
 ) -> None:
     make = tmp_path / "make"
-    make.write_text(f"#!/bin/sh\n[ \"$*\" = test ] || exit 9\necho '{printed}'\nexit {status}\n")
+    make.write_text(
+        f"#!/bin/sh\ncase \"$*\" in\ntest) echo '{test[0]}'; exit {test[1]};;\n"
+        f"test-full) echo '{full[0]}'; exit {full[1]};;\nesac\nexit 9\n"
+    )
     make.chmod(0o755)
     done = subprocess.run(
         [ROOT / ".ci/run"],
@@ -286,15 +299,22 @@ def test_ci_fails_when_make_test_fails_or_tests_nothing(
         check=False,
     )
     assert done.returncode == expected
-    if "passed" in printed:
-        assert done.stdout.splitlines()[-1] == printed
+    for line, target, (printed, _) in zip(
+        done.stdout.splitlines()[-2:], ("test", "test-full"), (test, full), strict=True
+    ):
+        assert line.startswith(f"make {target}: ")
+        assert line.endswith(printed) == ("passed" in printed)
 
 
 def test_make_has_the_promised_targets() -> None:
-    for target in ("setup", "demo", "test", "lint", "bench", "wheel", "environment"):
+    targets = ["setup", "demo", "check", "test", "test-full", "durations", "lint", "bench", "wheel", "environment"]
+    for target in targets:
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert ".ci/setup.sh" in done.stdout
+    for tiers, target in (("fast", "check"), ('"fast or real"', "test"), ("full", "test-full")):
+        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert f" -m {tiers}\n" in done.stdout
 
 
 # Written so that this file does not match itself.

@@ -11,8 +11,10 @@ import click
 from coordinator_core import __version__
 from coordinator_core.cli.lazy import LazyGroup, Place
 from coordinator_core.cli.output import ReaderGoneError, discard, flush
-from coordinator_core.cli.process import leave, start_light
 from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.process.interpreter import start_light
+from coordinator_core.process.leaving import leave
+from coordinator_core.untrusted import visible_lines
 
 _COMMANDS = {
     "capture": Place(
@@ -142,5 +144,5 @@ def run(args: list[str] | None = None) -> int:
 
 
 def _fail(message: str, code: ExitCode) -> int:
-    click.echo(f"regroup: error: {message}", err=True)
+    click.echo(f"regroup: error: {visible_lines(message)}", err=True)
     return code

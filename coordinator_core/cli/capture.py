@@ -13,6 +13,7 @@ import click
 from coordinator_core.cli.options import Format, format_option, note, write_line
 from coordinator_core.errors import ExitCode
 from coordinator_core.releases import chosen_profile
+from coordinator_core.untrusted import visible
 
 _SHOW_BYTES = 1_000_000
 
@@ -123,9 +124,9 @@ def _write_text(manifest: dict[str, Any], output: str) -> None:
 
     seconds = (manifest["finished_at_ms"] - manifest["started_at_ms"]) / 1000
     write_line(f"captured:   {output}")
-    write_line(f"cluster:    {manifest['cluster_id']}")
+    write_line(f"cluster:    {visible(str(manifest['cluster_id']))}")
     for topic in manifest["topics"]:
-        write_line(f"topic:      {topic['topic']}, {len(topic['partitions'])} partitions")
+        write_line(f"topic:      {visible(topic['topic'])}, {len(topic['partitions'])} partitions")
     write_line(f"records:    {total('records')} in {total('batches')} batches, {total('bytes')} bytes")
     write_line(f"fetched:    {total('fetched_bytes')} bytes; {total('kept_bytes')} were there already")
     write_line(f"seconds:    {seconds:.1f}")

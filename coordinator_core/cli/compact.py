@@ -18,7 +18,6 @@ from coordinator_core.cli.options import (
     replay_options_from,
     write_line,
 )
-from coordinator_core.cli.process import keep_freed_memory
 from coordinator_core.cli.retention import delete_retention_option, offsets_retention_option
 from coordinator_core.cli.source import open_snapshot, run_spark_app, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
@@ -34,7 +33,9 @@ from coordinator_core.lifecycle.compact_publish import (
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
 from coordinator_core.log.types import Codec
+from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.storage import new_directory
+from coordinator_core.untrusted import visible
 
 _MOST_TOLD = 5
 
@@ -45,7 +46,7 @@ _MOST_TOLD = 5
 @click.option("--expire", is_flag=True, help="Tombstone first what has expired, see `regroup expire`.")
 @offsets_retention_option
 @delete_retention_option
-@click.option("--renumber", is_flag=True, help="Consecutive record offsets instead of the input's with holes.")
+@click.option("--renumber", is_flag=True, help="Consecutive record offsets instead of the input's.")
 @click.option(
     "--message-format",
     type=click.Choice(["keep", "2"]),
@@ -184,7 +185,7 @@ def _write_text(document: Document) -> None:
             values = [row["offsets_partition"], *(row[name] for name in names), row["last_stable_offset"]]
             write_line(columns.format(*values))
         for told in row["told"][:_MOST_TOLD]:
-            note(f"regroup: offsets partition {row['offsets_partition']}: kept for: {told}")
+            note(f"regroup: offsets partition {row['offsets_partition']}: kept for: {visible(told)}")
         if row["open_producers"]:
             producers = ", ".join(map(str, row["open_producers"]))
             note(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -12,9 +10,9 @@ import click
 
 from coordinator_core.cli.options import Format, format_option, write_line
 from coordinator_core.errors import ExitCode
-from coordinator_core.reports.findings import one_line
 from coordinator_core.rules.differences import Difference, difference
 from coordinator_core.runs.read import Run, open_run
+from coordinator_core.untrusted import csv_text, visible
 
 _FIELDS = (
     "kind",
@@ -38,7 +36,11 @@ def diff_command(before: str, now: str, output_format: Format) -> int:
 
     Exits with 0 when both hold the same state, with 1 when they do not.
     """
-    found = difference(open_run(before), open_run(now))
+    runs = open_run(before), open_run(now)
+    for run in runs:
+        # Tables whose hashes are equal are not read.
+        run.check_files()
+    found = difference(*runs)
     match output_format:
         case Format.JSON:
             write_line(json.dumps(_document(found), ensure_ascii=False, default=bytes.hex))
@@ -69,14 +71,12 @@ def _document(found: Difference) -> dict[str, Any]:
 
 
 def _csv(found: Difference) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_FIELDS)
-    for change in found.changes():
+    def row(change: dict[str, Any]) -> list[object]:
         texts = {name: json.dumps(change[name], default=bytes.hex) for name in ("before", "after")}
         texts["columns"] = " ".join(change["columns"])
-        writer.writerow(texts.get(name, "" if change[name] is None else change[name]) for name in _FIELDS)
-    return out.getvalue().rstrip("\n")
+        return [texts.get(name, "" if change[name] is None else change[name]) for name in _FIELDS]
+
+    return csv_text(_FIELDS, map(row, found.changes())).rstrip("\n")
 
 
 def _text(found: Difference) -> Iterator[str]:
@@ -85,9 +85,9 @@ def _text(found: Difference) -> Iterator[str]:
     for name, counts in found.counts.items():
         yield f"{name}: " + ", ".join(f"{number} {change}" for change, number in counts.items())
     for change in found.changes():
-        subject = one_line(change["group_id"])
+        subject = visible(change["group_id"])
         if change["topic"] is not None:
-            subject += f" {one_line(change['topic'])}-{change['partition']}"
+            subject += f" {visible(change['topic'])}-{change['partition']}"
         yield f"{change['change']:<8} {change['kind']:<6} {subject}{_values(change)}"
 
 
@@ -107,4 +107,4 @@ def _values(change: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return "-" if value is None else one_line(str(value))
+    return "-" if value is None else visible(str(value))

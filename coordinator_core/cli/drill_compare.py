@@ -29,7 +29,7 @@ _CODES = {
 @click.option("--output", metavar="DIR", help="Write drill.html and drill.json into this directory.")
 @format_option(Format.TEXT, Format.JSON)
 def compare_command(prediction: Path, journal: Path, output: str | None, output_format: Format) -> int:
-    """What was predicted beside what a drill's JOURNAL says, misses first.
+    """Compare a PREDICTION with a drill's JOURNAL, misses first.
 
     Exit code 1: there are misses. 4: the drill was not done as a whole, or the cluster is not recovered.
     """

@@ -149,7 +149,7 @@ def _server_logs(values: tuple[str, ...]) -> dict[int, Path]:
 def recover_command(journal: Path, command_config: str | None, limit_seconds: float) -> int:
     """End the drill of a JOURNAL: run its recover command, unless that was done.
 
-    For a drill that was killed; one that goes on is told to end and recovers by itself. Exit code 4 when the
+    For a drill that was killed; one that goes on gets SIGTERM and recovers by itself. Exit code 4 when the
     cluster is not as it was before.
     """
     from coordinator_core.cluster.drill_recover import recover

@@ -70,7 +70,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "server_logs",
     type=_FILE,
     multiple=True,
-    help="Log of a broker of this cluster (repeatable): load times are told from its loads.",
+    help="Log of a broker of this cluster (repeatable): load times follow from its loads.",
 )
 @click.option(
     "--load-samples",
@@ -101,7 +101,7 @@ def predict_command(
     output_format: Format,
     **replay: Any,
 ) -> int:
-    """What losing brokers will do to every offsets partition and group. Changes nothing, asks no cluster.
+    """Predict what losing brokers does to every offsets partition and group. Changes nothing, asks no cluster.
 
     Groups come from the SNAPSHOT or RUN, or from the leaders' copies among those of --broker. Exit code 1:
     the verdict is not that objectives are met.
@@ -145,7 +145,7 @@ def _scenario(given: str) -> Scenario:
 def _logs(
     paths: Sequence[str], brokers: Sequence[str], topology: Topology, options: ReplayOptions
 ) -> tuple[Profile, ClusterLogs, str | None]:
-    """Profile, copies, and the name of the cluster where a run tells it."""
+    """Profile, copies, and the name of the cluster if a run has it."""
     if options.engine is Engine.SPARK:
         raise UsageError("drill predict replays in this process: publish a RUN with --engine spark, and name it")
     if not paths and not brokers:
@@ -173,7 +173,7 @@ def _logs(
 
 
 def _replayed(paths: Sequence[str], options: ReplayOptions) -> tuple[ReplayOptions, dict[int, Copy]]:
-    """The copies, and the options with the profile that the first ones told."""
+    """The copies, and the options with the profile inferred from the first ones."""
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
     copies = copies_of_snapshot(snapshot, profile, on_damage=options.on_damage, damage=damage, cache=options.fold_cache)

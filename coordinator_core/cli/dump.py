@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
@@ -20,6 +21,7 @@ from coordinator_core.errors import Damage
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.log.discovery import discover
 from coordinator_core.reports.dump import dump_objects, dump_text
+from coordinator_core.untrusted import visible_lines
 
 
 @click.command("dump")
@@ -29,7 +31,7 @@ from coordinator_core.reports.dump import dump_objects, dump_text
 def dump_command(paths: tuple[str, ...], output_format: Format, **replay: Any) -> None:
     """Every record, in log order: the text of kafka-dump-log with the offsets decoder, or JSON lines.
 
-    The text is that of the tool of the release that the profile names.
+    The text equals the output of the dump tool of the profile's release.
     """
     options = replay_options_from(**replay)
     damage: list[Damage] = []
@@ -40,9 +42,11 @@ def dump_command(paths: tuple[str, ...], output_format: Format, **replay: Any) -
                 write_line(json.dumps(row, ensure_ascii=False))
     else:
         snapshot, profile = open_snapshot(paths, options)
+        to_terminal = sys.stdout.isatty()
         for log in snapshot.partitions:
             pieces = dump_text(log, release=str(profile.release), on_damage=options.on_damage, damage=damage)
             for piece in pieces:
-                write(piece)
+                # Files and pipes get what Kafka's tool writes; a terminal obeys what it is shown.
+                write(visible_lines(bytes(piece).decode("utf-8", "replace")).encode() if to_terminal else piece)
     damage += (entry for entry in snapshot.damage if is_unknown(entry))
     warn_about_damage(damage, options.on_damage)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import Any
 
@@ -24,6 +22,7 @@ from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.publish_expiry import publish_expiry
 from coordinator_core.reports.expiry import CSV_COLUMNS, expiry_document, expiry_rows, expiry_text
 from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.untrusted import csv_text
 
 
 @click.command("expire")
@@ -110,8 +109,5 @@ def _check_groups(source: ReplayedSource, group_ids: tuple[str, ...]) -> None:
 
 
 def _csv(document: dict[str, Any]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(expiry_rows(document))
-    return text.getvalue().rstrip("\n")
+    rows = ([row[name] for name in CSV_COLUMNS] for row in expiry_rows(document))
+    return csv_text(CSV_COLUMNS, rows).rstrip("\n")

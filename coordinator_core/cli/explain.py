@@ -20,6 +20,7 @@ from coordinator_core.errors import Damage, UsageError
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.replay.explain import Event, Subject, explain_partition
 from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.untrusted import visible
 
 
 @click.command("explain")
@@ -72,4 +73,4 @@ def _subject(group_id: str, topic: str | None) -> Subject:
 def _text(event: Event) -> str:
     where = f"[{event.offsets_partition}] {event.record_offset:>8}  {event.timestamp_ms}"
     offset_key = "" if event.topic is None else f" {event.topic}-{event.partition}"
-    return f"{where}  {event.record}{offset_key}: {event.effect}"
+    return visible(f"{where}  {event.record}{offset_key}: {event.effect}")

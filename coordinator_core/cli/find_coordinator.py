@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from coordinator_core.cli.options import Format, format_option, offsets_partitions_option, write_line
-from coordinator_core.groups.hashing import partition_for
+from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, partition_for
 from coordinator_core.topology import NO_LEADER, load_topology
+from coordinator_core.untrusted import visible
 
 
 @click.command("find-coordinator")
@@ -17,17 +18,17 @@ from coordinator_core.topology import NO_LEADER, load_topology
 @click.option(
     "--topology",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Topology of the cluster (JSON): tells each partition's leader and how many there are.",
+    help="Topology of the cluster (JSON): leaders and number of offsets partitions.",
 )
 @offsets_partitions_option
 @format_option(Format.TEXT, Format.JSON)
 def find_coordinator_command(
-    groups: tuple[str, ...], topology: Path | None, offsets_topic_num_partitions: int, output_format: Format
+    groups: tuple[str, ...], topology: Path | None, offsets_topic_num_partitions: int | None, output_format: Format
 ) -> None:
     """The offsets partition of each GROUP, and the broker that leads it when a topology is given."""
     infos = load_topology(topology).offsets_partitions if topology else None
     leaders = {one.partition: one.leader for one in infos or () if one.leader != NO_LEADER}
-    num_partitions = len(infos) if infos else offsets_topic_num_partitions
+    num_partitions = len(infos) if infos else offsets_topic_num_partitions or DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
     rows = []
     for group_id in groups:
         partition = partition_for(group_id, num_partitions)
@@ -35,8 +36,8 @@ def find_coordinator_command(
     if output_format is Format.JSON:
         write_line(json.dumps(rows, ensure_ascii=False))
         return
-    width = max(15, *(len(group_id) for group_id in groups))
+    width = max(15, *(len(visible(group_id)) for group_id in groups))
     write_line(f"{'GROUP':<{width}} OFFSETS-PARTITION LEADER")
     for row in rows:
         leader = "-" if row["leader"] is None else row["leader"]
-        write_line(f"{row['group_id']:<{width}} {row['offsets_partition']:<17} {leader}")
+        write_line(f"{visible(str(row['group_id'])):<{width}} {row['offsets_partition']:<17} {leader}")

@@ -17,13 +17,13 @@ from coordinator_core.cli.options import Format, format_option, note, write_line
     "--isolation-level",
     required=True,
     type=click.Choice(["read_committed", "read_uncommitted"]),
-    help="What the consumer that read the records was told; Kafka's default is read_uncommitted.",
+    help="isolation.level of the consumer that read the records; Kafka's default is read_uncommitted.",
 )
 @format_option(Format.TEXT, Format.JSON)
 def import_command(paths: tuple[str, ...], output: str, isolation_level: str, output_format: Format) -> None:
     """Make a log directory of PARQUET, records of __consumer_offsets as Kafka's Spark source gives them.
 
-    Where the cluster can be reached, capture it instead: records do not tell of transactions, so a replay of
+    Where the cluster can be reached, capture it instead: records lack transactions, so a replay of
     this directory needs --partial and is marked as partial.
     """
     from coordinator_core.ingest.publish import IsolationLevel, import_records

@@ -16,7 +16,7 @@ from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.half_cleaned import group_histories
 from coordinator_core.lifecycle.loads import GroupDifference, Outcome, PartitionLoad, ReleaseLoad, Stop, loads
 from coordinator_core.releases import Profile, every_profile, profiles_of_release
-from coordinator_core.reports.findings import one_line
+from coordinator_core.untrusted import visible
 
 _GROUPS_SHOWN = 3
 _PARTITIONS_SHOWN = 8
@@ -145,11 +145,11 @@ def _lines(load: PartitionLoad) -> Iterator[str]:
 def _where(stop: Stop) -> str:
     place = "at its end" if stop.record_offset is None else f"at record {stop.record_offset}"
     bug = "" if stop.bug is None else f" ({stop.bug}{f', fixed in {stop.fixed_in}' if stop.fixed_in else ''})"
-    return f"{place}: {one_line(stop.detail)}{bug}"
+    return f"{place}: {visible(stop.detail)}{bug}"
 
 
 def _difference(difference: GroupDifference) -> str:
     what = [difference.change if not difference.fields else ", ".join(difference.fields)]
     if difference.offset_keys:
         what.append(f"{difference.offset_keys} committed offsets")
-    return f"group {one_line(difference.group_id)}: {'; '.join(what)}"
+    return f"group {visible(difference.group_id)}: {'; '.join(what)}"

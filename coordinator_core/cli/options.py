@@ -15,11 +15,14 @@ from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE, FoldCache, director
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
+from coordinator_core.untrusted import visible_lines
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Format(StrEnum):
+    """Output formats of ``--format``."""
+
     TEXT = "text"
     JSON = "json"
     JSONL = "jsonl"
@@ -27,18 +30,20 @@ class Format(StrEnum):
 
 
 class Engine(StrEnum):
+    """Engines of ``--engine``."""
+
     LOCAL = "local"
     SPARK = "spark"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How to replay: ``profile`` is ``None`` for "infer it from the records"."""
+    """Options of a replay: ``profile`` is ``None`` for "infer it from the records"."""
 
     profile: Profile | None
     now_ms: int
     on_damage: OnDamage
-    offsets_topic_num_partitions: int
+    offsets_topic_num_partitions: int | None
     engine: Engine
     master: str
     fold_cache: FoldCache | None
@@ -90,12 +95,12 @@ def engine_options(what_runs: str) -> Callable[[F], F]:
 
 
 def offsets_partitions_option(command: F) -> F:
+    """The option ``--offsets-topic-num-partitions``."""
     return click.option(
         "--offsets-topic-num-partitions",
         type=click.IntRange(min=1),
-        default=DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
-        show_default=True,
-        help="Partitions of __consumer_offsets.",
+        help="Partitions of __consumer_offsets (default: told by the topology or by where the groups are, else "
+        f"{DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS}).",
     )(command)
 
 
@@ -105,7 +110,7 @@ replay_options = together(
         default="auto",
         show_default=True,
         metavar=f"[auto|{'|'.join(PROFILE_RELEASES)}]",
-        help="Coordinator rules; auto tells them from the records.",
+        help="Coordinator rules; auto infers them from the records.",
     ),
     click.option("--kafka-version", metavar="RELEASE", help="Rules of this Kafka release, e.g. 3.9.2."),
     click.option(
@@ -146,7 +151,7 @@ def replay_options_from(
     now_ms: int | None,
     partial: bool,
     salvage: bool,
-    offsets_topic_num_partitions: int,
+    offsets_topic_num_partitions: int | None,
     engine: Engine,
     master: str,
     fold_cache: str,
@@ -165,6 +170,7 @@ def replay_options_from(
 
 
 def clock_ms() -> int:
+    """Now, in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -177,10 +183,10 @@ group_options = together(
 
 
 def write_line(text: str) -> None:
-    """One line of result. Results are UTF-8 whatever the locale says, as Kafka's tools write them."""
+    """Write one line of result. Results are UTF-8 whatever the locale says, as Kafka's tools write them."""
     write(text.encode("utf-8", "surrogateescape") + b"\n")
 
 
 def note(text: str) -> None:
-    """One line about the result, on standard error."""
-    click.echo(text, err=True)
+    """Write one line about the result to standard error."""
+    click.echo(visible_lines(text), err=True)

@@ -1,4 +1,4 @@
-"""Where results go."""
+"""Standard output and standard error of commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class ReaderGoneError(Exception):
-    """Who read the results (head, less) wants no more of them: that is no error."""
+    """The reader of the results (head, less) has closed the pipe, which is no error."""
 
 
 def write(data: bytes | memoryview) -> None:

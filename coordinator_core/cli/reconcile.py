@@ -18,9 +18,9 @@ from coordinator_core.cli.options import (
     together,
     write_line,
 )
-from coordinator_core.cli.process import keep_freed_memory
 from coordinator_core.cli.source import run_spark_app
 from coordinator_core.errors import ExitCode
+from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.reports.findings import finding_objects, findings_csv, reconciliation_text
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts
@@ -92,6 +92,7 @@ def reconciled(
 
 
 def exit_code(found: Reconciliation, fail_on: str) -> int:
+    """1 when a finding that counts reaches the severity ``fail_on``, else 0."""
     worst = found.worst
     failed = fail_on != NEVER and worst is not None and worst >= Severity.of(fail_on)
     return ExitCode.FINDINGS if failed else ExitCode.CLEAN
@@ -112,7 +113,7 @@ def reconcile_command(
     output_format: Format,
     **inputs: Any,
 ) -> int:
-    """What is wrong with the groups and offsets of a published RUN, where the evidence is, and what to do."""
+    """Findings about the groups and offsets of a published RUN, with evidence and remedies."""
     directory: str | None
     if engine is Engine.SPARK:
         directory = _publish_with_spark(run, master, **inputs)

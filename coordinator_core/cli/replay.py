@@ -16,9 +16,9 @@ from coordinator_core.cli.options import (
     replay_options_from,
     write_line,
 )
-from coordinator_core.cli.process import keep_freed_memory
 from coordinator_core.errors import Damage, ExitCode
 from coordinator_core.log.discovery import discover
+from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace, default_window, new_run_id
 

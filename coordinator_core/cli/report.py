@@ -48,7 +48,7 @@ def report_command(
     max_series: int,
     **inputs: Any,
 ) -> int:
-    """One page about a published RUN: verdict, changes, findings, lag, expiry, what weighs and what hangs."""
+    """One page about a published RUN: verdict, changes, findings, lag, expiry, heavy groups, open transactions."""
     facts, found = reconciled(run, **inputs)
     report, lag = run_report(facts, found, load_bytes_per_second=load_bytes_per_second)
     if output is None:

@@ -1,4 +1,4 @@
-"""Where a command's state comes from: a published run, or a snapshot that is replayed in memory."""
+"""Source of a command's state: a published run, or a snapshot that is replayed in memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def load_source(paths: Sequence[str], options: ReplayOptions) -> ReplayedSource:
 
 
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:
-    """Discover a snapshot and settle the profile: the one asked for, or the one its records tell."""
+    """Discover a snapshot and settle the profile: the one asked for, or the one inferred from the records."""
     snapshot = discover(paths)
     profile = options.profile
     if profile is None:
@@ -73,13 +73,14 @@ def warn_about_damage(damage: Sequence[Damage], on_damage: OnDamage) -> None:
     for entry in unknown[:1]:
         more = f" (and {len(unknown) - 1} partitions more)" if len(unknown) > 1 else ""
         note(f"regroup: warning: {entry}{more}")
-        note("regroup: warning: the log was made of records, which tell no more; the result is partial")
+        note("regroup: warning: the log was made of records of a consumer; the result is partial")
     if len(damage) > len(unknown):
         how = "as a restarting broker would" if on_damage is OnDamage.RECOVER else "without the damaged batches"
         note(f"regroup: warning: the input is damaged; it was read {how}, and the result is partial")
 
 
 def warn_about_load_failures(states: Sequence[PartitionState], profile_label: str) -> None:
+    """Name the first load failure of each partition on standard error."""
     for state in states:
         for failure in state.load_failures[:1]:
             more = len(state.load_failures) - 1
@@ -97,7 +98,8 @@ def publish_with_spark(paths: Sequence[str], place: RunPlace, options: ReplayOpt
         command += ["--snapshot", path]
     command += ["--output", place.output, "--cluster", place.cluster]
     command += ["--window", place.window, "--run-id", place.run_id, "--now-ms", str(options.now_ms)]
-    command += ["--offsets-topic-num-partitions", str(options.offsets_topic_num_partitions)]
+    if options.offsets_topic_num_partitions is not None:
+        command += ["--offsets-topic-num-partitions", str(options.offsets_topic_num_partitions)]
     if options.profile is not None:
         profile = options.profile
         command += ["--kafka-version", str(profile.release), "--coordinator", profile.coordinator]

@@ -55,7 +55,7 @@ def stats_command(
     output_format: Format,
     **replay: Any,
 ) -> None:
-    """What takes room in the log: records, bytes, dead bytes and commit rate by group, topic and member
+    """Sizes in the log: records, bytes, dead bytes and commit rate by group, topic and member
     client; what keeps the broker's cleaner from it; what compaction would leave.
 
     The log must be sound. Of a RUN, the logs that it was made from are read again.

@@ -35,7 +35,7 @@ _TAIL = ".tail"
 class CaptureOptions:
     """``byte_rate`` in bytes per second; ``replica`` a broker id; ``topics_also`` are captured besides.
 
-    ``check_groups`` has the log replayed, by the rules of ``profile`` (``None``: told from the records), and
+    ``check_groups`` has the log replayed, by the rules of ``profile`` (``None``: inferred from the records), and
     compared with what the coordinators say.
     """
 
@@ -221,7 +221,7 @@ def _adopt(client: Client, topic: str, state: Fetching) -> None:
     if state.files.next_offset is None:
         return
     state.position = max(state.start_offset, state.files.next_offset)
-    # A high watermark may be told late, but never one that has been passed.
+    # A high watermark may come late, but never one that has been passed.
     state.end_offset = max(state.end_offset, state.files.next_offset)
     state.kept_bytes = state.files.bytes
     state.kept_removed = state.files.removed

@@ -28,7 +28,7 @@ Json = dict[str, Any]
 def check_groups(
     client: Client, info: TopicInfo, states: Sequence[Fetching], scratch: Path, profile: Profile | None
 ) -> tuple[Json, Json]:
-    """What the coordinators answered, and how the replay of the captured partitions differs from it.
+    """Answers of the coordinators, and how the replay of the captured partitions differs from them.
 
     The log is read on into ``scratch`` up to an end that is asked for after the answers, so that what was
     committed meanwhile is known. ``profile`` is inferred from the records when it is ``None``.
@@ -61,7 +61,7 @@ def check_groups(
 
 
 def captured_log(partition: int, start_offset: int, held: Sequence[PartitionFiles]) -> PartitionLog:
-    """What one or several files hold of a partition, one behind the other, as a log to read."""
+    """Log of a partition from one or several files, one behind the other."""
     segments = [
         SegmentFile(str(files.directory / segment.name), partition, segment.base_offset, segment.size)
         for files in held

@@ -34,7 +34,7 @@ _HEADER = np.dtype(
 
 
 class Column(IntEnum):
-    """Columns of :attr:`Chunk.rows`. A legacy message may not tell ``EPOCH`` and ``RECORDS``: -1."""
+    """Columns of :attr:`Chunk.rows`. A legacy message may lack ``EPOCH`` and ``RECORDS``: -1."""
 
     BASE_OFFSET = 0
     NEXT_OFFSET = 1

@@ -193,10 +193,16 @@ class Client:
         return (None if found.error_code or found.leader_id < 0 else found.leader_id), voters
 
     def topic(self, name: str) -> TopicInfo:
-        """A topic as the cluster's metadata has it now, partitions in order, some perhaps without leader."""
+        """A topic as the cluster's metadata has it now, partitions in order, some perhaps without leader.
+
+        ``ClusterError`` when the answer is about something else: what is asked for is what is written down.
+        """
 
         def attempt() -> TopicInfo | None:
             answer = self.ask(lambda: _metadata([name]))
+            if [found.name for found in answer.topics] != [name]:
+                named = ", ".join(repr(found.name) for found in answer.topics) or "no topic"
+                raise ClusterError(f"a broker was asked for the metadata of {name} and answers with {named}")
             (found,) = answer.topics
             if found.error_code == TOPIC_AUTHORIZATION_FAILED:
                 raise MissingAclError("Describe", f"Topic:{name}", "asking for the partitions of the topic")
@@ -247,9 +253,9 @@ class Client:
 
 
 def by_broker(brokers: Mapping[K, int], one: Callable[[int, list[K]], None]) -> None:
-    """``one(broker, what it has)`` for every broker at the same time; ``brokers`` says who has what.
+    """Call ``one(broker, keys)`` for all brokers at the same time. ``brokers`` maps keys to brokers.
 
-    What no broker has (-1) is left out.
+    Keys without a broker (-1) are left out.
     """
     groups: dict[int, list[K]] = {}
     for key, broker in sorted(brokers.items()):
@@ -313,6 +319,9 @@ def _metadata(names: Iterable[str] | None) -> Any:
 
 
 def _topic(found: Any) -> TopicInfo:
+    partitions = [partition.partition_index for partition in found.partitions]
+    if len(set(partitions)) < len(partitions) or min(partitions, default=0) < 0:
+        raise ClusterError(f"a broker names partitions of {found.name!r} that no topic has: {sorted(partitions)}")
     return TopicInfo(
         found.name,
         topic_id_text(found.topic_id),
@@ -355,7 +364,7 @@ def error_name(code: int) -> str:
 
 
 def _hint(error: BaseException) -> str:
-    """What a listener that closes the connection may mean: a restart, or the wrong security.protocol."""
+    """Hint for a listener that closes the connection: a restart, or the wrong security.protocol."""
     text = str(error)
     if "UNEXPECTED_EOF" in text:
         return " (does this listener speak TLS?)"
@@ -367,6 +376,6 @@ def _reason(error: BaseException) -> str:
 
 
 def _plain(error: BaseException) -> str:
-    """What kafka-python says, without the name of its exception class and addresses of objects."""
+    """Message of a kafka-python error, without the name of its class and addresses of objects."""
     text = str(error).splitlines()[0] if str(error) else ""
     return re.sub(r"<[^>]*>", "", re.sub(r"^(\[Error \d+\] )?\w*Error: ", "", text)).strip()

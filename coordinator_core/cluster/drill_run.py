@@ -42,7 +42,7 @@ _LOOK_SECONDS = 0.1
 
 
 class Outcome(StrEnum):
-    """How a drill ended. Only ``OBSERVED`` can be compared as a whole."""
+    """Outcome of a drill. Only ``OBSERVED`` can be compared as a whole."""
 
     OBSERVED = "observed"
     NOT_STEADY = "not_steady"
@@ -50,12 +50,12 @@ class Outcome(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     KILLED = "killed"
-    """Written by whoever recovers the cluster after the drill itself was killed."""
+    """Written by the command that recovers the cluster after the drill was killed."""
 
 
 @dataclass(frozen=True)
 class DrillOptions:
-    """What to do, and how long to wait.
+    """Options of a drill: commands, times to wait.
 
     The fault is ``fault_command``, or SIGKILL to ``pids``. After it the drill observes for at least
     ``observe_seconds`` and until all is served again, at most ``limit_seconds``; as long it waits for a
@@ -78,7 +78,7 @@ class DrillOptions:
 def observe(
     settings: ClientSettings, prediction: Prediction, output: Path, options: DrillOptions
 ) -> tuple[Outcome, str | None, bool]:
-    """Does the drill and writes ``output/journal.jsonl``; the outcome, why, and whether all was recovered.
+    """Do the drill and write ``output/journal.jsonl``. Returns outcome, reason, and whether all was recovered.
 
     ``UsageError`` when ``output`` has a journal already. A fault is always followed by the recovery.
     """
@@ -94,7 +94,7 @@ def observe(
         client={
             **settings.client,
             "request_timeout_ms": round(options.probe_timeout_seconds * 1000),
-            # No probe is refused for want of room behind those of other partitions.
+            # The queue has room for the probes of all partitions.
             "max_in_flight_requests_per_connection": 1 << 20,
         },
     )
@@ -198,7 +198,7 @@ class _Drill:
     # Before
 
     def _unsteady(self) -> list[str]:
-        """What is not as the prediction takes it to be; empty as soon as all is."""
+        """Deviations from the state that the prediction begins with; empty once there are none."""
         problems: list[str] = []
 
         def steady() -> bool:
@@ -285,7 +285,7 @@ class _Drill:
         note_states(self._client, self._note, phase, {tail.offsets_partition: tail.end_offset for tail in tails})
 
     def _note_loads(self, phase: str) -> None:
-        """What the brokers' logs say since the last time; from the beginning where a log was begun anew."""
+        """Loads in the brokers' logs since the last call; from the beginning where a log was begun anew."""
         for broker, path in self._options.server_logs.items():
             try:
                 with path.open("rb") as file:
@@ -330,7 +330,7 @@ class _Drill:
 
 
 def unlike_predicted(info: TopicInfo, prediction: Prediction, *, allow_under_replicated: bool = False) -> list[str]:
-    """What of the offsets topic is not as the prediction begins with: leaders, and replicas out of sync.
+    """Deviations of the offsets topic from the prediction: leaders, and replicas out of sync.
 
     Where an unclean election is predicted, some are.
     """

@@ -14,6 +14,7 @@ from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.groups import GROUPS_PER_REQUEST, ask_groups
 from coordinator_core.drill.canaries import PREFIX
 from coordinator_core.groups.hashing import partition_for
+from coordinator_core.groups.model import REBALANCE_STATES, GroupState
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import TopicInfo
 
@@ -21,7 +22,7 @@ _BATCHED_VERSION = 4
 
 Json = dict[str, Any]
 
-REBALANCING = {"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}
+REBALANCING = REBALANCE_STATES | {GroupState.ASSIGNING, GroupState.RECONCILING}
 
 
 def coordinators(client: Client, info: TopicInfo, group_ids: Iterable[str]) -> dict[str, int]:

@@ -1,6 +1,6 @@
-"""What the offsets logs gained and lost during a drill, read from their leaders: the proof of rebalances.
+"""Records that the offsets logs gained and lost during a drill, read from their leaders: the proof of rebalances.
 
-Brokers tell a classic group's generation to its members only; but each that they reach is in the log.
+Brokers send a classic group's generation to its members only; but each one reached is in the log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ up."""
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Where an offsets partition stood: who led it in which epoch, and its high watermark."""
+    """Position of an offsets partition: leader, leader epoch and high watermark."""
 
     leader_epoch: int
     end_offset: int
@@ -67,7 +67,7 @@ def pins(client: Client, info: TopicInfo) -> dict[int, Pin]:
 
 
 def gained(client: Client, info: TopicInfo, since: Mapping[int, Pin], directory: Path) -> list[Gained]:
-    """What the leaders' logs have that the pinned ones had not; its bytes are kept in ``directory``.
+    """Records of the leaders' logs that the pinned ones had not; their bytes are kept in ``directory``.
 
     Partitions without a leader, or whose leader changes meanwhile, are left out.
     """
@@ -94,7 +94,7 @@ def gained(client: Client, info: TopicInfo, since: Mapping[int, Pin], directory:
 
 
 def _shared_end(client: Client, partition: int, leader: int, pin: Pin) -> int | None:
-    """Up to where the leader's log is the one that was pinned (KIP-101); ``None`` when it cannot be told."""
+    """Record offset up to which the leader's log is the pinned one (KIP-101); ``None`` if unknown."""
     try:
         answer = client.epoch_end_offset(OFFSETS_TOPIC, partition, leader, pin.leader_epoch)
     except ClusterError:

@@ -1,10 +1,10 @@
 """Leaders of the offsets partitions, and the committed offsets of all groups, looked at again and again.
 
 The oracle of a drill: a committed offset never moves backwards, and never vanishes. An answer may, for a
-while (:mod:`~coordinator_core.cluster.drill_probes`). That a coordinator has heard of a high watermark is
-told here by its log: the high watermark has moved since the coordinator answered. While it lags after an
-election ListOffsets refuses to tell it (``OFFSET_NOT_AVAILABLE``, ``Partition.fetchOffsetForTimestamp``).
-That it is told is not enough, for the coordinator may have missed it; commits of the canary move it on.
+while (:mod:`~coordinator_core.cluster.drill_probes`). A coordinator has heard of a high
+watermark when that has moved since the coordinator answered. While it lags after an election ListOffsets answers
+``OFFSET_NOT_AVAILABLE`` (``Partition.fetchOffsetForTimestamp``). An answer is not enough, for the coordinator may have
+missed it; commits of the canary move it on.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Watch:
             self.look()
 
     def look(self) -> set[str]:
-        """One look at everything; the groups whose coordinator did not answer, or leaves a doubt."""
+        """Ask for everything once; returns the groups whose coordinator did not answer, or leaves a doubt."""
         with self._looking:
             try:
                 self._see_leaders(self._client.topic(OFFSETS_TOPIC).partitions)
@@ -92,7 +92,7 @@ class Watch:
         return info.partition, info.leader, info.leader_epoch
 
     def _heard(self) -> set[_Term]:
-        """Where there are doubts, and the high watermark has moved since the coordinator answered."""
+        """Offsets partitions in doubt whose high watermark has moved since the coordinator answered."""
         doubted = {self._term(group_id) for group_id, known in self._groups.items() if known.in_doubt}
         doubted &= self._marks.keys()
         leaders = {(OFFSETS_TOPIC, number): leader for number, leader, _ in doubted}

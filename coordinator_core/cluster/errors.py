@@ -1,4 +1,4 @@
-"""What can go wrong between Regroup and a cluster. No message holds a secret or the bytes of a request."""
+"""Errors between Regroup and a cluster. No message holds a secret or the bytes of a request."""
 
 from __future__ import annotations
 

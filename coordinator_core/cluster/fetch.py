@@ -1,7 +1,7 @@
 """Raw fetch: batches of one topic from its leaders, in parallel, up to the pinned end, as they are on disk.
 
 Rules of the broker's side: ``ReplicaManager.readFromLog`` and ``UnifiedLog.read``. A fetch answers bytes of
-the log from the batch on that holds the asked offset, or the next one behind a hole; the last batch may be
+the log from the batch on that holds the asked offset, or the next one where that offset is gone; the last batch may be
 cut off, the first never is.
 """
 
@@ -54,7 +54,7 @@ class Vanished:
 
 @dataclass
 class Fetching:
-    """One partition on its way: its pinned range, where the fetch stands, and what happened to it."""
+    """Fetch of one partition: pinned range, position, events."""
 
     partition: int
     start_offset: int
@@ -95,7 +95,7 @@ class RateLimiter:
         time.sleep(max(0.0, pause))
 
     def at_most(self, size: int) -> int:
-        """What to ask for at a time, so that a slow rate does not come in bursts of seconds."""
+        """Bytes to ask for at a time, so that a slow rate does not come in bursts of seconds."""
         return size if self._rate is None else max(1, min(size, self._rate // 4))
 
 
@@ -169,7 +169,7 @@ class Fetcher:
         raise ClusterError(f"no progress for {self._client.patience_seconds:g} s; missing are {missing}")
 
     def _round(self, broker: int, states: list[Fetching]) -> list[Fetching]:
-        """One request to one broker, and what its answer means for each partition."""
+        """Send one request to one broker, and apply its answer to each partition."""
         for state in states:
             state.trouble = ""
         if broker < 0:

@@ -16,7 +16,7 @@ from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.log.types import SegmentFile
 
 SEGMENT_BYTES = 100 << 20
-"""Where a new segment begins, as ``offsets.topic.segment.bytes``; later captures add to the last one only."""
+"""Size at which a new segment begins, as ``offsets.topic.segment.bytes``; later captures add to the last one only."""
 
 _SCAN_BYTES = 16 << 20
 
@@ -95,9 +95,9 @@ class PartitionFiles:
         """Write a chunk that continues what is held; ``position`` is the offset at which it was asked for."""
         while len(chunk):
             if self._file is None or self.segments[-1].size >= self._segment_bytes:
-                # A compressed message of format 0 or 1 does not tell its first offset.
-                told = chunk.rows[0, Column.RECORDS] >= 0
-                self._roll(int(chunk.rows[0, Column.BASE_OFFSET]) if told else position)
+                # The header of a compressed message of format 0 or 1 lacks its first offset.
+                has_first = chunk.rows[0, Column.RECORDS] >= 0
+                self._roll(int(chunk.rows[0, Column.BASE_OFFSET]) if has_first else position)
             assert self._file is not None
             room = self._segment_bytes - self.segments[-1].size
             # The batch that crosses the limit still belongs to the segment.

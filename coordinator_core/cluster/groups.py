@@ -1,4 +1,4 @@
-"""What the coordinators answer about their groups: ``groups.json``, for comparison with the replayed log."""
+"""Answers of the coordinators about their groups: ``groups.json``, for comparison with the replayed log."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ _DEAD = "Dead"
 def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys) -> Json:
     """Every group that the coordinators list or that is ``expected``, with state, members and offsets.
 
-    ``expected`` are the offset keys that the replayed log has: they are asked for by name, so that what the
-    coordinators leave out for want of a permission is told from what is not there. ``MissingAclError``
-    names the group or topic.
+    ``expected`` are the offset keys that the replayed log has: they are asked for by name, because
+    coordinators leave out of lists what the principal may not see. ``MissingAclError`` names the group or topic.
     """
     at = time.time_ns() // 1_000_000
     listed = _listed(client)

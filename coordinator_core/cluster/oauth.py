@@ -1,4 +1,4 @@
-"""Where OAUTHBEARER tokens come from: an endpoint (KIP-768), a file, or unsecured as is Kafka's default."""
+"""Sources of OAUTHBEARER tokens: an endpoint (KIP-768), a file, or unsecured as is Kafka's default."""
 
 from __future__ import annotations
 
@@ -69,6 +69,13 @@ def _from_file(path: Path) -> str:
         raise UsageError(f"{ENDPOINT}: {path} cannot be read") from None
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error like any other: the secret is for the address that was configured alone."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
 def _from_endpoint(endpoint: str, options: Mapping[str, str]) -> tuple[str, float]:
     """Client credentials grant (RFC 6749, 4.4): the token and its life in seconds."""
     pair = ":".join(urllib.parse.quote(options[name], safe="") for name in ("clientId", "clientSecret"))
@@ -82,11 +89,12 @@ def _from_endpoint(endpoint: str, options: Mapping[str, str]) -> tuple[str, floa
         },
     )
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=_TIMEOUT_SECONDS) as answer:
             document = json.load(answer)
         return str(document["access_token"]), float(document.get("expires_in", _LIFETIME_SECONDS))
     except urllib.error.HTTPError as error:
-        raise LoginError(f"{ENDPOINT}: the endpoint answers {error.code} {error.reason}") from None
+        redirects = ", and no redirect is followed with a secret" if 300 <= error.code < 400 else ""
+        raise LoginError(f"{ENDPOINT}: the endpoint answers {error.code} {error.reason}{redirects}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LoginError(f"{ENDPOINT}: no token from the endpoint ({type(error).__name__})") from None
 

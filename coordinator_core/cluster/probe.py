@@ -1,4 +1,4 @@
-"""Is what we hold still what the cluster has? Batches all over the files are fetched again and compared."""
+"""Comparison of the captured files with the cluster: batches spread over the files are fetched again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _same(answer: Any, state: Fetching, sample: Sample, throttled: bool) -> bool
 
 
 def _spread(state: Fetching) -> list[Sample]:
-    """Some of the partition's samples: the first, the last, and evenly between them."""
+    """A part of the partition's samples: the first, the last, and evenly spread ones between them."""
     usable = [sample for sample in state.files.samples if sample.end_offset > state.start_offset]
     if len(usable) <= SAMPLES:
         return usable

@@ -43,7 +43,7 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _first_separator(line: str) -> tuple[int, int] | None:
-    """Where the key ends and the value begins."""
+    """Positions at which the key ends and the value begins."""
     at = 0
     while at < len(line):
         if line[at] == "\\":
@@ -74,7 +74,7 @@ class JaasEntry:
     options: dict[str, str]
 
     def __repr__(self) -> str:
-        # Options hold passwords; whoever prints an entry must not print them.
+        # Options hold passwords: the text of an entry must not have them.
         return f"JaasEntry({self.module})"
 
 

@@ -33,7 +33,7 @@ _HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallba
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """How to connect. ``client`` holds kafka-python's options, secrets among them, and is never printed.
+    """Connection settings. ``client`` holds kafka-python's options, secrets among them, and is never printed.
 
     ``api_timeout_seconds`` is how long to go on without any progress (``default.api.timeout.ms``).
     """

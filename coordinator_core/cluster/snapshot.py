@@ -19,6 +19,7 @@ from coordinator_core import storage
 from coordinator_core.cluster.files import sync_directory
 from coordinator_core.errors import UsageError
 from coordinator_core.log.discovery import CAPTURE_MARKER, LOG_START_OFFSETS_FILE, TOPICS_FILE
+from coordinator_core.topology import is_topic_name
 
 MANIFEST = "capture.json"
 TOPOLOGY = "topology.json"
@@ -70,11 +71,14 @@ class CaptureDirectory:
         return document
 
     def begin(self) -> None:
-        """From now on, and until :meth:`finish`, this is no snapshot."""
+        """Mark the directory as incomplete, until :meth:`finish`."""
         storage.write_atomic(str(self.path / CAPTURE_MARKER), _NOTICE.encode())
         sync_directory(self.path)
 
     def partition(self, topic: str, partition: int) -> Path:
+        """Directory of a partition; ``UsageError`` for a name that no topic may have, so that it stays inside."""
+        if not is_topic_name(topic) or partition < 0:
+            raise UsageError(f"{topic!r}, partition {partition}: no topic of Kafka has this name")
         return self.path / f"{topic}-{partition}"
 
     def write(self, name: str, document: Any) -> None:
@@ -82,7 +86,7 @@ class CaptureDirectory:
         storage.write_atomic(str(self.path / name), (text + "\n").encode())
 
     def write_log_start_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """As a broker's checkpoint: a log may begin within its first segment, even within a batch."""
+        """Write log start offsets as a broker's checkpoint: a log may begin within its first segment, or in a batch."""
         rows = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
         text = f"0\n{len(rows)}\n{''.join(rows)}"
         storage.write_atomic(str(self.path / LOG_START_OFFSETS_FILE), text.encode())

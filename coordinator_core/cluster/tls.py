@@ -35,7 +35,7 @@ KEYS = {
     "ssl.enabled.protocols",
     "ssl.protocol",
 }
-"""What of ``ssl.*`` is understood; anything else is refused, not ignored."""
+"""Supported ``ssl.*`` properties; any other is refused, not ignored."""
 
 _JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PROTOCOLS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.replies import ApiKey, ApiVersionsReply, FinalizedFeature, SupportedFeature
 from coordinator_core.releases.requests import RequestRules
 
 
-def api_versions(rules: RequestRules, features_epoch: int = 0) -> dict[str, Any]:
+def api_versions(rules: RequestRules, features_epoch: int = 0) -> ApiVersionsReply:
     """The answer of the coordinator that has these ``rules``."""
     found = rules.api_versions
-    keys = (entry.split(":") for entry in found.api_keys.split())
-    low, high = found.metadata_versions
-    return {
-        "errorCode": 0,
-        "apiKeys": [
-            {
-                "apiKey": int(key),
-                "minVersion": int(versions.split("-")[0]),
-                "maxVersion": int(versions.split("-")[1]),
-            }
-            for key, versions in keys
-        ],
-        "supportedFeatures": [{"name": "metadata.version", "minVersion": low, "maxVersion": high}],
-        "finalizedFeaturesEpoch": features_epoch,
-        "finalizedFeatures": [
-            {"name": name, "maxVersionLevel": level, "minVersionLevel": level} for name, level in found.features
-        ],
-    }
+    keys = (entry.replace("-", ":").split(":") for entry in found.api_keys.split())
+    return ApiVersionsReply(
+        Errors.NONE,
+        api_keys=tuple(ApiKey(*map(int, key_and_versions)) for key_and_versions in keys),
+        supported_features=(SupportedFeature("metadata.version", *found.metadata_versions),),
+        finalized_features_epoch=features_epoch,
+        finalized_features=tuple(FinalizedFeature(name, level, level) for name, level in found.features),
+    )

@@ -5,11 +5,13 @@ Every answer is that of an authorised client: authorisation is the cluster's, no
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
+from coordinator_core.coordinator import replies, requests
 from coordinator_core.coordinator.api_versions import api_versions
-from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.find_coordinator import FindCoordinator
 from coordinator_core.coordinator.java.coordinator import JavaCoordinator
 from coordinator_core.coordinator.log import OffsetsLog
@@ -17,24 +19,16 @@ from coordinator_core.coordinator.manager import LoadState
 from coordinator_core.coordinator.maps import TopicId
 from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.coordinator.replies import (
-    Reply,
-    Respond,
-    fetched_offset,
-    sync_reply,
-    topic_of,
-    topic_results,
-)
-from coordinator_core.coordinator.requests import Request
 from coordinator_core.coordinator.scala.coordinator import ScalaCoordinator
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.transactions import Transactions
 
 ALL_GROUP_OPERATIONS_MASK = {False: 328, True: 3400}
-NO_OPERATIONS = -0x80000000
 
-Handler = Callable[[Client, Request, Respond], None]
+Topic = TypeVar("Topic", requests.CommitTopic, requests.DeleteTopic, requests.FetchTopic, replies.FetchedTopic)
+Changed = TypeVar("Changed", requests.CommitTopic, requests.DeleteTopic)
+Described = TypeVar("Described", replies.DescribedGroup, replies.DescribedConsumerGroup)
 
 
 class Cluster:
@@ -93,268 +87,213 @@ class Broker:
             self.coordinator = ScalaCoordinator(settings, clock, log, new_member_id, self._verify)
         self.transactions = cluster.transactions
         cluster.brokers.append(self)
-        coordinator = self.coordinator
-        self._handlers: dict[str, Handler] = {
-            "JoinGroup": coordinator.join_group,
-            "SyncGroup": self._sync_group,
-            "Heartbeat": coordinator.heartbeat,
-            "LeaveGroup": self._leave_group,
-            "OffsetCommit": self._offset_commit,
-            "TxnOffsetCommit": self._txn_offset_commit,
-            "OffsetFetch": self._offset_fetch,
-            "OffsetDelete": self._offset_delete,
-            "DeleteGroups": coordinator.delete_groups,
-            "DescribeGroups": self._describe_groups,
-            "ListGroups": coordinator.list_groups,
-            "FindCoordinator": self._find_coordinator,
-            "ApiVersions": self._api_versions,
-            "ConsumerGroupHeartbeat": coordinator.consumer_group_heartbeat,
-            "ConsumerGroupDescribe": self._consumer_group_describe,
-            "InitProducerId": self._init_producer_id,
-            "AddOffsetsToTxn": self._add_offsets_to_txn,
-            "EndTxn": self._end_txn,
-            "DeleteTopics": self._delete_topics,
-        }
 
-    def handle(self, api: str, client: Client, request: Request, respond: Respond) -> None:
-        """Answer a request, now or later. ``KeyError`` for an API that the model does not have."""
-        self._handlers[api](client, request, respond)
-
-    @property
-    def apis(self) -> frozenset[str]:
-        return frozenset(self._handlers)
-
-    # Groups
-
-    def _sync_group(self, client: Client, request: Request, respond: Respond) -> None:
-        """From version 5 on protocol type and name are mandatory."""
-        if client.version >= 5 and None in (request["protocolType"], request["protocolName"]):
-            respond(sync_reply(Errors.INCONSISTENT_GROUP_PROTOCOL))
+    def handle(self, client: Client, request: requests.Request, respond: replies.Respond) -> None:
+        """Answer a request, now or later; members alone wait for their answer."""
+        if isinstance(request, requests.JoinGroup):
+            self.coordinator.join_group(client, request, respond)
+        elif not isinstance(request, requests.SyncGroup):
+            reply = self._answer(client, request)
+            if reply is not None:
+                respond(reply)
+        elif client.version >= 5 and None in (request.protocol_type, request.protocol_name):
+            respond(replies.SyncGroupReply(Errors.INCONSISTENT_GROUP_PROTOCOL))
         else:
             self.coordinator.sync_group(client, request, respond)
 
-    def _leave_group(self, client: Client, request: Request, respond: Respond) -> None:
-        """Before version 3 a request is of one member, and its error is the request's."""
-        if client.version >= 3:
-            self.coordinator.leave_group(client, request, respond)
-            return
-        single = {"memberId": request["memberId"], "groupInstanceId": None}
+    def _answer(self, client: Client, request: requests.Request) -> replies.Reply | None:
+        """The answer to a request that does not wait; ``None``: there is none."""
+        coordinator = self.coordinator
+        match request:
+            case requests.Heartbeat():
+                return replies.ErrorReply(coordinator.heartbeat(request))
+            case requests.LeaveGroup():
+                return coordinator.leave_group(request)
+            case requests.OffsetCommit():
+                return self._offset_commit(client, request)
+            case requests.TxnOffsetCommit():
+                return self._txn_offset_commit(client, request)
+            case requests.OffsetFetch():
+                return self._offset_fetch(client, request)
+            case requests.OffsetDelete():
+                return self._offset_delete(request)
+            case requests.DeleteGroups():
+                return coordinator.delete_groups(request)
+            case requests.DescribeGroups():
+                described = [coordinator.describe_group(one, client.version) for one in request.groups]
+                return replies.DescribeGroupsReply(
+                    self._with_operations(described, request.include_authorized_operations)
+                )
+            case requests.ListGroups():
+                return coordinator.list_groups(request)
+            case requests.FindCoordinator():
+                return self.find_coordinator.handle(request, client.version)
+            case requests.ApiVersions():
+                return api_versions(coordinator.rules)
+            case requests.ConsumerGroupHeartbeat():
+                return coordinator.consumer_group_heartbeat(client, request)
+            case requests.ConsumerGroupDescribe():
+                consumers = [coordinator.describe_consumer_group(one) for one in request.group_ids]
+                return replies.ConsumerGroupDescribeReply(
+                    self._with_operations(consumers, request.include_authorized_operations)
+                )
+            case requests.InitProducerId():
+                return replies.ProducerReply(
+                    *self.transactions.init_producer_id(request.transactional_id, request.transaction_timeout_ms)
+                )
+            case requests.AddOffsetsToTxn(transactional_id, producer_id, producer_epoch, group_id):
+                partition = coordinator.manager.partition_for(group_id)
+                return replies.ErrorReply(
+                    self.transactions.add_offsets(transactional_id, producer_id, producer_epoch, partition)
+                )
+            case requests.EndTxn(transactional_id, producer_id, producer_epoch, committed):
+                return replies.ProducerReply(
+                    *self.transactions.end(transactional_id, producer_id, producer_epoch, committed, client.version)
+                )
+            case requests.DeleteTopics():
+                return self._delete_topics(request)
+            case _:
+                raise AssertionError(f"{type(request).__name__} is answered later")
 
-        def respond_single(reply: Reply) -> None:
-            error = reply["errorCode"]
-            if error is Errors.NONE and reply["members"]:
-                error = reply["members"][0]["errorCode"]
-            respond({"errorCode": error})
-
-        self.coordinator.leave_group(client, request | {"members": [single]}, respond_single)
-
-    def _describe_groups(self, client: Client, request: Request, respond: Respond) -> None:
-        self._described(self.coordinator.describe_groups, client, request, respond)
-
-    def _consumer_group_describe(self, client: Client, request: Request, respond: Respond) -> None:
-        self._described(self.coordinator.consumer_group_describe, client, request, respond)
-
-    def _described(self, handler: Handler, client: Client, request: Request, respond: Respond) -> None:
-        """With ``authorizedOperations`` where the request wants it and the group is there."""
-
-        def with_operations(reply: Reply) -> None:
-            wanted = request.get("includeAuthorizedOperations", False)
-            for group in reply["groups"]:
-                found = wanted and group["errorCode"] is Errors.NONE
-                mask = ALL_GROUP_OPERATIONS_MASK[self.cluster.java]
-                group["authorizedOperations"] = mask if found else NO_OPERATIONS
-            respond(reply)
-
-        handler(client, request, with_operations)
-
-    def _api_versions(self, client: Client, request: Request, respond: Respond) -> None:
-        respond(api_versions(self.coordinator.rules))
-
-    def _find_coordinator(self, client: Client, request: Request, respond: Respond) -> None:
-        respond(self.find_coordinator.handle(request, client.version))
+    def _with_operations(self, groups: Sequence[Described], wanted: bool) -> tuple[Described, ...]:
+        """With the authorized operations where the request wants them and the group is there."""
+        mask = ALL_GROUP_OPERATIONS_MASK[self.cluster.java]
+        return tuple(
+            group._replace(authorized_operations=mask) if wanted and group.error_code is Errors.NONE else group
+            for group in groups
+        )
 
     # Offsets
 
-    def _offset_commit(self, client: Client, request: Request, respond: Respond) -> None:
-        if client.version == 0:
-            # Version 0 kept offsets in ZooKeeper, which a KRaft cluster does not have.
-            topics = topic_results(
-                request["topics"], lambda topic, one: self._unknown(topic, one) or Errors.UNSUPPORTED_VERSION
+    def _offset_commit(self, client: Client, request: requests.OffsetCommit) -> replies.Reply:
+        def commit(known: tuple[requests.CommitTopic, ...]) -> Sequence[Errors | None]:
+            if client.version == 0:
+                # Version 0 kept offsets in ZooKeeper, which a KRaft cluster does not have.
+                return [Errors.UNSUPPORTED_VERSION for topic in known for _ in topic.partitions]
+            return self.coordinator.offset_commit(client, replace(request, topics=known)) if known else ()
+
+        return replies.OffsetCommitReply(self._results(request.topics, commit))
+
+    def _txn_offset_commit(self, client: Client, request: requests.TxnOffsetCommit) -> replies.Reply:
+        def commit(known: tuple[requests.CommitTopic, ...]) -> Sequence[Errors | None]:
+            return self.coordinator.txn_offset_commit(client, replace(request, topics=known)) if known else ()
+
+        return replies.OffsetCommitReply(self._results(request.topics, commit))
+
+    def _offset_delete(self, request: requests.OffsetDelete) -> replies.Reply:
+        try:
+            topics = self._results(
+                request.topics, lambda known: self.coordinator.offset_delete(replace(request, topics=known))
             )
-            respond({"topics": topics})
-            return
-        self._commit(self.coordinator.offset_commit, client, request, respond)
+        except ApiError as error:
+            return replies.OffsetDeleteReply(error.error)
+        return replies.OffsetDeleteReply(Errors.NONE, topics)
 
-    def _txn_offset_commit(self, client: Client, request: Request, respond: Respond) -> None:
-        self._commit(self.coordinator.txn_offset_commit, client, request, respond)
+    def _results(
+        self, topics: tuple[Changed, ...], change: Callable[[tuple[Changed, ...]], Sequence[Errors | None]]
+    ) -> tuple[replies.TopicResult, ...]:
+        """The error of each partition: topics are looked up first, what is unknown never reaches the coordinator.
 
-    def _commit(self, handler: Handler, client: Client, request: Request, respond: Respond) -> None:
-        """Topics are looked up first: what is unknown never reaches the coordinator."""
-        known = []
-        for topic in request["topics"]:
-            named = self._named(topic)
-            partitions = [one for one in topic["partitions"] if not self._unknown(named, one)]
-            if partitions:
-                known.append(named | {"partitions": partitions})
-        unknown = topic_results(request["topics"], lambda topic, one: self._unknown(self._named(topic), one))
-        if not known:
-            respond({"topics": unknown})
-            return
+        ``change`` takes the partitions that are known and gives their errors in that order, ``None`` for a
+        partition that is not answered.
+        """
+        named = [self._named(topic) for topic in topics]
+        known = (
+            topic._replace(partitions=tuple(one for one in topic.partitions if not self._unknown(topic, one)))
+            for topic in named
+        )
+        errors = iter(change(tuple(topic for topic in known if topic.partitions)))
+        return tuple(
+            replies.TopicResult(
+                topic.name,
+                topic.topic_id,
+                tuple(
+                    replies.PartitionResult(one.partition_index, error)
+                    for one in topic.partitions
+                    if (error := self._unknown(topic, one) or next(errors)) is not None
+                ),
+            )
+            for topic in named
+        )
 
-        def merged(reply: Reply) -> None:
-            respond({"topics": _in_request_order(request["topics"], self._named, reply["topics"], unknown)})
+    def _named(self, topic: Topic) -> Topic:
+        """The topic with name and id, whichever the request gave; without the other when it is unknown."""
+        if topic.topic_id is None:
+            found = self.cluster.metadata.topic(topic.name)
+            return topic._replace(topic_id=found.topic_id) if found else topic
+        found = self.cluster.metadata.by_id(topic.topic_id)
+        return topic._replace(topic_id=TopicId(topic.topic_id), name=found.name if found else "")
 
-        handler(client, request | {"topics": known}, merged)
-
-    def _named(self, topic: Reply) -> Reply:
-        """The topic with name and id, whichever the request gave; without a name when it is unknown."""
-        if "name" in topic:
-            found = self.cluster.metadata.topic(topic["name"])
-            return topic | {"topicId": found.topic_id} if found else topic
-        found = self.cluster.metadata.by_id(topic["topicId"])
-        return topic | {"topicId": TopicId(topic["topicId"])} | ({"name": found.name} if found else {})
-
-    def _unknown(self, topic: Reply, partition: Reply) -> Errors:
-        if "name" not in topic:
+    def _unknown(self, topic: Changed, partition: requests.CommitPartition | requests.DeletePartition) -> Errors:
+        if topic.topic_id is not None and not topic.name:
             return Errors.UNKNOWN_TOPIC_ID
-        known = self.cluster.metadata.has_partition(topic["name"], partition["partitionIndex"])
+        known = self.cluster.metadata.has_partition(topic.name, partition.partition_index)
         return Errors.NONE if known else Errors.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _offset_delete(self, client: Client, request: Request, respond: Respond) -> None:
-        known = [
-            topic | {"partitions": [one for one in topic["partitions"] if not self._unknown(topic, one)]}
-            for topic in request["topics"]
-        ]
-        unknown = topic_results(request["topics"], self._unknown)
-
-        def merged(reply: Reply) -> None:
-            if reply["errorCode"] is Errors.NONE:
-                reply["topics"] = _in_request_order(request["topics"], lambda topic: topic, reply["topics"], unknown)
-            respond(reply)
-
-        handled = [topic for topic in known if topic["partitions"]]
-        self.coordinator.offset_delete(client, request | {"topics": handled}, merged)
-
-    def _offset_fetch(self, client: Client, request: Request, respond: Respond) -> None:
+    def _offset_fetch(self, client: Client, request: requests.OffsetFetch) -> replies.Reply | None:
         if client.version == 0 and not self.cluster.java:
-            respond({"topics": _failed_fetch(request["topics"], Errors.UNSUPPORTED_VERSION)})
-            return
-        stable = request.get("requireStable", False)
-        if client.version < 8:
+            return replies.OffsetFetchReply(
+                tuple(_failed_fetch(group, Errors.UNSUPPORTED_VERSION) for group in request.groups)
+            )
+        if not request.groups and not self.cluster.java:
+            return None
+        return replies.OffsetFetchReply(
+            tuple(self._fetch_group(group, request.require_stable, client.version) for group in request.groups)
+        )
 
-            def single(reply: Reply) -> None:
-                if client.version < 2 and reply["errorCode"] is not Errors.NONE:
-                    reply["topics"] = _failed_fetch(request["topics"], reply["errorCode"])
-                respond({"topics": reply["topics"], "errorCode": reply["errorCode"]})
-
-            self._fetch_group(request, stable, single, client.version)
-            return
-        if not request["groups"] and not self.cluster.java:
-            return
-        groups: list[Reply] = []
-        for group in request["groups"]:
-            self._fetch_group(group, stable, groups.append, client.version)
-        respond({"groups": groups})
-
-    def _fetch_group(self, group: Request, stable: bool, respond: Respond, version: int) -> None:
-        topics = group["topics"]
-        if version < 10 or topics is None:
-
-            def with_ids(reply: Reply) -> None:
-                named = (self._named(topic) for topic in reply["topics"])
-                respond(reply | {"topics": [t for t in named if version < 10 or "topicId" in t]})
-
-            self.coordinator.offset_fetch(group, stable, with_ids, version)
-            return
-        named = [self._named(topic) for topic in topics]
-        known = [topic for topic in named if "name" in topic]
-        unknown = [topic for topic in named if "name" not in topic]
-
-        def with_unknown(reply: Reply) -> None:
-            if reply["errorCode"] is Errors.NONE:
-                reply["topics"] = [self._named(topic) for topic in reply["topics"]]
-                reply["topics"] += _failed_fetch(unknown, Errors.UNKNOWN_TOPIC_ID)
-                order = [topic["topicId"] for topic in topics]
-                reply["topics"].sort(key=lambda topic: order.index(topic["topicId"]))
-            respond(reply)
-
-        self.coordinator.offset_fetch(group | {"topics": known}, stable, with_unknown, version)
+    def _fetch_group(self, group: requests.FetchGroup, require_stable: bool, version: int) -> replies.FetchedGroup:
+        if version < 10 or group.topics is None:
+            found = self.coordinator.offset_fetch(group, require_stable)
+            if version < 2 and found.error_code is not Errors.NONE:
+                return _failed_fetch(group, found.error_code)
+            named = [self._named(topic) for topic in found.topics]
+            # A topic that was deleted has no id to be shown by.
+            return found._replace(topics=tuple(one for one in named if version < 10 or one.topic_id is not None))
+        topics = [self._named(topic) for topic in group.topics]
+        known = group._replace(topics=tuple(topic for topic in topics if topic.name))
+        found = self.coordinator.offset_fetch(known, require_stable)
+        if found.error_code is not Errors.NONE:
+            return found
+        unknown = group._replace(topics=tuple(topic for topic in topics if not topic.name))
+        order = [topic.topic_id for topic in topics]
+        fetched = (*found.topics, *_failed_fetch(unknown, Errors.UNKNOWN_TOPIC_ID).topics)
+        return found._replace(topics=tuple(sorted(fetched, key=lambda topic: order.index(topic.topic_id))))
 
     # Transactions and topics
 
-    def _verify(self, request: Request, version: int) -> Errors:
+    def _verify(self, request: requests.TxnOffsetCommit, version: int) -> Errors:
         return self.transactions.verify(
-            request["transactionalId"],
-            request["producerId"],
-            request["producerEpoch"],
-            self.coordinator.manager.partition_for(request["groupId"]),
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            self.coordinator.manager.partition_for(request.group_id),
             version,
         )
 
-    def _init_producer_id(self, client: Client, request: Request, respond: Respond) -> None:
-        error, producer_id, epoch = self.transactions.init_producer_id(
-            request["transactionalId"], request["transactionTimeoutMs"]
-        )
-        respond({"errorCode": error, "producerId": producer_id, "producerEpoch": epoch})
-
-    def _add_offsets_to_txn(self, client: Client, request: Request, respond: Respond) -> None:
-        error = self.transactions.add_offsets(
-            request["transactionalId"],
-            request["producerId"],
-            request["producerEpoch"],
-            self.coordinator.manager.partition_for(request["groupId"]),
-        )
-        respond({"errorCode": error})
-
-    def _end_txn(self, client: Client, request: Request, respond: Respond) -> None:
-        error, producer_id, epoch = self.transactions.end(
-            request["transactionalId"],
-            request["producerId"],
-            request["producerEpoch"],
-            request["committed"],
-            client.version,
-        )
-        respond({"errorCode": error, "producerId": producer_id, "producerEpoch": epoch})
-
-    def _delete_topics(self, client: Client, request: Request, respond: Respond) -> None:
+    def _delete_topics(self, request: requests.DeleteTopics) -> replies.Reply:
         deleted, responses = [], []
-        for name in request["topicNames"]:
+        for name in request.topic_names:
             topic = self.cluster.metadata.topic(name)
-            error = Errors.NONE if topic else Errors.UNKNOWN_TOPIC_OR_PARTITION
-            responses.append({"name": name, "errorCode": error, "errorMessage": None})
+            responses.append(replies.DeletedTopic(name, Errors.NONE if topic else Errors.UNKNOWN_TOPIC_OR_PARTITION))
             if topic is not None:
                 deleted.append((name, str(topic.topic_id)))
                 self.cluster.metadata = self.cluster.metadata.without(name)
-        respond({"responses": responses})
         for broker in self.cluster.brokers:
             broker.coordinator.topics_deleted(deleted)
+        return replies.DeleteTopicsReply(tuple(responses))
 
 
-def _in_request_order(
-    topics: list[Reply], named: Callable[[Reply], Reply], known: list[Reply], unknown: list[Reply]
-) -> list[Reply]:
-    """Results in the order of the request, whatever order the coordinator gave them in."""
-    results: dict[Any, dict[int, list[Reply]]] = {}
-    for topic in known:
-        for partition in topic["partitions"]:
-            offset_keys = results.setdefault(topic["name"], {})
-            offset_keys.setdefault(partition["partitionIndex"], []).append(partition)
-    merged = []
-    for topic, failed in zip(topics, unknown, strict=True):
-        answered = results.get(named(topic).get("name"), {})
-        partitions = []
-        for partition in failed["partitions"]:
-            if partition["errorCode"] is not Errors.NONE:
-                partitions.append(partition)
-            elif answered.get(partition["partitionIndex"]):
-                partitions.append(answered[partition["partitionIndex"]].pop(0))
-        merged.append(topic_of(topic) | {"partitions": partitions})
-    return merged
-
-
-def _failed_fetch(topics: list[Reply], error: Errors) -> list[Reply]:
-    return [
-        topic_of(topic)
-        | {"partitions": [fetched_offset(partition, None, error) for partition in topic["partitionIndexes"]]}
-        for topic in topics
-    ]
+def _failed_fetch(group: requests.FetchGroup, error: Errors) -> replies.FetchedGroup:
+    """The error for each partition, none for the group."""
+    return replies.FetchedGroup(
+        group.group_id,
+        Errors.NONE,
+        tuple(
+            replies.FetchedTopic(
+                topic.name,
+                topic.topic_id,
+                tuple(replies.FetchedPartition.of(partition, None, error) for partition in topic.partition_indexes),
+            )
+            for topic in group.topics or ()
+        ),
+    )

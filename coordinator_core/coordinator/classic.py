@@ -1,4 +1,4 @@
-"""A classic group at request time: its states, its members and what it knows of them.
+"""A classic group at request time: states, members, pending and static members.
 
 Sources: ``GroupMetadata`` and ``MemberMetadata`` (Scala), ``ClassicGroup`` and ``ClassicGroupMember`` (Java).
 """
@@ -7,36 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
+from coordinator_core.coordinator.consumer_protocol import Subscription
 from coordinator_core.coordinator.errors import Errors
-from coordinator_core.coordinator.replies import Reply, Respond, join_reply, sync_reply
+from coordinator_core.coordinator.replies import JoinGroupReply, JoinMember, Respond, SyncGroupReply
 from coordinator_core.coordinator.requests import Protocols
 from coordinator_core.coordinator.rules import ReleaseRules
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import ClassicGroup, ClassicMember, GroupState, GroupType
-from coordinator_core.records.blobs import decode_consumer_subscription
 from coordinator_core.records.codec import RecordDecodeError
 
 EMPTY_ASSIGNMENT = b""
 
 
-class State(StrEnum):
-    """``ClassicGroupState``, spelled as the APIs print it."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-VALID_PREVIOUS: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.PREPARING_REBALANCE}),
-    State.PREPARING_REBALANCE: frozenset({State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY}),
-    State.COMPLETING_REBALANCE: frozenset({State.PREPARING_REBALANCE}),
-    State.STABLE: frozenset({State.COMPLETING_REBALANCE}),
-    State.DEAD: frozenset(State),
+VALID_PREVIOUS: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.DEAD: frozenset(GroupState),
 }
 """From which states a group may go to each (``validPreviousStates``)."""
 
@@ -58,6 +47,18 @@ class Member:
     awaiting_join: Respond | None = None
     awaiting_sync: Respond | None = None
 
+    def answer_join(self, reply: JoinGroupReply) -> None:
+        """Answer the JoinGroup that waits, if one does."""
+        respond, self.awaiting_join = self.awaiting_join, None
+        if respond is not None:
+            respond(reply)
+
+    def answer_sync(self, reply: SyncGroupReply) -> None:
+        """Answer the SyncGroup that waits, if one does."""
+        respond, self.awaiting_sync = self.awaiting_sync, None
+        if respond is not None:
+            respond(reply)
+
     def has_satisfied_heartbeat(self) -> bool:
         """Whether a session that runs out now is no reason to remove the member."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
@@ -70,15 +71,15 @@ class Member:
 
 
 class LiveClassicGroup:
-    """A classic group; its maps iterate as those of the release do, which decides leaders and orders."""
+    """A classic group. Its maps iterate as those of the release do: their order decides leaders."""
 
     type = GroupType.CLASSIC
 
     def __init__(self, group_id: str, rules: ReleaseRules, now_ms: int) -> None:
         self.group_id = group_id
         self.rules = rules
-        self.state = State.EMPTY
-        self.previous_state = State.DEAD
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
         self.state_timestamp_ms: int | None = now_ms
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -91,12 +92,12 @@ class LiveClassicGroup:
         self.subscribed_topics: frozenset[str] | None = None
         self.new_member_added = False
 
-    def is_in(self, *states: State) -> bool:
+    def is_in(self, *states: GroupState) -> bool:
         return self.state in states
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is GroupState.EMPTY
 
     @property
     def is_simple(self) -> bool:
@@ -107,7 +108,7 @@ class LiveClassicGroup:
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
-    def transition(self, state: State, now_ms: int) -> None:
+    def transition(self, state: GroupState, now_ms: int) -> None:
         if self.state not in VALID_PREVIOUS[state]:
             raise ValueError(f"group {self.group_id!r} cannot go from {self.state} to {state}")
         self.previous_state = self.state
@@ -115,7 +116,7 @@ class LiveClassicGroup:
         self.state_timestamp_ms = now_ms
 
     def can_rebalance(self) -> bool:
-        return self.state in VALID_PREVIOUS[State.PREPARING_REBALANCE]
+        return self.state in VALID_PREVIOUS[GroupState.PREPARING_REBALANCE]
 
     def add(self, member: Member) -> None:
         if member.instance_id is not None:
@@ -137,7 +138,7 @@ class LiveClassicGroup:
         self.pending_sync.discard(member_id)
 
     def elect_joined_leader(self) -> bool:
-        """Keep a leader that joined, else take the first member that did; whether there is one."""
+        """Keep a leader that has joined, else take the first member that has. Returns whether there is a leader."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is not None:
@@ -149,10 +150,8 @@ class LiveClassicGroup:
         return False
 
     def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> Member:
-        """Hand the membership of ``old_id`` to ``new_id``; what still waits under the old id is fenced."""
+        """Hand the membership of ``old_id`` to ``new_id``; requests that wait under the old id are fenced."""
         member = self.members.pop(old_id)
-        fenced = member.awaiting_join, member.awaiting_sync
-        member.awaiting_join = member.awaiting_sync = None
         member.member_id = new_id
         if self.rules.replaced_static_member_forgets_newness:
             member.is_new = False
@@ -160,10 +159,8 @@ class LiveClassicGroup:
         if self.leader == old_id:
             self.leader = new_id
         self.static_members[instance_id] = new_id
-        if fenced[0] is not None:
-            fenced[0](join_reply(Errors.FENCED_INSTANCE_ID, old_id))
-        if fenced[1] is not None:
-            fenced[1](sync_reply(Errors.FENCED_INSTANCE_ID))
+        member.answer_join(JoinGroupReply(Errors.FENCED_INSTANCE_ID, member_id=old_id))
+        member.answer_sync(SyncGroupReply(Errors.FENCED_INSTANCE_ID))
         return member
 
     @property
@@ -210,7 +207,7 @@ class LiveClassicGroup:
         topics: set[str] = set()
         for member in self.members.values():
             try:
-                topics.update(decode_consumer_subscription(member.metadata(self.protocol_name))["topics"])
+                topics.update(Subscription.of(member.metadata(self.protocol_name)).topics)
             except RecordDecodeError:
                 return None
         return frozenset(topics)
@@ -225,20 +222,14 @@ class LiveClassicGroup:
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.compute_subscribed_topics()
-        self.transition(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+        self.transition(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
         self.pending_sync.clear()
 
-    def join_members(self) -> list[Reply]:
-        """What the leader is told of the members."""
-        assert self.protocol_name is not None
-        return [
-            {
-                "memberId": member.member_id,
-                "groupInstanceId": member.instance_id,
-                "metadata": member.metadata(self.protocol_name),
-            }
-            for member in self.members.values()
-        ]
+    def join_members(self) -> tuple[JoinMember, ...]:
+        """The members as the leader's JoinGroup answer lists them."""
+        name = self.protocol_name
+        assert name is not None
+        return tuple(JoinMember(one.member_id, one.instance_id, one.metadata(name)) for one in self.members.values())
 
     def assignments(self) -> dict[str, bytes]:
         return {member.member_id: member.assignment for member in self.members.values()}
@@ -246,7 +237,7 @@ class LiveClassicGroup:
     # What a record holds of the group
 
     def restore(self, loaded: ClassicGroup) -> None:
-        """Become the group of a record: Stable with members, else Empty."""
+        """Take over the group of a record: Stable with members, else Empty."""
         self.protocol_type = loaded.protocol_type
         self.protocol_name = loaded.protocol
         self.generation = loaded.generation
@@ -265,7 +256,7 @@ class LiveClassicGroup:
                     assignment=member.assignment,
                 )
             )
-        self.state = State.STABLE if self.members else State.EMPTY
+        self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         self.state_timestamp_ms = loaded.state_timestamp_ms
         self.subscribed_topics = self.compute_subscribed_topics()
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from coordinator_core.coordinator.errors import Errors
-from coordinator_core.coordinator.replies import Reply
+from coordinator_core.coordinator.replies import FindCoordinatorReply, FoundCoordinator
+from coordinator_core.coordinator.requests import FindCoordinator as Request
 from coordinator_core.coordinator.topology import (
     DEFAULT_LISTENER,
     NO_NODE,
@@ -56,31 +57,18 @@ class FindCoordinator:
         self._listener = listener
         self.missing_topics: set[CoordinatorType] = set()
 
-    def handle(self, request: Reply, version: int) -> Reply:
-        """Answer a FindCoordinator: one key before version 4, a list of keys since."""
-        if version >= 4:
-            keys = request["coordinatorKeys"]
-            return {"coordinators": [self._one(request["keyType"], key, version) for key in keys]}
-        error, node = self.find(request.get("keyType", CoordinatorType.GROUP), request["key"], version)
-        return {
-            "errorCode": error,
-            "errorMessage": TEXT.get(error, error.name),
-            "nodeId": node.node_id,
-            "host": node.host,
-            "port": node.port,
-        }
+    def handle(self, request: Request, version: int) -> FindCoordinatorReply:
+        """Answer a FindCoordinator."""
+        return FindCoordinatorReply(
+            tuple(self._one(request.key_type, key, version) for key in request.coordinator_keys)
+        )
 
-    def _one(self, key_type: int, key: str, version: int) -> Reply:
+    def _one(self, key_type: int, key: str, version: int) -> FoundCoordinator:
         error, node = self.find(key_type, key, version)
-        known = key_type in KNOWN_TYPES
-        return {
-            "key": key,
-            "nodeId": node.node_id,
-            "host": node.host,
-            "port": node.port,
-            "errorCode": error,
-            "errorMessage": "" if known else TEXT.get(error, ""),
-        }
+        text = "" if key_type in KNOWN_TYPES else TEXT.get(error, "")
+        if version < 4:
+            text = TEXT.get(error, error.name)
+        return FoundCoordinator(key, node.node_id, node.host, node.port, error, text)
 
     def find(self, key_type: int, key: str, version: int = 6) -> tuple[Errors, Node]:
         """The coordinator of ``key``, or what stands in the way, in the order of Kafka's checks."""

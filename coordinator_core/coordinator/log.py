@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coordinator_core.coordinator.errors import AppendError, Errors
+from coordinator_core.coordinator.protocol import record_json
+from coordinator_core.coordinator.record_data import RecordKey, RecordValue
+from coordinator_core.groups.loaders import LoadedRecord
 from coordinator_core.records import decode_key, decode_value, encode_key, encode_value
 
 NO_PRODUCER_ID = -1
 
 
 class Record(NamedTuple):
-    """A record to append: key and value data by record type; ``value`` None is a tombstone."""
+    """A record to append: ``value`` None is a tombstone."""
 
     type: int
-    key: dict[str, Any]
+    key: RecordKey
     version: int = 0
-    value: dict[str, Any] | None = None
+    value: RecordValue | None = None
+
+    def at(self, offset: int) -> LoadedRecord:
+        """The record as the log and a replay take it."""
+        value = None if self.value is None else record_json(self.value)
+        return LoadedRecord(offset, self.type, record_json(self.key), self.version, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +43,15 @@ class LogRecord:
     transactional: bool = False
     control: str | None = None
 
-    def decoded(self) -> Record:
+    def decoded(self) -> LoadedRecord:
         """The data of key and value; only for records that are not markers."""
         key = decode_key(self.key)
         if key.data is None:
             raise ValueError(f"unknown record type {key.type}")
         if self.value is None:
-            return Record(key.type, key.data)
+            return LoadedRecord(self.offset, key.type, key.data, 0, None)
         value = decode_value(key.type, self.value)
-        return Record(key.type, key.data, value.version, value.data)
+        return LoadedRecord(self.offset, key.type, key.data, value.version, value.data)
 
     @property
     def size(self) -> int:
@@ -76,14 +84,15 @@ class OffsetsLog:
             raise AppendError(error)
         log = self.partitions.setdefault(partition, [])
         base = len(log)
-        for offset, record in enumerate(records, base):
-            value = None if record.value is None else encode_value(record.type, record.version, record.value)
+        for offset, to_append in enumerate(records, base):
+            record = to_append.at(offset)
+            value = None if record.value is None else encode_value(record.key_type, record.version, record.value)
             log.append(
                 LogRecord(
                     offset=offset,
                     batch_offset=base,
                     timestamp_ms=timestamp_ms,
-                    key=encode_key(record.type, record.key),
+                    key=encode_key(record.key_type, record.key),
                     value=value,
                     producer_id=producer_id,
                     producer_epoch=producer_epoch,

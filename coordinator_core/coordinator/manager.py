@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from coordinator_core.coordinator.log import LogRecord, OffsetsLog
+from coordinator_core.coordinator.rebalance import Rebalances
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock, Timers
 from coordinator_core.groups.hashing import partition_for
@@ -47,6 +48,8 @@ class Unloaded:
 
 class GroupMetadataManager(ABC, Generic[G]):
     """Groups by id, partitions by state. ``G`` is the coordinator's class of groups."""
+
+    rebalances: Rebalances
 
     def __init__(self, settings: BrokerSettings, clock: Clock, log: OffsetsLog, compression_type: str = "none") -> None:
         self.settings = settings

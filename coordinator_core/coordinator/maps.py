@@ -39,6 +39,10 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
+Partitions = dict[TopicId, frozenset[int]]
+"""An assignment as assignors see it: its topics iterate as those of Kafka's map do."""
+
+
 class TopicIdPartition(NamedTuple):
     """``TopicIdPartition`` without a topic id, as the Scala coordinator makes it of a request."""
 

@@ -6,22 +6,23 @@ Sources: ``GroupCoordinator.handleJoinGroup`` and its siblings (Scala);
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGroup, Member, State
+from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGroup, Member
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.rebalance import Rebalances
 from coordinator_core.coordinator.replies import (
-    Reply,
+    JoinGroupReply,
+    LeaveGroupReply,
+    LeaveMember,
     Respond,
-    join_reply,
-    leave_member_reply,
-    leave_reply,
-    sync_reply,
+    SyncGroupReply,
 )
 from coordinator_core.coordinator.requests import Heartbeat, JoinGroup, MemberIdentity, SyncGroup
 from coordinator_core.coordinator.validation import validate_member
+from coordinator_core.groups.model import GroupState
 
 MemberIds = Callable[[str], str]
 """Makes the id of a new member from its prefix (client id or group instance id)."""
@@ -48,10 +49,10 @@ class Membership:
 
     def accepts(self, group: LiveClassicGroup, member_id: str) -> bool:
         """Whether ``group.max.size`` lets the member in (``acceptJoiningMember``)."""
-        if group.is_in(State.EMPTY, State.DEAD):
+        if group.is_in(GroupState.EMPTY, GroupState.DEAD):
             return True
         member = group.members.get(member_id)
-        if group.is_in(State.PREPARING_REBALANCE):
+        if group.is_in(GroupState.PREPARING_REBALANCE):
             joined = member is not None and member.awaiting_join is not None
             return joined or group.num_awaiting_join < self.settings.group_max_size
         return member is not None or len(group.members) < self.settings.group_max_size
@@ -60,7 +61,7 @@ class Membership:
         member_id = request.member_id
         if not self.accepts(group, member_id):
             group.remove(member_id)
-            respond(join_reply(Errors.GROUP_MAX_SIZE_REACHED))
+            respond(JoinGroupReply(Errors.GROUP_MAX_SIZE_REACHED))
         elif not member_id:
             self._join_new(group, client, request, respond)
         else:
@@ -69,13 +70,13 @@ class Membership:
             self.rebalances.maybe_complete_join(group)
 
     def _join_new(self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
-        if group.is_in(State.DEAD):
-            respond(join_reply(Errors.COORDINATOR_NOT_AVAILABLE))
+        if group.is_in(GroupState.DEAD):
+            respond(JoinGroupReply(Errors.COORDINATOR_NOT_AVAILABLE))
             return
         if not group.supports(request.protocol_type, request.protocol_names):
-            respond(join_reply(Errors.INCONSISTENT_GROUP_PROTOCOL))
+            respond(JoinGroupReply(Errors.INCONSISTENT_GROUP_PROTOCOL))
             return
-        instance_id = request.instance_id
+        instance_id = request.group_instance_id
         new_id = self._new_member_id(client.client_id if instance_id is None else instance_id)
         if instance_id is not None:
             old_id = group.static_members.get(instance_id)
@@ -84,7 +85,7 @@ class Membership:
                 return
         elif client.version >= 4:
             self.rebalances.await_pending_member(group, new_id, request.session_timeout_ms)
-            respond(join_reply(Errors.MEMBER_ID_REQUIRED, new_id))
+            respond(JoinGroupReply(Errors.MEMBER_ID_REQUIRED, member_id=new_id))
             return
         self._add(group, client, request, new_id, respond)
 
@@ -93,7 +94,7 @@ class Membership:
     ) -> None:
         member = Member(
             member_id=member_id,
-            instance_id=request.instance_id,
+            instance_id=request.group_instance_id,
             client_id=client.client_id,
             client_host=client.host,
             rebalance_timeout_ms=request.rebalance_timeout_ms,
@@ -106,29 +107,29 @@ class Membership:
 
     def _join_known(self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
         member_id = request.member_id
-        if group.is_in(State.DEAD):
-            respond(join_reply(Errors.COORDINATOR_NOT_AVAILABLE, member_id))
+        if group.is_in(GroupState.DEAD):
+            respond(JoinGroupReply(Errors.COORDINATOR_NOT_AVAILABLE, member_id=member_id))
             return
         if not group.supports(request.protocol_type, request.protocol_names):
-            respond(join_reply(Errors.INCONSISTENT_GROUP_PROTOCOL, member_id))
+            respond(JoinGroupReply(Errors.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id))
             return
         if member_id in group.pending_join:
-            if request.instance_id is not None:
+            if request.group_instance_id is not None:
                 # Both coordinators throw an IllegalStateException here.
-                respond(join_reply(Errors.UNKNOWN_SERVER_ERROR))
+                respond(JoinGroupReply(Errors.UNKNOWN_SERVER_ERROR))
                 return
             self._add(group, client, request, member_id, respond)
             return
         try:
-            validate_member(group, member_id, request.instance_id)
+            validate_member(group, member_id, request.group_instance_id)
         except ApiError as error:
-            respond(join_reply(error.error, member_id))
+            respond(JoinGroupReply(error.error, member_id=member_id))
             return
         member = group.members[member_id]
         if self._changes_nothing(group, member, request):
             respond(self.rebalances.joined(group, member_id))
-        elif group.is_in(State.EMPTY, State.DEAD):
-            respond(join_reply(Errors.UNKNOWN_MEMBER_ID, member_id))
+        elif group.is_in(GroupState.EMPTY, GroupState.DEAD):
+            respond(JoinGroupReply(Errors.UNKNOWN_MEMBER_ID, member_id=member_id))
         else:
             _update(member, request, respond)
             self.rebalances.maybe_prepare_rebalance(group)
@@ -137,9 +138,9 @@ class Membership:
     def _changes_nothing(group: LiveClassicGroup, member: Member, request: JoinGroup) -> bool:
         """A repeated join is answered with the generation there is; a Stable group's leader asks for more."""
         same = member.protocols == request.protocols
-        if group.is_in(State.COMPLETING_REBALANCE):
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
             return same
-        return group.is_in(State.STABLE) and same and group.leader != member.member_id
+        return group.is_in(GroupState.STABLE) and same and group.leader != member.member_id
 
     def _rejoin_static(
         self,
@@ -157,9 +158,9 @@ class Membership:
         self.rebalances.restart_session(group, member)
         before = member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
         _update(member, request, respond)
-        if group.is_in(State.COMPLETING_REBALANCE):
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
             self.rebalances.prepare_rebalance(group)
-        elif not group.is_in(State.STABLE):
+        elif not group.is_in(GroupState.STABLE):
             if not self.rules.purgatory:
                 self.rebalances.maybe_complete_join(group)
         elif group.select_protocol() != group.protocol_name:
@@ -179,22 +180,24 @@ class Membership:
 
             self.rebalances.store.store_group(group, group.assignments(), stored)
 
-    def _rejoined(self, group: LiveClassicGroup, client: Client, member: Member, old_leader: str | None) -> Reply:
+    def _rejoined(
+        self, group: LiveClassicGroup, client: Client, member: Member, old_leader: str | None
+    ) -> JoinGroupReply:
         """From version 9 on a leader is told to skip the assignment; before, it is made to be a follower."""
         if client.version >= 9:
             reply = self.rebalances.joined(group, member.member_id)
-            return reply | {"skipAssignment": group.leader == member.member_id}
+            return replace(reply, skip_assignment=group.leader == member.member_id)
         reply = self.rebalances.joined(group, member.member_id, as_follower=True)
-        return reply | {"leader": old_leader or ""}
+        return replace(reply, leader=old_leader or "")
 
     @staticmethod
-    def _not_stored(group: LiveClassicGroup, old_leader: str | None, error: Errors) -> Reply:
-        return join_reply(
+    def _not_stored(group: LiveClassicGroup, old_leader: str | None, error: Errors) -> JoinGroupReply:
+        return JoinGroupReply(
             error,
-            generation=group.generation,
+            group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
-            leader=old_leader,
+            leader=old_leader or "",
         )
 
     # SyncGroup
@@ -203,13 +206,13 @@ class Membership:
         try:
             self._validate_sync(group, request)
         except ApiError as error:
-            respond(sync_reply(error.error))
+            respond(SyncGroupReply(error.error))
             return
-        if group.is_in(State.EMPTY):
-            respond(sync_reply(Errors.UNKNOWN_MEMBER_ID))
-        elif group.is_in(State.PREPARING_REBALANCE):
-            respond(sync_reply(Errors.REBALANCE_IN_PROGRESS))
-        elif group.is_in(State.COMPLETING_REBALANCE):
+        if group.is_in(GroupState.EMPTY):
+            respond(SyncGroupReply(Errors.UNKNOWN_MEMBER_ID))
+        elif group.is_in(GroupState.PREPARING_REBALANCE):
+            respond(SyncGroupReply(Errors.REBALANCE_IN_PROGRESS))
+        elif group.is_in(GroupState.COMPLETING_REBALANCE):
             self._sync_completing(group, request, respond)
         else:
             member = group.members[request.member_id]
@@ -219,10 +222,10 @@ class Membership:
                 self.rebalances.restart_session(group, member)
 
     def _validate_sync(self, group: LiveClassicGroup, request: SyncGroup) -> None:
-        if group.is_in(State.DEAD):
+        if group.is_in(GroupState.DEAD):
             raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
-        validate_member(group, request.member_id, request.instance_id)
-        if request.generation != group.generation:
+        validate_member(group, request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation:
             raise ApiError(Errors.ILLEGAL_GENERATION)
         asked = request.protocol_type, request.protocol_name
         for given, known in zip(asked, (group.protocol_type, group.protocol_name), strict=True):
@@ -236,58 +239,56 @@ class Membership:
         self.rebalances.synced(group, member_id)
         if group.leader != member_id:
             return
-        given = request.assignments
+        given = {one.member_id: one.assignment for one in request.assignments}
         assignment = {member: given.get(member, EMPTY_ASSIGNMENT) for member in group.members}
         generation = group.generation
 
         def stored(error: Errors) -> None:
             # Another rebalance may have begun while the record was written: then it decides.
-            if not group.is_in(State.COMPLETING_REBALANCE) or generation != group.generation:
+            if not group.is_in(GroupState.COMPLETING_REBALANCE) or generation != group.generation:
                 return
             if error is not Errors.NONE:
                 self.rebalances.reset_assignment(group, error)
                 self.rebalances.maybe_prepare_rebalance(group)
             else:
                 self.rebalances.set_assignment(group, assignment)
-                group.transition(State.STABLE, self.rebalances.clock.now_ms)
+                group.transition(GroupState.STABLE, self.rebalances.clock.now_ms)
 
         self.rebalances.store.store_group(group, assignment, stored)
 
     # Heartbeat
 
     def heartbeat(self, group: LiveClassicGroup, request: Heartbeat) -> Errors:
-        if group.is_in(State.DEAD):
+        if group.is_in(GroupState.DEAD):
             return Errors.COORDINATOR_NOT_AVAILABLE
         try:
-            validate_member(group, request.member_id, request.instance_id)
+            validate_member(group, request.member_id, request.group_instance_id)
         except ApiError as error:
             return error.error
-        if request.generation != group.generation:
+        if request.generation_id != group.generation:
             return Errors.ILLEGAL_GENERATION
-        if group.is_in(State.EMPTY):
+        if group.is_in(GroupState.EMPTY):
             return Errors.UNKNOWN_MEMBER_ID
         self.rebalances.restart_session(group, group.members[request.member_id])
-        return Errors.REBALANCE_IN_PROGRESS if group.is_in(State.PREPARING_REBALANCE) else Errors.NONE
+        return Errors.REBALANCE_IN_PROGRESS if group.is_in(GroupState.PREPARING_REBALANCE) else Errors.NONE
 
     # LeaveGroup
 
-    def leave(self, group: LiveClassicGroup, identities: list[MemberIdentity]) -> Reply:
-        if group.is_in(State.DEAD):
-            return leave_reply(Errors.COORDINATOR_NOT_AVAILABLE)
+    def leave(self, group: LiveClassicGroup, identities: Sequence[MemberIdentity]) -> LeaveGroupReply:
+        if group.is_in(GroupState.DEAD):
+            return LeaveGroupReply(Errors.COORDINATOR_NOT_AVAILABLE)
         errors = [self._leave_one(group, identity) for identity in identities]
         if not self.rules.leaves_one_by_one and Errors.NONE in errors:
-            if group.is_in(State.STABLE, State.COMPLETING_REBALANCE):
+            if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
                 self.rebalances.maybe_prepare_rebalance(group)
             else:
                 self.rebalances.maybe_complete_join(group)
-        return leave_reply(
-            Errors.NONE,
-            [leave_member_reply(*pair) for pair in zip(identities, errors, strict=True)],
-        )
+        left = (LeaveMember(*identity, error) for identity, error in zip(identities, errors, strict=True))
+        return LeaveGroupReply(Errors.NONE, tuple(left))
 
     def _leave_one(self, group: LiveClassicGroup, identity: MemberIdentity) -> Errors:
         member_id = identity.member_id
-        instance_id = identity.instance_id
+        instance_id = identity.group_instance_id
         if not member_id:
             current = group.static_members.get(instance_id) if instance_id is not None else None
             if current is None:

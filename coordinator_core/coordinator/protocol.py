@@ -1,16 +1,26 @@
-"""Which fields the versions of the APIs have, and bytes as the JSON of Kafka's message classes."""
+"""Requests, replies and record data as Kafka's message classes have them in JSON: names in camel case.
+
+The one place that knows which fields the versions of an API have. Bytes of requests and replies are base64.
+"""
 
 from __future__ import annotations
 
 import base64
-from typing import Any
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
-from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.replies import Reply
+from coordinator_core.coordinator.requests import Request
 
+Json = dict[str, Any]
+
+_NEVER = 1 << 15
 _SINCE: dict[str, dict[str, int]] = {
     "JoinGroup": {"protocolType": 7, "skipAssignment": 9, "members.groupInstanceId": 5},
     "SyncGroup": {"protocolType": 5, "protocolName": 5},
-    "LeaveGroup": {"members": 3},
     "ListGroups": {"groups.groupState": 4, "groups.groupType": 5},
     "DescribeGroups": {
         "groups.authorizedOperations": 3,
@@ -18,13 +28,12 @@ _SINCE: dict[str, dict[str, int]] = {
         "groups.errorMessage": 6,
     },
     "OffsetCommit": {"topics.topicId": 10},
+    "TxnOffsetCommit": {"topics.topicId": _NEVER},
     "OffsetFetch": {
-        "errorCode": 2,
-        "topics.topicId": 10,
-        "topics.partitions.committedLeaderEpoch": 5,
         "groups.topics.topicId": 10,
+        "groups.topics.partitions.committedLeaderEpoch": 5,
     },
-    "FindCoordinator": {"errorMessage": 1},
+    "OffsetDelete": {"topics.topicId": _NEVER},
     "EndTxn": {"producerId": 5, "producerEpoch": 5},
     "ConsumerGroupDescribe": {"groups.members.memberType": 1},
 }
@@ -32,56 +41,146 @@ _SINCE: dict[str, dict[str, int]] = {
 
 _UNTIL: dict[str, dict[str, int]] = {
     "OffsetCommit": {"topics.name": 9},
-    "OffsetFetch": {"topics": 7, "errorCode": 7, "groups.topics.name": 9},
+    "OffsetFetch": {"groups.topics.name": 9},
 }
 """Last versions of fields that were dropped."""
 
-_BYTES = frozenset({"metadata", "assignment", "memberMetadata", "memberAssignment"})
-_APIS_WITH_BYTES = frozenset({"JoinGroup", "SyncGroup", "DescribeGroups"})
+
+@cache
+def camel(name: str) -> str:
+    """The name of a field as Kafka's message classes spell it."""
+    head, *parts = name.split("_")
+    return head + "".join(part.capitalize() for part in parts)
 
 
-def reply_json(api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
-    """``body`` with the fields of that version, bytes as base64, and ``error`` beside every code."""
-    return _struct(api, version, "", body)
+# Requests
+
+_REQUESTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Request)}
 
 
-def _struct(api: str, version: int, path: str, fields: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in fields.items():
-        at = f"{path}{name}"
-        if not _SINCE.get(api, {}).get(at, 0) <= version <= _UNTIL.get(api, {}).get(at, version):
-            continue
-        if isinstance(value, dict):
-            value = _struct(api, version, f"{at}.", value)
-        elif isinstance(value, list):
-            value = [_struct(api, version, f"{at}.", one) if isinstance(one, dict) else one for one in value]
-        elif isinstance(value, bytes):
-            value = base64.b64encode(value).decode("ascii")
-        elif isinstance(value, str):
-            value = str(value)
-        if value is None and (api, at) == ("JoinGroup", "protocolName") and version < 7:
-            value = ""
-        if name == "errorCode":
-            found["errorCode"] = int(value)
-            found["error"] = Errors(value).name
-        else:
-            found[name] = value
+def read_request(api: str, version: int, body: Json) -> Request:
+    """The request in a trace.
+
+    ``KeyError`` names a field that it lacks; ``ValueError`` an API that the model does not have, a field of
+    another type, or text that is not base64.
+    """
+    if api not in _REQUESTS:
+        raise ValueError(f"the model has no {api}")
+    if api == "LeaveGroup" and version < 3:
+        body = {"groupId": body["groupId"], "members": [{"memberId": body["memberId"]}]}
+    elif api == "OffsetFetch" and version < 8:
+        body = body | {"groups": [body]}
+    elif api == "FindCoordinator" and version < 4:
+        body = body | {"coordinatorKeys": [body["key"]]}
+    elif api == "JoinGroup":
+        body = {"rebalanceTimeoutMs": body.get("sessionTimeoutMs")} | body
+    request: Request = _reader(_REQUESTS[api])(body, api)
+    return request
+
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
+@cache
+def _reader(kind: Any) -> Callable[[Any, str], Any]:
+    """What makes a value of type ``kind`` of its JSON; takes the JSON and its name, for messages."""
+    kinds = frozenset(get_args(kind) if get_origin(kind) is UnionType else (kind,))
+    if kinds <= _PLAIN:
+        return lambda value, name: _checked(value, kinds, name)
+    if type(None) in kinds:
+        (inner,) = map(_reader, kinds - {type(None)})
+        return lambda value, name: None if value is None else inner(value, name)
+    if get_origin(kind) is tuple:
+        item = _reader(get_args(kind)[0])
+        return lambda value, name: tuple([item(one, name) for one in _checked(value, {list}, name)])
+    if kind is bytes:
+        return lambda value, name: base64.b64decode(_checked(value, {str}, name), validate=True)
+    defaults = {field.name: field.default for field in fields(kind)} if is_dataclass(kind) else kind._field_defaults
+    shape = [(camel(name), defaults.get(name, MISSING), _reader(hint)) for name, hint in get_type_hints(kind).items()]
+
+    def read(value: Any, name: str) -> Any:
+        given = _checked(value, {dict}, name)
+        return kind(
+            *[
+                default if default is not MISSING and field not in given else inner(given[field], field)
+                for field, default, inner in shape
+            ]
+        )
+
+    return read
+
+
+def _checked(value: Any, kinds: Collection[type], name: str) -> Any:
+    if value.__class__ not in kinds and not isinstance(value, tuple(kinds)):
+        raise ValueError(f"{name}: expected {' or '.join(sorted(one.__name__ for one in kinds))}, got {value!r}")
+    return value
+
+
+# Replies
+
+
+def reply_json(api: str, version: int, reply: Reply) -> Json:
+    """A reply with the fields of that version, and ``error`` beside every code."""
+    found = _struct(api, version, "", reply)
+    if api == "LeaveGroup" and version < 3:
+        failed = found if found["errorCode"] or not found["members"] else found["members"][0]
+        return {name: failed[name] for name in ("errorCode", "error")}
+    if api == "OffsetFetch" and version < 8:
+        group = found["groups"][0]
+        return {name: group[name] for name in ("topics", "errorCode", "error") if version >= 2 or name == "topics"}
+    if api == "FindCoordinator" and version < 4:
+        one = found["coordinators"][0]
+        names = ("errorCode", "error", *(("errorMessage",) if version >= 1 else ()), "nodeId", "host", "port")
+        return {name: one[name] for name in names}
+    if api == "JoinGroup" and version < 7:
+        found["protocolName"] = found["protocolName"] or ""
     return found
 
 
-def request_data(api: str, body: Any) -> Any:
-    """A request's JSON with its bytes decoded. ``ValueError`` for text that is not base64."""
-    if api not in _APIS_WITH_BYTES:
-        return body
-    if isinstance(body, list):
-        return [request_data(api, one) for one in body]
-    if isinstance(body, dict):
-        return {
-            name: (
-                base64.b64decode(value, validate=True)
-                if name in _BYTES and isinstance(value, str)
-                else request_data(api, value)
-            )
-            for name, value in body.items()
-        }
-    return body
+def _struct(api: str, version: int, prefix: str, message: Any) -> Json:
+    found: Json = {}
+    for attribute, name in _shown(api, version, prefix, message.__class__):
+        value = getattr(message, attribute)
+        if name == "errorCode":
+            found["errorCode"] = int(value)
+            found["error"] = value.name
+        else:
+            found[name] = value if value.__class__ in _PLAIN else _plain(api, version, f"{prefix}{name}.", value)
+    return found
+
+
+@cache
+def _shown(api: str, version: int, prefix: str, kind: Any) -> list[tuple[str, str]]:
+    """Attribute and name of the fields that this version has."""
+    since, until = _SINCE.get(api, {}), _UNTIL.get(api, {})
+    named = [(attribute, camel(attribute), f"{prefix}{camel(attribute)}") for attribute in get_type_hints(kind)]
+    return [(one, name) for one, name, at in named if since.get(at, 0) <= version <= until.get(at, version)]
+
+
+def _plain(api: str, version: int, prefix: str, value: Any) -> Any:
+    if value.__class__ in _PLAIN:
+        return value
+    if value.__class__ is tuple:
+        return [_plain(api, version, prefix, one) for one in value]
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return _struct(api, version, prefix, value)
+
+
+# Records
+
+
+def record_json(data: Any) -> Any:
+    """The key or value of a record as :mod:`coordinator_core.records` takes it: bytes stay bytes.
+
+    A field that is ``None`` by default is left out while it is: its version does not have it.
+    """
+    if not isinstance(data, tuple):
+        return data
+    kind: Any = type(data)
+    if kind is tuple:
+        return [record_json(one) for one in data]
+    found, defaults = zip(kind._fields, data, strict=True), kind._field_defaults
+    return {camel(name): record_json(value) for name, value in found if value is not None or name not in defaults}

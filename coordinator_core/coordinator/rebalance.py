@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGroup, Member, State
+from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGroup, Member
 from coordinator_core.coordinator.errors import Errors
-from coordinator_core.coordinator.replies import Reply, join_reply, sync_reply
+from coordinator_core.coordinator.replies import JoinGroupReply, SyncGroupReply
 from coordinator_core.coordinator.rules import ReleaseRules
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock, Timers
+from coordinator_core.groups.model import GroupState
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
@@ -66,7 +67,7 @@ class Rebalances:
         self.timers.cancel(("heartbeat", group.group_id, member_id))
 
     def _session_expired(self, group: LiveClassicGroup, member_id: str) -> None:
-        if group.is_in(State.DEAD) or not self.store.has_group(group):
+        if group.is_in(GroupState.DEAD) or not self.store.has_group(group):
             return
         if member_id in group.pending_join:
             self.remove_pending_member(group, member_id)
@@ -80,8 +81,8 @@ class Rebalances:
     def add_member(self, group: LiveClassicGroup, member: Member) -> None:
         """Take a new member in and start a rebalance, or let it join the one under way."""
         member.is_new = True
-        initial = group.generation == 0 if self.rules.purgatory else group.previous_state is State.EMPTY
-        if group.is_in(State.PREPARING_REBALANCE) and initial:
+        initial = group.generation == 0 if self.rules.purgatory else group.previous_state is GroupState.EMPTY
+        if group.is_in(GroupState.PREPARING_REBALANCE) and initial:
             group.new_member_added = True
         group.add(member)
         self.restart_session(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -90,16 +91,14 @@ class Rebalances:
     def remove_member(self, group: LiveClassicGroup, member: Member) -> None:
         """Remove a member; a rebalance follows, or the one under way is done with waiting for it."""
         self.drop_member(group, member)
-        if group.is_in(State.STABLE, State.COMPLETING_REBALANCE):
+        if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.maybe_prepare_rebalance(group)
         else:
             self._complete_join_if_all_came(group)
 
     def drop_member(self, group: LiveClassicGroup, member: Member) -> None:
         """Remove a member, nothing else; its waiting JoinGroup is answered, a waiting SyncGroup never."""
-        if member.awaiting_join is not None:
-            respond, member.awaiting_join = member.awaiting_join, None
-            respond(join_reply(Errors.UNKNOWN_MEMBER_ID))
+        member.answer_join(JoinGroupReply(Errors.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
 
     def remove_pending_member(self, group: LiveClassicGroup, member_id: str) -> None:
@@ -107,7 +106,7 @@ class Rebalances:
         self._complete_join_if_all_came(group)
 
     def _complete_join_if_all_came(self, group: LiveClassicGroup) -> None:
-        if not group.is_in(State.PREPARING_REBALANCE) or not group.has_all_members_joined():
+        if not group.is_in(GroupState.PREPARING_REBALANCE) or not group.has_all_members_joined():
             return
         # Scala's InitialDelayedJoin cannot be completed before its time, whoever leaves.
         if self.rules.purgatory and self._is_initial(group):
@@ -123,12 +122,12 @@ class Rebalances:
             self.maybe_complete_join(group)
 
     def prepare_rebalance(self, group: LiveClassicGroup) -> None:
-        if group.is_in(State.COMPLETING_REBALANCE):
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
             self.reset_assignment(group, Errors.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
         self.timers.cancel(("sync", group.group_id))
         initial = group.is_empty
-        group.transition(State.PREPARING_REBALANCE, self.clock.now_ms)
+        group.transition(GroupState.PREPARING_REBALANCE, self.clock.now_ms)
         if initial:
             delay_ms = self.settings.group_initial_rebalance_delay_ms
             self._delay_initial_join(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
@@ -140,13 +139,14 @@ class Rebalances:
 
     def maybe_complete_join(self, group: LiveClassicGroup) -> None:
         """End the join phase when everyone came, unless it is the initial one, which takes its time."""
-        if group.is_in(State.PREPARING_REBALANCE) and not self._is_initial(group) and group.has_all_members_joined():
+        preparing = group.is_in(GroupState.PREPARING_REBALANCE)
+        if preparing and not self._is_initial(group) and group.has_all_members_joined():
             self.complete_join(group)
 
     def _is_initial(self, group: LiveClassicGroup) -> bool:
         if self.rules.purgatory:
             return self.timers.is_scheduled(("initial-join", group.group_id))
-        return group.previous_state is State.EMPTY
+        return group.previous_state is GroupState.EMPTY
 
     def _await_joins(self, group: LiveClassicGroup) -> None:
         self.timers.schedule(
@@ -157,7 +157,7 @@ class Rebalances:
 
     def _delay_initial_join(self, group: LiveClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         def due() -> None:
-            if not self.store.has_group(group) or not group.is_in(State.PREPARING_REBALANCE):
+            if not self.store.has_group(group) or not group.is_in(GroupState.PREPARING_REBALANCE):
                 return
             if group.new_member_added and remaining_ms != 0:
                 group.new_member_added = False
@@ -169,7 +169,7 @@ class Rebalances:
         self.timers.schedule(("initial-join", group.group_id), delay_ms, due)
 
     def _join_due(self, group: LiveClassicGroup) -> None:
-        if self.store.has_group(group) and group.is_in(State.PREPARING_REBALANCE):
+        if self.store.has_group(group) and group.is_in(GroupState.PREPARING_REBALANCE):
             self.complete_join(group)
 
     def complete_join(self, group: LiveClassicGroup) -> None:
@@ -180,7 +180,7 @@ class Rebalances:
             if member.awaiting_join is None and member.instance_id is None:
                 group.remove(member.member_id)
                 self.end_session(group, member.member_id)
-        if group.is_in(State.DEAD):
+        if group.is_in(GroupState.DEAD):
             return
         if not group.elect_joined_leader() and group.members:
             # Static members only, and none of them joined: wait once more.
@@ -191,9 +191,7 @@ class Rebalances:
             self.store.store_group(group, {}, lambda _error: None)
             return
         for member in group.members.values():
-            if member.awaiting_join is not None:
-                respond, member.awaiting_join = member.awaiting_join, None
-                respond(self.joined(group, member.member_id))
+            member.answer_join(self.joined(group, member.member_id))
             self.restart_session(group, member)
             member.is_new = False
             group.pending_sync.add(member.member_id)
@@ -204,16 +202,16 @@ class Rebalances:
             lambda: self._sync_due(group, generation),
         )
 
-    def joined(self, group: LiveClassicGroup, member_id: str, *, as_follower: bool = False) -> Reply:
+    def joined(self, group: LiveClassicGroup, member_id: str, *, as_follower: bool = False) -> JoinGroupReply:
         """The answer to a member of the current generation; only the leader learns who is in it."""
         leads = group.leader == member_id and not as_follower
-        return join_reply(
+        return JoinGroupReply(
             Errors.NONE,
-            member_id,
-            generation=group.generation,
+            group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
-            leader=group.leader,
+            leader=group.leader or "",
+            member_id=member_id,
             members=group.join_members() if leads else (),
         )
 
@@ -222,13 +220,13 @@ class Rebalances:
     def synced(self, group: LiveClassicGroup, member_id: str) -> None:
         """A member asked for its assignment; when all have, nobody is waited for any longer."""
         group.pending_sync.discard(member_id)
-        if not group.pending_sync or not group.is_in(State.COMPLETING_REBALANCE, State.STABLE):
+        if not group.pending_sync or not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             self.timers.cancel(("sync", group.group_id))
 
     def _sync_due(self, group: LiveClassicGroup, generation: int) -> None:
         if not self.store.has_group(group) or generation != group.generation or not group.pending_sync:
             return
-        if group.is_in(State.COMPLETING_REBALANCE, State.STABLE):
+        if group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             for member_id in list(group.pending_sync):
                 group.remove(member_id)
                 self.end_session(group, member_id)
@@ -247,14 +245,13 @@ class Rebalances:
     def _propagate(self, group: LiveClassicGroup, error: Errors) -> None:
         for member in group.members.values():
             if member.awaiting_sync is not None:
-                respond, member.awaiting_sync = member.awaiting_sync, None
-                respond(self.synced_reply(group, member, error))
+                member.answer_sync(self.synced_reply(group, member, error))
                 self.restart_session(group, member)
 
-    def synced_reply(self, group: LiveClassicGroup, member: Member, error: Errors = Errors.NONE) -> Reply:
+    def synced_reply(self, group: LiveClassicGroup, member: Member, error: Errors = Errors.NONE) -> SyncGroupReply:
         if error is not Errors.NONE:
-            return sync_reply(error, member.assignment)
-        return sync_reply(error, member.assignment, group.protocol_type, group.protocol_name)
+            return SyncGroupReply(error, assignment=member.assignment)
+        return SyncGroupReply(error, group.protocol_type, group.protocol_name, member.assignment)
 
     # Load and unload
 
@@ -267,14 +264,10 @@ class Rebalances:
 
     def unloaded(self, group: LiveClassicGroup) -> None:
         """The group is another coordinator's now: who waits is told so, and nothing is written."""
-        group.transition(State.DEAD, self.clock.now_ms)
+        group.transition(GroupState.DEAD, self.clock.now_ms)
         for member in group.members.values():
-            if member.awaiting_join is not None:
-                respond, member.awaiting_join = member.awaiting_join, None
-                respond(join_reply(Errors.NOT_COORDINATOR, member.member_id))
-            if member.awaiting_sync is not None:
-                respond, member.awaiting_sync = member.awaiting_sync, None
-                respond(sync_reply(Errors.NOT_COORDINATOR))
+            member.answer_join(JoinGroupReply(Errors.NOT_COORDINATOR, member_id=member.member_id))
+            member.answer_sync(SyncGroupReply(Errors.NOT_COORDINATOR))
             self.end_session(group, member.member_id)
         for timer in ("join", "initial-join", "sync"):
             self.timers.cancel((timer, group.group_id))

@@ -1,14 +1,21 @@
-"""Records that coordinators append, as data for :mod:`coordinator_core.records`.
+"""The records that coordinators append for offsets and classic groups.
 
 Source: ``GroupMetadataManager`` (Scala), ``GroupCoordinatorRecordHelpers`` (Java).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from coordinator_core.coordinator.log import Record
+from coordinator_core.coordinator.record_data import (
+    GroupMetadataKey,
+    GroupMetadataMember,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from coordinator_core.coordinator.requests import CommitPartition
 from coordinator_core.coordinator.settings import BrokerSettings
+from coordinator_core.groups.loaders import LoadedRecord
 from coordinator_core.groups.model import ClassicGroup, OffsetKey
 from coordinator_core.records.types import ZERO_UUID
 
@@ -20,7 +27,7 @@ GROUP_METADATA_VERSION = 3
 
 def requested_commit(
     offset_key: OffsetKey,
-    partition: dict[str, Any],
+    partition: CommitPartition,
     *,
     now_ms: int,
     expire_timestamp_ms: int | None,
@@ -28,12 +35,12 @@ def requested_commit(
     topic_id: str = ZERO_UUID,
 ) -> Record:
     """The record of a partition of an OffsetCommit or TxnOffsetCommit; see :func:`offset_commit`."""
-    timestamp_ms = partition.get("commitTimestamp", NO_TIMESTAMP)
+    timestamp_ms = partition.commit_timestamp
     return offset_commit(
         offset_key,
-        offset=partition["committedOffset"],
-        leader_epoch=partition.get("committedLeaderEpoch", -1),
-        metadata=partition["committedMetadata"] or "",
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
         commit_timestamp_ms=now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms,
         expire_timestamp_ms=expire_timestamp_ms,
         version=version,
@@ -41,9 +48,9 @@ def requested_commit(
     )
 
 
-def metadata_fits(partition: dict[str, Any], settings: BrokerSettings) -> bool:
+def metadata_fits(partition: CommitPartition, settings: BrokerSettings) -> bool:
     """Whether the metadata of a commit is within ``offset.metadata.max.bytes``, which counts UTF-16 units."""
-    metadata: str = partition["committedMetadata"] or ""
+    metadata = partition.committed_metadata or ""
     return len(metadata.encode("utf-16-be", "surrogatepass")) // 2 <= settings.offset_metadata_max_bytes
 
 
@@ -59,58 +66,51 @@ def offset_commit(
     topic_id: str = ZERO_UUID,
 ) -> Record:
     """``version`` is that of a commit without an expiry of its own; one with it is always version 1."""
-    value: dict[str, Any] = {
-        "offset": offset,
-        "metadata": metadata,
-        "commitTimestamp": commit_timestamp_ms,
-    }
-    if expire_timestamp_ms is not None:
-        version = 1
-        value["expireTimestamp"] = expire_timestamp_ms
-    else:
-        value["leaderEpoch"] = leader_epoch
-    if version >= 4:
-        value["topicId"] = topic_id
-    return Record(OFFSET_COMMIT, _offset_key(offset_key), version, value)
+    expires = expire_timestamp_ms is not None
+    value = OffsetCommitValue(
+        offset,
+        metadata,
+        commit_timestamp_ms,
+        leader_epoch=None if expires else leader_epoch,
+        expire_timestamp=expire_timestamp_ms,
+        topic_id=topic_id if version >= 4 and not expires else None,
+    )
+    return Record(OFFSET_COMMIT, OffsetCommitKey(*offset_key), 1 if expires else version, value)
 
 
 def offset_tombstone(offset_key: OffsetKey) -> Record:
-    return Record(OFFSET_COMMIT, _offset_key(offset_key))
+    return Record(OFFSET_COMMIT, OffsetCommitKey(*offset_key))
 
 
-def _offset_key(offset_key: OffsetKey) -> dict[str, Any]:
-    return {"group": offset_key.group_id, "topic": offset_key.topic, "partition": offset_key.partition}
-
-
-def offset_key_of(record: Record) -> OffsetKey:
+def offset_key_of(record: LoadedRecord) -> OffsetKey:
     """What a record of type 0 or 1 is about."""
     return OffsetKey(record.key["group"], record.key["topic"], record.key["partition"])
 
 
 def group_metadata(group: ClassicGroup) -> Record:
     """The record of a group, which ``groups.classic`` reads back."""
-    value = {
-        "protocolType": group.protocol_type or "",
-        "generation": group.generation,
-        "protocol": group.protocol,
-        "leader": group.leader,
-        "currentStateTimestamp": (NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms),
-        "members": [
-            {
-                "memberId": member.member_id,
-                "groupInstanceId": member.instance_id,
-                "clientId": member.client_id,
-                "clientHost": member.client_host,
-                "rebalanceTimeout": member.rebalance_timeout_ms,
-                "sessionTimeout": member.session_timeout_ms,
-                "subscription": member.subscription,
-                "assignment": member.assignment,
-            }
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader,
+        current_state_timestamp=NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms,
+        members=tuple(
+            GroupMetadataMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
             for member in group.members
-        ],
-    }
-    return Record(GROUP_METADATA, {"group": group.group_id}, GROUP_METADATA_VERSION, value)
+        ),
+    )
+    return Record(GROUP_METADATA, GroupMetadataKey(group.group_id), GROUP_METADATA_VERSION, value)
 
 
 def group_tombstone(group_id: str) -> Record:
-    return Record(GROUP_METADATA, {"group": group_id})
+    return Record(GROUP_METADATA, GroupMetadataKey(group_id))

@@ -1,122 +1,318 @@
-"""Answers as dicts with Kafka's field names; :mod:`.protocol` leaves out what a version does not have."""
+"""Replies as Kafka's message classes have them, fields in their order; :mod:`.protocol` writes them as JSON.
+
+A class has the fields of all versions. Replies to requests that were of one thing before they were of many
+are always of many.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from coordinator_core.coordinator.errors import Errors
-from coordinator_core.coordinator.requests import MemberIdentity
 from coordinator_core.groups.model import CommittedOffset
 
-Reply = dict[str, Any]
+NO_OPERATIONS = -0x80000000
+"""Authorized operations of a group when they were not asked for."""
+
+
+class Reply:
+    """A reply to any request."""
+
+    __slots__ = ()
+
+
 Respond = Callable[[Reply], None]
 
 
-def join_reply(
-    error: Errors,
-    member_id: str = "",
-    *,
-    generation: int = -1,
-    protocol_type: str | None = None,
-    protocol_name: str | None = None,
-    leader: str | None = "",
-    skip_assignment: bool = False,
-    members: Iterable[Reply] = (),
-) -> Reply:
-    return {
-        "errorCode": error,
-        "generationId": generation,
-        "protocolType": protocol_type,
-        "protocolName": protocol_name,
-        "leader": leader or "",
-        "skipAssignment": skip_assignment,
-        "memberId": member_id,
-        "members": list(members),
-    }
+def errors_of(message: object) -> Iterator[Errors]:
+    """The error codes in a reply, outer ones first."""
+    if isinstance(message, Errors):
+        yield message
+    elif isinstance(message, tuple):
+        for one in message:
+            yield from errors_of(one)
+    elif isinstance(message, Reply):
+        for field in fields(message):  # type: ignore[arg-type]
+            yield from errors_of(getattr(message, field.name))
 
 
-def sync_reply(
-    error: Errors,
-    assignment: bytes = b"",
-    protocol_type: str | None = None,
-    protocol_name: str | None = None,
-) -> Reply:
-    return {
-        "errorCode": error,
-        "protocolType": protocol_type,
-        "protocolName": protocol_name,
-        "assignment": assignment,
-    }
+@dataclass(frozen=True, slots=True)
+class ErrorReply(Reply):
+    """``HeartbeatResponse`` and ``AddOffsetsToTxnResponse``."""
+
+    error_code: Errors
 
 
-def leave_reply(error: Errors, members: Iterable[Reply] = ()) -> Reply:
-    return {"errorCode": error, "members": list(members)}
+class JoinMember(NamedTuple):
+    """What the leader is told of a member."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
 
 
-def leave_member_reply(identity: MemberIdentity, error: Errors) -> Reply:
-    return {
-        "memberId": identity.member_id,
-        "groupInstanceId": identity.instance_id,
-        "errorCode": error,
-    }
+@dataclass(frozen=True, slots=True)
+class JoinGroupReply(Reply):
+    """``JoinGroupResponse``; ``members`` are for the leader alone."""
+
+    error_code: Errors
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    member_id: str = ""
+    members: tuple[JoinMember, ...] = ()
 
 
-def described_group(group_id: str, error: Errors = Errors.NONE, **fields: Any) -> Reply:
-    """An entry of DescribeGroups; fields that are not given are empty."""
-    return {
-        "errorCode": error,
-        "errorMessage": None,
-        "groupId": group_id,
-        "groupState": "",
-        "protocolType": "",
-        "protocolData": "",
-        "members": [],
-    } | fields
+@dataclass(frozen=True, slots=True)
+class SyncGroupReply(Reply):
+    error_code: Errors
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
 
 
-def described_consumer_group(group_id: str, error: Errors = Errors.NONE, message: str | None = None) -> Reply:
-    """An entry of ConsumerGroupDescribe, empty but for these."""
-    return {
-        "errorCode": error,
-        "errorMessage": message,
-        "groupId": group_id,
-        "groupState": "",
-        "groupEpoch": 0,
-        "assignmentEpoch": 0,
-        "assignorName": "",
-        "members": [],
-    }
+class LeaveMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+    error_code: Errors
 
 
-def fetched_offset(partition: int, committed: CommittedOffset | None, error: Errors = Errors.NONE) -> Reply:
-    """A partition of an OffsetFetch."""
-    leader_epoch = None if committed is None else committed.leader_epoch
-    return {
-        "partitionIndex": partition,
-        "committedOffset": -1 if committed is None else committed.committed_offset,
-        "committedLeaderEpoch": -1 if leader_epoch is None else leader_epoch,
-        "metadata": "" if committed is None else committed.metadata,
-        "errorCode": error,
-    }
+@dataclass(frozen=True, slots=True)
+class LeaveGroupReply(Reply):
+    error_code: Errors
+    members: tuple[LeaveMember, ...] = ()
 
 
-def topic_results(
-    topics: Iterable[Reply], error_of: Callable[[Reply, Reply], Errors], partitions: str = "partitions"
-) -> list[Reply]:
-    """Per topic and partition of a request, the error that ``error_of`` gives."""
-    return [
-        topic_of(topic)
-        | {
-            "partitions": [
-                {"partitionIndex": partition["partitionIndex"], "errorCode": error_of(topic, partition)}
-                for partition in topic[partitions]
-            ]
-        }
-        for topic in topics
-    ]
+class PartitionResult(NamedTuple):
+    partition_index: int
+    error_code: Errors
 
 
-def topic_of(topic: Reply) -> Reply:
-    """What names a topic in an answer: whatever named it in the request."""
-    return {key: topic[key] for key in ("name", "topicId") if key in topic}
+class TopicResult(NamedTuple):
+    name: str
+    topic_id: str | None
+    partitions: tuple[PartitionResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitReply(Reply):
+    """``OffsetCommitResponse`` and ``TxnOffsetCommitResponse``."""
+
+    topics: tuple[TopicResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleteReply(Reply):
+    error_code: Errors
+    topics: tuple[TopicResult, ...] = ()
+
+
+class FetchedPartition(NamedTuple):
+    """A partition of an OffsetFetch; offset -1 where there is none."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    metadata: str
+    error_code: Errors
+
+    @classmethod
+    def of(cls, partition: int, committed: CommittedOffset | None, error: Errors = Errors.NONE) -> FetchedPartition:
+        if committed is None:
+            return cls(partition, -1, -1, "", error)
+        leader_epoch = -1 if committed.leader_epoch is None else committed.leader_epoch
+        return cls(partition, committed.committed_offset, leader_epoch, committed.metadata, error)
+
+
+class FetchedTopic(NamedTuple):
+    name: str
+    topic_id: str | None
+    partitions: tuple[FetchedPartition, ...]
+
+
+class FetchedGroup(NamedTuple):
+    group_id: str
+    error_code: Errors
+    topics: tuple[FetchedTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchReply(Reply):
+    groups: tuple[FetchedGroup, ...]
+
+
+class DeletedGroup(NamedTuple):
+    group_id: str
+    error_code: Errors
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupsReply(Reply):
+    results: tuple[DeletedGroup, ...]
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    member_metadata: bytes
+    member_assignment: bytes
+
+
+class DescribedGroup(NamedTuple):
+    error_code: Errors
+    error_message: str | None
+    group_id: str
+    group_state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: tuple[DescribedMember, ...] = ()
+    authorized_operations: int = NO_OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupsReply(Reply):
+    groups: tuple[DescribedGroup, ...]
+
+
+class ListedGroup(NamedTuple):
+    group_id: str
+    protocol_type: str
+    group_state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsReply(Reply):
+    error_code: Errors
+    groups: tuple[ListedGroup, ...] = ()
+
+
+class FoundCoordinator(NamedTuple):
+    key: str
+    node_id: int
+    host: str
+    port: int
+    error_code: Errors
+    error_message: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorReply(Reply):
+    coordinators: tuple[FoundCoordinator, ...]
+
+
+class ApiKey(NamedTuple):
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+class SupportedFeature(NamedTuple):
+    name: str
+    min_version: int
+    max_version: int
+
+
+class FinalizedFeature(NamedTuple):
+    name: str
+    max_version_level: int
+    min_version_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsReply(Reply):
+    error_code: Errors
+    api_keys: tuple[ApiKey, ...]
+    supported_features: tuple[SupportedFeature, ...]
+    finalized_features_epoch: int
+    finalized_features: tuple[FinalizedFeature, ...]
+
+
+class TopicPartitions(NamedTuple):
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+class HeartbeatAssignment(NamedTuple):
+    topic_partitions: tuple[TopicPartitions, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeatReply(Reply):
+    """``ConsumerGroupHeartbeatResponse``; ``assignment`` None: it is the same as before."""
+
+    error_code: Errors
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: HeartbeatAssignment | None = None
+
+
+class NamedTopicPartitions(NamedTuple):
+    topic_id: str
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+class DescribedAssignment(NamedTuple):
+    topic_partitions: tuple[NamedTopicPartitions, ...]
+
+
+class DescribedConsumer(NamedTuple):
+    """A member in a ConsumerGroupDescribe; ``member_type`` is 0 for one that speaks the classic protocol, else 1."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str
+    assignment: DescribedAssignment
+    target_assignment: DescribedAssignment
+    member_type: int
+
+
+class DescribedConsumerGroup(NamedTuple):
+    error_code: Errors
+    error_message: str | None
+    group_id: str
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[DescribedConsumer, ...] = ()
+    authorized_operations: int = NO_OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescribeReply(Reply):
+    groups: tuple[DescribedConsumerGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerReply(Reply):
+    """``InitProducerIdResponse`` and ``EndTxnResponse``."""
+
+    error_code: Errors
+    producer_id: int
+    producer_epoch: int
+
+
+class DeletedTopic(NamedTuple):
+    name: str
+    error_code: Errors
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsReply(Reply):
+    responses: tuple[DeletedTopic, ...]

@@ -1,15 +1,21 @@
-"""Requests of group members, read from dicts with Kafka's field names.
+"""Requests as Kafka's message classes have them; :mod:`.protocol` reads them from JSON.
 
-A field that a version does not have is ``None``, or what Kafka takes in its place.
+A class has the fields of all versions: one that a version does not have has Kafka's default. Requests that
+were of one thing before they were of many (LeaveGroup, OffsetFetch, FindCoordinator) are always of many.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Request = dict[str, Any]
-"""A request as it came; the handlers of offsets and of lists of groups read it as it is."""
+
+class JoinProtocol(NamedTuple):
+    """A protocol that a member supports: its name and the member's metadata for it."""
+
+    name: str
+    metadata: bytes
+
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata of the protocols that a member supports, the preferred one first."""
@@ -17,76 +23,74 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """``JoinGroupRequest``; version 0 has only the session timeout."""
+    """``JoinGroupRequest``; version 0 has no rebalance timeout, its session timeout is taken for it."""
 
     group_id: str
     member_id: str
-    instance_id: str | None
     session_timeout_ms: int
-    rebalance_timeout_ms: int
     protocol_type: str
-    protocols: Protocols
-
-    @classmethod
-    def of(cls, request: Request) -> JoinGroup:
-        session_timeout_ms: int = request["sessionTimeoutMs"]
-        return cls(
-            group_id=request["groupId"],
-            member_id=request["memberId"],
-            instance_id=request.get("groupInstanceId"),
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=request.get("rebalanceTimeoutMs", session_timeout_ms),
-            protocol_type=request["protocolType"],
-            protocols=tuple((one["name"], one["metadata"]) for one in request["protocols"]),
-        )
+    protocols: tuple[JoinProtocol, ...]
+    rebalance_timeout_ms: int
+    group_instance_id: str | None = None
 
     @property
     def protocol_names(self) -> set[str]:
         return {name for name, _ in self.protocols}
 
 
+class SyncAssignment(NamedTuple):
+    member_id: str
+    assignment: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """``SyncGroupRequest``; ``assignments`` are those that a leader gives, by member id."""
+    """``SyncGroupRequest``; only a leader gives assignments."""
 
     group_id: str
-    generation: int
+    generation_id: int
     member_id: str
-    instance_id: str | None
-    protocol_type: str | None
-    protocol_name: str | None
-    assignments: dict[str, bytes]
-
-    @classmethod
-    def of(cls, request: Request) -> SyncGroup:
-        return cls(
-            group_id=request["groupId"],
-            generation=request["generationId"],
-            member_id=request["memberId"],
-            instance_id=request.get("groupInstanceId"),
-            protocol_type=request.get("protocolType"),
-            protocol_name=request.get("protocolName"),
-            assignments={one["memberId"]: one["assignment"] for one in request["assignments"]},
-        )
+    assignments: tuple[SyncAssignment, ...]
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """``HeartbeatRequest``."""
-
     group_id: str
-    generation: int
+    generation_id: int
     member_id: str
-    instance_id: str | None
+    group_instance_id: str | None = None
 
-    @classmethod
-    def of(cls, request: Request) -> Heartbeat:
-        return cls(
-            group_id=request["groupId"],
-            generation=request["generationId"],
-            member_id=request["memberId"],
-            instance_id=request.get("groupInstanceId"),
-        )
+
+class MemberIdentity(NamedTuple):
+    """A member that a LeaveGroup names, by member id, group instance id or both."""
+
+    member_id: str
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    group_id: str
+    members: tuple[MemberIdentity, ...]
+
+
+class CommitPartition(NamedTuple):
+    partition_index: int
+    committed_offset: int
+    committed_metadata: str | None
+    committed_leader_epoch: int = -1
+    commit_timestamp: int = -1
+
+
+class CommitTopic(NamedTuple):
+    """A topic of an OffsetCommit or TxnOffsetCommit, by name or by id; the broker adds the other."""
+
+    partitions: tuple[CommitPartition, ...]
+    name: str = ""
+    topic_id: str | None = None
 
 
 class Committer(NamedTuple):
@@ -97,28 +101,119 @@ class Committer(NamedTuple):
 
     generation: int
     member_id: str
-    instance_id: str | None
+    group_instance_id: str | None
     transactional: bool
-
-    @classmethod
-    def of(cls, request: Request, *, transactional: bool) -> Committer:
-        generation = request.get("generationId" if transactional else "generationIdOrMemberEpoch", -1)
-        return cls(generation, request.get("memberId", ""), request.get("groupInstanceId"), transactional)
 
     @property
     def names_a_member(self) -> bool:
-        return bool(self.member_id) or self.instance_id is not None
+        return bool(self.member_id) or self.group_instance_id is not None
 
 
-class MemberIdentity(NamedTuple):
-    """A member that a LeaveGroup names, by member id, group instance id or both."""
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    group_id: str
+    topics: tuple[CommitTopic, ...]
+    generation_id_or_member_epoch: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+    retention_time_ms: int = -1
 
-    member_id: str
-    instance_id: str | None
+    @property
+    def committer(self) -> Committer:
+        return Committer(self.generation_id_or_member_epoch, self.member_id, self.group_instance_id, False)
 
-    @classmethod
-    def all_of(cls, request: Request) -> list[MemberIdentity]:
-        return [cls(one["memberId"], one.get("groupInstanceId")) for one in request["members"]]
+    def expire_timestamp_ms(self, now_ms: int) -> int | None:
+        """``None``: the retention of the broker decides."""
+        return None if self.retention_time_ms == -1 else now_ms + self.retention_time_ms
+
+
+@dataclass(frozen=True, slots=True)
+class TxnOffsetCommit:
+    group_id: str
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    topics: tuple[CommitTopic, ...]
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+    @property
+    def committer(self) -> Committer:
+        return Committer(self.generation_id, self.member_id, self.group_instance_id, True)
+
+
+class FetchTopic(NamedTuple):
+    """A topic of an OffsetFetch, by name or by id; the broker adds the other."""
+
+    partition_indexes: tuple[int, ...]
+    name: str = ""
+    topic_id: str | None = None
+
+
+class FetchGroup(NamedTuple):
+    """A group of an OffsetFetch; ``topics`` None asks for all that have a committed offset."""
+
+    group_id: str
+    topics: tuple[FetchTopic, ...] | None
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetch:
+    groups: tuple[FetchGroup, ...]
+    require_stable: bool = False
+
+
+class DeletePartition(NamedTuple):
+    partition_index: int
+
+
+class DeleteTopic(NamedTuple):
+    """A topic of an OffsetDelete, which has no topic ids."""
+
+    name: str
+    partitions: tuple[DeletePartition, ...]
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDelete:
+    group_id: str
+    topics: tuple[DeleteTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroups:
+    groups_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroups:
+    groups: tuple[str, ...]
+    include_authorized_operations: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """``ListGroupsRequest``; an empty filter lets everything pass."""
+
+    states_filter: tuple[str, ...] | None = None
+    types_filter: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator:
+    """``FindCoordinatorRequest``; ``key_type`` is a ``CoordinatorType``, or what no release knows."""
+
+    coordinator_keys: tuple[str, ...]
+    key_type: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersions:
+    """``ApiVersionsRequest``; nothing in it changes the answer."""
 
 
 class OwnedPartitions(NamedTuple):
@@ -142,25 +237,64 @@ class ConsumerGroupHeartbeat:
     instance_id: str | None
     rack_id: str | None
     rebalance_timeout_ms: int
-    subscribed_topics: tuple[str, ...] | None
-    subscribed_regex: str | None
+    subscribed_topic_names: tuple[str, ...] | None
     server_assignor: str | None
-    owned: Owned
+    topic_partitions: tuple[OwnedPartitions, ...] | None
+    subscribed_topic_regex: str | None = None
 
-    @classmethod
-    def of(cls, request: Request) -> ConsumerGroupHeartbeat:
-        names, owned = request["subscribedTopicNames"], request["topicPartitions"]
-        return cls(
-            group_id=request["groupId"],
-            member_id=request["memberId"],
-            member_epoch=request["memberEpoch"],
-            instance_id=request["instanceId"],
-            rack_id=request["rackId"],
-            rebalance_timeout_ms=request["rebalanceTimeoutMs"],
-            subscribed_topics=None if names is None else tuple(names),
-            subscribed_regex=request.get("subscribedTopicRegex"),
-            server_assignor=request["serverAssignor"],
-            owned=None
-            if owned is None
-            else tuple(OwnedPartitions(one["topicId"], tuple(one["partitions"])) for one in owned),
-        )
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescribe:
+    group_ids: tuple[str, ...]
+    include_authorized_operations: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerId:
+    transactional_id: str
+    transaction_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddOffsetsToTxn:
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxn:
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics:
+    topic_names: tuple[str, ...]
+
+
+Request = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | OffsetCommit
+    | TxnOffsetCommit
+    | OffsetFetch
+    | OffsetDelete
+    | DeleteGroups
+    | DescribeGroups
+    | ListGroups
+    | FindCoordinator
+    | ApiVersions
+    | ConsumerGroupHeartbeat
+    | ConsumerGroupDescribe
+    | InitProducerId
+    | AddOffsetsToTxn
+    | EndTxn
+    | DeleteTopics
+)
+"""Each class has the name of its API."""

@@ -13,18 +13,18 @@ from coordinator_core.releases.requests import RequestRules
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRules(RequestRules):
-    """The :class:`RequestRules` of a release, with the maps that its coordinator keeps things in."""
+    """The :class:`RequestRules` of a release, with its coordinator's kinds of hash maps."""
 
     @classmethod
     def of(cls, release: str, coordinator: str) -> ReleaseRules:
-        """Those of a release that has some, with its ``classic`` or ``new`` coordinator."""
+        """Rules of a modelled release, with its ``classic`` or ``new`` coordinator."""
         rules = profile_for_release(release, coordinator).requests
         assert rules is not None
         return cls(**{field.name: getattr(rules, field.name) for field in fields(rules)})
 
     @property
     def member_map(self) -> type[dict[str, Any]]:
-        """Map of a classic group's members: the first one left follows a leader that goes."""
+        """Map of a classic group's members. Its first member leads after a leader has gone."""
         return ScalaHashMap if self.scala_maps else JavaHashMap
 
     def vote_order(self, votes: Iterable[str]) -> list[str]:

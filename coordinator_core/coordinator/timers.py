@@ -1,4 +1,4 @@
-"""Time as an argument: a clock that the caller moves, and what is due on the way."""
+"""A clock that the caller moves, and timers that run on the way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Clock:
         heapq.heappush(self._queue, (due_ms, next(self._sequence), action))
 
     def advance(self, now_ms: int) -> None:
-        """Move to ``now_ms``, which must not lie in the past, running everything that falls due."""
+        """Move to ``now_ms`` and run every action that falls due. Raises ``ValueError`` for a time in the past."""
         if now_ms < self.now_ms:
             raise ValueError(f"the clock stands at {self.now_ms} and cannot go back to {now_ms}")
         while self._queue and self._queue[0][0] <= now_ms:

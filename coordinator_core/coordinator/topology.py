@@ -1,4 +1,4 @@
-"""What a client of one listener is told of brokers and partitions (``MetadataCache``)."""
+"""Brokers and partitions as a client of one listener sees them (``MetadataCache``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_NODE = Node(-1, "", -1)
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """One partition as a client of a listener is told of it."""
+    """One partition as a client of a listener sees it."""
 
     error: Errors
     leader: int
@@ -43,7 +43,7 @@ def alive_node(topology: Topology, broker_id: int, listener: str = DEFAULT_LISTE
 
 
 def partition_metadata(topology: Topology, partition: int, listener: str = DEFAULT_LISTENER) -> PartitionMetadata:
-    """``KRaftMetadataCache.getPartitionMetadata`` of the offsets topic: the first thing that is wrong."""
+    """``KRaftMetadataCache.getPartitionMetadata`` of the offsets topic. Its error is of the first failed check."""
     assert topology.offsets_partitions is not None
     info = topology.offsets_partitions[partition]
 

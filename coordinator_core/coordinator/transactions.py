@@ -1,4 +1,4 @@
-"""As much of a transaction coordinator as commits of offsets in transactions need.
+"""A transaction coordinator, for commits of offsets only.
 
 Source: ``TransactionCoordinator`` and ``TransactionMetadata``, for offsets partitions only. Markers are
 written :data:`MARKER_DELAY_MS` after the transaction ends: EndTxn is answered before.
@@ -13,7 +13,6 @@ from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.timers import Clock
 
 MARKER_DELAY_MS = 3
-MAX_EPOCH = 0x7FFF
 WriteMarker = Callable[[int, int, int, bool], None]
 """Takes the offsets partition, the producer id and epoch of the marker, and whether it commits."""
 
@@ -82,7 +81,7 @@ class Transactions:
         return Errors.NONE
 
     def verify(self, transactional_id: str, producer_id: int, epoch: int, partition: int, version: int) -> Errors:
-        """Whether a TxnOffsetCommit of ``version`` belongs to a transaction; version 5 adds the partition."""
+        """Error for a TxnOffsetCommit of ``version``: its partition must be in the transaction. Version 5 adds it."""
         current = self._by_id.get(transactional_id)
         if current is None or current.producer_id != producer_id:
             return Errors.INVALID_PRODUCER_ID_MAPPING

@@ -1,9 +1,8 @@
-"""What the members of a group are answered while its coordinator moves, asked of the coordinator model."""
+"""Answers to the members of a group while its coordinator moves, by the coordinator model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from coordinator_core.coordinator.broker import Broker, Cluster
 from coordinator_core.coordinator.errors import Errors
@@ -11,7 +10,22 @@ from coordinator_core.coordinator.find_coordinator import FindCoordinator
 from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.coordinator.replies import Reply
+from coordinator_core.coordinator.replies import Reply, errors_of
+from coordinator_core.coordinator.requests import (
+    CommitPartition,
+    CommitTopic,
+    ConsumerGroupHeartbeat,
+    FetchGroup,
+    FetchTopic,
+    Heartbeat,
+    JoinGroup,
+    JoinProtocol,
+    OffsetCommit,
+    OffsetFetch,
+    Request,
+    SyncGroup,
+)
+from coordinator_core.coordinator.requests import FindCoordinator as FindCoordinatorRequest
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.topology import DEFAULT_LISTENER
@@ -35,8 +49,8 @@ _OLD, _NEW = 1, 2
 _TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 _PROBED = ("probed", 0)
 
-Ask = tuple[str, int, dict[str, Any]]
-"""API, version, request."""
+Ask = tuple[int, Request]
+"""Version and request."""
 
 
 class Failover:
@@ -97,7 +111,7 @@ class Failover:
             if not led:
                 self._topology = self._topology.without(_OLD, _NEW)
             found = {"FindCoordinator": self._find()}
-            gone = {api: DISCONNECTED for api, _, _ in self._requests()}
+            gone = {_api(request): DISCONNECTED for _, request in self._requests()}
             return found | (self._asked() if orderly and led else gone)
         if phase is PhaseName.LOADING:
             self._topology = self._topology.without(_OLD)
@@ -118,14 +132,14 @@ class Failover:
         return {member.member_id: self._error(*_heartbeat(self._group, member)) for member in _members(self._group)}
 
     def _find(self) -> str:
-        return self._error("FindCoordinator", 3, {"key": self._group_id, "keyType": 0})
+        return self._error(3, FindCoordinatorRequest((self._group_id,)))
 
     def _asked(self) -> dict[str, str]:
-        return {api: self._error(api, version, request) for api, version, request in self._requests()}
+        return {_api(request): self._error(version, request) for version, request in self._requests()}
 
-    def _error(self, api: str, version: int, request: dict[str, Any]) -> str:
+    def _error(self, version: int, request: Request) -> str:
         replies: list[Reply] = []
-        self._broker.handle(api, Client("drill", "/", version), request, replies.append)
+        self._broker.handle(Client("drill", "/", version), request, replies.append)
         return _first_error(replies[0]).name if replies else WAITS
 
     def _requests(self) -> list[Ask]:
@@ -133,34 +147,22 @@ class Failover:
         if not is_modelled(group):
             return []
         member = next(iter(_members(group)), None)
-        requests = [] if member is None else [_heartbeat(group, member)]
-        offset = {
-            "partitionIndex": partition,
-            "committedOffset": 0,
-            "committedLeaderEpoch": -1,
-            "committedMetadata": "",
-        }
+        requests: list[Ask] = [] if member is None else [_heartbeat(group, member)]
         native = isinstance(member, ConsumerMember) and member.classic_protocols is None
-        fetched = {"groupId": self._group_id, "topics": [{"name": topic, "partitionIndexes": [partition]}]}
+        fetched = FetchGroup(self._group_id, (FetchTopic((partition,), topic),))
+        if self._java and native and member is not None:
+            fetched = fetched._replace(member_id=member.member_id, member_epoch=_epoch(group, member))
         # Fetched before anything is committed: the probe's own commit must not answer for the group.
-        if self._java:
-            who = {"memberId": member.member_id, "memberEpoch": _epoch(group, member)} if native and member else {}
-            requests.append(("OffsetFetch", 9, {"groups": [fetched | who], "requireStable": True}))
-        else:
-            requests.append(("OffsetFetch", 7, fetched | {"requireStable": True}))
-        requests.append(
-            (
-                "OffsetCommit",
-                9 if native else 8,
-                {
-                    "groupId": self._group_id,
-                    "generationIdOrMemberEpoch": _epoch(group, member),
-                    "memberId": "" if member is None else member.member_id,
-                    "groupInstanceId": None if member is None else member.instance_id,
-                    "topics": [{"name": topic, "partitions": [offset]}],
-                },
-            )
+        requests.append((9 if self._java else 7, OffsetFetch((fetched,), require_stable=True)))
+        committed = CommitTopic((CommitPartition(partition, 0, ""),), topic)
+        commit = OffsetCommit(
+            self._group_id,
+            (committed,),
+            generation_id_or_member_epoch=_epoch(group, member),
+            member_id="" if member is None else member.member_id,
+            group_instance_id=None if member is None else member.instance_id,
         )
+        requests.append((9 if native else 8, commit))
         if isinstance(group, ClassicGroup):
             requests += _classic_requests(group, member if isinstance(member, ClassicMember) else None)
         return requests
@@ -186,66 +188,51 @@ def _epoch(group: Group, member: ClassicMember | ConsumerMember | None) -> int:
 
 def _heartbeat(group: Group, member: ClassicMember | ConsumerMember) -> Ask:
     if isinstance(member, ConsumerMember) and member.classic_protocols is None:
-        request = {
-            "groupId": group.group_id,
-            "memberId": member.member_id,
-            "memberEpoch": member.member_epoch,
-            "instanceId": member.instance_id,
-            "rackId": None,
-            "rebalanceTimeoutMs": -1,
-            "subscribedTopicNames": None,
-            "subscribedTopicRegex": None,
-            "serverAssignor": None,
-            "topicPartitions": None,
-        }
-        return "ConsumerGroupHeartbeat", 1, request
-    request = {
-        "groupId": group.group_id,
-        "generationId": _epoch(group, member),
-        "memberId": member.member_id,
-        "groupInstanceId": member.instance_id,
-    }
-    return "Heartbeat", 3, request
+        return 1, ConsumerGroupHeartbeat(
+            group_id=group.group_id,
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+            instance_id=member.instance_id,
+            rack_id=None,
+            rebalance_timeout_ms=-1,
+            subscribed_topic_names=None,
+            server_assignor=None,
+            topic_partitions=None,
+        )
+    return 3, Heartbeat(group.group_id, _epoch(group, member), member.member_id, member.instance_id)
 
 
 def _classic_requests(group: ClassicGroup, member: ClassicMember | None) -> Iterator[Ask]:
     """SyncGroup, and last of all JoinGroup, which may begin a rebalance."""
     if member is not None:
         yield (
-            "SyncGroup",
             5,
-            {
-                "groupId": group.group_id,
-                "generationId": group.generation,
-                "memberId": member.member_id,
-                "groupInstanceId": member.instance_id,
-                "protocolType": group.protocol_type,
-                "protocolName": group.protocol,
-                "assignments": [],
-            },
+            SyncGroup(
+                group.group_id,
+                group.generation,
+                member.member_id,
+                (),
+                member.instance_id,
+                group.protocol_type,
+                group.protocol,
+            ),
         )
     yield (
-        "JoinGroup",
         7,
-        {
-            "groupId": group.group_id,
-            "sessionTimeoutMs": 45_000 if member is None else member.session_timeout_ms,
-            "rebalanceTimeoutMs": 300_000 if member is None else member.rebalance_timeout_ms,
-            "memberId": "" if member is None else member.member_id,
-            "groupInstanceId": None if member is None else member.instance_id,
-            "protocolType": group.protocol_type or "consumer",
-            "protocols": [
-                {
-                    "name": group.protocol or "range",
-                    "metadata": b"" if member is None else member.subscription,
-                }
-            ],
-        },
+        JoinGroup(
+            group_id=group.group_id,
+            member_id="" if member is None else member.member_id,
+            session_timeout_ms=45_000 if member is None else member.session_timeout_ms,
+            protocol_type=group.protocol_type or "consumer",
+            protocols=(JoinProtocol(group.protocol or "range", b"" if member is None else member.subscription),),
+            rebalance_timeout_ms=300_000 if member is None else member.rebalance_timeout_ms,
+            group_instance_id=None if member is None else member.instance_id,
+        ),
     )
 
 
 def _offset_keys(state: PartitionState, group_id: str) -> Iterator[tuple[str, int]]:
-    """Those with an open transaction first: they answer otherwise."""
+    """Offset keys with an open transaction first: their answers differ."""
     for pending in state.pending.values():
         yield from (offset_key[1:] for offset_key in pending if offset_key.group_id == group_id)
     yield from (offset_key[1:] for offset_key in state.offsets if offset_key.group_id == group_id)
@@ -256,17 +243,10 @@ def _now_ms(*states: PartitionState) -> int:
     return max((one.commit_timestamp_ms for state in states for one in state.offsets.values()), default=0)
 
 
+def _api(request: Request) -> str:
+    return type(request).__name__
+
+
 def _first_error(reply: Reply) -> Errors:
-    """The first error anywhere in a reply."""
-
-    def errors(value: Any) -> Iterator[Errors]:
-        if isinstance(value, dict):
-            if "errorCode" in value:
-                yield Errors(value["errorCode"])
-            for one in value.values():
-                yield from errors(one)
-        elif isinstance(value, list):
-            for one in value:
-                yield from errors(one)
-
-    return next((one for one in errors(reply) if one is not Errors.NONE), Errors.NONE)
+    """The first error anywhere in a reply, and NONE without one."""
+    return next((one for one in errors_of(reply) if one is not Errors.NONE), Errors.NONE)

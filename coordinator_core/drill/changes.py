@@ -1,4 +1,4 @@
-"""What a new coordinator's copy has otherwise than the old one's: offsets, transactions, members."""
+"""Differences between the copies of the old and the new coordinator: offsets, transactions, members."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coordinator_core.groups.model import PartitionState, Transaction, Transacti
 
 @dataclass(slots=True)
 class GroupChanges:
-    """Of one group; see :class:`~coordinator_core.drill.model.GroupPrediction`."""
+    """Changes of one group; see :class:`~coordinator_core.drill.model.GroupPrediction`."""
 
     regressed: list[OffsetChange] = field(default_factory=list)
     vanished: list[OffsetChange] = field(default_factory=list)
@@ -25,7 +25,7 @@ class GroupChanges:
 
 
 def changes(before: PartitionState, after: PartitionState) -> Mapping[str, GroupChanges]:
-    """By group id, of the groups in which something differs; offset keys and transactions in order."""
+    """Changes by group id, of the groups that differ; offset keys and transactions in ascending order."""
     found: defaultdict[str, GroupChanges] = defaultdict(GroupChanges)
     for offset_key in sorted(before.offsets.keys() | after.offsets.keys()):
         old, new = before.offsets.get(offset_key), after.offsets.get(offset_key)
@@ -60,7 +60,7 @@ def _identity(transaction: Transaction) -> tuple[int, int, int]:
 
 
 def lost_ms(before: PartitionState, after: PartitionState) -> int:
-    """How much younger the newest commit of ``before`` is than that of ``after``."""
+    """Milliseconds by which the newest commit of ``before`` is younger than the newest of ``after``."""
     newest = [
         max((one.commit_timestamp_ms for one in state.offsets.values()), default=None) for state in (before, after)
     ]

@@ -1,4 +1,4 @@
-"""What was predicted of a drill, beside what was observed."""
+"""Comparison of the prediction of a drill with its observation."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _load_rows(number: int, claims: list[PartitionPrediction], mine: ObservedPar
     bands = [one.load_ms for one in claims if one.load_ms is not None]
     if not bands:
         return
-    # Loads of several steps are not told apart: each must lie within one of their bands.
+    # Which step a load belongs to is not known: each must lie within one of their bands.
     match = Match.NOT_COMPARED
     if mine.load_ms:
         within = all(any(load in band for band in bands) for load in mine.load_ms)

@@ -44,12 +44,12 @@ class Copy:
 
 
 Copies = Mapping[int, Copy]
-"""By offsets partition."""
+"""Copies by offsets partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterLogs:
-    """What is known of a cluster's logs: one copy of each partition, and the copies of some brokers."""
+    """Copies of a cluster's logs: one copy of each partition, and the copies of some brokers."""
 
     copies: Copies
     by_broker: Mapping[int, Copies]
@@ -60,7 +60,7 @@ class ClusterLogs:
         return self.copies.get(partition, own) if own is None or not own.bytes else own
 
     def own(self, broker_id: int | None, partition: int) -> Copy | None:
-        """Nothing at all where the broker's log directory is given and does not have the partition."""
+        """Copy in the broker's own log directory, empty if that lacks the partition; ``None`` without the directory."""
         if broker_id is None or broker_id not in self.by_broker:
             return None
         return self.by_broker[broker_id].get(partition) or _empty(partition)
@@ -71,12 +71,11 @@ def _empty(partition: int) -> Copy:
 
 
 def cluster_logs(copies: Copies, by_broker: Mapping[int, Copies], topology: Topology) -> ClusterLogs:
-    """``copies``, and where they lack a partition its leader's copy, or that of any replica.
+    """``copies``, completed by the leader's copy, or by any replica's, of partitions that they lack.
 
-    What ``copies`` lack is empty: logs without a record are left out of snapshots. Only where there are none
-    at all, because only brokers' directories are given, a partition of none of them is not known.
-    Raises :class:`UsageError` for a broker that the topology does not have, and for partitions beyond its
-    own.
+    A partition that no copy has counts as empty, because snapshots leave out logs without a record. If only
+    brokers' directories are given, it is unknown instead. Raises :class:`UsageError` for a broker that
+    the topology does not have, and for partitions beyond its own.
     """
     for broker_id in by_broker:
         if broker_id not in topology.brokers:

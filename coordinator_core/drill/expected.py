@@ -1,4 +1,4 @@
-"""What a prediction of several steps says of the state before the first and after the last."""
+"""State before the first and after the last step of a prediction."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The journal of a drill: what was expected, done and seen, as JSON lines, each on disk before the next.
 
 A drill may be killed at any line. What stands before it counts: a last line that is cut off is left out by
-readers, and taken away by whoever writes on.
+readers, and taken away by the next writer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from coordinator_core.errors import Damage, DamagedInputError, UsageError
+from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError, UsageError
 
 JOURNAL = "journal.jsonl"
 JOURNAL_VERSION = 1
@@ -26,6 +26,12 @@ Event = dict[str, Any]
 
 class JournalBusyError(UsageError):
     """Another process writes to the journal."""
+
+
+class JournalWriteError(RegroupError):
+    """An event is not in the journal, which is as it was: the disk is full, say."""
+
+    exit_code = ExitCode.APPLY_FAILED
 
 
 class Journal:
@@ -60,13 +66,25 @@ class Journal:
             os.ftruncate(self._file, content.rfind(b"\n") + 1)
 
     def write(self, event: str, *, at_ms: int | None = None, **values: Any) -> None:
-        """One event; it survives the end of this process, and for all but probes also that of the machine."""
+        """Write one event, or raise :class:`JournalWriteError`.
+
+        It survives the end of this process; unless it is a probe, also a crash of the machine.
+        """
         row = {"at_ms": time.time_ns() // 1_000_000 if at_ms is None else at_ms, "event": event, **values}
         line = (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
         with self._lock:
-            os.write(self._file, line)
-            if event != "probe":
-                os.fsync(self._file)
+            end = os.fstat(self._file).st_size
+            try:
+                written = os.write(self._file, line)
+                if written < len(line):
+                    # A second try tells why: a full disk takes the part that fits.
+                    os.write(self._file, line[written:])
+                if event != "probe":
+                    os.fsync(self._file)
+            except OSError as error:
+                # Half a line would swallow the next one.
+                os.ftruncate(self._file, end)
+                raise JournalWriteError(f"{self.path}: the event {event} cannot be written: {error.strerror}") from None
 
 
 def read_journal(path: str | Path) -> list[Event]:

@@ -1,4 +1,4 @@
-"""What a broker's log says of its loads of offsets partitions, of any release.
+"""Loads of offsets partitions in a broker's log, of any release.
 
 ``CoordinatorRuntime`` (the new coordinator) and ``GroupMetadataManager`` (the classic one) write a line each.
 """
@@ -20,7 +20,7 @@ _EPOCH = re.compile(r"(?:with|for) epoch (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class LoadLine:
-    """One load; ``load_ms`` holds ``queued_ms``, behind other loads. ``None``: the release does not tell."""
+    """One load; ``load_ms`` holds ``queued_ms``, behind other loads. ``None``: the release does not log it."""
 
     offsets_partition: int
     leader_epoch: int | None

@@ -23,7 +23,7 @@ REFERENCE_US = 6.7
 """Microseconds that :func:`_probe_us` takes there."""
 
 _LARGE = 20_000
-"""Records from which on a load tells a rate: below, it is start-up and the clock's milliseconds."""
+"""Fewest records of a load that shows a rate: below, it is start-up and the clock's milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class LoadSample:
 
 
 def server_log_samples(lines: Iterable[str], records: Mapping[int, int]) -> list[LoadSample]:
-    """Loads that a broker's log tells of, of any release.
+    """Loads in a broker's log, of any release.
 
-    ``records`` has the records of offsets partitions, for releases that do not tell how many they loaded;
+    ``records`` has the records of offsets partitions, for releases that do not log how many they loaded;
     of a partition that is in neither, the line is passed over.
     """
     counted = (

@@ -34,6 +34,8 @@ class Band:
 
 
 class PhaseName(StrEnum):
+    """Phases of a coordinator that moves: nobody answers, the new one loads, the new one serves."""
+
     NOT_AVAILABLE = "not_available"
     LOADING = "loading"
     SERVING = "serving"
@@ -41,7 +43,7 @@ class PhaseName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What members meet from ``begins_ms`` until the next phase begins.
+    """Answers that members get from ``begins_ms`` until the next phase begins.
 
     ``answers`` maps an API (``FindCoordinator``, the heartbeat of the group's protocol, ``OffsetCommit``,
     ``OffsetFetch``, ``JoinGroup``, ``SyncGroup``) to the error name that a member of the group is answered.
@@ -112,7 +114,7 @@ class GroupPrediction:
     """One group in one step. A group whose partition does not move has no phases and an outage of 0.
 
     ``outage_ms`` is from the loss until a client's first request is served again. ``rebalances`` is ``None``
-    where it cannot be told; ``reason`` says why it does, does not, or cannot be told. ``regressed`` are
+    where that is not known; ``reason`` says why in each case. ``regressed`` are
     offsets that go back, ``vanished`` those that are gone, ``undone`` those that go forward or come back,
     because what is lost was a reset or a deletion. ``records_read_again`` is the sum over ``regressed``.
     """
@@ -146,7 +148,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Where load times come from: ``method`` is ``server-log``, ``samples``, ``machine``.
+    """Source of load times: ``method`` is ``server-log``, ``samples``, ``machine``.
 
     A load takes ``base_ms`` and ``us_per_record`` microseconds a record, less or more by the factors of the
     band, and up to ``high_extra_ms`` more.
@@ -163,7 +165,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How much of an offsets partition was replayed: from ``log_start_offset`` up to ``log_end_offset``."""
+    """Part of an offsets partition that was replayed: from ``log_start_offset`` up to ``log_end_offset``."""
 
     offsets_partition: int
     log_start_offset: int
@@ -211,7 +213,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What :func:`~coordinator_core.drill.predict.predict` says of a scenario."""
+    """Prediction of a scenario, made by :func:`~coordinator_core.drill.predict.predict`."""
 
     version: int
     scenario: Scenario

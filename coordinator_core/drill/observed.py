@@ -1,4 +1,4 @@
-"""What a journal tells, in the terms of a prediction: leaders, coordinators, rebalances, offsets, outages."""
+"""Observations of a journal in the terms of a prediction: leaders, coordinators, rebalances, offsets, outages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMELINE_APIS = ("FindCoordinator", "OffsetFetch")
 
 
 class Service(StrEnum):
-    """What a canary met; the names are those of the predicted phases."""
+    """Service that a canary got; the names are those of the predicted phases."""
 
     SERVED = "serving"
     LOADING = "loading"
@@ -29,7 +29,7 @@ class Service(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From ``begins_ms`` to ``ends_ms`` (epoch) every answer to a canary was of one kind."""
+    """A time from ``begins_ms`` to ``ends_ms`` (epoch) in which every answer to a canary was of one kind."""
 
     service: Service
     begins_ms: int
@@ -73,8 +73,8 @@ class ObservedGroup:
 class Observed:
     """A drill as its journal has it. ``fault_at_ms`` is ``None`` when nothing was done to the cluster.
 
-    ``complete`` says that the observation after the fault was made as a whole. ``restored`` is ``None`` when
-    nobody recovered. ``recovered_by`` is who did.
+    ``complete``: the observation after the fault was not cut short. ``restored``: replicas are in sync again; ``None``
+    without recovery. ``recovered_by`` names the command that recovered.
     """
 
     outcome: str | None
@@ -92,7 +92,7 @@ class Observed:
 
 
 def observed(events: Sequence[Event]) -> Observed:
-    """What the events of a journal say; also of one that ends early."""
+    """Observations from the events of a journal, also of one that ends early."""
     fault = of_kind(events, "method", stage="begins")
     rollback = of_kind(events, "rollback", stage="begins")
     restored = of_kind(events, "restored")
@@ -167,7 +167,7 @@ def _service(event: Event) -> Service | None:
     if event["api"] not in _TIMELINE_APIS:
         return None
     if event["answer"] == _SERVED:
-        # To be told of a coordinator is not yet to be served.
+        # A lookup that names a coordinator is no service yet.
         return None if event["api"] == "FindCoordinator" else Service.SERVED
     return Service.LOADING if event["answer"] == _LOADING else Service.NOT_AVAILABLE
 

@@ -57,7 +57,7 @@ class Situation:
 
 
 def predict(situation: Situation, scenario: Scenario, objectives: Objectives, *, predicted_at_ms: int) -> Prediction:
-    """What ``scenario`` does.
+    """Effects of ``scenario``.
 
     Raises :class:`UsageError` for a scenario that names brokers or racks the topology does not have, and
     for a topology without assignment.
@@ -100,7 +100,7 @@ def _offsets_partitions(topology: Topology) -> tuple[PartitionInfo, ...]:
     partitions = topology.offsets_partitions or ()
     for info in partitions:
         if not info.replicas:
-            raise UsageError(f"the topology does not tell the replicas of offsets partition {info.partition}")
+            raise UsageError(f"the topology lacks the replicas of offsets partition {info.partition}")
     return partitions
 
 
@@ -241,7 +241,7 @@ class _Step:
         return (found[group_id] for group_id in sorted(found))
 
     def _states(self, row: PartitionPrediction) -> tuple[PartitionState | None, PartitionState | None]:
-        """What the old coordinator has, and what the new one loads; the same where nothing can be lost.
+        """States of the old coordinator and of the new one after its load; the same where nothing can be lost.
 
         In every step the old one has what the leader of the beginning has.
         """
@@ -319,7 +319,7 @@ class _Step:
         group: Group,
         phase: PhaseName,
     ) -> tuple[object, ...]:
-        """What the answers depend on: groups alike in it are asked for once."""
+        """Key of the answers: groups that share it are asked for once."""
         key = (phase, row.leader_after is None, group.type, bool(group.members))
         if phase is not PhaseName.SERVING:
             return key

@@ -1,4 +1,4 @@
-"""What a drill does to the cluster."""
+"""Scenarios: the steps of a drill, and the brokers that each takes away."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from coordinator_core.errors import UsageError
 
 
 class Kind(StrEnum):
+    """Kinds of scenarios, by the names of ``--scenario``."""
+
     LOSE_BROKERS = "lose-brokers"
     LOSE_RACK = "lose-rack"
     ROLLING_RESTART = "rolling-restart"

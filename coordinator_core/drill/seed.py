@@ -53,7 +53,7 @@ def _commit(offset_key: OffsetKey, committed: CommittedOffset) -> Record:
 
 
 def _consumer(group: ConsumerGroup) -> Iterator[Record]:
-    """In an order that every loader takes: members before their target and current assignments."""
+    """Records in an order that every loader takes: members before their target and current assignments."""
     group_id = group.group_id
     for member in group.members.values():
         yield records.member(group_id, member)
@@ -63,6 +63,6 @@ def _consumer(group: ConsumerGroup) -> Iterator[Record]:
     for member_id, target in group.target_assignment.items():
         yield records.target(group_id, member_id, partitions_of(target))
     yield records.target_metadata(group_id, group.assignment_epoch, group.assignment_timestamp_ms)
-    # Who owned a partition before comes before who owns it now.
+    # The former owner of a partition comes before the present one.
     for member in sorted(group.members.values(), key=lambda member: member.member_epoch):
         yield records.current(group_id, member)

@@ -12,7 +12,7 @@ from coordinator_core.drill.model import Band
 from coordinator_core.errors import UsageError
 
 PROPAGATION_MS = 1_000
-"""From the controller's decision until the new leader has read it and begins to load, at most."""
+"""Longest time, in milliseconds, from the controller's decision until the new leader begins to load."""
 
 _ENDLESS_MS = 1 << 40
 
@@ -31,7 +31,7 @@ class ClusterSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ClusterSettings:
-        """From a broker's ``server.properties``. Raises :class:`UsageError` for a value that is no number."""
+        """Settings from a broker's ``server.properties``. Raises :class:`UsageError` for a value that is no number."""
         values: dict[str, int] = {}
         for setting in fields(cls):
             name = setting.name.replace("_", ".")
@@ -53,12 +53,12 @@ class ClientSettings:
 
 
 def moved_after(settings: ClusterSettings, *, orderly: bool, controller_lost: bool | None) -> Band:
-    """When the new leader begins to load, from the moment the old one is lost or begins to shut down.
+    """Band of the time from the loss or shutdown of the old leader until the new one begins to load.
 
     A broker whose last heartbeat was up to an interval ago is fenced when its session is over, looked at
     eight times a session (``QuorumController.maybeFenceStaleBrokerPeriodNs``). A new active controller
     first has to be elected, and gives every broker a new session. ``controller_lost`` is ``None`` where it
-    is not known which controller is active. A broker in controlled shutdown tells the controller, and waits
+    is not known which controller is active. A broker in controlled shutdown asks the controller, and waits
     until its partitions have moved.
     """
     if orderly:
@@ -81,7 +81,7 @@ def moved_after(settings: ClusterSettings, *, orderly: bool, controller_lost: bo
 
 
 def outage(available: Band, client: ClientSettings) -> Band:
-    """From the loss until a client that keeps asking is served by a coordinator that is ``available``."""
+    """Band from the loss until a client that keeps asking is served by a coordinator that is ``available``."""
     low = _found_ms(available.low, client.retry_backoff_ms)
     high = None if available.high is None else _found_ms(available.high, client.retry_backoff_max_ms)
     return Band(low, high)

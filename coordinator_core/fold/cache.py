@@ -1,18 +1,21 @@
 """Folds of segments kept on disk, so that a run folds only what no run before it has folded.
 
-An entry is the Arrow form of a fold (or a state of ``runs.merge_cache``), its CRC-32C and its size. A fold is
-named by a digest of all that it depends on: the segment's fingerprint, the rules, where the log starts in it,
-the code that made it. So entries are never wrong, only unused; those go first when the cache is full. The
-fingerprint of a file is kept as well, under its path, size, inode and times: while these stay, the file is
-not read again. Without locks: entries appear whole, and what is read stays readable when another process
-removes it.
+An entry is the Arrow form of a fold (or a state of ``merge.cache``), its CRC-32C and its size; nothing in it is
+ever run. A fold is named by a digest of all that it depends on: the SHA-256 of the segment's bytes, the rules,
+where the log starts in it, the code that made it. So entries are never wrong, only unused; those go first when
+the cache is full. The digests of a file are kept as well, under its path, size, inode and times: while these
+stay, the file is not read again. Without locks: entries appear whole, and what is read stays readable when
+another process removes it. Only this user may have written what is read: a directory or an entry that belongs
+to somebody else, or that others may write to, is left alone (``docs/decisions/fold-cache.md``).
 """
 
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import shutil
+import stat
 import struct
 import tempfile
 import threading
@@ -55,6 +58,14 @@ class FoldCacheWarning(UserWarning):
     """Folds cannot be kept, so that every run folds everything."""
 
 
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """What a segment's bytes are known by: the fingerprint of runs and pins, and the SHA-256 of all of them."""
+
+    fingerprint: str
+    content: str
+
+
 class CorruptEntryError(Exception):
     """An entry is not what was written; it has been removed."""
 
@@ -93,21 +104,24 @@ class FoldCache:
         self._arguments = max_bytes, min_segment_bytes
         self._written = _TRIM_BYTES
         self._lock = threading.Lock()
-        self._usable = True
+        self._usable: bool | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return _cache, (self.directory, *self._arguments)
 
-    def key(self, segment: SegmentFile, fingerprint: str, rules: FoldRules, start_offset: int) -> str | None:
-        """Name of the fold of a segment in a log that starts at ``start_offset``; ``None`` to keep none."""
+    def key(self, segment: SegmentFile, content: str, rules: FoldRules, start_offset: int) -> str | None:
+        """Name of the fold of a segment in a log that starts at ``start_offset``; ``None`` to keep none.
+
+        ``content`` is the SHA-256 of its bytes: CRCs are easily made to fit other bytes.
+        """
         if segment.size < self._arguments[1]:
             return None
         cut = max(start_offset, segment.base_offset)
-        facts = (source_digest(), fingerprint, segment.base_offset, segment.size, cut, rules)
+        facts = (source_digest(), content, segment.base_offset, segment.size, cut, rules)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def seen(self, segment: SegmentFile) -> Sighting | None:
-        """The file as it is now, for :meth:`fingerprint` and :meth:`note`; ``None`` if that tells nothing."""
+        """The file as it is now, for :meth:`digests` and :meth:`note`; ``None`` if that tells nothing."""
         if segment.size < self._arguments[1] or not storage.is_local(segment.path):
             return None
         try:
@@ -121,18 +135,19 @@ class FoldCache:
         settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
         return Sighting(hashlib.sha256(repr(facts).encode()).hexdigest() + _SEEN_SUFFIX, settled)
 
-    def fingerprint(self, sighting: Sighting) -> str | None:
-        """The fingerprint that was noted for a file of which this was seen."""
+    def digests(self, sighting: Sighting) -> Digests | None:
+        """The digests that were noted for a file of which this was seen."""
         try:
             noted = self.read(sighting.name)
         except CorruptEntryError:
             return None
-        return None if noted is None else noted.to_pybytes().decode()
+        words = b"" if noted is None else noted.to_pybytes()
+        return Digests(*words.decode().split()) if words.count(b" ") == 1 else None
 
-    def note(self, sighting: Sighting | None, fingerprint: str) -> None:
-        """Note the fingerprint of a file of which this was seen before it was read."""
+    def note(self, sighting: Sighting | None, digests: Digests) -> None:
+        """Note the digests of a file of which this was seen before it was read."""
         if sighting is not None and sighting.settled and not self._path(sighting.name).exists():
-            self.write(sighting.name, lambda file: file.write(fingerprint.encode()))
+            self.write(sighting.name, lambda file: file.write(f"{digests.fingerprint} {digests.content}".encode()))
 
     def get(self, key: str, segment: SegmentFile, end_offset: int | None) -> SegmentFold | None:
         """The fold that was kept, as that of ``segment``; its record offsets do not reach ``end_offset``.
@@ -162,10 +177,13 @@ class FoldCache:
 
         Raises :class:`CorruptEntryError`, after which there is no such entry any more.
         """
+        if not self._is_ours():
+            return None
         path = self._path(key)
         try:
-            with pa.memory_map(str(path)) as file:
-                data = file.read_buffer()
+            data = _mapped(path)
+            if data is None:
+                return None
             os.utime(path)
         except OSError:
             return None
@@ -176,7 +194,7 @@ class FoldCache:
 
     def write(self, key: str, write: Callable[[pa.NativeFile], None]) -> None:
         """Keep what ``write`` writes; that a cache cannot be written is said once, and it is left alone."""
-        if not self._usable:
+        if not self._is_ours():
             return
         path = self._path(key)
         try:
@@ -193,6 +211,21 @@ class FoldCache:
                 self._written = 0
         if due:
             self.trim()
+
+    def _is_ours(self) -> bool:
+        """Whether nobody but this user can have put anything into the directory; it need not exist yet.
+
+        Looked at once; said once when it is not.
+        """
+        if self._usable is None:
+            try:
+                self._usable = _is_private(os.stat(self.directory))
+            except OSError:
+                return True
+            if not self._usable:
+                reason = f"{self.directory} belongs to another user, or others may write to it"
+                warnings.warn(f"folds are neither kept nor used ({reason})", FoldCacheWarning, stacklevel=3)
+        return self._usable
 
     def _removed(self, key: str) -> CorruptEntryError:
         self._path(key).unlink(missing_ok=True)
@@ -238,6 +271,24 @@ class FoldCache:
 
 def _cache(directory: str, max_bytes: int | None, min_segment_bytes: int) -> FoldCache:
     return FoldCache(directory, max_bytes=max_bytes, min_segment_bytes=min_segment_bytes)
+
+
+def _is_private(status: os.stat_result) -> bool:
+    """Whether a file or directory is this user's, and no one else may write to it."""
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _mapped(path: Path) -> pa.Buffer | None:
+    """The bytes of an entry; ``None`` for a file that somebody else may have written."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or not _is_private(status):
+            return None
+        # Empty files cannot be mapped.
+        return pa.py_buffer(mmap.mmap(handle, 0, access=mmap.ACCESS_READ) if status.st_size else b"")
+    finally:
+        os.close(handle)
 
 
 def _write(path: Path, write: Callable[[pa.NativeFile], None]) -> int:

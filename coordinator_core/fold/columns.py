@@ -17,26 +17,14 @@ from coordinator_core.fold.gathering import SegmentBytes, spread_columns, text
 from coordinator_core.fold.schema import FoldRules, SegmentCounts, SegmentFold
 from coordinator_core.kernels import FoldTables, KeyTable
 from coordinator_core.kernels.arrays import Bytes, Int64s
-from coordinator_core.kernels.layout import (
-    COMMIT_VERSIONS,
-    CONTROL_KEY,
-    KEY_TYPES,
-    NO_KEY_TYPE,
-    PendingKind,
-    Phase,
-)
+from coordinator_core.kernels.layout import COMMIT_VERSIONS, CONTROL_KEY, KEY_TYPES, NO_KEY_TYPE, PendingKind, Phase
 from coordinator_core.log.types import Codec, SegmentFile
 
 _Mask = npt.NDArray[np.bool_]
 
 
 def counted(
-    segment: SegmentFile,
-    rules: FoldRules,
-    tables: FoldTables,
-    *,
-    stopped: bool,
-    legacy_formats: Mapping[int, int],
+    segment: SegmentFile, rules: FoldRules, tables: FoldTables, *, stopped: bool, legacy_formats: Mapping[int, int]
 ) -> SegmentFold:
     """What ``tables`` have counted of ``segment``, the last that was folded, as a fold without rows."""
     empty = tables.batches == 0
@@ -133,10 +121,7 @@ def _pending(tables: FoldTables, source: SegmentBytes) -> pa.Table:
     values = _values(
         rows["value"],
         rows["value_bytes"] * is_value,
-        {
-            "record_offset": rows["record_offset"] * is_value,
-            "ordering_offset": rows["ordering_offset"] * is_value,
-        },
+        {"record_offset": rows["record_offset"] * is_value, "ordering_offset": rows["ordering_offset"] * is_value},
         (producer_ids * is_value, (rows["producer_epoch"] * is_value).astype(np.int16), is_value),
         source,
     )

@@ -21,10 +21,14 @@ _MANY_HEADERS = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """``digest`` is in hex; ``intact`` says that the bytes are nothing but v2 batches with valid CRCs."""
+    """``digest`` is in hex; ``intact`` says that the bytes are nothing but v2 batches with valid CRCs.
+
+    ``content`` is the SHA-256 of all bytes, in hex, where it was asked for.
+    """
 
     digest: str
     intact: bool
+    content: str | None = None
 
 
 def fingerprint(data: memoryview) -> Fingerprint:
@@ -35,15 +39,18 @@ def fingerprint(data: memoryview) -> Fingerprint:
     of such a batch (messages of formats 0 and 1, damage, a torn or preallocated tail); the sizes of both.
 
     So it changes with any byte that is changed by accident, at the price of a CRC. It does not withstand
-    forgery as the SHA-256 of the whole file does, which ``regroup verify`` tells.
+    forgery as the SHA-256 of the whole file does, which ``regroup verify`` tells and the fold cache asks for.
     """
     return RunningFingerprint(data).finish()
 
 
 class RunningFingerprint:
-    """The :func:`fingerprint` of ``data`` in the making, for who reads the bytes in the same pass."""
+    """The :func:`fingerprint` of ``data`` in the making, for who reads the bytes in the same pass.
 
-    def __init__(self, data: memoryview) -> None:
+    ``with_content`` has the SHA-256 of all bytes taken along, while they are in the processor's cache.
+    """
+
+    def __init__(self, data: memoryview, *, with_content: bool = False) -> None:
         self.position = 0
         """The bytes before it are intact v2 batches."""
         self.ended = False
@@ -51,12 +58,16 @@ class RunningFingerprint:
         self.data = data
         self._array = np.frombuffer(data, np.uint8)
         self._digest = hashlib.sha256(_FORMAT)
+        self._content = hashlib.sha256() if with_content else None
 
     def advance(self, batches: int = _CHUNK_HEADERS) -> None:
         """Move ``position`` over so many more batches."""
         headers = np.empty(batches * HEADER_BYTES, np.uint8)
+        begin = self.position
         status, self.position, count = gather_headers(self._array, self.position, len(self._array), headers)
         self._digest.update(headers[: count * HEADER_BYTES].data)
+        if self._content is not None:
+            self._content.update(self.data[begin : self.position])
         self.ended = status != Stop.FULL
 
     def finish(self) -> Fingerprint:
@@ -66,4 +77,9 @@ class RunningFingerprint:
         digest = self._digest.copy()
         digest.update(self.data[self.position :])
         digest.update(_SIZES.pack(self.position, len(self.data) - self.position))
-        return Fingerprint(digest.hexdigest(), self.position == len(self.data))
+        content = None
+        if self._content is not None:
+            whole = self._content.copy()
+            whole.update(self.data[self.position :])
+            content = whole.hexdigest()
+        return Fingerprint(digest.hexdigest(), self.position == len(self.data), content)

@@ -172,7 +172,7 @@ GROUP_STATS = pa.schema(
         _field("last_timestamp_ms", _LONG),
     ]
 )
-"""Weight of each group by key type; sizes are those of the records in their (decompressed) batches."""
+"""Records and bytes of each group by key type; sizes are those in (decompressed) batches."""
 
 
 @dataclass(frozen=True)

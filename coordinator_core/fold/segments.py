@@ -75,12 +75,7 @@ def fold_segment(
             if check_utf8 or not folder.has_malformed_names:
                 return folder.finish()
     batches = read_segment(
-        segment,
-        limits=limits,
-        on_damage=on_damage,
-        damage=found,
-        end_offset=end_offset,
-        check_crc=check_crc,
+        segment, limits=limits, on_damage=on_damage, damage=found, end_offset=end_offset, check_crc=check_crc
     )
     folder = _Folder(segment, rules, limits, check_utf8=True)
     folder.fold_read((batch for batch in batches if batch.last_offset >= start_offset), on_damage, found)
@@ -206,13 +201,7 @@ class _Folder:
     """One fold in the making."""
 
     def __init__(
-        self,
-        segment: SegmentFile,
-        rules: FoldRules,
-        limits: Limits,
-        *,
-        check_utf8: bool,
-        check_crc: bool = True,
+        self, segment: SegmentFile, rules: FoldRules, limits: Limits, *, check_utf8: bool, check_crc: bool = True
     ) -> None:
         self.segment = segment
         self.stopped = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage
-from coordinator_core.fold.cache import CorruptEntryError, FoldCache
+from coordinator_core.fold.cache import CorruptEntryError, Digests, FoldCache
 from coordinator_core.fold.pin import Pin, check_fingerprint, check_size
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.log.reader import OnDamage
@@ -126,14 +126,14 @@ def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentRe
     """
     [(segment, end_offset)] = task.ranges
     sighting = cache.seen(segment)
-    digest = None if sighting is None else cache.fingerprint(sighting)
-    if digest is None or digest != task.pinned.get(segment.path, digest):
-        # A segment that changed since the pin is told of in its turn.
+    digests = None if sighting is None else cache.digests(sighting)
+    if digests is None or digests.fingerprint != task.pinned.get(segment.path, digests.fingerprint):
+        # A segment that changed since the pin is reported in its turn.
         return task
     if _is_empty(task, end_offset):
-        return SegmentResult(segment, digest, None)
+        return SegmentResult(segment, digests.fingerprint, None)
     try:
-        return _kept(task, segment, end_offset, digest, rules, cache) or task
+        return _kept(task, segment, end_offset, digests, rules, cache) or task
     except CorruptEntryError:
         return replace(task, cache_use=CacheUse.CORRUPT)
 
@@ -217,13 +217,13 @@ def _is_empty(task: FoldTask, end_offset: int | None) -> bool:
 def _cached(
     task: FoldTask, segment: SegmentFile, end_offset: int | None, rules: FoldRules, cache: FoldCache
 ) -> Iterator[SegmentResult]:
-    """The result of a segment whose fold the ``cache`` has, or gets once the result is told."""
+    """The result of a segment whose fold the ``cache`` has, or gets once the result is taken."""
     from coordinator_core.fold.fingerprint import RunningFingerprint
 
     # Seen before it is read: who writes to it meanwhile changes what will be seen next.
     sighting = cache.seen(segment)
-    digest = None if sighting is None else cache.fingerprint(sighting)
-    running = RunningFingerprint(_read(task, segment)) if digest is None else None
+    digests = None if sighting is None else cache.digests(sighting)
+    running = RunningFingerprint(_read(task, segment), with_content=True) if digests is None else None
     if running is not None and len(running.data) != segment.size:
         yield _folded(task, segment, end_offset, rules, running)
         return
@@ -231,45 +231,54 @@ def _cached(
     # What nobody has folded before is read once: its fingerprint is taken in the pass that folds.
     if running is None or not task.is_new:
         if running is not None:
-            digest = running.finish().digest
-        assert digest is not None
-        check_fingerprint(segment, digest, task.pinned.get(segment.path))
+            digests = _digests(running)
+        assert digests is not None
+        check_fingerprint(segment, digests.fingerprint, task.pinned.get(segment.path))
         if _is_empty(task, end_offset):
-            yield SegmentResult(segment, digest, None)
-            cache.note(sighting, digest)
+            yield SegmentResult(segment, digests.fingerprint, None)
+            cache.note(sighting, digests)
             return
         try:
-            kept = _kept(task, segment, end_offset, digest, rules, cache)
+            kept = _kept(task, segment, end_offset, digests, rules, cache)
         except CorruptEntryError:
             kept, use = None, CacheUse.CORRUPT
         if kept is not None:
             yield kept
-            cache.note(sighting, digest)
+            cache.note(sighting, digests)
             return
+    running = running or RunningFingerprint(_read(task, segment), with_content=True)
     result = _folded(task, segment, end_offset, rules, running)
-    key = cache.key(segment, result.fingerprint, rules, task.start_offset)
-    if key is None or result.fold is None or result.damage or result.fingerprint != (digest or result.fingerprint):
+    found = _digests(running)
+    key = cache.key(segment, found.content, rules, task.start_offset)
+    if key is None or result.fold is None or result.damage or found != (digests or found):
         yield result
         return
     yield replace(result, cache_use=use, cache_key=key)
     cache.put(key, result.fold)
-    cache.note(sighting, result.fingerprint)
+    cache.note(sighting, found)
+
+
+def _digests(running: RunningFingerprint) -> Digests:
+    """Of a fingerprint that has the content taken along."""
+    found = running.finish()
+    assert found.content is not None
+    return Digests(found.digest, found.content)
 
 
 def _kept(
     task: FoldTask,
     segment: SegmentFile,
     end_offset: int | None,
-    digest: str,
+    digests: Digests,
     rules: FoldRules,
     cache: FoldCache,
 ) -> SegmentResult | None:
-    """The result of a segment with this fingerprint, if its fold is kept."""
-    key = cache.key(segment, digest, rules, task.start_offset)
+    """The result of a segment with these digests, if its fold is kept."""
+    key = cache.key(segment, digests.content, rules, task.start_offset)
     fold = None if key is None else cache.get(key, segment, end_offset)
     if fold is None:
         return None
-    return SegmentResult(segment, digest, fold, cache_use=CacheUse.HIT, cache_key=key)
+    return SegmentResult(segment, digests.fingerprint, fold, cache_use=CacheUse.HIT, cache_key=key)
 
 
 def _folded(

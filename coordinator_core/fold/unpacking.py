@@ -128,12 +128,7 @@ def codec_functions() -> Int64s:
     functions[CodecFunction.LZ4] = function_address("lz4", "LZ4_decompress_safe")
     decompressor, frame_size, create, free = (
         function_address("zstd", name)
-        for name in (
-            "ZSTD_decompressDCtx",
-            "ZSTD_findFrameCompressedSize",
-            "ZSTD_createDCtx",
-            "ZSTD_freeDCtx",
-        )
+        for name in ("ZSTD_decompressDCtx", "ZSTD_findFrameCompressedSize", "ZSTD_createDCtx", "ZSTD_freeDCtx")
     )
     if decompressor and frame_size and create and free:
         context = ctypes.CFUNCTYPE(ctypes.c_void_p)(create)()

@@ -9,7 +9,7 @@ from coordinator_core.records.blobs import decode_consumer_assignment, decode_co
 from coordinator_core.records.codec import RecordDecodeError
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-"""Protocol type whose blobs have a known form; those of any other are the clients' own business."""
+"""Protocol type whose blobs have a known form; other types have a form of their clients."""
 
 
 def classic_group_from_record(

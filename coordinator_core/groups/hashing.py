@@ -26,16 +26,42 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, num_partitions: int = DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS) -> int:
-    """Offsets partition of a group (``GroupMetadataManager.partitionFor``).
+    """Offsets partition of a group (``GroupMetadataManager.partitionFor``)."""
+    return _magnitude(group_id) % num_partitions
 
-    ``Utils.abs`` maps the one integer without a positive counterpart to 0.
-    """
+
+def _magnitude(group_id: str) -> int:
+    """``Utils.abs`` of the hash, which maps the one integer without a positive counterpart to 0."""
     hashed = java_string_hash(group_id)
-    return (0 if hashed == _INT_MIN else abs(hashed)) % num_partitions
+    return 0 if hashed == _INT_MIN else abs(hashed)
+
+
+def placement_divisor(group_ids: Sequence[str], partition: int) -> int:
+    """Greatest number of which every count of offsets partitions is a divisor that puts all groups in ``partition``;
+    0 when any count above ``partition`` does. The divisor of several partitions is the greatest common one."""
+    return int(np.gcd.reduce(_magnitudes(group_ids) - partition, initial=0))
+
+
+def number_of_partitions(divisor: int, least: int) -> int | None:
+    """How many offsets partitions there are, if groups tell: at least ``least``, and a divisor of ``divisor``.
+
+    Kafka's default where that fits, else ``least``, else the greatest count that fits; ``None`` when none does.
+    """
+    if divisor == 0:
+        return max(least, DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS)
+    for count in (DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, least, divisor):
+        if count >= least and divisor % count == 0:
+            return count
+    return None
 
 
 def partitions_for(group_ids: Sequence[str], num_partitions: int) -> npt.NDArray[np.int64]:
-    """:func:`partition_for` of each of many groups, character by character of all of them."""
+    """:func:`partition_for` of each group: int64, one for each of ``group_ids``."""
+    return _magnitudes(group_ids) % num_partitions
+
+
+def _magnitudes(group_ids: Sequence[str]) -> npt.NDArray[np.int64]:
+    """``Utils.abs`` of the hash of each group, character by character of all of them."""
     found = np.empty(len(group_ids), np.int64)
     for first in range(0, len(group_ids), _AT_A_TIME):
         some = group_ids[first : first + _AT_A_TIME]
@@ -47,7 +73,7 @@ def partitions_for(group_ids: Sequence[str], num_partitions: int) -> npt.NDArray
             hashed = np.where(at < lengths, np.uint32(31) * hashed + points[:, at], hashed)
         magnitude = np.abs(hashed.view(np.int32).astype(np.int64))
         magnitude[magnitude == -_INT_MIN] = 0
-        found[first : first + len(some)] = magnitude % num_partitions
+        found[first : first + len(some)] = magnitude
         for row in np.flatnonzero((lengths > width) | (points > _LAST_OF_BMP).any(axis=1)).tolist():
-            found[first + row] = partition_for(some[row], num_partitions)
+            found[first + row] = _magnitude(some[row])
     return found

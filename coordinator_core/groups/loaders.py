@@ -56,7 +56,7 @@ class LoaderRules(ModernRules, Protocol):
 
 
 class GroupLoader(Protocol):
-    """What replay needs of either coordinator."""
+    """Interface of either coordinator for a replay."""
 
     def apply(
         self,
@@ -87,6 +87,11 @@ class GroupLoader(Protocol):
         ``partition_epochs`` are given where they do not follow from these records: a member has left, or has
         taken partitions that another one still owned.
         """
+
+    def state(self) -> dict[str, Any]:
+        """What :meth:`load` of a new loader goes on from: plain values and classes of ``groups.model``."""
+
+    def load(self, state: Mapping[str, Any]) -> None: ...
 
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
         """The groups after the scan, by id; ``groups_with_offsets`` have committed or pending offsets."""
@@ -143,6 +148,12 @@ class ScalaGroups:
         for record in records:
             self.apply(*record)
 
+    def state(self) -> dict[str, Any]:
+        return {"groups": self._groups}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self._groups.update(state["groups"])
+
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
         if self._rules.keeps_offsets_only_groups:
             state = GroupState.EMPTY if self._rules.has_group_state else None
@@ -155,7 +166,7 @@ class ScalaGroups:
 class JavaGroups:
     """The Java coordinator: groups of all four types, created by their first record or commit.
 
-    ``kinds`` are the other types whose records it takes; ``KeyError`` for those of the rest.
+    ``kinds`` are the other types whose records it takes; records of further types raise ``KeyError``.
     """
 
     def __init__(
@@ -212,6 +223,16 @@ class JavaGroups:
                 self._set_partition_epochs(group_id, {})
         if partition_epochs is not None:
             self._set_partition_epochs(group_id, partition_epochs)
+
+    def state(self) -> dict[str, Any]:
+        topics = {kind: found.topics for kind, found in self._kinds.items() if isinstance(found, ShareRecords)}
+        return {"groups": self._groups, "share_topics": topics.get(GroupType.SHARE, {})}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self._groups.update(state["groups"])
+        for kind in self._kinds.values():
+            if isinstance(kind, ShareRecords):
+                kind.topics.update(state["share_topics"])
 
     def _set_partition_epochs(self, group_id: str, epochs: PartitionEpochs) -> None:
         group = self._groups[group_id]

@@ -27,11 +27,17 @@ class GroupState(StrEnum):
     """Group states as the tools print them (``org.apache.kafka.common.GroupState``)."""
 
     EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     NOT_READY = "NotReady"
     DEAD = "Dead"
+
+
+REBALANCE_STATES = frozenset({GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE})
+"""Phases of a rebalance of a classic group. No record holds them: a replayed group is never in one."""
 
 
 class MemberState(StrEnum):
@@ -46,7 +52,7 @@ class MemberState(StrEnum):
 
 
 class OffsetKey(NamedTuple):
-    """What an offset is committed for (``GroupTopicPartition``)."""
+    """Group, topic and partition that an offset is committed for (``OffsetCommitKey``)."""
 
     group_id: str
     topic: str
@@ -351,6 +357,8 @@ Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 class TransactionOutcome(StrEnum):
+    """End of a transaction, if it has ended."""
+
     OPEN = "open"
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -392,7 +400,7 @@ class CarriedRecord(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionState:
-    """What a coordinator holds after loading one offsets partition.
+    """State of a coordinator after the load of one offsets partition.
 
     ``offsets`` also holds offsets no group owns any more (see :meth:`orphaned`). ``pending`` maps producer
     ids to the commits of their open transactions.

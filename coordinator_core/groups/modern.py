@@ -89,11 +89,11 @@ class ModernRecords(ABC):
 
     @abstractmethod
     def set_metadata(self, group: Any, value: Record) -> None:
-        """Take over what this kind has in its metadata record besides the epoch."""
+        """Apply the fields of the metadata record that this kind has besides the epoch."""
 
     @abstractmethod
     def describe(self, group: Any, member: Any, value: Record) -> None:
-        """Set what a member record says of its member."""
+        """Apply a member record to its member."""
 
     def remove(self, group: Any, member: Any) -> None:
         """Remove a member that has a tombstone."""
@@ -105,7 +105,7 @@ class ModernRecords(ABC):
 
     @abstractmethod
     def assign(self, group: Any, member: Any, member_epoch: int, value: Record | None) -> None:
-        """Set what a current assignment record says of its member, who is about to be at ``member_epoch``.
+        """Apply a current assignment record to its member, which is about to be at ``member_epoch``.
 
         ``None`` takes all assignments away. Raises :class:`LoadError` before anything is set.
         """
@@ -307,7 +307,7 @@ class ConsumerRecords(ModernRecords):
         return _assignment(value["topicPartitions"])
 
     def assign(self, group: ConsumerGroup, member: ConsumerMember, member_epoch: int, value: Record | None) -> None:
-        """Keeps who owns which partition since which epoch (``ConsumerGroup.maybeUpdatePartitionEpoch``)."""
+        """Keeps the epoch since which each partition is owned (``ConsumerGroup.maybeUpdatePartitionEpoch``)."""
         assigned, assigned_epochs = _with_epochs(value["assignedPartitions"] if value else ())
         pending_revocation, pending_epochs = _with_epochs(value["partitionsPendingRevocation"] if value else ())
         # Not a copy: a group of many members has as many of these records as members.
@@ -373,7 +373,8 @@ class ShareRecords(ModernRecords):
 
     def __init__(self, groups: dict[str, Any], rules: ModernRules) -> None:
         super().__init__(groups, rules)
-        self._topics: dict[str, tuple[ShareTopic, ...]] = {}
+        self.topics: dict[str, tuple[ShareTopic, ...]] = {}
+        """Share-partitions by group, until :meth:`finish`."""
 
     def handlers(self) -> dict[int, Handler]:
         return super().handlers() | {15: self._state}
@@ -386,7 +387,7 @@ class ShareRecords(ModernRecords):
 
     def finish(self) -> None:
         """The coordinator keeps the state of topics beside the groups, by group id: put it on them."""
-        for group_id, topics in self._topics.items():
+        for group_id, topics in self.topics.items():
             group = self._groups.get(group_id)
             if isinstance(group, ShareGroup):
                 group.topics = topics
@@ -412,7 +413,7 @@ class ShareRecords(ModernRecords):
         group_id = key["groupId"]
         self.group(group_id, create=value is not None)
         if value is None:
-            self._topics.pop(group_id, None)
+            self.topics.pop(group_id, None)
             return
         topics = [
             ShareTopic(topic["topicId"], topic["topicName"], status, tuple(topic["partitions"]), record_offset)
@@ -423,7 +424,7 @@ class ShareRecords(ModernRecords):
             ShareTopic(topic["topicId"], topic["topicName"], "deleting", None, record_offset)
             for topic in value["deletingTopics"]
         ]
-        self._topics[group_id] = tuple(topics)
+        self.topics[group_id] = tuple(topics)
 
 
 class StreamsRecords(ModernRecords):

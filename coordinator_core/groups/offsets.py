@@ -35,8 +35,8 @@ def is_newer(commit: CommittedOffset, committed: CommittedOffset | None) -> bool
 class Offsets(Generic[K]):
     """``committed`` offsets by key, and ``pending`` ones by producer id and key.
 
-    A key is an offset key, or what stands for one inside a group. The maps may be the caller's own: their order is
-    that in which a coordinator goes through them. ``new_map`` makes those of ``pending``.
+    A key is an offset key, or anything hashable that stands for one. The maps may be the caller's own: their order is
+    the order in which a coordinator goes through them. ``new_map`` makes the inner maps of ``pending``.
     """
 
     __slots__ = ("_new_map", "_rules", "committed", "pending")

@@ -1,9 +1,9 @@
-"""A log directory made of records, with ``records.json`` beside the partitions: what they cannot tell.
+"""A log directory made of records of a consumer, with ``records.json`` beside the partitions: the facts they lack.
 
-What a consumer is given of a record has no batch header, so neither producer id nor transactional bit, and it
-is given no control records: whether a commit belongs to a transaction, and how that ended, only the isolation
-level of the consumer tells, or nothing. A replay of such a directory is never a whole one: to whatever takes
-it for a snapshot, what ``records.json`` says is damage, and it must be told to go on.
+A consumer gets records without batch headers, so without producer id and transactional bit, and no control records.
+Whether a commit belongs to a transaction, and how that ended, follows from the isolation level of the consumer or is
+unknown. A replay of such a directory is never complete: readers report the entries of ``records.json`` as damage, and
+go on only with ``--partial``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from coordinator_core.log.types import OFFSETS_TOPIC
 
 RECORDS_VERSION = 1
 SEGMENT_BYTES = 100 << 20
-"""Where a new segment begins, as ``offsets.topic.segment.bytes``."""
+"""Size at which a new segment begins, as ``offsets.topic.segment.bytes``."""
 
 _COMMIT_KEYS = pa.array([b"\0\0", b"\0\1"], pa.large_binary())
 
 
 class IsolationLevel(StrEnum):
-    """What the consumer was told that read the records (``isolation.level``)."""
+    """``isolation.level`` of the consumer that read the records."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
@@ -55,7 +55,7 @@ class _Run:
     records: int = 0
     commits: int = 0
     tombstones: int = 0
-    """Of committed offsets."""
+    """Tombstones of committed offsets."""
     first_missing: int | None = None
 
     def add(self, rows: Rows) -> None:
@@ -114,7 +114,7 @@ def import_records(
 
 
 def _import_file(path: str, directory: Path, segment_bytes: int) -> list[_Run]:
-    """Segments of the records of one file, those of a partition named by the first of their offsets."""
+    """Segments made of the records of one file; a segment is named by its first record offset."""
     runs: dict[int, _Run] = {}
     segments: dict[int, _Segment] = {}
     for rows in read_rows(path):
@@ -182,19 +182,19 @@ def _partition(runs: list[_Run], isolation_level: IsolationLevel) -> dict[str, A
 
 
 def _unknown(isolation_level: IsolationLevel, row: Mapping[str, Any]) -> tuple[str, str]:
-    """Kind of damage, and what the records of a partition do not tell.
+    """Kind of damage, and the facts that the records of a partition lack.
 
     Where a tombstone does not drop pending commits (``Profile.tombstone_drops_pending``), the marker of a
     transaction brings back what was committed before it; and that may be the last record of all.
     """
-    told = f"made of {row['records']} records of offsets {row['first_offset']} to {row['last_offset']}"
+    detail = f"made of {row['records']} records of offsets {row['first_offset']} to {row['last_offset']}"
     if missing := row["missing_offsets"]:
-        told += f"; {missing} in between are in none: control records, aborted, compacted away, or lost"
+        detail += f"; {missing} in between are in none: control records, aborted, compacted away, or lost"
     if isolation_level is IsolationLevel.READ_UNCOMMITTED:
-        told += f"; read uncommitted: {row['commits']} commits count as committed, also those of transactions"
-        return TRANSACTIONS_UNKNOWN, f"{told} that were aborted, or are open"
-    told += "; read committed: what was open then, and all behind it, is not here"
+        detail += f"; read uncommitted: {row['commits']} commits count as committed, also those of transactions"
+        return TRANSACTIONS_UNKNOWN, f"{detail} that were aborted, or are open"
+    detail += "; read committed: what was open then, and all behind it, is not here"
     if tombstones := row["tombstones"]:
-        told += f"; by {tombstones} tombstones offsets count as deleted, also those that a classic coordinator"
-        told += " has from transactions that ended behind the tombstone"
-    return RECORDS_ONLY, told
+        detail += f"; by {tombstones} tombstones offsets count as deleted, also those that a classic coordinator"
+        detail += " has from transactions that ended behind the tombstone"
+    return RECORDS_ONLY, detail

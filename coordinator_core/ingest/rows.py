@@ -66,7 +66,7 @@ class Rows:
         return len(self.offset)
 
     def take(self, which: Int64s | slice) -> Rows:
-        """Some of the rows, by position or as a slice."""
+        """A part of the rows, by position or as a slice."""
 
         def taken(column: pa.Array) -> pa.Array:
             return column[which] if isinstance(which, slice) else column.take(pa.array(which))

@@ -1,4 +1,4 @@
-"""What a log made of records does not tell: kinds of damage that are not of files."""
+"""Kinds of damage of a log made of records of a consumer: its files are sound, facts are missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRANSACTIONS_UNKNOWN = "transactions_unknown"
 
 
 def is_unknown(damage: Damage) -> bool:
-    """Whether the files are sound, and it is only that records do not tell more."""
+    """Whether the files are sound, and only facts are missing that records of a consumer lack."""
     return damage.kind in (RECORDS_ONLY, TRANSACTIONS_UNKNOWN)
 
 

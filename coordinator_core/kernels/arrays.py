@@ -46,7 +46,9 @@ def new_bytes(count: int) -> Any:
 
 
 def grown(array: Any, used: int, need: int) -> Any:
-    """A larger array, for at least ``need`` items, that begins with the ``used`` items of ``array``."""
+    """``array`` if it has ``need`` items, else a larger one that begins with its ``used`` items."""
+    if need <= len(array):
+        return array
     old = np.asarray(array)
     bigger = _aligned(old.dtype, max(need, 2 * len(old)))
     bigger[:used] = old[:used]

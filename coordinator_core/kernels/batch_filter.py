@@ -6,50 +6,9 @@ from coordinator_core.kernels.arrays import grown, new_bytes, new_rows
 
 if not cython.compiled:
     from coordinator_core.kernels.batch_index import may_have_been_sound
-    from coordinator_core.kernels.declare import (
-        BatchActionRows,
-        Bytes,
-        Int,
-        Int64s,
-        MutableBytes,
-        MutableInt64s,
-        Word,
-        WrittenBatchRows,
-    )
-    from coordinator_core.kernels.framing import (
-        follows,
-        header,
-        is_compressed,
-        may_hold_records,
-        next_record,
-        record_timestamp,
-    )
-    from coordinator_core.kernels.layout import (
-        ALL_64_BITS,
-        INVALID,
-        MOST_BYTES_A_RECORD_GROWS,
-        Action,
-        Header,
-        Stop,
-        Unusual,
-    )
-    from coordinator_core.kernels.primitives import (
-        be32,
-        be64,
-        copy_bytes,
-        crc32c,
-        put_be,
-        put_varint,
-        signed,
-        varint_bytes,
-    )
-    from coordinator_core.log.layout import (
-        CODEC_BITS,
-        DELETE_HORIZON_BIT,
-        HEADER_BYTES,
-        LENGTH_END,
-        BatchField,
-    )
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.framing import *
+    from coordinator_core.kernels.primitives import *
 
 
 @cython.final
@@ -73,10 +32,8 @@ class BatchFilter:
     horizon = cython.declare(Int)
     renumbers = cython.declare(cython.bint)
     next_offset = cython.declare(Int, visibility="public")
-    kept_at = cython.declare(Int, visibility="public")
-    """First of ``kept`` not yet passed."""
-    action_at = cython.declare(Int)
-    """First of ``actions`` not yet passed."""
+    kept_at = cython.declare(Int, visibility="public")  # First of ``kept`` not yet passed.
+    action_at = cython.declare(Int)  # First of ``actions`` not yet passed.
     out = cython.declare(MutableBytes, visibility="public")
     out_used = cython.declare(Int, visibility="public")
     written = cython.declare(WrittenBatchRows, visibility="public")
@@ -118,8 +75,6 @@ class BatchFilter:
         self.written_used = 0
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def action_of(self, base_offset: Int) -> Int:
         """:class:`Action` for a batch; batches must be asked about in their order."""
         if base_offset >= self.end_offset:
@@ -131,8 +86,7 @@ class BatchFilter:
         return Action.NONE
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
+    @cython.exceptval(-1)
     def reserve(self, size: Int) -> cython.bint:
         """Whether a batch of ``size`` bytes has room; a batch that comes first always has."""
         if self.written_used == len(self.written):
@@ -145,8 +99,6 @@ class BatchFilter:
         return True
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def note(self, end: Int, source_base_offset: Int) -> cython.void:
         """Take the batch that ends at ``end`` into the output."""
         at: Int = self.out_used
@@ -164,7 +116,6 @@ class BatchFilter:
 
 
 @cython.cfunc
-@cython.nogil
 def _put_header(
     data: Bytes, source: Int, out: MutableBytes, at: Int, base_offset: Int, last_delta: Int, attributes: Int
 ) -> cython.void:
@@ -176,7 +127,6 @@ def _put_header(
 
 
 @cython.cfunc
-@cython.nogil
 def _seal(out: MutableBytes, at: Int, end: Int, base_timestamp: Int, records: Int) -> cython.void:
     put_be(out, at + BatchField.LENGTH, end - at - LENGTH_END, 4)
     put_be(out, at + BatchField.BASE_TIMESTAMP, base_timestamp, 8)
@@ -185,10 +135,8 @@ def _seal(out: MutableBytes, at: Int, end: Int, base_timestamp: Int, records: In
 
 
 @cython.cfunc
-@cython.nogil
 def _put_copy(data: Bytes, source: Int, batch: Header, last: Int, plan: BatchFilter) -> Int:
     at: Int = plan.out_used
-    place: Int
     copy_bytes(data, source, plan.out, at, batch.size)
     if plan.renumbers:
         put_be(plan.out, at, plan.next_offset, 8)
@@ -198,7 +146,6 @@ def _put_copy(data: Bytes, source: Int, batch: Header, last: Int, plan: BatchFil
 
 
 @cython.cfunc
-@cython.nogil
 def _put_empty(data: Bytes, source: Int, batch: Header, plan: BatchFilter) -> Int:
     at: Int = plan.out_used
     attributes: Int = batch.attributes & ~(CODEC_BITS | DELETE_HORIZON_BIT)
@@ -212,15 +159,8 @@ def _put_empty(data: Bytes, source: Int, batch: Header, plan: BatchFilter) -> In
 
 
 @cython.cfunc
-@cython.nogil
 def _put_records(
-    data: Bytes,
-    source: Int,
-    batch: Header,
-    horizon: Int,
-    keeps_all: cython.bint,
-    last: Int,
-    plan: BatchFilter,
+    data: Bytes, source: Int, batch: Header, horizon: Int, keeps_all: cython.bint, last: Int, plan: BatchFilter
 ) -> Int:
     """Write what stays of a batch, the records from ``plan.kept_at`` to ``last``; returns the end.
 
@@ -239,9 +179,6 @@ def _put_records(
     place: Int = plan.kept_at
     written: Int = 0
     previous_delta: Int = -1
-    timestamp: Int
-    delta: Int
-    offset_delta: Int
     for _ in range(batch.count):
         record = next_record(data, position, stop)
         if record.unusual & ~(Unusual.NO_KEY | Unusual.HEADERS) or not follows(record, previous_delta, batch):
@@ -283,14 +220,13 @@ def _put_records(
 
 
 @cython.cfunc
-@cython.nogil
+@cython.exceptval(-1)
 def _put_batch(data: Bytes, source: Int, batch: Header, plan: BatchFilter) -> Int:
     """Write what stays of a batch; returns a :class:`Stop`, ``END`` when that is done."""
     action: Int = plan.action_of(batch.base_offset)
     first: Int = plan.kept_at
     last: Int = first
     horizon: Int = -1
-    end: Int
     has_tombstone: cython.bint = False
     while last < len(plan.kept) and plan.kept[last] <= batch.last_offset:
         has_tombstone = has_tombstone or plan.tombstones[last] != 0

@@ -5,24 +5,9 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_rows
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, IndexedBatchRows, Int
-    from coordinator_core.kernels.framing import (
-        Bounds,
-        batch_size,
-        header,
-        is_compressed,
-        next_record,
-        sound_size,
-    )
-    from coordinator_core.kernels.layout import NO_CONTROL_TYPE, UNREAD_CONTROL_TYPE, Header, Stop
-    from coordinator_core.kernels.primitives import be16, be32
-    from coordinator_core.log.layout import (
-        CONTROL_BIT,
-        DELETE_HORIZON_BIT,
-        HEADER_BYTES,
-        NO_PRODUCER_ID,
-        BatchField,
-    )
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.framing import *
+    from coordinator_core.kernels.primitives import *
 
 _FIRST_INDEXED_BATCHES = 64
 
@@ -55,8 +40,6 @@ class BatchIndex:
         self.rows = new_rows("IndexedBatch", _FIRST_INDEXED_BATCHES)
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def pass_batch(self, batch: Header, leader_epoch: Int) -> cython.void:
         """Count a batch."""
         self.leader_epoch = leader_epoch
@@ -66,8 +49,8 @@ class BatchIndex:
         self.records += batch.count
 
     @cython.cfunc
-    @cython.nogil
-    def note(self, data: Bytes, at: Int, batch: Header, leader_epoch: Int) -> cython.void:
+    @cython.exceptval(-1)
+    def note(self, data: Bytes, at: Int, batch: Header, leader_epoch: Int) -> cython.int:
         """Add a row for the batch at ``at``."""
         if self.used == len(self.rows):
             with cython.gil:
@@ -86,19 +69,16 @@ class BatchIndex:
         self.rows[row].leader_epoch = leader_epoch
         self.rows[row].position = at
         self.rows[row].segment = 0
+        return 0
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def delete_horizon(batch: Header) -> Int:
     """Delete horizon of a batch in epoch milliseconds, -1 for none."""
     return batch.base_timestamp if batch.attributes & DELETE_HORIZON_BIT else -1
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def may_have_been_sound(data: Bytes, at: Int, stop: Int) -> cython.bint:
     """Whether a v2 batch lies at ``at`` that an earlier pass can have found sound: files may change."""
     if batch_size(data, at, stop) == 0:
@@ -108,7 +88,6 @@ def may_have_been_sound(data: Bytes, at: Int, stop: Int) -> cython.bint:
 
 
 @cython.cfunc
-@cython.nogil
 def _control_type(data: Bytes, at: Int, batch: Header) -> Int:
     """Type of the control record of a batch that has one such record, as plain as brokers write it."""
     if batch.attributes & CONTROL_BIT == 0 or batch.count == 0:
@@ -126,7 +105,6 @@ def index_batches(data: Bytes, start: Int, stop: Int, bounds: Bounds, index: Bat
 
     Returns a :class:`Stop` and the position reached: ``UNUSUAL_BATCH`` at anything but a sound batch.
     """
-    leader_epoch: Int
     status: Int = Stop.END
     with cython.nogil:
         while start < stop:

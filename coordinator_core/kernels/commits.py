@@ -3,14 +3,11 @@
 import cython
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, CommitRows, Int, Int64s
-    from coordinator_core.kernels.layout import INVALID, Commit
-    from coordinator_core.kernels.primitives import be16, be32, be64, uvarint
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.primitives import *
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def commit_value(data: Bytes, at: Int, length: Int, newest: Int) -> Commit:
     """The OffsetCommitValue in the ``length`` bytes at ``at``.
 
@@ -71,7 +68,6 @@ def commit_value(data: Bytes, at: Int, length: Int, newest: Int) -> Commit:
 
 
 @cython.cfunc
-@cython.nogil
 def _no_commit() -> Commit:
     return Commit(
         version=-1,

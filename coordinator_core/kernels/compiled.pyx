@@ -2,8 +2,8 @@
 # cython: embedsignature=False
 """All kernels as one extension module, so that the C compiler sees and inlines across them.
 
-Each included file is Python that also runs as it is (``kernels.mode``). ``layout.pxi`` is made of the modules
-``layout`` by ``setup.py``, which also says whether bounds are checked.
+Each included file is a module of this package, made into C functions by ``setup.py``, which also makes
+``layout.pxi`` of the modules ``layout`` and says whether bounds are checked.
 """
 
 cimport cython
@@ -38,20 +38,20 @@ cdef extern from "native.h" nogil:
 
 crc32c_initialize()
 
-include "primitives.py"
-include "framing.py"
-include "key_table.py"
-include "commits.py"
-include "fold_tables.py"
-include "fold.py"
-include "survivors.py"
-include "numbering.py"
-include "unpacking.py"
-include "witnesses.py"
-include "batch_index.py"
-include "newest.py"
-include "batch_filter.py"
-include "record_sizes.py"
-include "text.py"
-include "shapes.py"
-include "group_records.py"
+include "primitives.pxi"
+include "framing.pxi"
+include "key_table.pxi"
+include "commits.pxi"
+include "fold_tables.pxi"
+include "fold.pxi"
+include "survivors.pxi"
+include "numbering.pxi"
+include "unpacking.pxi"
+include "witnesses.pxi"
+include "batch_index.pxi"
+include "newest.pxi"
+include "batch_filter.pxi"
+include "record_sizes.pxi"
+include "text.pxi"
+include "shapes.pxi"
+include "group_records.pxi"

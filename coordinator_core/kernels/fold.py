@@ -10,39 +10,10 @@ import cython
 
 if not cython.compiled:
     from coordinator_core.kernels.commits import commit_value
-    from coordinator_core.kernels.declare import Bytes, Int
+    from coordinator_core.kernels.declare import *
     from coordinator_core.kernels.fold_tables import FoldTables
-    from coordinator_core.kernels.framing import (
-        follows,
-        header,
-        is_compressed,
-        may_hold_records,
-        next_record,
-        record_timestamp,
-        sound_size,
-    )
-    from coordinator_core.kernels.layout import (
-        COMMIT_VERSIONS,
-        INVALID,
-        KEY_TYPES,
-        RECORDS_AT_A_TIME,
-        EventKind,
-        Header,
-        Kind,
-        OrderingOffset,
-        PendingKind,
-        Phase,
-        Record,
-        Stop,
-    )
-    from coordinator_core.kernels.primitives import be16, be32, hash_bytes, is_plain_utf8, put_be, same_bytes
-    from coordinator_core.log.layout import (
-        CODEC_BITS,
-        CONTROL_BIT,
-        HEADER_BYTES,
-        NO_PRODUCER_ID,
-        TRANSACTIONAL_BIT,
-    )
+    from coordinator_core.kernels.framing import *
+    from coordinator_core.kernels.primitives import *
 
 _COMMIT = cython.declare(Int, 1)
 _ABORT = cython.declare(Int, 0)
@@ -54,7 +25,6 @@ _KEYS_AHEAD = cython.declare(Int, 8)
 
 
 @cython.cfunc
-@cython.nogil
 def split_records(data: Bytes, at: Int, batch: Header, first: Int, tables: FoldTables) -> cython.bint:
     """Split the records of the batch at ``at`` into ``tables.scratch`` from ``first`` on.
 
@@ -63,8 +33,6 @@ def split_records(data: Bytes, at: Int, batch: Header, first: Int, tables: FoldT
     stop: Int = at + batch.size
     position: Int = at + HEADER_BYTES
     previous_delta: Int = -1
-    index: Int
-    body_bytes: Int
     if batch.count > 0:
         tables.scratch[first].batch_records = batch.count
     for index in range(first, first + batch.count):
@@ -98,8 +66,6 @@ def split_records(data: Bytes, at: Int, batch: Header, first: Int, tables: FoldT
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _classify(data: Bytes, record: Record, index: Int, tables: FoldTables) -> Int:
     """Put into ``scratch`` what the record is; returns the size of its ``body``.
 
@@ -144,12 +110,10 @@ def _classify(data: Bytes, record: Record, index: Int, tables: FoldTables) -> In
 
 
 @cython.cfunc
-@cython.nogil
 def _group_row(data: Bytes, body: Int, length: Int, tables: FoldTables) -> Int:
     """Row of the group whose id, with its int16 length, is at ``body``."""
     before: Int = tables.group_ids.used
     row: Int = tables.group_ids.number(data, body, length)
-    key_type: Int
     if row == before:
         if not is_plain_utf8(data, body + 2, length - 2):
             tables.has_malformed_names = True
@@ -163,7 +127,6 @@ def _group_row(data: Bytes, body: Int, length: Int, tables: FoldTables) -> Int:
 
 
 @cython.cfunc
-@cython.nogil
 def _topic_row(data: Bytes, body: Int, length: Int, tables: FoldTables) -> Int:
     before: Int = tables.topics.used
     row: Int = tables.topics.number(data, body, length)
@@ -173,7 +136,6 @@ def _topic_row(data: Bytes, body: Int, length: Int, tables: FoldTables) -> Int:
 
 
 @cython.cfunc
-@cython.nogil
 def _new_key(data: Bytes, body: Int, length: Int, hashed: Int, group: Int, topic: Int, tables: FoldTables) -> Int:
     """Row made for the offset key at ``body``; ``group`` and ``topic`` are -1 where not known yet."""
     row: Int = tables.keys.add(data, body, length, hashed)
@@ -196,8 +158,6 @@ def _new_key(data: Bytes, body: Int, length: Int, hashed: Int, group: Int, topic
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _clear_value(row: Int, tables: FoldTables) -> cython.void:
     tables.events[row].value = -1
     tables.events[row].value_bytes = 0
@@ -208,7 +168,6 @@ def _clear_value(row: Int, tables: FoldTables) -> cython.void:
 
 
 @cython.cfunc
-@cython.nogil
 def _producer_row(producer_id: Int, tables: FoldTables) -> Int:
     """Row of the producer, made when it is new."""
     put_be(tables.producer_key, 0, producer_id, 8)
@@ -226,7 +185,6 @@ def _producer_row(producer_id: Int, tables: FoldTables) -> Int:
 
 
 @cython.cfunc
-@cython.nogil
 def _open_keys(producer_id: Int, tables: FoldTables) -> Int:
     """Number of offset keys that the producer's open transaction has pending."""
     put_be(tables.producer_key, 0, producer_id, 8)
@@ -238,14 +196,11 @@ def _open_keys(producer_id: Int, tables: FoldTables) -> Int:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _step_over(record: Int, hash_all: cython.bint, tables: FoldTables) -> Int:
     return 1 if hash_all else tables.scratch[record].batch_records
 
 
 @cython.cfunc
-@cython.nogil
 def _hash_keys(data: Bytes, count: Int, hash_all: cython.bint, tables: FoldTables) -> cython.void:
     """Hash the keys of the records in ``scratch`` that no other precedes in their batch, or those of all.
 
@@ -253,8 +208,6 @@ def _hash_keys(data: Bytes, count: Int, hash_all: cython.bint, tables: FoldTable
     the keys will read is fetched beforehand, so that the waits overlap.
     """
     record: Int = 0
-    row: Int
-    following: Int
     while record < count:
         if tables.scratch[record].kind <= Kind.TOMBSTONE:
             tables.scratch[record].hash = hash_bytes(
@@ -281,8 +234,6 @@ def _hash_keys(data: Bytes, count: Int, hash_all: cython.bint, tables: FoldTable
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _fetch_event(row: Int, tables: FoldTables) -> cython.void:
     if cython.compiled:
         if row < len(tables.events):
@@ -290,7 +241,6 @@ def _fetch_event(row: Int, tables: FoldTables) -> cython.void:
 
 
 @cython.cfunc
-@cython.nogil
 def _hash_batch(data: Bytes, record: Int, count: Int, tables: FoldTables) -> cython.void:
     """Hash the keys from ``record`` on to the end of its batch, and fetch their places in the index."""
     while True:
@@ -307,7 +257,6 @@ def _hash_batch(data: Bytes, record: Int, count: Int, tables: FoldTables) -> cyt
 
 
 @cython.cfunc
-@cython.nogil
 def find_keys(data: Bytes, count: Int, tables: FoldTables) -> cython.void:
     """Put the rows of the offset keys of the records in ``scratch`` there, made when they are new.
 
@@ -319,16 +268,6 @@ def find_keys(data: Bytes, count: Int, tables: FoldTables) -> cython.void:
     previous: Int = -1
     last_body: Int = 0
     last_bytes: Int = 0
-    record: Int
-    kind: Int
-    body: Int
-    body_bytes: Int
-    predicted: Int
-    group: Int
-    topic: Int
-    row: Int
-    group_bytes: Int
-    topic_bytes: Int
     _hash_keys(data, count, score <= 0, tables)
     for record in range(count):
         kind = tables.scratch[record].kind
@@ -357,11 +296,7 @@ def find_keys(data: Bytes, count: Int, tables: FoldTables) -> cython.void:
                         topic_bytes == tables.topics.keys[topic].length
                         and same_bytes(data, last_body, data, body, group_bytes)
                         and same_bytes(
-                            tables.topics.data,
-                            tables.topics.keys[topic].start,
-                            data,
-                            body + group_bytes,
-                            topic_bytes,
+                            tables.topics.data, tables.topics.keys[topic].start, data, body + group_bytes, topic_bytes
                         )
                     ):
                         group = tables.events[predicted].group
@@ -389,7 +324,6 @@ def find_keys(data: Bytes, count: Int, tables: FoldTables) -> cython.void:
 
 
 @cython.cfunc
-@cython.nogil
 def _transaction_row(key: Int, producer: Int, tables: FoldTables) -> Int:
     """The pending row of the offset key in the producer's open transaction, made when it is new."""
     following: Int = tables.events[key].pending
@@ -420,8 +354,6 @@ def _transaction_row(key: Int, producer: Int, tables: FoldTables) -> Int:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _is_newer(row: Int, tables: FoldTables) -> cython.bint:
     """Whether a pending commit replaces the last event of its key when its transaction commits."""
     key: Int = tables.pending[row].key
@@ -433,8 +365,6 @@ def _is_newer(row: Int, tables: FoldTables) -> cython.bint:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _commit_pending(row: Int, sequence: Int, tables: FoldTables) -> cython.void:
     """Make a pending commit the last event of its key."""
     key: Int = tables.pending[row].key
@@ -451,8 +381,6 @@ def _commit_pending(row: Int, sequence: Int, tables: FoldTables) -> cython.void:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _unlink(row: Int, tables: FoldTables) -> cython.void:
     """Take a pending row out of the list of its key."""
     before: Int = tables.pending[row].previous_of_key
@@ -466,7 +394,6 @@ def _unlink(row: Int, tables: FoldTables) -> cython.void:
 
 
 @cython.cfunc
-@cython.nogil
 def _end_transaction(
     producer: Int, marker_offset: Int, commits: cython.bint, sequence: Int, tables: FoldTables
 ) -> cython.void:
@@ -474,8 +401,6 @@ def _end_transaction(
     first: cython.bint = tables.producers[producer].first_marker < 0
     fragment: Int = tables.fragments_used
     row: Int = tables.producers[producer].pending
-    following: Int
-    group: Int
     tables.stamp += 1
     while row >= 0:
         if commits and tables.pending[row].kind == PendingKind.VALUE and _is_newer(row, tables):
@@ -515,7 +440,6 @@ def _end_transaction(
 
 
 @cython.cfunc
-@cython.nogil
 def _append_group_record(index: Int, sequence: Int, group: Int, tag: Int, tables: FoldTables) -> cython.void:
     """Keep the record at ``index`` of ``scratch`` whole."""
     row: Int = tables.group_records_used
@@ -533,12 +457,8 @@ def _append_group_record(index: Int, sequence: Int, group: Int, tag: Int, tables
 
 
 @cython.cfunc
-@cython.nogil
 def _fold_control(first: Int, count: Int, producer_id: Int, tag: Int, tables: FoldTables) -> cython.void:
     """Apply control records in ``scratch``: Scala looks at the first only, and lets any type end."""
-    index: Int
-    sequence: Int
-    control: Int
     for index in range(first, first + count):
         sequence = tables.sequence
         tables.sequence += 1
@@ -551,11 +471,7 @@ def _fold_control(first: Int, count: Int, producer_id: Int, tag: Int, tables: Fo
         control = tables.scratch[index].detail
         if control in (_COMMIT, _ABORT) or not tables.pending_by_producer:
             _end_transaction(
-                _producer_row(producer_id, tables),
-                tables.scratch[index].offset,
-                control == _COMMIT,
-                sequence,
-                tables,
+                _producer_row(producer_id, tables), tables.scratch[index].offset, control == _COMMIT, sequence, tables
             )
 
 
@@ -563,8 +479,6 @@ def _fold_control(first: Int, count: Int, producer_id: Int, tag: Int, tables: Fo
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _count_commit(index: Int, group: Int, tables: FoldTables) -> cython.void:
     key_type: Int = tables.scratch[index].key_type
     row: Int = KEY_TYPES * group + key_type
@@ -579,7 +493,6 @@ def _count_commit(index: Int, group: Int, tables: FoldTables) -> cython.void:
 
 
 @cython.cfunc
-@cython.nogil
 def _join_transaction(index: Int, producer: Int, producer_epoch: Int, tables: FoldTables) -> Int:
     """The pending row of a commit, or of a tombstone, in the producer's transaction."""
     if not tables.producers[producer].is_open:
@@ -593,12 +506,10 @@ def _join_transaction(index: Int, producer: Int, producer_epoch: Int, tables: Fo
 
 
 @cython.cfunc
-@cython.nogil
 def _fold_tombstone(
     index: Int, row: Int, sequence: Int, in_transaction: cython.bint, tables: FoldTables
 ) -> cython.void:
     key: Int = tables.scratch[index].row
-    other: Int
     if tables.pending_by_producer or not in_transaction:
         tables.events[key].kind = EventKind.TOMBSTONE
         tables.events[key].sequence = sequence
@@ -614,8 +525,6 @@ def _fold_tombstone(
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _note_creation(sequence: Int, record_offset: Int, group: Int, tables: FoldTables) -> cython.void:
     """Note that a commit may create its group, once between two group records of the group."""
     if tables.groups[group].touched == 0:
@@ -627,7 +536,6 @@ def _note_creation(sequence: Int, record_offset: Int, group: Int, tables: FoldTa
 
 
 @cython.cfunc
-@cython.nogil
 def _fold_records(first: Int, batch: Header, tag: Int, tables: FoldTables) -> cython.void:
     """Apply the records of a batch in ``scratch`` from ``first`` on; ``tag`` goes on positions."""
     java: cython.bint = tables.pending_by_producer
@@ -639,10 +547,6 @@ def _fold_records(first: Int, batch: Header, tag: Int, tables: FoldTables) -> cy
     sequence: Int = tables.sequence - 1
     min_timestamp: Int = tables.min_timestamp
     max_timestamp: Int = tables.max_timestamp
-    index: Int
-    key: Int
-    group: Int
-    ordering_offset: Int
     tables.sequence += batch.count
     for index in range(first, first + batch.count):
         sequence += 1
@@ -696,8 +600,6 @@ def _fold_records(first: Int, batch: Header, tag: Int, tables: FoldTables) -> cy
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _count_batch(batch: Header, next_offset: Int, tables: FoldTables) -> cython.void:
     if tables.first_offset < 0:
         tables.first_offset = batch.base_offset
@@ -707,7 +609,6 @@ def _count_batch(batch: Header, next_offset: Int, tables: FoldTables) -> cython.
 
 
 @cython.cfunc
-@cython.nogil
 def _fold_batches(data: Bytes, position: Int, stop: Int, tag: Int, tables: FoldTables) -> cython.void:
     """Fold the batches in ``data[position:stop]``, whose records are in ``scratch``."""
     records: Int = 0
@@ -739,14 +640,12 @@ def fold_chunk(data: Bytes, start: Int, stop: Int, tag: Int, is_unpacked: cython
 
 
 @cython.cfunc
-@cython.nogil
 @cython.exceptval(-1)
 def _fold_some(data: Bytes, position: Int, stop: Int, tag: Int, is_unpacked: cython.bint, tables: FoldTables) -> Int:
     """Fold some batches together; returns a :class:`Stop`, ``tables.position`` is behind them."""
     first: Int = position
     records: Int = 0
     groups: Int = 0
-    size: Int
     expected: Int = tables.next_offset
     status: Int = Stop.END
     while position < stop and records < RECORDS_AT_A_TIME:

@@ -5,25 +5,9 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_bytes, new_rows, zeros
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import (
-        CreationRows,
-        EventRows,
-        FragmentGroupRows,
-        FragmentRows,
-        GroupRecordRows,
-        GroupRows,
-        Int,
-        KeyStateRows,
-        MutableBytes,
-        MutableInt64s,
-        PendingRows,
-        ProducerRows,
-        SplitRecordRows,
-        StatisticsRows,
-    )
-    from coordinator_core.kernels.framing import Bounds
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.framing import *
     from coordinator_core.kernels.key_table import KeyTable
-    from coordinator_core.kernels.layout import CODECS, COMMIT_VERSIONS, KEY_TYPES
 
 _FIRST_ROWS = 64
 _FIRST_SPLIT_RECORDS = 256
@@ -51,10 +35,8 @@ class FoldTables:
 
     sequence = cython.declare(Int, visibility="public")
     """Records folded so far, control records included: the time axis of the fold."""
-    segment_sequence = cython.declare(Int, visibility="public")
-    """``sequence`` at the beginning of the segment at hand."""
-    position = cython.declare(Int, visibility="public")
-    """Position of the batch at which the last call stopped."""
+    segment_sequence = cython.declare(Int, visibility="public")  # ``sequence`` at the beginning of the segment at hand.
+    position = cython.declare(Int, visibility="public")  # Position of the batch at which the last call stopped.
     next_offset = cython.declare(Int, visibility="public")
     first_offset = cython.declare(Int, visibility="public")
     """Base offset of the segment's first batch, -1 before there is one."""
@@ -64,8 +46,7 @@ class FoldTables:
     max_timestamp = cython.declare(Int, visibility="public")
     has_malformed_names = cython.declare(cython.bint, visibility="public")
     """A name is not UTF-8, or holds U+FFFD: several keys may mean one committed offset."""
-    codecs = cython.declare(MutableInt64s, visibility="public")
-    """Batches by codec id."""
+    codecs = cython.declare(MutableInt64s, visibility="public")  # Batches by codec id.
     commits = cython.declare(MutableInt64s, visibility="public")
     """Commits by key type and value version (-1 for a tombstone): twice ``COMMIT_VERSIONS``."""
 
@@ -84,8 +65,7 @@ class FoldTables:
     producer_key = cython.declare(MutableBytes)
     pending = cython.declare(PendingRows, visibility="public")
     pending_used = cython.declare(Int, visibility="public")
-    pending_free = cython.declare(Int)
-    """First free row of ``pending``, chained by ``next_of_key``; -1 for none."""
+    pending_free = cython.declare(Int)  # First free row of ``pending``, chained by ``next_of_key``; -1 for none.
     group_records = cython.declare(GroupRecordRows, visibility="public")
     group_records_used = cython.declare(Int, visibility="public")
     creations = cython.declare(CreationRows, visibility="public")
@@ -153,8 +133,6 @@ class FoldTables:
         self.commits = zeros(KEY_TYPES * COMMIT_VERSIONS)
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     @cython.exceptval(-1)
     def reserve(self, records: Int, data_bytes: Int, groups: Int) -> cython.int:
         """Make room for ``records`` in so many bytes, and for ``groups`` in ended transactions."""
@@ -179,31 +157,22 @@ class FoldTables:
 
     def reserve_scratch(self, records: Int) -> None:
         """Make room in ``scratch``, for callers that fill it themselves."""
-        if records > len(self.scratch):
-            self.scratch = grown(self.scratch, len(self.scratch), records)
+        self.scratch = grown(self.scratch, len(self.scratch), records)
 
     def _grow(self, records: Int, groups: Int) -> None:
         self.reserve_scratch(records)
-        keys: Int = self.keys.used
-        if keys + records > len(self.events):
-            self.events = grown(self.events, keys, keys + records)
-            self.key_states = grown(self.key_states, keys, keys + records)
-        used: Int = self.group_ids.used
-        if used + records > len(self.groups):
-            self.groups = grown(self.groups, used, used + records)
-            self.statistics = grown(self.statistics, KEY_TYPES * used, KEY_TYPES * len(self.groups))
+        used: Int = self.keys.used
+        self.events = grown(self.events, used, used + records)
+        self.key_states = grown(self.key_states, used, used + records)
+        used = self.group_ids.used
+        self.groups = grown(self.groups, used, used + records)
+        self.statistics = grown(self.statistics, KEY_TYPES * used, KEY_TYPES * (used + records))
         used = self.producer_ids.used
-        if used + records > len(self.producers):
-            self.producers = grown(self.producers, used, used + records)
-        if self.pending_used + records > len(self.pending):
-            self.pending = grown(self.pending, self.pending_used, self.pending_used + records)
+        self.producers = grown(self.producers, used, used + records)
+        self.pending = grown(self.pending, self.pending_used, self.pending_used + records)
         used = self.group_records_used
-        if used + records > len(self.group_records):
-            self.group_records = grown(self.group_records, used, used + records)
-        if self.creations_used + records > len(self.creations):
-            self.creations = grown(self.creations, self.creations_used, self.creations_used + records)
-        if self.fragments_used + records > len(self.fragments):
-            self.fragments = grown(self.fragments, self.fragments_used, self.fragments_used + records)
+        self.group_records = grown(self.group_records, used, used + records)
+        self.creations = grown(self.creations, self.creations_used, self.creations_used + records)
+        self.fragments = grown(self.fragments, self.fragments_used, self.fragments_used + records)
         used = self.fragment_groups_used
-        if used + groups > len(self.fragment_groups):
-            self.fragment_groups = grown(self.fragment_groups, used, used + groups)
+        self.fragment_groups = grown(self.fragment_groups, used, used + groups)

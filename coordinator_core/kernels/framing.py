@@ -6,34 +6,8 @@ Source: ``DefaultRecordBatch`` and ``DefaultRecord`` of Kafka's clients.
 import cython
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, MutableBytes, Word
-    from coordinator_core.kernels.layout import (
-        ALL_64_BITS,
-        INVALID,
-        LOW_32_BITS,
-        Header,
-        Record,
-        Stop,
-        Unusual,
-    )
-    from coordinator_core.kernels.primitives import (
-        be16,
-        be32,
-        be64,
-        copy_bytes,
-        crc32c,
-        signed,
-        varint,
-        varlong,
-    )
-    from coordinator_core.log.layout import (
-        CODEC_BITS,
-        HEADER_BYTES,
-        LENGTH_END,
-        LOG_APPEND_TIME_BIT,
-        MIN_RECORD_BYTES,
-        BatchField,
-    )
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.primitives import *
 
 
 @cython.final
@@ -60,8 +34,6 @@ class Bounds:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def batch_size(data: Bytes, at: Int, stop: Int) -> Int:
     """Size of the v2 batch at ``at``, or 0 where none lies wholly before ``stop``."""
     if stop - at < HEADER_BYTES or data[at + BatchField.MAGIC] != 2:
@@ -71,8 +43,6 @@ def batch_size(data: Bytes, at: Int, stop: Int) -> Int:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def crc_matches(data: Bytes, at: Int, size: Int) -> cython.bint:
     """Whether the v2 batch at ``at`` has the CRC-32C that it declares."""
     declared: Int = be32(data, at + BatchField.CRC) & LOW_32_BITS
@@ -80,8 +50,6 @@ def crc_matches(data: Bytes, at: Int, size: Int) -> cython.bint:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def header(data: Bytes, at: Int) -> Header:
     """Fields of the v2 batch at ``at``, of which :data:`HEADER_BYTES` are there."""
     base_offset: Int = be64(data, at)
@@ -99,8 +67,6 @@ def header(data: Bytes, at: Int) -> Header:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def sound_size(data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, bounds: Bounds) -> Int:
     """Size of the v2 batch at ``at``, or 0 if anything about it but its records is unusual.
 
@@ -126,24 +92,18 @@ def sound_size(data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cyth
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def is_compressed(batch: Header) -> cython.bint:
     """Whether records must be decompressed: a batch without records has nothing compressed."""
     return batch.attributes & CODEC_BITS != 0 and batch.count != 0
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def may_hold_records(batch: Header, max_records: Int) -> cython.bint:
     """Whether so many records fit into the batch and are allowed."""
     return batch.count * MIN_RECORD_BYTES <= batch.size - HEADER_BYTES and batch.count <= max_records
 
 
 @cython.ccall
-@cython.nogil
-@cython.inline
 def next_record(data: Bytes, at: Int, stop: Int) -> Record:
     """The v2 record at ``at`` of a batch that ends at ``stop``.
 
@@ -208,7 +168,6 @@ def next_record(data: Bytes, at: Int, stop: Int) -> Record:
 
 
 @cython.cfunc
-@cython.nogil
 def _broken(end: Int, unusual: Int) -> Record:
     return Record(
         end=end,
@@ -224,16 +183,12 @@ def _broken(end: Int, unusual: Int) -> Record:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def follows(record: Record, previous_delta: Int, batch: Header) -> cython.bint:
     """Whether the record's offset comes behind the one before, within its batch."""
     return previous_delta < record.offset_delta <= batch.last_offset - batch.base_offset
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def record_timestamp(batch: Header, record: Record) -> Int:
     """Timestamp of a record, epoch milliseconds: the append time where the batch has one.
 
@@ -252,7 +207,6 @@ def gather_headers(data: Bytes, start: Int, stop: Int, out: MutableBytes) -> tup
     ``FULL`` when ``out`` is, ``UNUSUAL_BATCH`` at anything but an intact batch.
     """
     headers: Int = 0
-    size: Int
     status: Int = Stop.END
     with cython.nogil:
         while start < stop:

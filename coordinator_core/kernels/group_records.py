@@ -15,44 +15,9 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_bytes, new_rows, zeros
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import (
-        Bytes,
-        Int,
-        Int64s,
-        KeyTypeFactsRows,
-        LoadedGroupRows,
-        MutableBytes,
-        MutableInt64s,
-        NewestRecordRows,
-        PartitionOwnerRows,
-        ShapeStepRows,
-        SubjectRows,
-        ValueShapeRows,
-    )
+    from coordinator_core.kernels.declare import *
     from coordinator_core.kernels.key_table import KeyTable
-    from coordinator_core.kernels.layout import (
-        COUNTED_VERSIONS,
-        INVALID,
-        LEAVING_EPOCH,
-        NO_RECORD,
-        PARTITION_KEY_BYTES,
-        ROLES,
-        SHAPE_VERSIONS,
-        TOPIC_KEY_BYTES,
-        GroupKind,
-        MarkedField,
-        Note,
-        Role,
-    )
-    from coordinator_core.kernels.primitives import (
-        be16,
-        be32,
-        copy_bytes,
-        hash_bytes,
-        is_plain_utf8,
-        put_be,
-        same_bytes,
-    )
+    from coordinator_core.kernels.primitives import *
     from coordinator_core.kernels.shapes import Shapes
 
 _FIRST_ROWS = 64
@@ -82,8 +47,7 @@ class GroupRecords:
     refuses_owned = cython.declare(cython.bint)
     refuses_twins = cython.declare(cython.bint)
 
-    order = cython.declare(Int, visibility="public")
-    """Number of records and implicit group creations so far."""
+    order = cython.declare(Int, visibility="public")  # Number of records and implicit group creations so far.
     known_groups = cython.declare(Int, visibility="public")
     groups = cython.declare(LoadedGroupRows, visibility="public")
     keys = cython.declare(KeyTable, visibility="public")
@@ -139,7 +103,6 @@ class GroupRecords:
         self._compact_subjects = _SPARE_SUBJECTS
         self._compact_values = _SPARE_VALUE_BYTES
         self._owning_shape = 0
-        key_type: Int
         for key_type in range(len(facts)):
             if facts[key_type].kind == GroupKind.CONSUMER and facts[key_type].role == Role.CURRENT:
                 self._owning_shape = SHAPE_VERSIONS * key_type
@@ -167,8 +130,6 @@ class GroupRecords:
         into ``left``, in order: rows, and for a creation minus one less its row. The groups that get their
         note here are put into ``noted``. Returns how many of both there are.
         """
-        row: Int
-        note: Int
         group: Int
         left_used: Int = 0
         noted_used: Int = 0
@@ -255,9 +216,6 @@ class GroupRecords:
         old_partitions: KeyTable = self.partitions
         old_owners: PartitionOwnerRows = self.owners
         moved: MutableInt64s = zeros(old_keys.used)
-        row: Int
-        place: Int
-        record: Int
         self.keys = KeyTable()
         self.subjects = new_rows("Subject", _FIRST_ROWS)
         self.newest = new_rows("NewestRecord", ROLES * _FIRST_ROWS)
@@ -297,7 +255,6 @@ class GroupRecords:
         self._compact_values = 2 * self.values_used + _SPARE_VALUE_BYTES
 
     @cython.cfunc
-    @cython.nogil
     def _stands(self, subjects: SubjectRows, newest: NewestRecordRows, row: Int) -> cython.bint:
         if self.groups[subjects[row].group].generation != subjects[row].generation:
             return False
@@ -307,8 +264,8 @@ class GroupRecords:
         return False
 
     @cython.cfunc
-    @cython.nogil
-    def _move_record(self, old: NewestRecordRows, row: Int, values: MutableBytes, place: Int) -> cython.void:
+    @cython.exceptval(-1)
+    def _move_record(self, old: NewestRecordRows, row: Int, values: MutableBytes, place: Int) -> cython.int:
         length: Int = old[row].value_bytes
         if length == -1:
             length = old[row].replaced_bytes
@@ -322,12 +279,11 @@ class GroupRecords:
         self.newest[place].value = self.values_used
         self.newest[place].room = length
         self.values_used += length
+        return 0
 
     def _know_groups(self, count: Int) -> None:
         """Have rows for so many groups."""
-        row: Int
-        if count > len(self.groups):
-            self.groups = grown(self.groups, self.known_groups, count)
+        self.groups = grown(self.groups, self.known_groups, count)
         for row in range(self.known_groups, count):
             self.groups[row].kind = GroupKind.ABSENT
             self.groups[row].note = Note.TAKEN
@@ -336,7 +292,6 @@ class GroupRecords:
         self.known_groups = max(self.known_groups, count)
 
     @cython.cfunc
-    @cython.nogil
     def _empty_group(self, group: Int) -> cython.void:
         self.groups[group].members = 0
         self.groups[group].targets = 0
@@ -346,7 +301,6 @@ class GroupRecords:
         self.groups[group].has_topics = 0
 
     @cython.cfunc
-    @cython.nogil
     def _become(self, group: Int, kind: Int) -> cython.void:
         """Let the group be of that kind, without members and records."""
         if self.groups[group].kind == GroupKind.ABSENT:
@@ -356,7 +310,6 @@ class GroupRecords:
         self._empty_group(group)
 
     @cython.cfunc
-    @cython.nogil
     def _create(self, group: Int) -> cython.bint:
         """A commit for the group; false where that is for the loader in Python."""
         self.order += 1
@@ -368,7 +321,7 @@ class GroupRecords:
         return True
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _taken(
         self,
         group: Int,
@@ -409,7 +362,6 @@ class GroupRecords:
                 return Note.VALUE
         else:
             stop = -1
-        note: Int
         if self.facts[key_type].kind == GroupKind.CLASSIC:
             note = self._classic(group, subject, record_offset, at, stop, version)
         else:
@@ -419,7 +371,7 @@ class GroupRecords:
         return note
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _has_shape(self, key_type: Int, version: Int, at: Int, stop: Int) -> cython.bint:
         """Whether the copied value is as its schema says. Its marked fields are in ``shapes`` afterwards."""
         shape: Int = SHAPE_VERSIONS * key_type + version
@@ -430,7 +382,7 @@ class GroupRecords:
         return behind == stop
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _subject(self, group: Int, keys: Bytes, at: Int, stop: Int, is_named: cython.bint) -> Int:
         """Row of what the key is about, ``INVALID`` if it is not just the group id, or that and a name."""
         hashed: Int = hash_bytes(keys, at, stop - at)
@@ -452,7 +404,7 @@ class GroupRecords:
         return row
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _new_subject(self, keys: Bytes, at: Int, length: Int, hashed: Int) -> Int:
         self.keys.reserve(1, length)
         if self.keys.used == len(self.subjects):
@@ -462,18 +414,18 @@ class GroupRecords:
         return self.keys.add(keys, at, length, hashed)
 
     @cython.cfunc
-    @cython.nogil
-    def _reserve_values(self, length: Int) -> cython.void:
+    @cython.exceptval(-1)
+    def _reserve_values(self, length: Int) -> cython.int:
         if self.values_used + length > len(self.values):
             with cython.gil:
                 self._set_values(grown(self.values, self.values_used, self.values_used + length))
+        return 0
 
     def _set_values(self, values: MutableBytes) -> None:
         self.values = values
         self.shapes.data = values
 
     @cython.cfunc
-    @cython.nogil
     def _revive(self, group: Int, subject: Int) -> cython.void:
         """Empty the subject if its records are of an earlier life of the group."""
         if self.subjects[subject].generation != self.groups[group].generation:
@@ -483,26 +435,19 @@ class GroupRecords:
                 self.newest[ROLES * subject + role].value_bytes = NO_RECORD
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def _record(self, subject: Int, role: Int) -> Int:
         """Row of the newest record of a role."""
         return ROLES * subject + (role & (ROLES - 1))
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def _is_value(self, subject: Int, role: Int) -> cython.bint:
         return self.newest[self._record(subject, role)].value_bytes >= 0
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def _drop(self, subject: Int, role: Int) -> cython.void:
         self.newest[self._record(subject, role)].value_bytes = NO_RECORD
 
     @cython.cfunc
-    @cython.nogil
     def _put(self, subject: Int, role: Int, record_offset: Int, at: Int, stop: Int) -> cython.void:
         """Keep a record: the copied value from ``at`` to ``stop``, or a tombstone if ``stop`` is -1."""
         row: Int = self._record(subject, role)
@@ -525,7 +470,7 @@ class GroupRecords:
             self.values_used = stop
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _classic(self, group: Int, subject: Int, record_offset: Int, at: Int, stop: Int, version: Int) -> Int:
         """A value replaces, and a tombstone removes, a group of whatever type."""
         if self.groups[group].has_topics:
@@ -541,8 +486,6 @@ class GroupRecords:
             self._become(group, GroupKind.CLASSIC)
         self._revive(group, subject)
         self.groups[group].is_simple = 1
-        mark: Int
-        field: Int
         for mark in range(self.shapes.used):
             field = self.shapes.marks[mark].field
             if field != MarkedField.INSTANCE_ID and self.shapes.marks[mark].length > 0:
@@ -551,7 +494,7 @@ class GroupRecords:
         return Note.TAKEN
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _may_have_twins(self) -> cython.bint:
         """Whether two group instance ids of the value at hand have one hash."""
         places: Int = len(self._seen) // 2
@@ -560,9 +503,6 @@ class GroupRecords:
                 while 2 * self.shapes.used > places:
                     places *= 2
                 self._seen = zeros(2 * places)
-        mark: Int
-        place: Int
-        hashed: Int
         for mark in range(self.shapes.used):
             if self.shapes.marks[mark].field != MarkedField.INSTANCE_ID or self.shapes.marks[mark].length < 0:
                 continue
@@ -578,7 +518,7 @@ class GroupRecords:
         return False
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _modern(self, group: Int, subject: Int, key_type: Int, record_offset: Int, at: Int, stop: Int) -> Int:
         kind: Int = self.facts[key_type].kind
         role: Int = self.facts[key_type].role
@@ -610,13 +550,11 @@ class GroupRecords:
         return Note.TAKEN
 
     @cython.cfunc
-    @cython.nogil
     def _epoch(self) -> Int:
         """The epoch in the value at hand, which is marked first."""
         return be32(self.values, self.shapes.marks[0].at)
 
     @cython.cfunc
-    @cython.nogil
     def _is_member(self, subject: Int) -> cython.bint:
         return (
             self.newest[self._record(subject, Role.MEMBER)].value_bytes != NO_RECORD
@@ -624,7 +562,6 @@ class GroupRecords:
         )
 
     @cython.cfunc
-    @cython.nogil
     def _join(self, group: Int, subject: Int) -> cython.void:
         if not self._is_member(subject):
             self.groups[group].members += 1
@@ -632,7 +569,7 @@ class GroupRecords:
             self.subjects[subject].epoch = 0
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _tombstone(self, group: Int, subject: Int, kind: Int, role: Int, record_offset: Int) -> Int:
         """The tombstone of a key of a group that exists."""
         if role == Role.METADATA:
@@ -677,7 +614,7 @@ class GroupRecords:
         return Note.TAKEN
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _assign(self, group: Int, subject: Int, kind: Int, record_offset: Int, at: Int, stop: Int) -> Int:
         """A current assignment; of a consumer group with who owns which partition.
 
@@ -687,9 +624,6 @@ class GroupRecords:
         epoch: Int = self._epoch()
         taken_over: cython.bint = False
         marks: Int = self.shapes.used
-        released: Int
-        place: Int
-        row: Int
         if kind == GroupKind.CONSUMER and not self._owns_the_same(group, subject, at, stop):
             self._find_owned(group, subject)
             released = self._moved_used
@@ -717,7 +651,6 @@ class GroupRecords:
         return Note.TAKEN
 
     @cython.cfunc
-    @cython.nogil
     def _owns_the_same(self, group: Int, subject: Int, at: Int, stop: Int) -> cython.bint:
         """Whether the bytes of all that the member owns are those of its last record.
 
@@ -733,18 +666,16 @@ class GroupRecords:
         return same_bytes(self.values, self.newest[row].value + start - at, self.values, start, stop - start)
 
     @cython.cfunc
-    @cython.nogil
-    def _find_owned(self, group: Int, subject: Int) -> cython.void:
+    @cython.exceptval(-1)
+    def _find_owned(self, group: Int, subject: Int) -> cython.int:
         """Put the partitions that the member took at its epoch into ``_moved``."""
         record: Int = self._record(subject, Role.CURRENT)
         start: Int = self.newest[record].value
         marks: Int = self.shapes.used
         found: Int = 0
-        place: Int
-        row: Int
         self._moved_used = 0
         if self.newest[record].value_bytes < 0:
-            return
+            return 0
         self.shapes.behind(
             self.value_shapes[self._owning_shape].first,
             self.value_shapes[self._owning_shape].behind,
@@ -759,18 +690,15 @@ class GroupRecords:
                 self._moved[found] = row
                 found += 1
         self._moved_used = found
+        return 0
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _look_up(self, group: Int, mark: Int, last: Int, is_new: cython.bint) -> cython.bint:
         """Append the partitions that the marks name to ``_moved``; false if a new list has a topic twice."""
         topics: Int = 0
         lists: Int = 0
-        count: Int
-        at: Int
-        place: Int
         row: Int = -1
-        field: Int
         put_be(self._partition_key, 0, group, 4)
         while mark < last:
             field = self.shapes.marks[mark].field
@@ -803,8 +731,6 @@ class GroupRecords:
         return True
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def _is_partition(self, row: Int) -> cython.bint:
         """Whether the row is that of the partition whose key is at hand."""
         return self.partitions.keys[row].length == PARTITION_KEY_BYTES and same_bytes(
@@ -812,7 +738,7 @@ class GroupRecords:
         )
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _owner(self, group: Int, length: Int) -> Int:
         """Row of the partition whose key, of ``length`` bytes, is at hand."""
         hashed: Int = hash_bytes(self._partition_key, 0, length)
@@ -823,7 +749,7 @@ class GroupRecords:
         return row
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _new_owner(self, data: Bytes, at: Int, length: Int, hashed: Int) -> Int:
         self.partitions.reserve(1, length)
         if self.partitions.used == len(self.owners):
@@ -836,36 +762,30 @@ class GroupRecords:
         return row
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def _is_owned(self, group: Int, row: Int) -> cython.bint:
         return self.owners[row].owner >= 0 and self.owners[row].generation == self.groups[group].generation
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def _partition_epoch(self, row: Int) -> Int:
         return self.subjects[self.owners[row].owner].epoch
 
     @cython.cfunc
-    @cython.nogil
     def _let_go(self, last: Int) -> cython.void:
         """Leave the first partitions in ``_moved`` without an owner."""
         for place in range(last):
             self.owners[self._moved[place]].owner = -1
 
     @cython.cfunc
-    @cython.nogil
-    def _release(self, group: Int, subject: Int) -> cython.void:
+    @cython.exceptval(-1)
+    def _release(self, group: Int, subject: Int) -> cython.int:
         """Let go of all partitions that the member took at its epoch."""
         self.shapes.used = 0
         self._find_owned(group, subject)
         self._let_go(self._moved_used)
+        return 0
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _behind_plain_text(data: Bytes, at: Int, stop: Int) -> Int:
     """Position behind the string at ``at``, ``INVALID`` if it is null, cut or not plain UTF-8."""
     if stop - at < 2:
@@ -879,7 +799,6 @@ def _behind_plain_text(data: Bytes, at: Int, stop: Int) -> Int:
 def _key_table(data: Bytes, lengths: Int64s) -> KeyTable:
     table: KeyTable = KeyTable(len(lengths), len(data))
     at: Int = 0
-    row: Int
     for row in range(len(lengths)):
         table.reserve(1, lengths[row])
         table.number(data, at, lengths[row])

@@ -5,9 +5,8 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_bytes, new_rows, zeros
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, KeyRows, MutableBytes, MutableInt64s
-    from coordinator_core.kernels.layout import KEY_ROW_BITS, KEY_TAG_BITS
-    from coordinator_core.kernels.primitives import copy_bytes, hash_bytes, same_bytes
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.primitives import *
 
 _FIRST_KEYS = 64
 _FIRST_BYTES = 4096
@@ -37,22 +36,17 @@ class KeyTable:
 
     def clear(self) -> None:
         """Forget all keys; the memory is kept."""
-        place: Int
         self.used = 0
         self.data_used = 0
         for place in range(len(self.index)):
             self.index[place] = 0
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def find(self, data: Bytes, at: Int, length: Int, hashed: Int) -> Int:
         """Row of the ``length`` bytes at ``at``, whose :func:`hash_bytes` is ``hashed``; -1 for none."""
         mask: Int = len(self.index) - 1
         place: Int = hashed & mask
         tag: Int = hashed & KEY_TAG_BITS
-        entry: Int
-        row: Int
         while True:
             entry = self.index[place]
             if entry == 0:
@@ -68,8 +62,6 @@ class KeyTable:
             place = (place + 1) & mask
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def add(self, data: Bytes, at: Int, length: Int, hashed: Int) -> Int:
         """Row of a key that the table does not hold yet."""
         row: Int = self.used
@@ -83,7 +75,6 @@ class KeyTable:
         return row
 
     @cython.cfunc
-    @cython.nogil
     def number(self, data: Bytes, at: Int, length: Int) -> Int:
         """Row of a key, made when it is new."""
         hashed: Int = hash_bytes(data, at, length)
@@ -105,31 +96,23 @@ class KeyTable:
         return bytes(self.data[start : start + self.keys[row].length])
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def likely_row(self, hashed: Int) -> Int:
         """The row that :meth:`find` looks at first, -1 for none."""
         return (self.index[hashed & (len(self.index) - 1)] & KEY_ROW_BITS) - 1
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def fetch_index(self, hashed: Int) -> cython.void:
         """Have the processor fetch what :meth:`likely_row` reads."""
         if cython.compiled:
             fetch_ahead(cython.address(self.index[hashed & (len(self.index) - 1)]))
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def fetch_key(self, row: Int) -> cython.void:
         """Have the processor fetch the row, which exists."""
         if cython.compiled:
             fetch_ahead(cython.address(self.keys[row]))
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def fetch_data(self, row: Int) -> cython.void:
         """Have the processor fetch the bytes of the row."""
         if cython.compiled:
@@ -137,8 +120,6 @@ class KeyTable:
             fetch_ahead(cython.address(self.data[min(self.keys[row].start + 64, len(self.data) - 1)]))
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     @cython.exceptval(-1)
     def reserve(self, keys: Int, data_bytes: Int) -> cython.int:
         """Make room for so many more ``keys`` in so many bytes."""
@@ -152,22 +133,17 @@ class KeyTable:
         return 0
 
     def _grow(self, keys: Int, data_bytes: Int) -> None:
-        if keys > len(self.keys):
-            self.keys = grown(self.keys, self.used, keys)
-        if data_bytes > len(self.data):
-            self.data = grown(self.data, self.data_used, data_bytes)
+        self.keys = grown(self.keys, self.used, keys)
+        self.data = grown(self.data, self.data_used, data_bytes)
         if 2 * keys > len(self.index):
             places = 2
             while places < 4 * keys:
                 places *= 2
             self.index = zeros(places)
-            row: Int
             for row in range(self.used):
                 self._enter(self.keys[row].hash, row)
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def _enter(self, hashed: Int, row: Int) -> cython.void:
         """Put an entry into the first free place."""
         mask: Int = len(self.index) - 1

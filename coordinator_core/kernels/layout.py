@@ -9,48 +9,30 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+# Fields of C structs, by sign and bits.
 i64 = int
 i32 = int
 i16 = int
 i8 = int
 u8 = int
-"""Fields of C structs, by sign and bits."""
 
-INVALID = -1
-"""A position where there is none."""
-
-RECORDS_AT_A_TIME = 128
-"""Records that a fold looks up together: waits for memory overlap."""
-
-SEGMENT = 1 << 40
-"""Added to positions in a segment for each that was folded before it."""
-
-ARENA = 1 << 56
-"""Added to positions in the arena, to tell them from positions in segments."""
-
-NO_KEY_TYPE = -(1 << 15) - 1
-"""``GroupRecord.key_type`` of a key without a type."""
-
-CONTROL_KEY = -(1 << 15) - 2
-"""``GroupRecord.key_type`` of a record of a control batch whose key is no control key."""
-
-KEY_TYPES = 2
-"""Key types of committed offsets: 0 and 1."""
-
-COMMIT_VERSIONS = 6
-"""Counters of commits of a key type: tombstones, value versions 0 to 4."""
-
+INVALID = -1  # A position where there is none.
+RECORDS_AT_A_TIME = 128  # Records that a fold looks up together: waits for memory overlap.
+SEGMENT = 1 << 40  # Added to positions in a segment for each that was folded before it.
+ARENA = 1 << 56  # Added to positions in the arena, to tell them from positions in segments.
+NO_KEY_TYPE = -(1 << 15) - 1  # ``GroupRecord.key_type`` of a key without a type.
+CONTROL_KEY = -(1 << 15) - 2  # ``GroupRecord.key_type`` of a record of a control batch whose key is no control key.
+KEY_TYPES = 2  # Key types of committed offsets: 0 and 1.
+COMMIT_VERSIONS = 6  # Counters of commits of a key type: tombstones, value versions 0 to 4.
 CODECS = 8
-
-
 LOW_32_BITS = 0xFFFFFFFF
 ALL_64_BITS = 0xFFFFFFFFFFFFFFFF
 TOP_BITS_OF_BYTES = 0x8080808080808080
 
+# Not even, and without a pattern in their bits.
 HASH_SEED = 0xD6E8FEB86659FD93
 HASH_MULTIPLIER = 0x9E3779B97F4A7C15
 HASH_FINISHER = 0xBF58476D1CE4E5B9
-"""Odd numbers without a pattern in their bits."""
 
 KEY_ROW_BITS = (1 << 40) - 1
 KEY_TAG_BITS = (1 << 63) - (1 << 40)
@@ -82,49 +64,36 @@ class Record(Struct):
     """A v2 record, as positions in its batch. ``end`` is ``INVALID`` where the framing is broken."""
 
     end: i64
-    unusual: i64
-    """Bits of :class:`Unusual`."""
+    unusual: i64  # Bits of :class:`Unusual`.
     timestamp_delta: i64
     offset_delta: i64
-    tail: i64
-    """Where key length, key, value and headers begin."""
+    tail: i64  # Where key length, key, value and headers begin.
     key: i64
-    key_bytes: i64
-    """-1 for a null key."""
+    key_bytes: i64  # -1 for a null key.
     value: i64
-    value_bytes: i64
-    """-1 for a null value."""
+    value_bytes: i64  # -1 for a null value.
 
 
 class Unusual(IntEnum):
     """What about a v2 record is not as clients and brokers write it."""
 
     NONE = 0
-    FRAMING = 1
-    """A length or varint is invalid, or the record exceeds its batch."""
-    OFFSET = 2
-    """The offset delta does not ascend, or exceeds the last one of the batch."""
+    FRAMING = 1  # A length or varint is invalid, or the record exceeds its batch.
+    OFFSET = 2  # The offset delta does not ascend, or exceeds the last one of the batch.
     NO_KEY = 4
-    KEY = 8
-    """The key exceeds the record."""
-    VALUE = 16
-    """The value exceeds the record."""
-    HEADERS = 32
-    """Anything but an empty header list follows the value."""
+    KEY = 8  # The key exceeds the record.
+    VALUE = 16  # The value exceeds the record.
+    HEADERS = 32  # Anything but an empty header list follows the value.
 
 
 class Stop(IntEnum):
     """Why a kernel returned before the end of its bytes."""
 
     END = 0
-    FULL = 1
-    """No room is left in the output."""
-    COMPRESSED = 2
-    """Records of the batch are compressed."""
-    UNUSUAL_RECORDS = 3
-    """The batch itself is sound, a record in it is unusual or invalid."""
-    UNUSUAL_BATCH = 4
-    """Not a sound v2 batch, or not in order: legacy, damaged, torn."""
+    FULL = 1  # No room is left in the output.
+    COMPRESSED = 2  # Records of the batch are compressed.
+    UNUSUAL_RECORDS = 3  # The batch itself is sound, a record in it is unusual or invalid.
+    UNUSUAL_BATCH = 4  # Not a sound v2 batch, or not in order: legacy, damaged, torn.
 
 
 class Key(Struct):
@@ -149,8 +118,7 @@ class Kind(IntEnum):
 
     VALUE = 0
     TOMBSTONE = 1
-    GROUP = 2
-    """A record of a group, or one that is kept whole for other reasons."""
+    GROUP = 2  # A record of a group, or one that is kept whole for other reasons.
     CONTROL = 3
 
 
@@ -160,28 +128,19 @@ class SplitRecord(Struct):
     offset: i64
     timestamp: i64
     kind: i64
-    detail: i64
-    """Value version of a commit, type of a control record."""
+    detail: i64  # Value version of a commit, type of a control record.
     key_type: i64
     key: i64
-    key_bytes: i64
-    """-1 for a null key."""
-    body: i64
-    """Of a commit: group, topic and partition as in the key. Otherwise the group id with its int16 length."""
+    key_bytes: i64  # -1 for a null key.
+    body: i64  # Of a commit: group, topic and partition as in the key. Otherwise the group id with its int16 length.
     body_bytes: i64
     value: i64
-    value_bytes: i64
-    """-1 for a null value."""
-    size_bytes: i64
-    """Bytes of the record in its batch, its own length field included."""
-    index: i64
-    """Number of records before it in its batch."""
-    hash: i64
-    """Hash of the body of a commit, -1 where it is not needed so far."""
-    row: i64
-    """Row of the offset key of a commit, of the group of another record."""
-    batch_records: i64
-    """Of the first record of a batch: number of its records."""
+    value_bytes: i64  # -1 for a null value.
+    size_bytes: i64  # Bytes of the record in its batch, its own length field included.
+    index: i64  # Number of records before it in its batch.
+    hash: i64  # Hash of the body of a commit, -1 where it is not needed so far.
+    row: i64  # Row of the offset key of a commit, of the group of another record.
+    batch_records: i64  # Of the first record of a batch: number of its records.
 
 
 class EventKind(IntEnum):
@@ -198,21 +157,17 @@ class Event(Struct):
     group: i32
     topic: i32
     partition: i32
-    next: i32
-    """One more than the row of the key that followed in the batch this one was last seen in; 0 for none."""
-    pending: i32
-    """First pending row of the key, -1 for none."""
+    next: i32  # One more than the row of the key that followed in the batch this one was last seen in; 0 for none.
+    pending: i32  # First pending row of the key, -1 for none.
     value_bytes: i32
     sequence: i64
-    value: i64
-    """Position of the value."""
+    value: i64  # Position of the value.
     record_offset: i64
     ordering_offset: i64
     producer_epoch: i16
     kind: i8
     key_type: u8
-    is_committed: u8
-    """1 when a transaction committed the event."""
+    is_committed: u8  # 1 when a transaction committed the event.
     unused: u8
     unused_16: i16
 
@@ -220,14 +175,12 @@ class Event(Struct):
 class KeyState(Struct):
     """The seldom used part of an offset key."""
 
-    last_tombstone: i64
-    """Sequence, -1 for none."""
-    producer_id: i64
-    """Of an event that a transaction committed."""
+    last_tombstone: i64  # Sequence, -1 for none.
+    producer_id: i64  # Of an event that a transaction committed.
 
 
 class Statistics(Struct):
-    """Weight of a group's commits of one key type."""
+    """Records and bytes of a group's commits of one key type."""
 
     records: i64
     tombstones: i64
@@ -239,8 +192,7 @@ class Statistics(Struct):
 class Group(Struct):
     """A group of the fold."""
 
-    touched: i64
-    """1 when a commit came since its last group record."""
+    touched: i64  # 1 when a commit came since its last group record.
     stamp: i64
 
 
@@ -248,12 +200,10 @@ class Producer(Struct):
     """A producer id. The fields from ``producer_epoch`` on describe the open transaction, if ``is_open``."""
 
     producer_id: i64
-    first_marker: i64
-    """Sequence of its first end marker, -1 for none."""
+    first_marker: i64  # Sequence of its first end marker, -1 for none.
     first_marker_offset: i64
     first_marker_commits: i64
-    pending: i64
-    """First of its pending rows, -1 for none."""
+    pending: i64  # First of its pending rows, -1 for none.
     is_open: i64
     producer_epoch: i64
     first_offset: i64
@@ -265,11 +215,9 @@ class Producer(Struct):
 class PendingKind(IntEnum):
     """What a transaction holds for an offset key."""
 
-    NOTED = 0
-    """A tombstone that changed nothing pending: it only counts as one of the transaction's keys."""
+    NOTED = 0  # A tombstone that changed nothing pending: it only counts as one of the transaction's keys.
     VALUE = 1
-    CLEARED = 2
-    """A tombstone removed what was pending, of this segment and of earlier ones."""
+    CLEARED = 2  # A tombstone removed what was pending, of this segment and of earlier ones.
 
 
 class Phase(IntEnum):
@@ -277,8 +225,7 @@ class Phase(IntEnum):
 
     FREE = 0
     OPEN = 1
-    CLOSED = 2
-    """Closed by the producer's first end marker, which may close rows of earlier segments too."""
+    CLOSED = 2  # Closed by the producer's first end marker, which may close rows of earlier segments too.
 
 
 class Pending(Struct):
@@ -312,8 +259,7 @@ class GroupRecord(Struct):
     timestamp: i64
     size_bytes: i64
     group: i64
-    key_type: i64
-    """``NO_KEY_TYPE`` when the key has none, ``CONTROL_KEY`` in a control batch."""
+    key_type: i64  # ``NO_KEY_TYPE`` when the key has none, ``CONTROL_KEY`` in a control batch.
 
 
 class Creation(Struct):
@@ -335,8 +281,7 @@ class Fragment(Struct):
     marker_offset: i64
     committed: i64
     keys: i64
-    first: i64
-    """1 when the producer's first end marker closed it: it may have begun in an earlier segment."""
+    first: i64  # 1 when the producer's first end marker closed it: it may have begun in an earlier segment.
 
 
 class FragmentGroup(Struct):
@@ -351,20 +296,15 @@ class Commit(Struct):
 
     version: i64
     committed_offset: i64
-    leader_epoch: i64
-    """-1 for none, as before version 3."""
-    metadata: i64
-    """Position."""
+    leader_epoch: i64  # -1 for none, as before version 3.
+    metadata: i64  # Position.
     metadata_bytes: i64
     commit_timestamp: i64
-    expire_timestamp: i64
-    """-1 for none: only version 1 has one."""
-    topic_id: i64
-    """Position of the 16 bytes, -1 for none."""
+    expire_timestamp: i64  # -1 for none: only version 1 has one.
+    topic_id: i64  # Position of the 16 bytes, -1 for none.
 
 
-MERGED_KEY_BYTES = 12
-"""An offset key in a merge: numbers of group and topic, partition."""
+MERGED_KEY_BYTES = 12  # An offset key in a merge: numbers of group and topic, partition.
 
 
 class PackedBatch(Struct):
@@ -372,21 +312,17 @@ class PackedBatch(Struct):
 
     position: i64
     size: i64
-    codec: i64
-    """0 also of a batch without records: nothing of it is compressed then."""
+    codec: i64  # 0 also of a batch without records: nothing of it is compressed then.
     next_offset: i64
-    plain_size: i64
-    """Size with plain records."""
+    plain_size: i64  # Size with plain records.
 
 
 class Witness(Struct):
     """What the records of a log have shown so far, for :func:`pass_known`."""
 
-    has_legacy_keys: i64
-    """1 when a commit with key type 0 was seen; ``has_keys`` likewise for 1."""
+    has_legacy_keys: i64  # 1 when a commit with key type 0 was seen; ``has_keys`` likewise for 1.
     has_keys: i64
-    offset_version: i64
-    """Newest version of an OffsetCommitValue under key type 1, -1 for none."""
+    offset_version: i64  # Newest version of an OffsetCommitValue under key type 1, -1 for none.
 
 
 LZ4_MAGIC = 0x184D2204
@@ -402,13 +338,10 @@ class CodecFunction(IntEnum):
     LZ4 = 3
     ZSTD = 4
     ZSTD_FRAME_SIZE = 5
-    ZSTD_CONTEXT = 6
-    """A decompression context, for one thread at a time."""
+    ZSTD_CONTEXT = 6  # A decompression context, for one thread at a time.
 
 
-NO_CONTROL_TYPE = -(1 << 15) - 1
-"""``IndexedBatch.control_type`` of a batch that is no control batch, or is empty."""
-
+NO_CONTROL_TYPE = -(1 << 15) - 1  # ``IndexedBatch.control_type`` of a batch that is no control batch, or is empty.
 UNREAD_CONTROL_TYPE = -(1 << 15) - 2
 """``IndexedBatch.control_type`` of a control batch that only the readers of ``log`` understand."""
 
@@ -423,14 +356,11 @@ class IndexedBatch(Struct):
     producer_id: i64
     producer_epoch: i64
     max_timestamp: i64
-    delete_horizon: i64
-    """Epoch milliseconds, -1 for none."""
+    delete_horizon: i64  # Epoch milliseconds, -1 for none.
     control_type: i64
     leader_epoch: i64
-    position: i64
-    """In its segment."""
-    segment: i64
-    """Number of the segment; the caller fills it in."""
+    position: i64  # In its segment.
+    segment: i64  # Number of the segment; the caller fills it in.
 
 
 class SplitKey(Struct):
@@ -438,8 +368,7 @@ class SplitKey(Struct):
 
     offset: i64
     key: i64
-    key_bytes: i64
-    """-1 for a null key."""
+    key_bytes: i64  # -1 for a null key.
     hash: i64
     delete_horizon: i64
     is_tombstone: i64
@@ -449,15 +378,11 @@ class SplitKey(Struct):
 class Newest(Struct):
     """The newest records of a raw key, by record offset: -1 where there is none."""
 
-    offset: i64
-    """The newest record that no abort undid; the two fields below are about it."""
+    offset: i64  # Of the newest record that no abort undid; the two fields below are about it.
     is_tombstone: i64
-    delete_horizon: i64
-    """Delete horizon of its batch, epoch milliseconds; -1 for none."""
-    value_offset: i64
-    """The newest record with a value that no abort undid."""
-    aborted_offset: i64
-    """The newest record with a value that an abort undid."""
+    delete_horizon: i64  # Delete horizon of its batch, epoch milliseconds; -1 for none.
+    value_offset: i64  # Of the newest record with a value that no abort undid.
+    aborted_offset: i64  # Of the newest record with a value that an abort undid.
 
 
 class Action(IntEnum):
@@ -466,10 +391,8 @@ class Action(IntEnum):
     NONE = 0
     COPY = 1
     DROP = 2
-    KEEP_EMPTY = 3
-    """Keep it without records if none of them stays."""
-    SET_HORIZON = 4
-    """Keep all records and set the delete horizon."""
+    KEEP_EMPTY = 3  # Keep it without records if none of them stays.
+    SET_HORIZON = 4  # Keep all records and set the delete horizon.
 
 
 class BatchAction(Struct):
@@ -486,8 +409,7 @@ class WrittenBatch(Struct):
     base_offset: i64
     last_offset: i64
     records: i64
-    source_base_offset: i64
-    """Base offset of the batch that it was made of."""
+    source_base_offset: i64  # Base offset of the batch that it was made of.
 
 
 MOST_BYTES_A_RECORD_GROWS = 16
@@ -534,48 +456,36 @@ class Number(IntEnum):
     KEY_SIZE = 19
     VALUE_SIZE = 20
     SEQUENCE = 21
-    COORDINATOR_EPOCH = 22
-    """Of an end marker."""
+    COORDINATOR_EPOCH = 22  # Of an end marker.
     LENGTH = 23
 
 
 class FieldKind(IntEnum):
     """How a field lies in a key or value, and how it is printed; or what of a batch or record it prints."""
 
-    END = 0
-    """No field: behind the fields of a struct."""
+    END = 0  # No field: behind the fields of a struct.
     INT = 1
     UUID = 2
-    STRING = 3
-    """A JSON string."""
-    PLAIN_STRING = 4
-    """Text without quotes."""
-    PROTOCOL_TYPE = 5
-    """A JSON string, which says whether blobs are objects."""
-    BYTES = 6
-    """In base64."""
-    BLOB = 7
-    """Bytes in base64; an object where the protocol type is that of consumers."""
+    STRING = 3  # A JSON string.
+    PLAIN_STRING = 4  # Text without quotes.
+    PROTOCOL_TYPE = 5  # A JSON string, which says whether blobs are objects.
+    BYTES = 6  # In base64.
+    BLOB = 7  # Bytes in base64; an object where the protocol type is that of consumers.
     ARRAY = 8
     STRUCT = 9
-    NUMBER = 10
-    """Of a line: a :class:`Number`."""
-    CHOICE = 11
-    """Of a line: one of several texts by a :class:`Number`."""
+    NUMBER = 10  # Of a line: a :class:`Number`.
+    CHOICE = 11  # Of a line: one of several texts by a :class:`Number`.
 
 
 class FieldFlag(IntEnum):
     """Bits of ``TextField.flags``."""
 
-    COMPACT = 1
-    """The length is an unsigned varint, one more than it is. With ``END``: a tag section follows."""
+    COMPACT = 1  # The length is an unsigned varint, one more than it is. With ``END``: a tag section follows.
     NULLABLE = 2
     TAGGED = 4
     UNSIGNED = 8
-    UNPRINTED = 16
-    """Read over."""
-    OMIT_EMPTY = 32
-    """An empty ``PLAIN_STRING`` is left out with its label."""
+    UNPRINTED = 16  # Read over.
+    OMIT_EMPTY = 32  # An empty ``PLAIN_STRING`` is left out with its label.
 
 
 class TextField(Struct):
@@ -585,8 +495,7 @@ class TextField(Struct):
     behind it in the order of their tags, up to another ``END``.
     """
 
-    label: i64
-    """Text before the value, its separator included; of ``END``, text behind the last value."""
+    label: i64  # Text before the value, its separator included; of ``END``, text behind the last value.
     label_bytes: i64
     kind: i64
     flags: i64
@@ -594,8 +503,7 @@ class TextField(Struct):
     """``INT``, ``UUID``: bytes. ``STRUCT``: its first row. ``ARRAY``: the row of its element, whose label is
     empty. ``BLOB``: the first of the rows, one a version, of the structs that it can hold. ``NUMBER`` and
     ``CHOICE``: the :class:`Number`."""
-    last_version: i64
-    """Of a ``BLOB``."""
+    last_version: i64  # Of a ``BLOB``.
     tag: i64
     text: i64
     """Tagged: the text of the default, with which it is left out. ``PROTOCOL_TYPE``: that of consumers.
@@ -603,17 +511,11 @@ class TextField(Struct):
     text_bytes: i64
 
 
-MAX_INT = 0x7FFFFFFF
-MAX_STRING_BYTES = 0x7FFF
-"""Of Java's ``int``, and of a string in Kafka's protocol."""
-
-SHORT_TEXT_BYTES = 32
-"""At most what a field takes besides its label and its own bytes: a number, a UUID, quotes."""
-
-TEXT_KEY_TYPES = 32
-TEXT_VERSIONS = 8
-"""Record types and value versions that can have fields to print."""
-
+MAX_INT = 0x7FFFFFFF  # Of Java's ``int``.
+MAX_STRING_BYTES = 0x7FFF  # Of a string in Kafka's protocol.
+SHORT_TEXT_BYTES = 32  # At most what a field takes besides its label and its own bytes: a number, a UUID, quotes.
+TEXT_KEY_TYPES = 32  # Record types that can have fields to print.
+TEXT_VERSIONS = 8  # Value versions that can.
 BASE64_DIGITS = 0
 URL_DIGITS = 64
 NULL_TEXT = 128
@@ -631,32 +533,22 @@ class Text(IntEnum):
     BATCH_WITH_HORIZON = 1
     RECORD = 2
     ABORT = 3
-    COMMIT = 4
-    """Lines up to here, fields from here on."""
-    TOMBSTONE = 5
-    """Payload of a tombstone; without it nothing is printed of its key either."""
-    KEYS = 6
-    """By record type."""
-    VALUES = 38
-    """By record type and value version."""
+    COMMIT = 4  # Lines up to here, fields from here on.
+    TOMBSTONE = 5  # Payload of a tombstone; without it nothing is printed of its key either.
+    KEYS = 6  # By record type.
+    VALUES = 38  # By record type and value version.
     LENGTH = 294
 
 
 class ShapeKind(IntEnum):
     """What stands at a step of the shape of a record (:mod:`coordinator_core.kernels.shapes`)."""
 
-    FIXED = 0
-    """So many bytes (``size``), whatever they are."""
-    SIZED = 1
-    """A length and so many bytes, at most ``size``: text or bytes."""
-    ARRAY = 2
-    """A length and as often what the steps before ``behind`` say."""
-    OPTIONAL = 3
-    """A sign and, if it says so, what the steps before ``behind`` say."""
-    TAGS = 4
-    """A tag section; the steps before ``behind`` are the tags that the schema knows."""
-    TAG = 5
-    """A known tag (``size`` is its number), whose steps end before ``behind``."""
+    FIXED = 0  # So many bytes (``size``), whatever they are.
+    SIZED = 1  # A length and so many bytes, at most ``size``: text or bytes.
+    ARRAY = 2  # A length and as often what the steps before ``behind`` say.
+    OPTIONAL = 3  # A sign and, if it says so, what the steps before ``behind`` say.
+    TAGS = 4  # A tag section; the steps before ``behind`` are the tags that the schema knows.
+    TAG = 5  # A known tag (``size`` is its number), whose steps end before ``behind``.
 
 
 class Prefix(IntEnum):
@@ -665,8 +557,7 @@ class Prefix(IntEnum):
     INT8 = 0
     INT16 = 1
     INT32 = 2
-    COMPACT = 3
-    """An unsigned varint, one more than the length."""
+    COMPACT = 3  # An unsigned varint, one more than the length.
 
 
 class ShapeStep(Struct):
@@ -675,11 +566,9 @@ class ShapeStep(Struct):
     kind: i32
     prefix: i32
     is_nullable: i32
-    mark: i32
-    """``MarkedField``, or 0."""
+    mark: i32  # ``MarkedField``, or 0.
     size: i64
-    behind: i64
-    """First step behind this one and what belongs to it."""
+    behind: i64  # First step behind this one and what belongs to it.
 
 
 class MarkedField(IntEnum):
@@ -690,8 +579,7 @@ class MarkedField(IntEnum):
     MEMBERS = 2
     INSTANCE_ID = 3
     EPOCH = 4
-    OWNED = 5
-    """A list of topics with partitions that a member owns."""
+    OWNED = 5  # A list of topics with partitions that a member owns.
     TOPIC_ID = 6
     PARTITIONS = 7
 
@@ -720,32 +608,19 @@ class Role(IntEnum):
 
     METADATA = 0
     TARGET_METADATA = 1
-    EXTRA = 2
-    """Partition metadata of a consumer group, topics of a share group, topology of a streams group."""
+    EXTRA = 2  # Partition metadata of a consumer group, topics of a share group, topology of a streams group.
     MEMBER = 4
     TARGET = 5
     CURRENT = 6
     REGEX = 7
 
 
-ROLES = 4
-"""Roles of a group, and of a name in it; a role of a name is so much greater than its place."""
-
-SHAPE_VERSIONS = 5
-"""Value versions of a key type that have shapes: 0 to 4."""
-
-COUNTED_VERSIONS = 6
-"""Counters of a key type: tombstones, value versions 0 to 4."""
-
-
-LEAVING_EPOCH = -1
-"""Member epoch of a member whose current assignment has a tombstone."""
-
-PARTITION_KEY_BYTES = 24
-"""Group number, topic id and partition."""
-
-TOPIC_KEY_BYTES = 21
-"""Group number, topic id and number of the list that it is in."""
+ROLES = 4  # Roles of a group, and of a name in it; a role of a name is so much greater than its place.
+SHAPE_VERSIONS = 5  # Value versions of a key type that have shapes: 0 to 4.
+COUNTED_VERSIONS = 6  # Counters of a key type: tombstones, value versions 0 to 4.
+LEAVING_EPOCH = -1  # Member epoch of a member whose current assignment has a tombstone.
+PARTITION_KEY_BYTES = 24  # Group number, topic id and partition.
+TOPIC_KEY_BYTES = 21  # Group number, topic id and number of the list that it is in.
 
 
 class KeyTypeFacts(Struct):
@@ -753,8 +628,7 @@ class KeyTypeFacts(Struct):
 
     kind: i64
     role: i64
-    newest_version: i64
-    """Newest value version that the loader reads, -1 where it does not know the key type."""
+    newest_version: i64  # Newest value version that the loader reads, -1 where it does not know the key type.
 
 
 class ValueShape(Struct):
@@ -768,40 +642,28 @@ class Note(IntEnum):
     """What became of a group record: taken, or left to the loader in Python."""
 
     TAKEN = 0
-    CARRIED = 1
-    """No loader interprets it: it changes no group."""
-    KEY = 2
-    """The key is not as Kafka writes it. From here on, the group has records whose order matters."""
-    VALUE = 3
-    """The value is not as Kafka writes it."""
-    TYPE = 4
-    """The record is for a group of another type."""
-    TOMBSTONE = 5
-    """The tombstone is refused, or stays behind without a record that it followed."""
-    OWNER = 6
-    """The member takes a partition that it may not take, or one twice."""
-    INSTANCE_ID = 7
-    """Two members may have one group instance id."""
-    NOTED = 8
-    """The group got its note from an earlier record."""
+    CARRIED = 1  # No loader interprets it: it changes no group.
+    KEY = 2  # The key is not as Kafka writes it. From here on, the group has records whose order matters.
+    VALUE = 3  # The value is not as Kafka writes it.
+    TYPE = 4  # The record is for a group of another type.
+    TOMBSTONE = 5  # The tombstone is refused, or stays behind without a record that it followed.
+    OWNER = 6  # The member takes a partition that it may not take, or one twice.
+    INSTANCE_ID = 7  # Two members may have one group instance id.
+    NOTED = 8  # The group got its note from an earlier record.
 
 
-NO_RECORD = -2
-"""``NewestRecord.value_bytes`` of a key without a record that still stands; -1 is a tombstone."""
+NO_RECORD = -2  # ``NewestRecord.value_bytes`` of a key without a record that still stands; -1 is a tombstone.
 
 
 class NewestRecord(Struct):
     """The newest record of a raw key."""
 
-    created: i64
-    """When a record of the key came after none stood; of a regular expression, when the newest came."""
+    created: i64  # When a record of the key came after none stood; of a regular expression, when the newest came.
     record_offset: i64
     value: i64
     value_bytes: i64
-    replaced_bytes: i64
-    """Of a tombstone: size of the value at ``value`` that it replaced, 0 for none."""
-    room: i64
-    """Bytes from ``value`` on that are kept for the key."""
+    replaced_bytes: i64  # Of a tombstone: size of the value at ``value`` that it replaced, 0 for none.
+    room: i64  # Bytes from ``value`` on that are kept for the key.
 
 
 class Subject(Struct):
@@ -811,13 +673,10 @@ class Subject(Struct):
     """
 
     group: i64
-    generation: i64
-    """It stands for nothing unless this is the generation of its group."""
+    generation: i64  # It stands for nothing unless this is the generation of its group.
     is_named: i64
-    created: i64
-    """When the member came."""
-    epoch: i64
-    """Member epoch of the member."""
+    created: i64  # When the member came.
+    epoch: i64  # Member epoch of the member.
 
 
 class LoadedGroup(Struct):
@@ -825,18 +684,14 @@ class LoadedGroup(Struct):
 
     kind: i64
     note: i64
-    generation: i64
-    """Goes up when the group loses all its records."""
+    generation: i64  # Goes up when the group loses all its records.
     created: i64
     members: i64
     targets: i64
     assignment_epoch: i64
-    is_simple: i64
-    """1 for a classic group without protocol type and members."""
-    is_shared: i64
-    """1 after a member took a partition that another one still owned."""
-    has_topics: i64
-    """1 while a share group has a record of its topics."""
+    is_simple: i64  # 1 for a classic group without protocol type and members.
+    is_shared: i64  # 1 after a member took a partition that another one still owned.
+    has_topics: i64  # 1 while a share group has a record of its topics.
 
 
 class PartitionOwner(Struct):
@@ -847,4 +702,4 @@ class PartitionOwner(Struct):
     owner: i64
     released: i64
     taken: i64
-    """Number of the record that was looked at when the partition was last released, and taken."""
+    """Of these two: the record that was looked at when the partition was last released, or taken."""

@@ -10,18 +10,10 @@ from coordinator_core.kernels.arrays import grown, new_rows, zeros
 
 if not cython.compiled:
     from coordinator_core.kernels.batch_index import delete_horizon, may_have_been_sound
-    from coordinator_core.kernels.declare import Bytes, Int, Int64s, MutableInt64s, NewestRows, SplitKeyRows
-    from coordinator_core.kernels.framing import (
-        follows,
-        header,
-        is_compressed,
-        may_hold_records,
-        next_record,
-    )
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.framing import *
     from coordinator_core.kernels.key_table import KeyTable
-    from coordinator_core.kernels.layout import RECORDS_AT_A_TIME, Header, Stop, Unusual
-    from coordinator_core.kernels.primitives import hash_bytes
-    from coordinator_core.log.layout import CONTROL_BIT, HEADER_BYTES
+    from coordinator_core.kernels.primitives import *
 
 _FIRST_NEWEST = 256
 _BYTES_OF_A_NEWEST = 512
@@ -42,8 +34,7 @@ class NewestTable:
     unkeyed_used = cython.declare(Int, visibility="public")
     max_records = cython.declare(Int)
     scratch = cython.declare(SplitKeyRows)
-    aborted_at = cython.declare(Int)
-    """First of the aborted batches not yet passed."""
+    aborted_at = cython.declare(Int)  # First of the aborted batches not yet passed.
 
     def __init__(self, max_records: Int, size: Int = 0) -> None:
         """An empty table for ``size`` bytes of log, whose batches have at most ``max_records`` records."""
@@ -57,8 +48,6 @@ class NewestTable:
         self.aborted_at = 0
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     @cython.exceptval(-1)
     def reserve(self, records: Int, key_bytes: Int) -> cython.int:
         """Make room for so many more ``records``, whose keys have so many bytes."""
@@ -69,23 +58,19 @@ class NewestTable:
         return 0
 
     def _grow(self, records: Int) -> None:
-        if self.keys.used + records > len(self.rows):
-            self.rows = grown(self.rows, self.keys.used, self.keys.used + records)
-        if self.unkeyed_used + records > len(self.unkeyed):
-            self.unkeyed = grown(self.unkeyed, self.unkeyed_used, self.unkeyed_used + records)
+        self.rows = grown(self.rows, self.keys.used, self.keys.used + records)
+        self.unkeyed = grown(self.unkeyed, self.unkeyed_used, self.unkeyed_used + records)
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
-    def reserve_scratch(self, records: Int) -> cython.void:
+    @cython.exceptval(-1)
+    def reserve_scratch(self, records: Int) -> cython.int:
         """Make room for ``records`` at hand."""
         if records > len(self.scratch):
             with cython.gil:
                 self.scratch = grown(self.scratch, len(self.scratch), records)
+        return 0
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def row_of(self, data: Bytes, key: Int, key_bytes: Int, hashed: Int) -> Int:
         """Row of a key, made when it is new."""
         row: Int = self.keys.find(data, key, key_bytes, hashed)
@@ -99,16 +84,12 @@ class NewestTable:
         return row
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def note_unkeyed(self, offset: Int) -> cython.void:
         """Add a record without a key."""
         self.unkeyed[self.unkeyed_used] = offset
         self.unkeyed_used += 1
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def is_aborted(self, base_offset: Int, aborted: Int64s) -> cython.bint:
         """Whether the batch is among ``aborted``; batches must be asked about in their order."""
         while self.aborted_at < len(aborted) and aborted[self.aborted_at] < base_offset:
@@ -116,8 +97,6 @@ class NewestTable:
         return self.aborted_at < len(aborted) and aborted[self.aborted_at] == base_offset
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def fetch_row(self, row: Int) -> cython.void:
         """Have the processor fetch a row, which exists, and its key's."""
         self.keys.fetch_key(row)
@@ -126,7 +105,7 @@ class NewestTable:
 
 
 @cython.cfunc
-@cython.nogil
+@cython.exceptval(-1)
 def _split_keys(data: Bytes, at: Int, batch: Header, first: Int, aborted: Int64s, table: NewestTable) -> cython.bint:
     """Split the records of the batch at ``at`` into ``table.scratch`` from ``first`` on.
 
@@ -136,7 +115,6 @@ def _split_keys(data: Bytes, at: Int, batch: Header, first: Int, aborted: Int64s
     horizon: Int = delete_horizon(batch)
     is_aborted: Int = table.is_aborted(batch.base_offset, aborted)
     previous_delta: Int = -1
-    index: Int
     table.reserve_scratch(first + batch.count)
     at += HEADER_BYTES
     for index in range(first, first + batch.count):
@@ -155,13 +133,10 @@ def _split_keys(data: Bytes, at: Int, batch: Header, first: Int, aborted: Int64s
 
 
 @cython.cfunc
-@cython.nogil
-def _enter_keys(data: Bytes, records: Int, table: NewestTable) -> cython.void:
+@cython.exceptval(-1)
+def _enter_keys(data: Bytes, records: Int, table: NewestTable) -> cython.int:
     """Enter the records in ``table.scratch``. What look-ups will read is fetched beforehand."""
     key_bytes: Int = 0
-    hashed: Int
-    record: Int
-    row: Int
     for record in range(records):
         if table.scratch[record].key_bytes >= 0:
             key_bytes += table.scratch[record].key_bytes
@@ -193,16 +168,11 @@ def _enter_keys(data: Bytes, records: Int, table: NewestTable) -> cython.void:
         table.rows[row].delete_horizon = table.scratch[record].delete_horizon
         if not table.scratch[record].is_tombstone:
             table.rows[row].value_offset = table.scratch[record].offset
+    return 0
 
 
 def enter_newest(
-    data: Bytes,
-    start: Int,
-    stop: Int,
-    start_offset: Int,
-    end_offset: Int,
-    aborted: Int64s,
-    table: NewestTable,
+    data: Bytes, start: Int, stop: Int, start_offset: Int, end_offset: Int, aborted: Int64s, table: NewestTable
 ) -> tuple[Int, Int]:
     """Enter the records of the batches in ``data[start:stop]``, up to the first that begins at ``end_offset``
     or behind it; batches below ``start_offset`` are passed.
@@ -211,7 +181,6 @@ def enter_newest(
     :class:`Stop` and the position reached: ``UNUSUAL_BATCH`` where no v2 batch lies, or none that was sound
     when it was checked.
     """
-    records: Int
     status: Int = Stop.END
     with cython.nogil:
         while start < stop and status == Stop.END:
@@ -241,8 +210,6 @@ def enter_newest(
 
 def merge_newest(later: NewestTable, table: NewestTable) -> None:
     """Enter the rows of ``later`` into ``table``, which holds an earlier part of the log."""
-    row: Int
-    source: Int
     with cython.nogil:
         for source in range(later.keys.used):
             table.reserve(1, later.keys.keys[source].length)

@@ -3,10 +3,9 @@
 import cython
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Int, Int32s, Int64s, MutableBytes, MutableInt64s
+    from coordinator_core.kernels.declare import *
     from coordinator_core.kernels.key_table import KeyTable
-    from coordinator_core.kernels.layout import MERGED_KEY_BYTES, RECORDS_AT_A_TIME
-    from coordinator_core.kernels.primitives import hash_bytes, put_be, same_bytes
+    from coordinator_core.kernels.primitives import *
 
 
 def number_keys(
@@ -29,10 +28,6 @@ def number_keys(
     """
     row: Int = 0
     rows: Int = len(groups)
-    count: Int
-    index: Int
-    at: Int
-    number: Int
     last: Int = -1
     with cython.nogil:
         while row < rows:

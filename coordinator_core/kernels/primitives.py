@@ -8,21 +8,10 @@ import cython
 if not cython.compiled:
     from crc32c import crc32c as _crc32c
 
-    from coordinator_core.kernels.declare import Bytes, Int, MutableBytes, Word
-    from coordinator_core.kernels.layout import (
-        ALL_64_BITS,
-        HASH_FINISHER,
-        HASH_MULTIPLIER,
-        HASH_SEED,
-        INVALID,
-        LOW_32_BITS,
-        TOP_BITS_OF_BYTES,
-    )
+    from coordinator_core.kernels.declare import *
 
 
 @cython.ccall
-@cython.nogil
-@cython.inline
 def be64(data: Bytes, at: Int) -> Int:
     """Big-endian int64 at ``at``."""
     if cython.compiled:
@@ -31,8 +20,6 @@ def be64(data: Bytes, at: Int) -> Int:
 
 
 @cython.ccall
-@cython.nogil
-@cython.inline
 def be32(data: Bytes, at: Int) -> Int:
     """Big-endian int32 at ``at``."""
     if cython.compiled:
@@ -41,8 +28,6 @@ def be32(data: Bytes, at: Int) -> Int:
 
 
 @cython.ccall
-@cython.nogil
-@cython.inline
 def be16(data: Bytes, at: Int) -> Int:
     """Big-endian int16 at ``at``."""
     if cython.compiled:
@@ -51,8 +36,6 @@ def be16(data: Bytes, at: Int) -> Int:
 
 
 @cython.ccall
-@cython.nogil
-@cython.inline
 def le64(data: Bytes, at: Int) -> Word:
     """Little-endian uint64 at ``at``."""
     if cython.compiled:
@@ -61,8 +44,6 @@ def le64(data: Bytes, at: Int) -> Word:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def le32(data: Bytes, at: Int) -> Int:
     """Little-endian uint32 at ``at``."""
     return (
@@ -74,8 +55,6 @@ def le32(data: Bytes, at: Int) -> Int:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def put_be(out: MutableBytes, at: Int, value: Int, size: Int) -> cython.void:
     """Store the lower ``size`` bytes of ``value``, the highest first."""
     for byte in range(size):
@@ -83,8 +62,6 @@ def put_be(out: MutableBytes, at: Int, value: Int, size: Int) -> cython.void:
 
 
 @cython.ccall
-@cython.nogil
-@cython.inline
 def crc32c(data: Bytes, start: Int, stop: Int) -> Int:
     """CRC-32C of ``data[start:stop]``, which is not empty."""
     if cython.compiled:
@@ -93,7 +70,6 @@ def crc32c(data: Bytes, start: Int, stop: Int) -> Int:
 
 
 @cython.ccall
-@cython.nogil
 def crc32c_by_tables(data: Bytes, start: Int, stop: Int) -> Int:
     """:func:`crc32c` as processors without an instruction for it compute it."""
     if cython.compiled:
@@ -102,8 +78,6 @@ def crc32c_by_tables(data: Bytes, start: Int, stop: Int) -> Int:
 
 
 @cython.ccall
-@cython.nogil
-@cython.inline
 def varint(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
     """Zigzag int32 of at most five bytes and the position behind it, ``INVALID`` if there is none."""
     value: Int = 0
@@ -124,8 +98,6 @@ def varint(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
 
 
 @cython.ccall
-@cython.nogil
-@cython.inline
 def varlong(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
     """Zigzag int64 of at most ten bytes and the position behind it, or ``INVALID``."""
     value: Word = 0
@@ -144,8 +116,6 @@ def varlong(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def signed(word: Word) -> Int:
     """The int64 with the bits of ``word``."""
     if cython.compiled:
@@ -154,8 +124,6 @@ def signed(word: Word) -> Int:
 
 
 @cython.ccall
-@cython.nogil
-@cython.inline
 def uvarint(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
     """Unsigned varint below 2^28 and the position behind it, or ``INVALID``, also for larger ones."""
     value: Int = 0
@@ -172,15 +140,11 @@ def uvarint(data: Bytes, at: Int, stop: Int) -> tuple[Int, Int]:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _zigzag(value: Int) -> Word:
     return ((cython.cast(Word, value) << 1) ^ cython.cast(Word, value >> 63)) & ALL_64_BITS
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def put_varint(out: MutableBytes, at: Int, value: Int) -> Int:
     """Store a zigzag varint; returns the position behind it."""
     word: Word = _zigzag(value)
@@ -193,8 +157,6 @@ def put_varint(out: MutableBytes, at: Int, value: Int) -> Int:
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def varint_bytes(value: Int) -> Int:
     """Size of the zigzag varint of ``value``."""
     word: Word = _zigzag(value)
@@ -206,8 +168,6 @@ def varint_bytes(value: Int) -> Int:
 
 
 @cython.ccall
-@cython.nogil
-@cython.inline
 def copy_bytes(source: Bytes, at: Int, target: MutableBytes, target_at: Int, length: Int) -> cython.void:
     """Copy ``length`` bytes; none when that is not positive."""
     if cython.compiled:
@@ -224,8 +184,6 @@ def copy_bytes(source: Bytes, at: Int, target: MutableBytes, target_at: Int, len
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def same_bytes(left: Bytes, left_at: Int, right: Bytes, right_at: Int, length: Int) -> cython.bint:
     """Whether the two runs of ``length`` bytes are equal."""
     # The last word may overlap the one before it.
@@ -243,16 +201,12 @@ def same_bytes(left: Bytes, left_at: Int, right: Bytes, right_at: Int, length: I
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _mixed(state: Word, word: Word) -> Word:
     state = ((state ^ word) * HASH_MULTIPLIER) & ALL_64_BITS
     return state ^ (state >> 29)
 
 
 @cython.ccall
-@cython.nogil
-@cython.inline
 def hash_bytes(data: Bytes, at: Int, length: Int) -> Int:
     """A 63-bit hash of ``length`` bytes; decides speed only, never a result."""
     # Two words side by side: each waits for the one before it.
@@ -280,7 +234,6 @@ def hash_bytes(data: Bytes, at: Int, length: Int) -> Int:
 
 
 @cython.ccall
-@cython.nogil
 def is_plain_utf8(data: Bytes, at: Int, length: Int) -> cython.bint:
     """Whether the bytes are well-formed UTF-8 without U+FFFD, which is what malformed bytes become.
 

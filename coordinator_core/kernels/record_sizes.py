@@ -6,17 +6,9 @@ from coordinator_core.kernels.arrays import grown, new_rows
 
 if not cython.compiled:
     from coordinator_core.kernels.batch_index import may_have_been_sound
-    from coordinator_core.kernels.declare import Bytes, Int, Int64s, RecordSizesRows
-    from coordinator_core.kernels.framing import (
-        follows,
-        header,
-        is_compressed,
-        next_record,
-        record_timestamp,
-    )
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.framing import *
     from coordinator_core.kernels.key_table import KeyTable
-    from coordinator_core.kernels.layout import INVALID, Header, Stop, Unusual
-    from coordinator_core.log.layout import CONTROL_BIT, HEADER_BYTES
 
 _FIRST_SIZES = 64
 
@@ -33,8 +25,7 @@ class SizeTable:
     keys = cython.declare(KeyTable, visibility="public")
     rows = cython.declare(RecordSizesRows, visibility="public")
     kept = cython.declare(Int64s)
-    kept_at = cython.declare(Int)
-    """First of ``kept`` not yet passed."""
+    kept_at = cython.declare(Int)  # First of ``kept`` not yet passed.
     start_offset = cython.declare(Int)
     end_offset = cython.declare(Int)
 
@@ -47,7 +38,7 @@ class SizeTable:
         self.end_offset = end_offset
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def row_of(self, data: Bytes, key: Int, key_bytes: Int) -> Int:
         """Row of a key, made when it is new."""
         self.keys.reserve(1, key_bytes)
@@ -65,8 +56,6 @@ class SizeTable:
         return row
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def lives(self, offset: Int) -> cython.bint:
         """Whether a record lives; records must be asked about in their order."""
         while self.kept_at < len(self.kept) and self.kept[self.kept_at] < offset:
@@ -74,7 +63,6 @@ class SizeTable:
         return offset >= self.end_offset or (self.kept_at < len(self.kept) and self.kept[self.kept_at] == offset)
 
     @cython.cfunc
-    @cython.nogil
     def add(self, row: Int, offset: Int, size: Int, timestamp: Int, is_tombstone: cython.bint) -> cython.void:
         """Add a record to a row."""
         if self.rows[row].records == 0:
@@ -90,7 +78,6 @@ class SizeTable:
 
 
 @cython.cfunc
-@cython.nogil
 def _has_plain_records(data: Bytes, at: Int, batch: Header) -> cython.bint:
     """Whether the records take the whole batch, each as clients and brokers write it but for headers."""
     stop: Int = at + batch.size
@@ -112,11 +99,6 @@ def add_record_sizes(data: Bytes, start: Int, stop: Int, sizes: Int64s, table: S
     takes there. Returns a :class:`Stop` and the position reached: ``UNUSUAL_BATCH`` where no v2 batch lies,
     or none that was sound when it was checked.
     """
-    at: Int
-    end: Int
-    index: Int
-    offset: Int
-    row: Int
     status: Int = Stop.END
     with cython.nogil:
         while start < stop:

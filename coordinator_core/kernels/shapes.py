@@ -11,9 +11,8 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_bytes, new_rows
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Int, MarkRows, MutableBytes, ShapeStepRows
-    from coordinator_core.kernels.layout import INVALID, Prefix, ShapeKind
-    from coordinator_core.kernels.primitives import be16, be32, uvarint
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.primitives import *
 
 _FIRST_MARKS = 256
 
@@ -38,12 +37,9 @@ class Shapes:
         self.used = 0
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def behind(self, step: Int, last: Int, at: Int, stop: Int) -> Int:
         """Position behind what the steps before ``last`` say; ``INVALID``: ``data[at:stop]`` is otherwise."""
-        kind: Int
-        length: Int
-        start: Int
         while step < last:
             start = at
             kind = self.steps[step].kind
@@ -72,8 +68,6 @@ class Shapes:
         return at
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def _length(self, step: Int, at: Int, stop: Int) -> tuple[Int, Int]:
         """Length at ``at``, -1 for a null that may be, and the position behind it, or ``INVALID``."""
         length: Int = 0
@@ -101,7 +95,7 @@ class Shapes:
         return length, at
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _elements(self, step: Int, count: Int, at: Int, stop: Int) -> Int:
         body: Int = step + 1
         last: Int = self.steps[step].behind
@@ -115,7 +109,7 @@ class Shapes:
         return at
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _optional(self, step: Int, at: Int, stop: Int) -> Int:
         sign: Int = 0
         if self.steps[step].prefix == Prefix.COMPACT:
@@ -131,12 +125,11 @@ class Shapes:
         return at if sign < 0 else self.behind(step + 1, self.steps[step].behind, at, stop)
 
     @cython.cfunc
-    @cython.nogil
+    @cython.exceptval(-1)
     def _tags(self, step: Int, at: Int, stop: Int) -> Int:
         count: Int
         tag: Int
         size: Int
-        known: Int
         last: Int = self.steps[step].behind
         count, at = uvarint(self.data, at, stop)
         if at == INVALID:
@@ -157,9 +150,8 @@ class Shapes:
         return at
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
-    def _mark(self, field: Int, start: Int, at: Int, length: Int) -> cython.void:
+    @cython.exceptval(-1)
+    def _mark(self, field: Int, start: Int, at: Int, length: Int) -> cython.int:
         if self.used == len(self.marks):
             with cython.gil:
                 self.marks = grown(self.marks, self.used, self.used + 1)
@@ -168,3 +160,4 @@ class Shapes:
         self.marks[self.used].at = at
         self.marks[self.used].length = length
         self.used += 1
+        return 0

@@ -3,10 +3,9 @@
 import cython
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, Int64s, MutableBytes
+    from coordinator_core.kernels.declare import *
     from coordinator_core.kernels.fold_tables import FoldTables
-    from coordinator_core.kernels.layout import ARENA, SEGMENT, EventKind, PendingKind, Phase
-    from coordinator_core.kernels.primitives import copy_bytes
+    from coordinator_core.kernels.primitives import *
 
 _VALUES_AHEAD = cython.declare(Int, 16)
 """Values lie all over the segment, so they are fetched some rows before they are copied."""
@@ -16,8 +15,6 @@ _BLOCK_ROWS = cython.declare(Int, 256)
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _fetch_bytes(data: Bytes, at: Int) -> cython.void:
     if cython.compiled:
         if 0 <= at < len(data):
@@ -32,7 +29,6 @@ def gather(data: Bytes, tag: Int, positions: Int64s, lengths: Int64s, starts: In
     """
     row: Int = 0
     rows: Int = len(positions)
-    position: Int
     length: Int
     with cython.nogil:
         while row < rows:
@@ -56,12 +52,7 @@ def spread(rows: Bytes, row_bytes: Int, fields: Int64s, out: MutableBytes) -> No
     """
     count: Int = len(rows) // row_bytes
     block: Int = 0
-    field: Int
     size: Int
-    source: Int
-    target: Int
-    taken: Int
-    row: Int
     with cython.nogil:
         while block < count:
             for field in range(0, len(fields), 3):
@@ -78,8 +69,6 @@ def spread(rows: Bytes, row_bytes: Int, fields: Int64s, out: MutableBytes) -> No
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def _moved(at: Int, length: Int, old: Bytes, new: MutableBytes, used: Int) -> Int:
     """Position of a run after moving it behind the ``used`` bytes of the new arena, if it is in the old."""
     if at < ARENA:
@@ -91,7 +80,6 @@ def _moved(at: Int, length: Int, old: Bytes, new: MutableBytes, used: Int) -> In
 def compact_arena(old: Bytes, new: MutableBytes, tables: FoldTables) -> Int:
     """Copy what ``tables`` still name from the ``old`` arena to the ``new``; returns the bytes used there."""
     used: Int = 0
-    row: Int
     length: Int
     at: Int
     with cython.nogil:

@@ -14,72 +14,12 @@ import cython
 from coordinator_core.kernels.arrays import grown, new_bytes, zeros
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import (
-        Bytes,
-        Int,
-        Int64s,
-        MutableBytes,
-        MutableInt64s,
-        TextFieldRows,
-        Word,
-    )
-    from coordinator_core.kernels.framing import (
-        Bounds,
-        follows,
-        header,
-        is_compressed,
-        next_record,
-        record_timestamp,
-        sound_size,
-    )
-    from coordinator_core.kernels.layout import (
-        ALL_64_BITS,
-        BASE64_DIGITS,
-        ESCAPE_BYTES,
-        ESCAPES,
-        INVALID,
-        LOW_32_BITS,
-        MAX_INT,
-        MAX_STRING_BYTES,
-        NULL_TEXT,
-        NULL_TEXT_BYTES,
-        SHORT_TEXT_BYTES,
-        TEXT_KEY_TYPES,
-        TEXT_VERSIONS,
-        URL_DIGITS,
-        FieldFlag,
-        FieldKind,
-        Header,
-        Number,
-        Record,
-        Stop,
-        Text,
-        Unusual,
-    )
-    from coordinator_core.kernels.primitives import (
-        be16,
-        be32,
-        copy_bytes,
-        is_plain_utf8,
-        same_bytes,
-        signed,
-        uvarint,
-    )
-    from coordinator_core.log.layout import (
-        CODEC_BITS,
-        CONTROL_BIT,
-        DELETE_HORIZON_BIT,
-        HEADER_BYTES,
-        LOG_APPEND_TIME_BIT,
-        MIN_RECORD_BYTES,
-        TRANSACTIONAL_BIT,
-        BatchField,
-    )
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.framing import *
+    from coordinator_core.kernels.primitives import *
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def put_number(out: MutableBytes, at: Int, value: Int) -> Int:
     """Write a number; returns the position behind it, at most 20 bytes on."""
     rest: Word = cython.cast(Word, value)
@@ -101,7 +41,6 @@ def put_number(out: MutableBytes, at: Int, value: Int) -> Int:
 
 
 @cython.cfunc
-@cython.nogil
 def put_base64(data: Bytes, at: Int, length: Int, texts: Bytes, digits: Int, out: MutableBytes, out_at: Int) -> Int:
     """Write bytes by the 64 ``digits`` of ``texts``; returns the position behind them."""
     stop: Int = at + length
@@ -126,8 +65,6 @@ def put_base64(data: Bytes, at: Int, length: Int, texts: Bytes, digits: Int, out
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def put_escaped(data: Bytes, at: Int, length: Int, texts: Bytes, out: MutableBytes, out_at: Int) -> Int:
     """Write text as the inside of a JSON string; returns the position behind it."""
     cell: Int
@@ -141,8 +78,6 @@ def put_escaped(data: Bytes, at: Int, length: Int, texts: Bytes, out: MutableByt
 
 
 @cython.cfunc
-@cython.nogil
-@cython.inline
 def sequence_of(base_sequence: Int, delta: Int) -> Int:
     """Sequence number ``delta`` behind the first one of a batch, which wraps around to 0; -1 without one."""
     return -1 if base_sequence < 0 else (base_sequence + delta) & MAX_INT
@@ -162,8 +97,7 @@ class TextWriter:
     position = cython.declare(Int, visibility="readonly")
     """The batch at which :meth:`write` stopped; with ``COMPRESSED`` it ends at ``end``."""
     end = cython.declare(Int, visibility="readonly")
-    expected = cython.declare(Int, visibility="readonly")
-    """The lowest offset that it may have."""
+    expected = cython.declare(Int, visibility="readonly")  # The lowest offset that it may have.
     out = cython.declare(MutableBytes)
     texts = cython.declare(Bytes)
     fields = cython.declare(TextFieldRows)
@@ -179,7 +113,7 @@ class TextWriter:
         self.out, self.numbers, self.records = new_bytes(1 << 16), zeros(Number.LENGTH), texts
         self.used = self.position = self.end = self.expected = self.max_records = self.is_consumer = 0
 
-    def text(self) -> object:
+    def text(self) -> memoryview:
         """What was written, and is valid until more is."""
         return memoryview(self.out)[: self.used]
 
@@ -191,7 +125,6 @@ class TextWriter:
         """
         reason: Int = Stop.END
         size: Int
-        batch: Header
         self.position, self.expected = start, expected
         self.records, self.max_records = data, bounds.max_records
         with cython.nogil:
@@ -223,7 +156,6 @@ class TextWriter:
         return bool(fits and self._batch(data, header(data, self.position), 0, len(records)))
 
     @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _batch(self, data: Bytes, batch: Header, start: Int, stop: Int) -> Int:
         """Write a batch whose records are ``records[start:stop]``, and go to the next one.
@@ -244,7 +176,6 @@ class TextWriter:
         return 1
 
     @cython.cfunc
-    @cython.nogil
     def _note_batch(self, data: Bytes, batch: Header) -> cython.void:
         at: Int = self.position
         base_sequence: Int = be32(data, at + BatchField.BASE_SEQUENCE)
@@ -267,14 +198,10 @@ class TextWriter:
         self.numbers[Number.MAX_TIMESTAMP_MS] = batch.max_timestamp
 
     @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _records(self, batch: Header, start: Int, stop: Int) -> Int:
         """Write the lines of the records; returns 0 when there is something unusual about them."""
         records: Bytes = self.records
-        record: Record
-        timestamp: Int
-        line_end: Int
         delta: Int = -1
         if batch.count > self.max_records or batch.count * MIN_RECORD_BYTES > stop - start:
             return 0
@@ -297,12 +224,11 @@ class TextWriter:
             elif not self._key_and_value(record):
                 self.used = line_end
                 with cython.gil:
-                    self._put_other(record)
+                    self._put_other(record.key, record.key_bytes, record.value, record.value_bytes)
             self._put(0x0A)
         return start == stop
 
     @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _end_marker(self, record: Record) -> Int:
         """Write what a control record is; returns 0 unless it ends a transaction."""
@@ -316,7 +242,6 @@ class TextWriter:
         return 1
 
     @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _key_and_value(self, record: Record) -> Int:
         """Write a key and its value; returns 0, some of them written, when the fields do not cover them.
@@ -340,25 +265,18 @@ class TextWriter:
             field = self.starts[Text.VALUES + key_type * TEXT_VERSIONS + version]
         return field != INVALID and self._struct(field, at, record.value + record.value_bytes) != INVALID
 
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def _put_other(self, record: Record) -> Int:
+    def _put_other(self, key: Int, key_bytes: Int, value: Int, value_bytes: Int) -> None:
         """Write a key and value that the fields do not cover."""
-        key: object = None
-        value: object = None
-        if record.key_bytes >= 0:
-            key = bytes(self.records[record.key : record.key + record.key_bytes])
-        if record.value_bytes >= 0:
-            value = bytes(self.records[record.value : record.value + record.value_bytes])
-        text: Bytes = self.other(self.numbers[Number.OFFSET], key, value)
+        text: Bytes = self.other(
+            self.numbers[Number.OFFSET],
+            bytes(self.records[key : key + key_bytes]) if key_bytes >= 0 else None,
+            bytes(self.records[value : value + value_bytes]) if value_bytes >= 0 else None,
+        )
         self._room(len(text))
         copy_bytes(text, 0, self.out, self.used, len(text))
         self.used += len(text)
-        return 0
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     @cython.exceptval(-1)
     def _room(self, count: Int) -> Int:
         """Make room for ``count`` bytes, and for ``SHORT_TEXT_BYTES`` more."""
@@ -369,8 +287,6 @@ class TextWriter:
         return 0
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     @cython.exceptval(-1)
     def _put(self, character: Int) -> Int:
         """Write a character."""
@@ -380,8 +296,6 @@ class TextWriter:
         return 0
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     @cython.exceptval(-1)
     def _copy(self, text: Int, length: Int) -> Int:
         """Write ``length`` bytes of ``texts``."""
@@ -391,7 +305,6 @@ class TextWriter:
         return 0
 
     @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _struct(self, field: Int, at: Int, stop: Int) -> Int:
         """Write fields, or a line, from ``field`` on; returns the position behind them, or ``INVALID``."""
@@ -406,14 +319,12 @@ class TextWriter:
         return at
 
     @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _tags(self, field: Int, at: Int, stop: Int) -> Int:
         """Write a tag section; ``INVALID`` for tags out of order, of another size, or in no schema."""
         count: Int
         tag: Int
         size: Int
-        before: Int
         count, at = uvarint(self.records, at, stop)
         while at != INVALID and count > 0:
             count -= 1
@@ -435,8 +346,6 @@ class TextWriter:
         return at
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def _has_text(self, field: Int, before: Int) -> cython.bint:
         """Whether the value of a field, written with its label from ``before`` on, is ``TextField.text``."""
         start: Int = before + self.fields[field].label_bytes
@@ -445,7 +354,6 @@ class TextWriter:
         return self.used - start == length and same_bytes(self.out, start, self.texts, text, length)
 
     @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _field(self, field: Int, at: Int, stop: Int) -> Int:
         """Write a field with its label; returns the position behind it, or ``INVALID``."""
@@ -484,8 +392,6 @@ class TextWriter:
         return at
 
     @cython.cfunc
-    @cython.nogil
-    @cython.inline
     def _int(self, at: Int, size: Int, is_unsigned: cython.bint) -> Int:
         """The big-endian number of ``size`` bytes."""
         value: Int = 0
@@ -496,7 +402,6 @@ class TextWriter:
         return value
 
     @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _sized(self, field: Int, before: Int, at: Int, stop: Int) -> Int:
         """Write a field that begins with its length, its label written from ``before`` on."""
@@ -504,7 +409,6 @@ class TextWriter:
         flags: Int = self.fields[field].flags
         inner: Int = self.fields[field].inner
         length: Int
-        version: Int
         is_text: cython.bint = FieldKind.STRING <= kind <= FieldKind.PROTOCOL_TYPE
         if flags & FieldFlag.COMPACT:
             length, at = uvarint(self.records, at, stop)
@@ -537,7 +441,6 @@ class TextWriter:
         return at + length
 
     @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _text(self, field: Int, before: Int, at: Int, length: Int) -> Int:
         """Write the text of a field, its label written from ``before`` on."""
@@ -558,7 +461,6 @@ class TextWriter:
         return 0
 
     @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _array(self, element: Int, length: Int, at: Int, stop: Int) -> Int:
         """Write the elements of an array; returns the position behind them, or ``INVALID``."""
@@ -573,7 +475,6 @@ class TextWriter:
         return at
 
     @cython.cfunc
-    @cython.nogil
     @cython.exceptval(-1)
     def _base64(self, at: Int, length: Int, digits: Int) -> Int:
         """Write bytes as a JSON string."""

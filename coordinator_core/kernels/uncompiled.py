@@ -6,7 +6,7 @@ Arrays are passed on as views whose items are Python numbers.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
@@ -34,7 +34,33 @@ from coordinator_core.kernels.key_table import KeyTable
 from coordinator_core.kernels.newest import NewestTable
 from coordinator_core.kernels.text import TextWriter
 
-__all__ = ["BatchIndex", "Bounds", "FoldTables", "GroupRecords", "KeyTable", "NewestTable", "TextWriter"]
+__all__ = [
+    "BatchFilter",
+    "BatchIndex",
+    "Bounds",
+    "FoldTables",
+    "GroupRecords",
+    "KeyTable",
+    "NewestTable",
+    "SizeTable",
+    "TextWriter",
+    "add_record_sizes",
+    "compact_arena",
+    "decode_commits",
+    "enter_newest",
+    "filter_batches",
+    "fold_chunk",
+    "fold_split",
+    "gather",
+    "gather_headers",
+    "index_batches",
+    "list_batches",
+    "merge_newest",
+    "number_keys",
+    "pass_known",
+    "spread",
+    "unpack",
+]
 
 warnings.warn(
     "Regroup's kernels are not compiled: results are the same, at a hundredth of the speed. "
@@ -43,16 +69,28 @@ warnings.warn(
 )
 
 
+def _viewed(arguments: tuple[Any, ...]) -> Iterator[Any]:
+    return (viewed(each) if isinstance(each, np.ndarray) else each for each in arguments)
+
+
 def _entry(kernel: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(kernel)
     def call(*arguments: Any) -> Any:
-        return kernel(*(viewed(each) if isinstance(each, np.ndarray) else each for each in arguments))
+        return kernel(*_viewed(arguments))
 
     return call
 
 
-BatchFilter = _entry(batch_filter.BatchFilter)
-SizeTable = _entry(record_sizes.SizeTable)
+class BatchFilter(batch_filter.BatchFilter):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*_viewed(arguments))
+
+
+class SizeTable(record_sizes.SizeTable):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*_viewed(arguments))
+
+
 add_record_sizes = _entry(record_sizes.add_record_sizes)
 compact_arena = _entry(survivors.compact_arena)
 decode_commits = _entry(commits.decode_commits)

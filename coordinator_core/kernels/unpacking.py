@@ -7,19 +7,9 @@ Does what writers write; a batch that it leaves, be it damaged, unusual or of an
 import cython
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, Int64s, MutableBytes, PackedBatchRows, Word
-    from coordinator_core.kernels.framing import Bounds, header, is_compressed, sound_size
-    from coordinator_core.kernels.layout import (
-        LOW_32_BITS,
-        LZ4_MAGIC,
-        XXH32_PRIME_1,
-        XXH32_PRIME_2,
-        XXH32_PRIME_3,
-        ZSTD_MAGIC,
-        CodecFunction,
-    )
-    from coordinator_core.kernels.primitives import copy_bytes, le32, put_be
-    from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES, LENGTH_END, BatchField
+    from coordinator_core.kernels.declare import *
+    from coordinator_core.kernels.framing import *
+    from coordinator_core.kernels.primitives import *
 
 
 def list_batches(
@@ -31,7 +21,6 @@ def list_batches(
     """
     position: Int = start
     batches: Int = 0
-    size: Int
     with cython.nogil:
         while position < stop and batches < len(rows) and position - start < max_bytes:
             size = sound_size(data, position, stop, expected, False, bounds)
@@ -56,7 +45,6 @@ def unpack(data: Bytes, rows: PackedBatchRows, out: MutableBytes, at: Int, max_b
     ``out`` is full, its records would exceed ``max_bytes``, or they are not compressed as writers do.
     """
     row: Int = 0
-    plain: Int
     with cython.nogil:
         while row < len(rows):
             plain = _unpack_one(
@@ -71,16 +59,8 @@ def unpack(data: Bytes, rows: PackedBatchRows, out: MutableBytes, at: Int, max_b
 
 
 @cython.cfunc
-@cython.nogil
 def _unpack_one(
-    data: Bytes,
-    start: Int,
-    size: Int,
-    codec: Int,
-    out: MutableBytes,
-    at: Int,
-    max_bytes: Int,
-    functions: Int64s,
+    data: Bytes, start: Int, size: Int, codec: Int, out: MutableBytes, at: Int, max_bytes: Int, functions: Int64s
 ) -> Int:
     """Size in ``out`` of the batch at ``start``, or -1."""
     section: Int = at + HEADER_BYTES
@@ -104,7 +84,6 @@ def _unpack_one(
 
 
 @cython.cfunc
-@cython.nogil
 def _lz4(data: Bytes, start: Int, stop: Int, out: MutableBytes, at: Int, room: Int, functions: Int64s) -> Int:
     """Bytes that the frame in ``data[start:stop]`` becomes in ``out`` from ``at`` on, or -1.
 
@@ -123,8 +102,6 @@ def _lz4(data: Bytes, start: Int, stop: Int, out: MutableBytes, at: Int, room: I
     position += 1
     written: Int = 0
     word: Int
-    size: Int
-    got: Int
     while position + 4 <= stop:
         word = le32(data, position)
         size = word & 0x7FFFFFFF
@@ -156,7 +133,6 @@ def _lz4(data: Bytes, start: Int, stop: Int, out: MutableBytes, at: Int, room: I
 
 
 @cython.cfunc
-@cython.nogil
 def _lz4_header_checksum(data: Bytes, start: Int, stop: Int) -> Int:
     """``log.compression.lz4.header_checksum`` of ``data[start:stop]``."""
     value: Word = 374761393 + stop - start
@@ -176,7 +152,6 @@ def _lz4_header_checksum(data: Bytes, start: Int, stop: Int) -> Int:
 
 
 @cython.cfunc
-@cython.nogil
 def _zstd(data: Bytes, start: Int, stop: Int, out: MutableBytes, at: Int, room: Int, functions: Int64s) -> Int:
     """Bytes that the one frame in ``data[start:stop]`` becomes in ``out`` from ``at`` on, or -1."""
     if stop - start < 6 or le32(data, start) != ZSTD_MAGIC:

@@ -7,21 +7,14 @@ nearly all are.
 import cython
 
 if not cython.compiled:
-    from coordinator_core.kernels.declare import Bytes, Int, WitnessRows
+    from coordinator_core.kernels.declare import *
     from coordinator_core.kernels.fold import split_records
     from coordinator_core.kernels.fold_tables import FoldTables
-    from coordinator_core.kernels.framing import header, is_compressed, may_hold_records, sound_size
-    from coordinator_core.kernels.layout import Kind, Stop
+    from coordinator_core.kernels.framing import *
 
 
 def pass_known(
-    data: Bytes,
-    start: Int,
-    stop: Int,
-    batches: Int,
-    is_unpacked: cython.bint,
-    witness: WitnessRows,
-    tables: FoldTables,
+    data: Bytes, start: Int, stop: Int, batches: Int, is_unpacked: cython.bint, witness: WitnessRows, tables: FoldTables
 ) -> tuple[Int, Int, Int]:
     """Pass over at most ``batches`` batches whose records show nothing that ``witness[0]`` does not have.
 
@@ -30,7 +23,6 @@ def pass_known(
     ``tables.next_offset`` is the lowest offset that the next batch may have.
     """
     passed: Int = 0
-    size: Int
     status: Int = Stop.END
     with cython.nogil:
         while start < stop and passed < batches:
@@ -56,9 +48,7 @@ def pass_known(
 
 
 @cython.cfunc
-@cython.nogil
 def _are_known(count: Int, witness: WitnessRows, tables: FoldTables) -> cython.bint:
-    record: Int
     for record in range(count):
         if tables.scratch[record].kind == Kind.CONTROL:
             continue

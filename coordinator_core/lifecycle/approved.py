@@ -30,7 +30,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class PlannedCompaction:
-    """A plan that was read: ``digest`` is that of its file, ``document`` what the file says."""
+    """A plan that was read: ``digest`` of its file (SHA-256, hex) and its ``document``."""
 
     digest: str
     document: Mapping[str, Any]
@@ -43,7 +43,7 @@ class PlannedCompaction:
 
 
 def expiry_row(plan: ExpiryPlan) -> Document:
-    """What expires in an offsets partition, as a plan says it."""
+    """Records of an offsets partition that expire by a plan."""
     return {
         "offsets_partition": plan.offsets_partition,
         "offsets": len(plan.expired_offset_keys()),

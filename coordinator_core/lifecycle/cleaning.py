@@ -1,4 +1,4 @@
-"""What a broker's log cleaner could clean of a partition now, and what keeps it from cleaning more.
+"""The part of a partition that a broker's log cleaner could clean now, and what keeps it from cleaning more.
 
 Sources: ``LogCleanerManager.cleanableOffsets`` and ``calculateCleanableBytes``, ``LogToClean``. Like the
 cleaner this counts whole segments.
@@ -37,7 +37,7 @@ class BlockerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """``held_bytes`` are those of the segments that it holds back. The rest tells an open transaction."""
+    """``held_bytes``: size of the segments that are held back. The other fields describe an open transaction."""
 
     kind: BlockerKind
     detail: str
@@ -71,7 +71,7 @@ def cleanable(
     now_ms: int,
     min_cleanable_dirty_ratio: float = DEFAULT_MIN_CLEANABLE_DIRTY_RATIO,
 ) -> Cleanable:
-    """What the cleaner of a broker that leads this log would see of it.
+    """This log as the cleaner of the broker that leads it would see it.
 
     ``transactions`` are those seen in the log. The cleaner's checkpoint is read from the log directory.
     """

@@ -68,12 +68,12 @@ from coordinator_core.releases import Profile
 
 _ATTEMPTS = 3
 _TOLD = 5
-"""Differences that the message of a failed proof tells."""
+"""Most differences that the message of a failed proof lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProvedSegment:
-    """A file of the output as it was when the proof had read it; the fingerprint is that of pins."""
+    """A file of the output as the proof has read it, with its fingerprint (as in pins)."""
 
     name: str
     bytes: int
@@ -82,7 +82,7 @@ class ProvedSegment:
 
 @dataclass(frozen=True)
 class CompactionReport:
-    """What became of one partition. ``protected_records`` stay beyond what the cleaner would keep.
+    """Result of compacting one partition. ``protected_records`` stay beyond what the cleaner would keep.
 
     ``told`` says why, one line each; ``last_stable_offset`` is where compaction ended, ``open_producers``
     whose transactions stopped it there (none when that is the log end).
@@ -113,7 +113,7 @@ class CompactionReport:
 
 @dataclass(frozen=True)
 class CompactionOptions:
-    """How to compact. ``profile`` is that of the brokers that will load the output.
+    """Options of a compaction. ``profile``: of the brokers that will load the output.
 
     With ``offsets_retention_ms`` (milliseconds) what has expired at ``rules.now_ms`` is tombstoned first.
     ``approved`` has the :meth:`ExpiryPlan.digest` of every offsets partition, where nothing else is to be
@@ -145,7 +145,7 @@ class CompactionOptions:
         offsets_partitions: int | None = None,
         approved: Mapping[int, str] | None = None,
     ) -> CompactionOptions:
-        """What the options of these names ask for; the retention is by default that of the release.
+        """The compaction that the options of these names ask for; the retention is by default that of the release.
 
         Raises :class:`UsageError` for a partition count that is none.
         """
@@ -169,7 +169,7 @@ class CompactionOptions:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What stays of a scanned log."""
+    """The plan of a scanned log: records and batches that stay."""
 
     scan: LogScan
     end_offset: int
@@ -223,7 +223,7 @@ def _state(log: PartitionLog, profile: Profile, workers: int) -> PartitionState:
 
 
 class _Compaction:
-    """One partition on its way."""
+    """State of one partition between the steps of its compaction."""
 
     def __init__(self, log: PartitionLog, target: Path, options: CompactionOptions, workers: int) -> None:
         self.log = log
@@ -369,7 +369,8 @@ class _Compaction:
         newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=self.workers)
         plan = _plan(scan, newest, facts, rules, end_offset, extra)
         same = SameBytes(scan)
-        write_survivors(scan, plan.stays, plan.actions, rules, end_offset, same, self.output)
+        begin = self._base_offset(scan)
+        write_survivors(scan, plan.stays, plan.actions, rules, end_offset, same, self.output, begin)
         if not same.same:
             raise ProofFailedError(
                 f"offsets partition {self.log.offsets_partition}: a second compaction would change the output"
@@ -410,7 +411,7 @@ def _end_offset(last_stable_offset: int, rules: CompactionRules) -> int:
 
 
 def _offset_map(written: WrittenLog, output: OutputFormat) -> OffsetMap | None:
-    """Record offsets of the input to those of a renumbered output; ``None`` when they are the same."""
+    """Maps record offsets of the input to record offsets of a renumbered output; ``None`` when they are the same."""
     if not output.renumber:
         return None
     return written.moved

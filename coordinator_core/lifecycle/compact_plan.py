@@ -27,7 +27,7 @@ _ENDS = (ControlType.ABORT, ControlType.COMMIT)
 
 @dataclass(frozen=True, slots=True)
 class CompactionRules:
-    """What decides beside the log. Times in milliseconds.
+    """Options of a compaction that decide beside the log. Times in milliseconds.
 
     ``delete_retention_ms`` is the topic's ``delete.retention.ms``, at least 1; ``producer_id_expiration_ms``
     the broker's ``producer.id.expiration.ms``. Nothing at or behind ``end_offset`` is touched, nor behind the
@@ -47,7 +47,7 @@ class CompactionRules:
 
 @dataclass(frozen=True)
 class TransactionFacts:
-    """What the batches of producers say.
+    """Facts from the batches of producers.
 
     ``last_stable_offset`` is the first offset of the oldest open transaction, else the log end offset;
     ``aborted`` the base offsets of data batches of aborted transactions, ascending; ``last_of_producer``
@@ -62,7 +62,7 @@ class TransactionFacts:
 
 @dataclass(slots=True)
 class _Producer:
-    """``ProducerStateEntry``: what a producer's last batch tells."""
+    """State of a producer after its last batch (``ProducerStateEntry``)."""
 
     epoch: int
     last_data: int | None
@@ -112,7 +112,7 @@ class Survivors:
     tombstones: npt.NDArray[np.uint8]
 
     def within(self, first: Int64s, last: Int64s) -> Int64s:
-        """How many lie from ``first`` to ``last``, both included, for each pair."""
+        """Number of records from ``first`` to ``last`` (record offsets, both included), for each pair of the arrays."""
         return np.searchsorted(self.offsets, last, "right") - np.searchsorted(self.offsets, first)
 
 

@@ -25,7 +25,7 @@ from coordinator_core.merge.schema import OFFSETS, RowBlocks
 from coordinator_core.records.wire import Reader, RecordDecodeError
 
 OffsetMap = Callable[[Int64s], Int64s]
-"""Record offsets of the input to those of the output."""
+"""Maps record offsets of the input to record offsets of the output."""
 
 _NOT_COMPARED = "ordering_offset"
 """The first record left in a batch (Scala) is another one after compaction; no answer depends on it any
@@ -76,7 +76,7 @@ class Difference:
 def differences(
     before: Sequence[CommitClass], after: Sequence[CommitClass], moved: OffsetMap | None
 ) -> Iterator[Difference]:
-    """What brokers of the profiles would answer otherwise of the output; ``moved`` when it was renumbered.
+    """Differences between the output and the input, as brokers of the profiles load both; ``moved`` when renumbered.
 
     The classes must be those of the same profiles in the same order.
     """

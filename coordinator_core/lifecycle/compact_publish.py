@@ -1,4 +1,4 @@
-"""What is compacted of a snapshot, moved to another partition count, and reported of it."""
+"""A snapshot compacted, moved to another partition count, published, and reported."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage
     Raises :class:`DamagedInputError` under ``FAIL`` for what is wrong with the directories.
     """
     if on_damage is OnDamage.SALVAGE:
-        raise UsageError("--salvage: a log with holes where batches were damaged is no log to start a broker on")
+        raise UsageError("--salvage: a log without its damaged batches is no log to start a broker on")
     refuse_records(snapshot)
     if snapshot.damage and on_damage is OnDamage.FAIL:
         raise DamagedInputError(snapshot.damage[0])
@@ -130,9 +130,9 @@ def compaction_document(
     moved: Sequence[MovedPartition] = (),
     plan_sha256: str | None = None,
 ) -> Document:
-    """What ``regroup compact`` prints, and keeps beside the partitions.
+    """Report that ``regroup compact`` prints, and keeps beside the partitions.
 
-    ``moved`` are the partitions of another count, ``plan_sha256`` tells the plan that was carried out
+    ``moved`` are the partitions of another count, ``plan_sha256`` names the plan that was carried out
     (``lifecycle.approved``).
     """
     partitions = [report.as_dict() for report in sorted(reports, key=lambda item: item.offsets_partition)]

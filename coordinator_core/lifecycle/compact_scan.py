@@ -1,8 +1,7 @@
-"""What compaction must know of a partition's log: its batches that decide about others, and its newest
-records.
+"""Scan of a partition's log for compaction: batches that decide about others, and the newest record of each key.
 
 Two passes over the segments. The first checks every batch and notes those with a producer id, control
-batches, and where the leader epoch changes; from these the plan tells what is open and what was aborted. The
+batches, and where the leader epoch changes; from these the plan finds open and aborted transactions. The
 second enters every record's raw key. Memory follows the keys and the transactions, not the log.
 """
 
@@ -53,7 +52,7 @@ _LIMITS = Limits()
 class ScannedSegment:
     """A segment whose batches were checked; ``size`` are its bytes up to the end of the last one.
 
-    ``is_plain`` tells that all of them are v2 batches that the kernels walk over; otherwise :meth:`batches`
+    ``is_plain``: all of them are v2 batches that the kernels walk over; otherwise :meth:`batches`
     reads them one by one. Nothing of the file is held between passes: what is mapped counts as memory.
     """
 
@@ -63,7 +62,7 @@ class ScannedSegment:
     is_plain: bool
 
     def read(self) -> memoryview:
-        """Its bytes. Raises :class:`DamagedInputError` when the file has become shorter."""
+        """Bytes of the segment. Raises :class:`DamagedInputError` when the file has become shorter."""
         data = storage.read(self.segment.path)[: self.size]
         if len(data) < self.size:
             raise self.damaged(len(data), "file_shorter", f"{self.size - len(data)} bytes are gone")
@@ -80,7 +79,7 @@ class ScannedSegment:
         return batch
 
     def changed(self, position: int) -> DamagedInputError:
-        """What to raise where a later pass does not find what the first one checked."""
+        """The error of a later pass that does not find what the first one checked."""
         return self.damaged(position, "file_changed", "not the batch that was here when the file was checked")
 
     def damaged(self, position: int, kind: str, detail: str) -> DamagedInputError:

@@ -1,4 +1,4 @@
-"""What brokers of every release make of a log, as far as that can differ from release to release.
+"""States that brokers of every release load from a log, one for each way in which releases differ about it.
 
 The log is folded once for all releases whose commits it means the same to, which without transactions are all
 of them; the groups are replayed for each release.
@@ -100,7 +100,7 @@ def states_of(
     check_crc: bool = True,
     workers: int = 1,
 ) -> list[CommitClass]:
-    """What ``log`` comes to under the ``profiles`` (see :func:`proof_profiles`); the first matters most.
+    """States of ``log`` by the ``profiles`` (see :func:`proof_profiles`); the first matters most.
 
     ``with_producers`` says that batches of ``log`` have producer ids or are control batches; without, all
     profiles agree on commits. Raises :class:`DamagedInputError` for damage.
@@ -179,7 +179,7 @@ def _folds(log: PartitionLog, rules: FoldRules, *, check_crc: bool, workers: int
 
 
 def _without_commits(fold: SegmentFold) -> SegmentFold:
-    """What of a fold makes groups."""
+    """The part of a fold that makes groups."""
     return replace(
         fold,
         offset_keys=fold.offset_keys.slice(0, 0),

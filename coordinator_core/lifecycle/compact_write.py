@@ -32,7 +32,7 @@ _OUT_BATCHES = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """How what stays is written.
+    """Format of the records that stay.
 
     ``convert`` makes v2 batches of messages of formats 0 and 1, as the cleaner of Kafka 4.0 and later does;
     ``renumber`` gives records consecutive offsets from the log start on. With ``codec`` v2 batches with
@@ -106,10 +106,10 @@ class SameBytes:
 
 @dataclass(frozen=True)
 class WrittenLog:
-    """What was written.
+    """A compacted log, and how its offsets follow from those of the input.
 
-    ``kept`` are the offsets of the records that compaction let stay, ``numbered`` those that they got;
-    ``batches_from`` and ``batches_to`` the base offsets of all batches, of both logs.
+    ``kept``: record offsets of the input whose records stay, ascending; ``numbered``: their record offsets in the
+    output. ``batches_from`` and ``batches_to``: base offsets of all batches, in the input and in the output.
     """
 
     batches: int
@@ -122,8 +122,7 @@ class WrittenLog:
     batches_to: Int64s
 
     def moved(self, record_offsets: Int64s) -> Int64s:
-        """Where records of the input are in the output; a record that is not there goes to no record's
-        place."""
+        """Record offsets in the output of records of the input; one that no record has where the record is gone."""
         place = np.searchsorted(self.batches_from, record_offsets, "right") - 1
         inside = np.maximum(place, 0)
         found = np.where(place >= 0, self.batches_to[inside] + record_offsets - self.batches_from[inside], -1)
@@ -133,7 +132,7 @@ class WrittenLog:
         return np.where(self.kept[place] == record_offsets, self.numbered[place], found)
 
     def origin(self, record_offset: int) -> int:
-        """Where a record of the output was in the input; -1 where none of those that stay is there."""
+        """Record offsets in the input of records of the output; -1 where no record stays."""
         place = int(np.searchsorted(self.numbered, record_offset))
         is_there = place < len(self.numbered) and self.numbered[place] == record_offset
         return int(self.kept[place]) if is_there else -1

@@ -44,7 +44,7 @@ def expiry_of(
 def expiry_of(
     clock: Clock, *, now_ms: int, retention_ms: int, base_ms: Any, explicit_ms: Any, is_explicit: Any
 ) -> Expiry[Any, Any]:
-    """When offsets expire by ``clock``: integers, or int64 arrays of one shape, give the same.
+    """Times at which offsets expire by ``clock``: of integers, or of int64 arrays of one shape, with equal results.
 
     ``now_ms``, ``retention_ms``: not negative. ``base_ms``: from when the offset ages. ``explicit_ms``: the
     value's own expire timestamp, which counts where ``is_explicit`` is true. All times in milliseconds.

@@ -2,7 +2,7 @@
 
 :func:`plan_expiry` is pure: state, rules, time and retention in, an :class:`ExpiryPlan` out. The state is
 what a loader makes of the log, so every classic group with members is Stable; a rebalance is not in the log
-and can be told with ``rebalancing``.
+and comes as ``rebalancing``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def plan_expiry(
     offsets_retention_ms: int,
     rebalancing: Collection[str] = (),
 ) -> ExpiryPlan:
-    """What the sweep of ``profile``'s coordinator at ``now_ms`` writes, and what later ones will.
+    """Plan of the sweep of ``profile``'s coordinator at ``now_ms``, with a forecast of later ones.
 
     ``offsets_retention_ms`` is ``offsets.retention.minutes`` in milliseconds. ``rebalancing`` are ids of
     classic groups that are known to be preparing or completing a rebalance.
@@ -62,7 +62,7 @@ def plan_expiry(
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a group says of all its offsets (``offsetExpirationCondition``).
+    """Expiry condition of a group for all its offsets (``offsetExpirationCondition``).
 
     ``kept`` set: none expires. Else they do, for ``reason``, from ``base_timestamp_ms`` or, where that is
     ``None``, from their commit; not those of the topics in ``subscribed``.
@@ -75,7 +75,7 @@ class Condition:
 
 
 def condition_of(group: Group | None, rules: ExpiryRules, *, is_rebalancing: bool = False) -> Condition:
-    """What ``group`` says of its offsets; ``None``: they have no group."""
+    """Expiry condition of ``group`` for its offsets; ``None``: they have no group."""
     if group is None and rules.needs_group:
         return Condition(kept=Kept.ORPHANED)
     if isinstance(group, ShareGroup):

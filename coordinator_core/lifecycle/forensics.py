@@ -1,4 +1,4 @@
-"""What makes an offsets log large: records by group, topic and client, and what compaction would leave.
+"""Sizes in an offsets log: records by group, topic and client, and what compaction would leave.
 
 A record is *live* when compaction would keep it, and all from the last stable offset on are; the rest is
 dead. Sizes by group are those of records in their decompressed batches; sizes of partitions those of files.
@@ -101,7 +101,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a log: bytes of its batches, how many they are, records with end markers."""
+    """Sizes of a log: bytes of its batches, number of batches, number of records with end markers."""
 
     size_bytes: int
     batches: int
@@ -176,7 +176,7 @@ def forensics(
 def _compacted(
     scan: LogScan, facts: TransactionFacts, rules: CompactionRules, end_offset: int, workers: int
 ) -> tuple[Survivors, Size]:
-    """What stays when everything before ``end_offset`` is compacted, and what that takes."""
+    """Records that stay when everything before ``end_offset`` is compacted, and their bytes."""
     newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=workers)
     stays = survivors(newest, rules, Extra())
     actions = batch_actions(scan, facts, stays, rules, end_offset)
@@ -223,7 +223,7 @@ def _clients(group: Group | None) -> dict[str, str]:
 
 
 def _owners(group: Group | None, topic_names: Mapping[str, str]) -> Iterator[tuple[tuple[str, int], str]]:
-    """Who owns which partition of which topic, as far as the log tells, by client id."""
+    """Client ids of the owners of each partition of a topic, as far as the log names them."""
     match group:
         case ClassicGroup():
             for classic in group.members:

@@ -17,10 +17,10 @@ from coordinator_core.fold.cache import FoldCache
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, LoadFailure, PartitionState
 from coordinator_core.lifecycle.half_cleaned import GroupHistory, first_refused, refusal
 from coordinator_core.lifecycle.unreadable import first_unreadable
-from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.releases import FACTS_BESIDE_LOADING, Profile, Release
-from coordinator_core.replay.sequential import replay_partition
+from coordinator_core.replay.sequential import SequentialReplayer
 from coordinator_core.runs.local import replay_snapshot
 
 _BUGS: Final[Mapping[str, tuple[bool, str | None]]] = {
@@ -166,8 +166,12 @@ def _load(
 
 def _refusal_of(log: PartitionLog) -> Callable[[Profile], LoadFailure | None]:
     def refusal_under(profile: Profile) -> LoadFailure | None:
-        state = replay_partition(log, profile, on_damage=OnDamage.SALVAGE, damage=[])
-        return state.load_failures[0] if state.load_failures else None
+        replayer = SequentialReplayer(profile, log.offsets_partition)
+        for _, batch, records in read_records(log, on_damage=OnDamage.SALVAGE, damage=[]):
+            replayer.replay_batch(batch, records)
+            if failures := replayer.load_failures():
+                return failures[0]
+        return None
 
     return refusal_under
 

@@ -5,12 +5,12 @@ every loader accepts them: group by group (by group id); inside a group its offs
 then, when the group goes too, its own records. Those of a KIP-848 group are in the order of
 ``createGroupTombstoneRecords``: target assignment metadata (6), regular expressions (16), partition metadata
 (4), and group metadata (3) last; a streams group: 20, 17, 23. A group goes only while it is Empty, and has no
-member records then. Whoever writes them must not leave out some tombstones of a group: the loader of the
+member records then. All tombstones of a group must be written or none: the loader of the
 Java coordinator refuses a group record's tombstone while records under it are left.
 
 Each tombstone has a null value and the timestamp ``ExpiryPlan.now_ms``. ``Tombstone.key`` is what the broker
 of the profile writes, key type 1 for an offset (0 in 0.8.2). The record it deletes, at ``record_offset``, may
-have the other key type for the same offset key: who compacts the log drops that record by its record offset, not
+have the other key type for the same offset key: compaction drops that record by its record offset, not
 by comparing keys.
 """
 
@@ -27,7 +27,7 @@ from coordinator_core.releases import CLASSIC_KEY_TYPES
 
 
 class TombstoneKind(StrEnum):
-    """What a tombstone deletes; the record types are those of classic, consumer, share, streams groups."""
+    """Kind of record that a tombstone deletes, with the record types of each kind of group."""
 
     OFFSET = "offset"
     """A committed offset: type 1 (0 in 0.8.2)."""
@@ -154,7 +154,7 @@ class Tombstone:
 
     @property
     def offset_key(self) -> OffsetKey | None:
-        """What an offset tombstone deletes; ``None`` for the other kinds."""
+        """Offset key that an offset tombstone deletes; ``None`` for the other kinds."""
         if self.topic is None or self.partition is None:
             return None
         return OffsetKey(self.group_id, self.topic, self.partition)
@@ -162,7 +162,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryPlan:
-    """What one sweep at ``now_ms`` would do to an offsets partition.
+    """Effect of one sweep at ``now_ms`` on an offsets partition.
 
     ``tombstones`` are due, in the order to write them. ``forecast`` are those that later sweeps would write
     if nothing else happened, by ``expires_at_ms``. ``kept`` counts what has neither, by group and reason.

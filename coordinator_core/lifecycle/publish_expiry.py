@@ -41,7 +41,7 @@ TOMBSTONES = pa.schema(
         pa.field("key", pa.binary(), nullable=False),
     ]
 )
-"""By offsets partition and ``position``: what is due in the order of writing, then the forecast."""
+"""Order of rows: by offsets partition and ``position``; due tombstones as they are written, then the forecast."""
 
 
 def tombstone_table(plans: Sequence[ExpiryPlan]) -> pa.Table:

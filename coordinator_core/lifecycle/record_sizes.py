@@ -19,7 +19,7 @@ from coordinator_core.log.writer import BatchHeader, encode_batch, encode_record
 _LIMITS = Limits()
 _NO_SIZES: Int64s = np.empty(0, np.int64)
 _MESSAGE_BYTES = {0: 26, 1: 34}
-"""What a message of format 0 or 1 takes besides its key and value."""
+"""Bytes of a message of format 0 or 1 besides its key and value."""
 
 
 class KeySizes:
@@ -79,7 +79,7 @@ def _plain(batch: Batch, records: Sequence[Record]) -> bytes:
 
 
 def _sizes(batch: Batch, records: Sequence[Record]) -> Int64s:
-    """What each record takes in its decompressed batch."""
+    """Bytes of each record in its decompressed batch."""
     if batch.magic < 2:
         sizes = [_MESSAGE_BYTES[batch.magic] + len(item.key or b"") + len(item.value or b"") for item in records]
     else:

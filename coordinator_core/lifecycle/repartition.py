@@ -68,7 +68,7 @@ class _Target:
 
 @dataclass
 class _Homes:
-    """Where groups are, and where they go."""
+    """Offsets partitions of groups, before and after."""
 
     count: int
     sources: dict[str, int] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class _Homes:
         key_type, group_id, _ = (-1, None, None) if record.key is None else subject(record.key)
         place = f"offsets partition {log.offsets_partition}, record offset {record.offset}"
         if group_id is None or key_type not in RECORD_TYPES:
-            raise UsageError(f"{place}: no known key, so nobody can tell where the record has to go")
+            raise UsageError(f"{place}: no known key, so the partition of the record is unknown")
         source = self.sources.setdefault(group_id, log.offsets_partition)
         if source != log.offsets_partition:
             raise UsageError(f"{place}: group {group_id!r} is in offsets partition {source}, too: which is its own?")
@@ -187,7 +187,7 @@ def _part(
 
 
 _Answers = dict[str, dict[tuple[str, Any], Any]]
-"""By profile: what a loader makes of every group and offset key, wherever the records lie, and where it stops."""
+"""By profile: the state of every group and offset key after a load, wherever the records lie, and load failures."""
 
 
 def _answers(logs: Sequence[PartitionLog], profile: Profile, workers: int) -> Iterator[tuple[int, _Answers]]:

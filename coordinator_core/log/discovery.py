@@ -24,11 +24,11 @@ RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 META_PROPERTIES_FILE = "meta.properties"
 PARTITION_METADATA_FILE = "partition.metadata"
 CAPTURE_MARKER = "capture.incomplete"
-"""What ``regroup capture`` leaves in its directory until all is there."""
+"""File that ``regroup capture`` keeps in its directory until the capture is complete."""
 TOPICS_FILE = "topics.json"
-"""What ``regroup capture`` writes about the cluster's topics."""
+"""File in which ``regroup capture`` lists the cluster's topics."""
 RECORDS_FILE = "records.json"
-"""What ``regroup import-records`` writes about a log that it has made: what the records do not tell."""
+"""File in which ``regroup import-records`` lists what a log made of records lacks."""
 
 _MAX_DEPTH = 4
 """How far below a named directory log dirs are looked for (``<cluster>/<broker>/data/<log dir>``)."""
@@ -57,7 +57,7 @@ _IGNORED_FILES = (
 
 @dataclass
 class _LogDir:
-    """What the files of one log dir say about its partitions."""
+    """Facts about the partitions of one log directory, from the broker's files in it."""
 
     broker_id: int | None = None
     clean_shutdown: bool = False
@@ -264,7 +264,7 @@ class _Search:
             self.topic_names.setdefault(str(topic_id), str(name))
 
     def _read_unknowns(self, log_dir: str) -> None:
-        """What a log made of records does not tell is damage of its partitions."""
+        """Damage of partitions that were made of records: the facts that records lack."""
         path = storage.join(log_dir, RECORDS_FILE)
         if not storage.exists(path):
             return
@@ -401,7 +401,7 @@ def _reach(log: PartitionLog) -> tuple[int, int]:
 
 
 def _first_offset(path: str) -> int:
-    """Base offset of the first entry of a segment file whose name does not tell; 0 when there is none."""
+    """Base offset of the first entry of a segment file without an offset in its name; 0 without entries."""
     head = bytes(storage.read(path)[:8])
     return max(0, int.from_bytes(head, "big", signed=True)) if len(head) == 8 else 0
 

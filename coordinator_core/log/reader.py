@@ -47,7 +47,7 @@ _DEFAULT_LIMITS = Limits()
 
 
 class OnDamage(Enum):
-    """What to do at damage.
+    """Reaction to damage.
 
     ``FAIL`` raises :class:`DamagedInputError` at the first.  ``RECOVER`` reads what a broker that starts on
     this directory would keep: after a clean shutdown, and in segments below the recovery point, nothing is
@@ -61,7 +61,7 @@ class OnDamage(Enum):
 
     @classmethod
     def chosen(cls, *, partial: bool, salvage: bool) -> OnDamage:
-        """What ``--partial`` and ``--salvage`` ask for."""
+        """The reaction that ``--partial`` and ``--salvage`` ask for."""
         if partial and salvage:
             raise UsageError("--partial and --salvage exclude each other")
         return cls.SALVAGE if salvage else cls.RECOVER if partial else cls.FAIL
@@ -270,7 +270,7 @@ class SegmentWalk:
     """One pass over a segment.
 
     Afterwards ``expected`` is the offset behind its last batch, ``position`` the byte behind it, and
-    ``stopped`` tells that nothing behind it may be read, in later segments either.  ``torn_bytes`` and
+    ``stopped``: nothing behind it may be read, in later segments either.  ``torn_bytes`` and
     ``zero_bytes`` count the bytes at the end of the file that are no entries, and those that are zero.
     """
 
@@ -375,7 +375,7 @@ class SegmentWalk:
         return None
 
     def _contradiction(self, view: memoryview, entry: Batch) -> _Unusable | None:
-        """What the entry's header says against itself, its neighbours, or the segment's range."""
+        """Contradictions of an entry's header with itself, its neighbours, or the segment's range."""
         if entry.last_offset < entry.base_offset:
             return _Unusable("bad_header", f"last offset {entry.last_offset} is below the base offset")
         if entry.partition_leader_epoch < -1:
@@ -386,7 +386,7 @@ class SegmentWalk:
         if entry.base_offset < self.expected:
             return _Unusable("offset_order", f"base offset {entry.base_offset} after record offset {self.expected - 1}")
         if entry.base_offset > self.expected and self.on_damage is not OnDamage.RECOVER:
-            # A hole before this entry. When the next one fits into it, it is this one's offset that lies.
+            # Offsets are missing before this entry. If the next entry fits there, the offset of this one is wrong.
             after = self._offset_at(view, self.position + entry.size)
             if (
                 after is not None

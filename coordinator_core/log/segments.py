@@ -20,10 +20,12 @@ DEFAULT_SEGMENT_BYTES = 100 << 20
 
 
 def segment_name(base_offset: int) -> str:
+    """File name of a segment (``LogFileUtils.filenamePrefixFromOffset``)."""
     return f"{base_offset:020d}.log"
 
 
 def partition_directory_name(offsets_partition: int) -> str:
+    """Name of the directory of an offsets partition in a log directory."""
     return f"{OFFSETS_TOPIC}-{offsets_partition}"
 
 

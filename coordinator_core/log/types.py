@@ -1,4 +1,4 @@
-"""What the log package hands out: records, batches, segment files, partition logs, snapshots."""
+"""Types that the log package returns: records, batches, segment files, partition logs, snapshots."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class PartitionLog:
     """The segments of one offsets partition, sorted by base offset, from one replica.
 
     ``log_start_offset`` comes from the log dir's checkpoint when there is one (``None`` otherwise).
-    ``clean_shutdown`` tells whether the broker left its marker, which decides what a broker that
+    ``clean_shutdown``: the broker left its marker, which decides what a broker that
     starts on this directory would do about damage.  ``recovery_point`` is the checkpointed offset up to
     which the broker knows the log to be flushed: without the marker it verifies only segments that reach
     beyond it (``None``: all).
@@ -172,7 +172,7 @@ class Snapshot:
 
     ``ignored`` lists files that a broker would not read, with the reason; ``damage`` what is wrong
     with the directory structure itself (missing segments, overlaps, names that lie);
-    ``topic_names`` maps topic ids (22-character text) to names, as far as the directories tell.
+    ``topic_names`` maps topic ids (22-character text) to names, as far as the directories contain them.
     """
 
     sources: tuple[str, ...]

@@ -17,7 +17,7 @@ from coordinator_core.log.types import Batch, Codec, SegmentFile, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """What one segment holds.
+    """Contents of one segment.
 
     ``bytes`` is the file's size; ``batches``, ``records`` and ``last_offset`` (``None`` without batches)
     count what could be read.  ``first_timestamp_ms`` and ``last_timestamp_ms`` are the smallest and largest
@@ -45,6 +45,8 @@ class SegmentReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
+    """Result of a structure check: segments, all damage, and (path, reason) of files that were left aside."""
+
     segments: tuple[SegmentReport, ...]
     damage: tuple[Damage, ...]
     ignored: tuple[tuple[str, str], ...]

@@ -134,11 +134,11 @@ def rebuild_batch(
     convert: bool = False,
     first_offset: int | None = None,
 ) -> bytes:
-    """What is left of ``batch`` when only records stay whose offset ``keeps``; at least one must.
+    """Bytes of ``batch`` with only those records whose offset ``keeps``; at least one must stay.
 
     ``delete_horizon_ms`` (epoch milliseconds) is set unless the batch has one already. Messages of formats 0
     and 1 stay in their format, and have no horizon, unless ``convert`` asks for v2. With ``first_offset`` the
-    records of a v2 batch are numbered from there on without holes. Raises ``DamagedInputError`` for records
+    records of a v2 batch are numbered from there on consecutively. Raises ``DamagedInputError`` for records
     that cannot be read.
     """
     if batch.magic < 2:

@@ -9,7 +9,6 @@ for exactly them.
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections import deque
 from collections.abc import Iterable
 
@@ -19,6 +18,7 @@ from coordinator_core.fold.cache import CorruptEntryError, FoldCache, source_dig
 from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.fold.tasks import CacheUse, SegmentResult
 from coordinator_core.merge.partition import PartitionMerge
+from coordinator_core.merge.plain import read_plain, write_plain
 from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.merge.shards import combine_shards
 from coordinator_core.releases import Profile
@@ -45,9 +45,14 @@ class _State(PartitionMerge):
         return self.unsaved >= _LEAST_FOLDS and len(self._offset_keys) <= _MOST_OFFSET_KEYS
 
     def write(self, sink: pa.NativeFile) -> None:
-        self._compact()
         self.unsaved = 0
-        pickle.dump(self, sink, protocol=5)
+        write_plain({"folds": self.folds, "merge": self.state()}, sink)
+
+    def read(self, data: pa.Buffer) -> None:
+        """Go on from what :meth:`write` wrote."""
+        state = read_plain(data)
+        self.load(state["merge"])
+        self.folds = state["folds"]
 
 
 def merge_with_cache(
@@ -68,6 +73,7 @@ class _CachedMerge:
         self._cache = cache
         self._state: _State | None = None
         self._found: pa.Buffer | None = None
+        self._covered: list[tuple[SegmentFold, str | None]] = []
         self._waiting: deque[tuple[SegmentFold, str | None]] = deque()
         self._unsaved: str | None = None
 
@@ -103,16 +109,20 @@ class _CachedMerge:
             return False
         self._found = found
         for _ in range(folds):
-            self._waiting.popleft()
+            self._covered.append(self._waiting.popleft())
         return True
 
     def _take_all_but(self, rest: int) -> _State:
         if self._state is None:
-            if self._found is None:
-                self._state = _State(self._profile, self._offsets_partition)
-            else:
-                # What is in the user's own cache directory is trusted as the compiled kernels there are.
-                self._state = pickle.loads(self._found)
+            self._state = _State(self._profile, self._offsets_partition)
+            if self._found is not None:
+                try:
+                    self._state.read(self._found)
+                except ValueError:
+                    # No state of a merge: the folds that it was to stand for are merged.
+                    self._state = _State(self._profile, self._offsets_partition)
+                    self._waiting.extendleft(reversed(self._covered))
+                self._covered.clear()
             self._found = None
         while len(self._waiting) > rest:
             fold, self._unsaved = self._waiting.popleft()

@@ -6,7 +6,7 @@ profile as the kernel takes them, and the way back from its rows to records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +19,7 @@ from coordinator_core.groups.model import GroupType
 from coordinator_core.groups.modern import ConsumerRecords, ModernRecords, ShareRecords, StreamsRecords
 from coordinator_core.kernels import GroupRecords
 from coordinator_core.kernels.arrays import Array, Bytes, Int64s, dtype, viewed
-from coordinator_core.kernels.layout import (
-    COUNTED_VERSIONS,
-    NO_RECORD,
-    ROLES,
-    GroupKind,
-    Role,
-)
+from coordinator_core.kernels.layout import COUNTED_VERSIONS, NO_RECORD, ROLES, GroupKind, Role
 from coordinator_core.merge.record_shapes import KEY_TYPES, value_shapes
 from coordinator_core.records.wire import uuid_text
 from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile
@@ -105,7 +99,7 @@ class Left(NamedTuple):
 class NewestGroupRecords:
     """Group records of one offsets partition, as the loader of ``profile`` would apply them.
 
-    Can be pickled: as plain arrays.
+    Can be pickled: as profile and :meth:`state`.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -216,12 +210,15 @@ class NewestGroupRecords:
         """Give the memory of records that no longer stand back."""
         self._kernel.compact()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _loaded, (self._profile, self.state())
+
+    def state(self) -> dict[str, Any]:
+        """What :meth:`load` goes on from, as plain arrays."""
         kernel = self._kernel
         kernel.compact()
         keys, partitions = kernel.keys, kernel.partitions
         return {
-            "profile": self._profile,
             "counts": np.asarray(kernel.counts).copy(),
             "state": [
                 kernel.order,
@@ -235,8 +232,7 @@ class NewestGroupRecords:
             ],
         }
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["profile"])  # type: ignore[misc]
+    def load(self, state: Mapping[str, Any]) -> None:
         self._kernel.counts = viewed(state["counts"])
         order, *arrays = state["state"]
         self._kernel.load(order, *map(viewed, arrays))
@@ -332,3 +328,9 @@ def _by_group(groups: Int64s, numbers: Int64s) -> list[list[int]]:
     lasts = np.searchsorted(sorted_groups, numbers, side="right").tolist()
     rows = order.tolist()
     return [rows[first:last] for first, last in zip(firsts, lasts, strict=True)]
+
+
+def _loaded(profile: Profile, state: Mapping[str, Any]) -> NewestGroupRecords:
+    made = NewestGroupRecords(profile)
+    made.load(state)
+    return made

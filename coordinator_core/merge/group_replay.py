@@ -6,7 +6,8 @@ enough (:mod:`coordinator_core.kernels.group_records`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,23 @@ class GroupReplay:
         self._profile = profile
         self._counts: dict[tuple[int, int | None], int] = {}
         self._restorable: tuple[Int64s, list[str]] = np.empty(0, np.int64), []
+
+    def state(self) -> dict[str, Any]:
+        """What :meth:`load` goes on from; :meth:`end` has not been called."""
+        return {
+            "loader": self.loader.state(),
+            "load_failures": self.load_failures,
+            "carried": self.carried,
+            "newest": self.newest.state(),
+            "counts": self._counts,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.loader.load(state["loader"])
+        self.load_failures = state["load_failures"]
+        self.carried = state["carried"]
+        self.newest.load(state["newest"])
+        self._counts = state["counts"]
 
     @property
     def record_counts(self) -> dict[tuple[int, int | None], int]:

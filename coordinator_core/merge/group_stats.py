@@ -1,4 +1,4 @@
-"""The weight of each group's records in the log, added up over folds."""
+"""Records and bytes of each group in the log, added up over folds."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ class GroupStats:
 
     def __init__(self) -> None:
         self._columns: dict[int, dict[str, Int64s]] = {}
+
+    def state(self) -> dict[int, dict[str, Int64s]]:
+        return self._columns
+
+    def load(self, state: dict[int, dict[str, Int64s]]) -> None:
+        self._columns = state
 
     def add(self, fold: SegmentFold, group_of: Int64s) -> None:
         """Add the statistics of ``fold``, whose groups have these numbers."""

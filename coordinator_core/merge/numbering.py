@@ -21,6 +21,15 @@ class NameNumbers:
         self._numbers: dict[str, int] = {}
         self._texts: list[pa.Array] = []
 
+    def state(self) -> pa.Table:
+        """All names, by number, in a table."""
+        return pa.table([self.texts()], ["name"])
+
+    def load(self, state: pa.Table) -> None:
+        """Go on from a :meth:`state`; nothing may have been added."""
+        self._texts = [state["name"].combine_chunks()]
+        self._numbers = {name: number for number, name in enumerate(self._texts[0].to_pylist())}
+
     def __len__(self) -> int:
         return len(self._numbers)
 
@@ -60,12 +69,12 @@ class OffsetKeyNumbers:
         self._scratch = viewed(np.empty(RECORDS_AT_A_TIME * MERGED_KEY_BYTES, np.uint8))
         self._hashes = viewed(np.empty(RECORDS_AT_A_TIME, np.int64))
 
-    def __getstate__(self) -> Bytes:
+    def state(self) -> Bytes:
         """The keys end to end, in the order of their numbers."""
         return self._held().copy()
 
-    def __setstate__(self, keys: Bytes) -> None:
-        self.__init__()  # type: ignore[misc]
+    def load(self, keys: Bytes) -> None:
+        """Go on from a :meth:`state`; nothing may have been added."""
         self._table.add_all(viewed(keys), MERGED_KEY_BYTES)
 
     def __len__(self) -> int:

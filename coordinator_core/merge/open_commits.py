@@ -56,6 +56,17 @@ class OpenCommits:
         self._always = profile.ordering_offset_rule is MergeOffsetRule.NONE
         self._drops = profile.tombstone_drops_pending
 
+    def state(self) -> dict[int, dict[int, int]]:
+        """Places by producer id and offset key."""
+        return self._places
+
+    def load(self, state: dict[int, dict[int, int]]) -> None:
+        """Go on from a :meth:`state`; the store of values has that of the same moment."""
+        self._places = state
+        for producer_id, places in state.items():
+            for offset_key in places:
+                self._producers.setdefault(offset_key, set()).add(producer_id)
+
     def items(self) -> tuple[Int64s, Int64s]:
         """Offset keys and places of all open commits, by producers in the order of their appearance."""
         pairs = [pair for places in self._places.values() for pair in places.items()]

@@ -7,7 +7,7 @@ offset keys, not the segments. The result equals that of the sequential replay (
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,30 @@ class PartitionMerge:
         self._replay.apply(fold, group_of, self._groups)
         if self._values.rows > _SPARE_ROWS + 2 * len(self._offset_keys):
             self._compact()
+
+    def state(self) -> dict[str, Any]:
+        """Plain values that :meth:`load` of another one for the same profile and partition goes on from."""
+        self._compact()
+        return {name: part.state() for name, part in self._parts.items()} | {"committed": self._committed}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a :meth:`state`; no fold may have been added."""
+        for name, part in self._parts.items():
+            part.load(state[name])
+        self._committed = state["committed"]
+
+    @property
+    def _parts(self) -> dict[str, Any]:
+        return {
+            "groups": self._groups,
+            "topics": self._topics,
+            "offset_keys": self._offset_keys,
+            "values": self._values,
+            "open": self._open,
+            "transactions": self._transactions,
+            "stats": self._stats,
+            "replay": self._replay,
+        }
 
     def finish(self) -> MergedShard:
         """The state after the folds so far; no other can be added any more."""

@@ -69,7 +69,7 @@ GROUP_STATS = pa.schema(
         pa.field("last_timestamp_ms", pa.int64(), nullable=False),
     ]
 )
-"""Columns of :attr:`MergedPartition.group_stats`: the weight of each group's records in the log."""
+"""Columns of :attr:`MergedPartition.group_stats`: records and bytes of each group in the log."""
 
 
 class RowBlocks(Protocol):

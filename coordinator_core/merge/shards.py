@@ -31,6 +31,7 @@ from coordinator_core.fold.schema import SegmentCounts, SegmentFold
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.group_replay import GroupReplay
 from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, RowBlocks
+from coordinator_core.merge.transactions import transaction_order
 
 _STORED_ROWS = 1 << 16
 """Rows that are read at once of each stored shard."""
@@ -220,5 +221,11 @@ def _combined_transactions(tables: Sequence[pa.Table]) -> pa.Table:
             row["keys"] += share["keys"]
             row["groups"] = sorted({*row["groups"], *share["groups"]}, key=str.encode)
     whole = pa.concat_tables([main.filter(column(~found)), pa.Table.from_pylist(rows, TRANSACTIONS)])
-    order = np.argsort(whole["first_record_offset"].to_numpy(), kind="stable")
+    marker = whole["end_marker_offset"]
+    order = transaction_order(
+        whole["first_record_offset"].to_numpy(),
+        marker.is_null().to_numpy(),
+        marker.fill_null(0).to_numpy(),
+        whole["producer_id"].to_numpy(),
+    )
     return whole.combine_chunks().take(column(order))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from coordinator_core.fold.arrow import column
@@ -66,6 +69,24 @@ class Transactions:
         self._complete: list[dict[str, Int64s]] = []
         self._complete_groups: list[Int64s] = []
 
+    def state(self) -> dict[str, Any]:
+        """What :meth:`load` goes on from."""
+        return {
+            "open": {producer_id: astuple(found) for producer_id, found in self._open.items()},
+            "ended": [(producer_id, astuple(found), *end) for producer_id, found, *end in self._ended],
+            "complete": self._complete,
+            "complete_groups": self._complete_groups,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self._open = {producer_id: _OpenTransaction(*found) for producer_id, found in state["open"].items()}
+        self._ended = [
+            (producer_id, _OpenTransaction(*found), outcome, marker_offset)
+            for producer_id, found, outcome, marker_offset in state["ended"]
+        ]
+        self._complete = state["complete"]
+        self._complete_groups = state["complete_groups"]
+
     def apply(self, fold: SegmentFold, offset_key_of: Int64s, group_of: Int64s) -> None:
         """Go on with ``fold``, whose offset keys and groups have these numbers."""
         if fold.producers.num_rows == 0:
@@ -114,9 +135,7 @@ class Transactions:
         }
         committed = table["committed"].to_numpy()
         kept["outcome"] = np.where(
-            committed,
-            _OUTCOME_NUMBERS[TransactionOutcome.COMMITTED],
-            _OUTCOME_NUMBERS[TransactionOutcome.ABORTED],
+            committed, _OUTCOME_NUMBERS[TransactionOutcome.COMMITTED], _OUTCOME_NUMBERS[TransactionOutcome.ABORTED]
         )
         groups = table["groups"].combine_chunks()
         kept["groups"] = np.diff(groups.offsets.to_numpy()).astype(np.int64)
@@ -136,10 +155,7 @@ class Transactions:
 
     def table(self, groups: NameNumbers) -> pa.Table:
         """``merged.TRANSACTIONS``: all, those still open included, in the order of their first records."""
-        stitched = [
-            *self._ended,
-            *((*item, TransactionOutcome.OPEN, _NO_MARKER) for item in self._open.items()),
-        ]
+        stitched = [*self._ended, *((*item, TransactionOutcome.OPEN, _NO_MARKER) for item in self._open.items())]
         if not stitched and not self._complete:
             return TRANSACTIONS.empty_table()
         rows = [
@@ -163,8 +179,15 @@ class Transactions:
         }
         members = [np.fromiter(item[1].groups, np.int64, len(item[1].groups)) for item in stitched]
         all_groups = np.concatenate([*members, *self._complete_groups])
-        order = np.argsort(merged["first_record_offset"], kind="stable")
+        marker = merged["end_marker_offset"]
+        order = transaction_order(merged["first_record_offset"], marker == _NO_MARKER, marker, merged["producer_id"])
         return _table(merged, order, _group_lists(all_groups, merged["groups"], order, groups))
+
+
+def transaction_order(first: Int64s, is_open: npt.NDArray[np.bool_], marker: Int64s, producer_id: Int64s) -> Int64s:
+    """Rows of transactions in the order of ``replay.sequential``: by first record, open ones last; markers of open
+    ones must be equal."""
+    return np.lexsort((producer_id, marker, is_open, first))
 
 
 def _group_lists(numbers: Int64s, sizes: Int64s, order: Int64s, groups: NameNumbers) -> pa.Array:
@@ -188,6 +211,5 @@ def _table(merged: dict[str, Int64s], order: Int64s, groups: pa.Array) -> pa.Tab
     made = {"outcome": outcomes, "groups": groups, "end_marker_offset": column(ends, ends == _NO_MARKER)}
     arrays = [made[name] if name in made else column(merged[name][order]) for name in TRANSACTIONS.names]
     return pa.Table.from_arrays(
-        [array.cast(field.type) for array, field in zip(arrays, TRANSACTIONS, strict=True)],
-        schema=TRANSACTIONS,
+        [array.cast(field.type) for array, field in zip(arrays, TRANSACTIONS, strict=True)], schema=TRANSACTIONS
     )

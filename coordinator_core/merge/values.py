@@ -26,6 +26,14 @@ class ValueStore:
         self._ordering_offsets: list[Int64s] = []
         self.rows = 0
 
+    def state(self) -> list[pa.Table]:
+        """What :meth:`load` makes the same store of."""
+        return self._tables
+
+    def load(self, state: list[pa.Table]) -> None:
+        for table in state:
+            self.add(table)
+
     def add(self, table: pa.Table) -> int:
         """Keep the rows of a table with the columns of ``fold.VALUE_FIELDS``; the place of the first."""
         self._tables.append(table.select(VALUES.names))

@@ -1,4 +1,8 @@
-"""Record keys and values: typed data to and from bytes, embedded member blobs, and Kafka's JSON."""
+"""Record keys and values: typed data to and from bytes, embedded member blobs, Kafka's JSON.
+
+Every record type is declared as data. May import ``errors`` and ``releases``. Start reading at ``schemas`` (record
+types and their fields), then ``codec`` (bytes to data and back) and ``jsontext`` (the text of Kafka's tools).
+"""
 
 from coordinator_core.records.codec import (
     AUTO,

@@ -3,7 +3,7 @@
 Data dicts have Kafka's own camelCase field names in schema order; bytes fields are ``bytes``, uuids the
 22-character text Kafka prints, nulls ``None``; unknown tagged fields are kept under
 ``_unknownTaggedFields``.  What one decodes, one encodes to the same bytes, except where the writer used
-another spelling than Kafka's (:func:`reencodes_exactly` tells).
+another spelling than Kafka's (:func:`reencodes_exactly` finds out).
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def _value_schema(key_type: int, layout: str) -> Schema | None:
 def _value_decoders(
     key_type: int, version: int, layouts: Layouts
 ) -> tuple[tuple[str, OrdinaryDecode, StructDecode], ...]:
-    """Of each layout to try: its name, the decoder of ordinary bytes and that of any."""
+    """Layouts to try, in order: name, decoder of ordinary bytes, decoder of any bytes."""
     found: list[tuple[str, OrdinaryDecode, StructDecode]] = []
     names = layouts.names if layouts.trial else (*layouts.names, CURRENT_LAYOUT)
     for name in names:

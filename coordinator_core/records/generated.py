@@ -33,7 +33,7 @@ _ONE_BYTE: Final = 0x80
 
 
 class _UnusualError(ValueError):
-    """What generated code raises of its own."""
+    """Exceptions that generated code raises for bytes that it does not decode."""
 
 
 _UNUSUAL: Final = (ValueError, IndexError, struct.error)
@@ -77,7 +77,10 @@ def ordinary_record_decoder(key: Schema, value: Schema, version: int) -> Ordinar
 def _struct_function(
     struct_: Struct, version: int, flexible: bool
 ) -> Callable[[bytes, int, int], tuple[dict[str, Any], int]]:
-    """Of the data, the position and the end of the data; raises for what is not ordinary."""
+    """Decoder: takes data, position and end of the data, returns fields and the new position.
+
+    The decoder raises for bytes that are not ordinary.
+    """
     source = _Source(version, flexible)
     source.add_struct(struct_)
     names = source.names
@@ -238,7 +241,7 @@ def _uuid(data: bytes) -> str:
 
 
 def _long_uvarint(data: bytes, position: int) -> tuple[int, int]:
-    """Of more than one byte, and no negative number."""
+    """An unsigned varint of more than one byte, not negative as an int32."""
     value = 0
     for shift in (0, 7, 14, 21):
         byte = data[position]

@@ -48,12 +48,12 @@ def quote(text: str) -> str:
 
 
 def key_start(key_type: int) -> str:
-    """What a key's JSON begins with, before its data; ``}`` ends it."""
+    """Beginning of a key's JSON, before its data; ``}`` ends it."""
     return f'{{"type":"{key_type}","data":'
 
 
 def value_start(version: int) -> str:
-    """What a value's JSON begins with, before its data; ``}`` ends it."""
+    """Beginning of a value's JSON, before its data; ``}`` ends it."""
     return f'{{"version":"{version}","data":'
 
 

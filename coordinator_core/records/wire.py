@@ -199,26 +199,32 @@ def _as_int32(value: int) -> int:
 
 
 def write_int8(out: bytearray, value: int) -> None:
+    """Appends a big-endian int8; ``struct.error`` when ``value`` does not fit."""
     out += _INT8.pack(value)
 
 
 def write_int16(out: bytearray, value: int) -> None:
+    """Appends a big-endian int16; ``struct.error`` when ``value`` does not fit."""
     out += _INT16.pack(value)
 
 
 def write_uint16(out: bytearray, value: int) -> None:
+    """Appends a big-endian uint16; ``struct.error`` when ``value`` does not fit."""
     out += _UINT16.pack(value)
 
 
 def write_int32(out: bytearray, value: int) -> None:
+    """Appends a big-endian int32; ``struct.error`` when ``value`` does not fit."""
     out += _INT32.pack(value)
 
 
 def write_int64(out: bytearray, value: int) -> None:
+    """Appends a big-endian int64; ``struct.error`` when ``value`` does not fit."""
     out += _INT64.pack(value)
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
+    """Appends the low 32 bits of ``value`` as an unsigned varint (``ByteUtils.writeUnsignedVarint``)."""
     value &= 0xFFFFFFFF
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -227,4 +233,5 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def write_uuid(out: bytearray, text: str) -> None:
+    """Appends the 16 bytes of a topic id in Kafka's 22-character text."""
     out += uuid_bytes(text)

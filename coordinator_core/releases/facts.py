@@ -50,7 +50,7 @@ class MergeOffsetRule(StrEnum):
 
 
 class Clock(StrEnum):
-    """From when the retention of an offset counts, and what a value's own expire timestamp means."""
+    """Start of the retention of an offset, and the meaning of a value's own expire timestamp."""
 
     COMMIT = "commit"
     """From the commit; there are no expire timestamps."""
@@ -80,7 +80,7 @@ class PendingHold(StrEnum):
 
 
 class ShareSweep(StrEnum):
-    """What a sweep does with share groups; it fails as a whole where it asks one for an expiry condition."""
+    """Effect of a sweep on share groups; it fails as a whole where it asks one for an expiry condition."""
 
     LEAVES = "leaves"
     """Passes over them (KAFKA-19016)."""
@@ -124,7 +124,7 @@ class DumpText(StrEnum):
 
 
 class Sign(StrEnum):
-    """What tells the release that wrote a log where no field and no record type does."""
+    """Signs of the release that wrote a log, besides fields and record types."""
 
     COMMITS_V4 = "commits in version 4"
     NUMBERED_BATCHES = "batches that the Java coordinator numbered"
@@ -139,7 +139,7 @@ class Sign(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRules:
-    """What a sweep removes.
+    """Rules of the expiry sweep.
 
     Sources: ``OffsetManager.compact`` (0.8.2), ``GroupMetadataManager.deleteExpiredOffsets`` (0.9, 0.10.0),
     ``GroupMetadata.removeExpiredOffsets`` and ``GroupMetadataManager.cleanupGroupMetadata`` (Scala, 0.10.1
@@ -151,7 +151,7 @@ class ExpiryRules:
     """KIP-211."""
 
     default_offsets_retention_ms: int
-    """What ``offsets.retention.minutes`` is when nobody sets it (KIP-186), in milliseconds."""
+    """Default of ``offsets.retention.minutes`` (KIP-186), in milliseconds."""
 
     offset_key_type: int
     """Key type of an offset's tombstone."""
@@ -296,7 +296,7 @@ FACTS_BESIDE_LOADING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a release's own command line tools print."""
+    """Facts about the output of a release's own command line tools."""
 
     dump_text: DumpText
     """``DumpLogSegments``."""

@@ -39,7 +39,7 @@ Change = Callable[[Profile], Profile]
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """What the patch release ``since``, and later ones of its line, change of the facts of a coordinator."""
+    """Facts of a coordinator that the patch release ``since`` changes, with later ones of its line."""
 
     since: str
     classic: Change | None = None
@@ -295,8 +295,8 @@ LINES: Final = (
         classic=lambda was: replace(
             was,
             name="S3",
-            ends_at_empty_read=True,
             deleters=was.deleters | {Deleter.OFFSET_DELETE},
+            ends_at_empty_read=True,
             expiry=replace(was.expiry, expires_unsubscribed=True),
         ),
         tools=_text(DumpText.NAMED_KEYS),

@@ -63,7 +63,7 @@ def profile_names(has: Callable[[Profile], bool]) -> tuple[str, ...]:
 def chosen_profile(name: str, release: str | None, coordinator: str | None) -> Profile | None:
     """The profile that ``--profile``, ``--kafka-version`` and ``--coordinator`` ask for.
 
-    ``None`` for ``auto``: the one that the records tell.
+    ``None`` for ``auto``: the profile is inferred from the records.
     """
     if release is not None:
         if name != "auto":

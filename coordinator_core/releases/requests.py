@@ -24,16 +24,14 @@ class ApiVersions:
 
 @dataclass(frozen=True, slots=True)
 class RequestRules:
-    """What differs between the coordinators while they serve requests."""
+    """Facts in which coordinators differ while they serve requests."""
 
     scala_maps: bool
     """Members and votes are kept in Scala's maps, else in Java's; their order decides who leads."""
     sync_restarts_session: bool
     """SyncGroup in Stable restarts the session timer."""
-    first_join_is_written: bool
-    """The first JoinGroup of a new group appends its empty metadata, even when it is refused."""
     leaves_one_by_one: bool
-    """What follows from a member's leaving follows after each member of one LeaveGroup, else once."""
+    """A LeaveGroup of several members has its effects after each of them, else once."""
     purgatory: bool
     """Joins wait in a purgatory: the initial one ends by its time only, and its delay is extended while the
     generation is 0. Else it is extended while the group came from Empty."""
@@ -50,7 +48,6 @@ class RequestRules:
 CLASSIC_3_9: Final = RequestRules(
     scala_maps=True,
     sync_restarts_session=True,
-    first_join_is_written=False,
     leaves_one_by_one=True,
     purgatory=True,
     replaced_static_member_forgets_newness=False,
@@ -72,7 +69,6 @@ CLASSIC_3_9: Final = RequestRules(
 NEW_4_3: Final = RequestRules(
     scala_maps=False,
     sync_restarts_session=False,
-    first_join_is_written=True,
     leaves_one_by_one=False,
     purgatory=False,
     replaced_static_member_forgets_newness=True,

@@ -111,7 +111,7 @@ class ReleaseTable:
         return Release.parse(self._lines[found].latest)
 
     def tools(self, release: Release) -> Tools:
-        """What the command line tools of ``release`` print."""
+        """Facts about the output of the command line tools of ``release``."""
         return self._tools[self._row(release)]
 
     def dump_changes(self) -> Iterator[tuple[Release, DumpText]]:

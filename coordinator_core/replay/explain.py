@@ -1,7 +1,7 @@
 """How a group, or one of its committed offsets, came to be: the records that made it, in log order.
 
-Nothing is deduced a second time here: each record is given to the reference replay, and the effect that is
-told is the difference it made there.
+Nothing is deduced a second time here: each record is given to the reference replay, and the effect
+shown is the difference it made there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What to explain: a whole group, or the offset keys of one topic (partition ``None``: all of them)."""
+    """Subject of an explanation: a whole group, or the offset keys of one topic (partition ``None``: all of them)."""
 
     group_id: str
     topic: str | None = None

@@ -26,7 +26,7 @@ SAMPLED_BATCHES = 2000
 
 @dataclass(slots=True)
 class Evidence:
-    """What was seen: key types, newest value versions, and the releases that added fields that are used."""
+    """Evidence of a release: key types, newest value versions, and the releases that added fields that are used."""
 
     key_types: set[int] = field(default_factory=set)
     offset_version: int = -1

@@ -51,7 +51,7 @@ Interpreted = OffsetRecord | GroupRecord | UninterpretedRecord
 
 
 def interpret(record_offset: int, key: bytes | None, value: bytes | None, profile: Profile) -> Interpreted:
-    """What the record at ``record_offset`` means; never raises for its content."""
+    """Meaning of the record at ``record_offset`` to the loader of ``profile``. Raises for no content."""
     if key is None:
         return _carry(record_offset, None, None, "null key", failure=True)
     ordinary = None if value is None else decode_record(key, value)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coordinator_core.errors import Damage
 from coordinator_core.groups.loaders import GroupLoader, JavaGroups, LoadError, ScalaGroups
 from coordinator_core.groups.model import (
     CommittedOffset,
@@ -22,8 +21,7 @@ from coordinator_core.groups.model import (
 )
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.log.batch import control_type
-from coordinator_core.log.reader import OnDamage, read_records
-from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record
+from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, Record
 from coordinator_core.releases import Loader, MergeOffsetRule, Profile
 from coordinator_core.replay.interpret import (
     GroupRecord,
@@ -35,16 +33,6 @@ from coordinator_core.replay.interpret import (
     offset_rules,
     unreadable_marker,
 )
-
-
-def replay_partition(
-    log: PartitionLog, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage]
-) -> PartitionState:
-    """State of one offsets partition; raises :class:`DamagedInputError` as ``read_records`` does."""
-    replayer = SequentialReplayer(profile, log.offsets_partition)
-    for _, batch, records in read_records(log, on_damage=on_damage, damage=damage):
-        replayer.replay_batch(batch, records)
-    return replayer.finish()
 
 
 def group_loader(profile: Profile) -> GroupLoader:
@@ -133,7 +121,7 @@ class SequentialReplayer:
                 self._carry(interpreted)
 
     def committed(self, offset_key: OffsetKey) -> CommittedOffset | None:
-        """What the offset key holds at this point of the log."""
+        """Committed offset of the key at this point of the log; ``None`` without one."""
         return self._state.offsets.get(offset_key)
 
     def pending(self, offset_key: OffsetKey) -> dict[int, CommittedOffset]:
@@ -168,7 +156,7 @@ class SequentialReplayer:
         state.groups = self._groups.finish(_group_ids(state.offsets, *state.pending.values()))
         for producer_id, transaction in self._open.items():
             state.transactions.append(transaction.ended(producer_id, TransactionOutcome.OPEN, None))
-        state.transactions.sort(key=lambda transaction: transaction.first_record_offset)
+        state.transactions.sort(key=_place)
         return state
 
     def _count(self, key_type: int, version: int | None) -> None:
@@ -237,6 +225,13 @@ class SequentialReplayer:
         if transaction is not None:
             outcome = TransactionOutcome.COMMITTED if commit else TransactionOutcome.ABORTED
             self._state.transactions.append(transaction.ended(producer_id, outcome, marker_offset))
+
+
+def _place(transaction: Transaction) -> tuple[int, bool, int, int]:
+    """Transactions are in the order of their first records. Salvaged logs can have several at one offset: of these,
+    open ones come last."""
+    marker = transaction.end_marker_offset
+    return transaction.first_record_offset, marker is None, marker or 0, transaction.producer_id
 
 
 def _group_ids(*offset_key_maps: Iterable[OffsetKey]) -> list[str]:

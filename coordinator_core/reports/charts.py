@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 WIDTH, ROW, LABEL, NUMBER = 360, 20, 98, 82
-"""As wide as a phone: there text has the size that the style gives it, elsewhere a little more."""
+"""Sizes in pixels. ``WIDTH`` is a phone's: there text has the size of the style, on wider screens a little more."""
 
 
 def bar_chart(title: str, rows: Sequence[tuple[str, float, str]]) -> str:

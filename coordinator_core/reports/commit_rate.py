@@ -15,7 +15,7 @@ from coordinator_core.rules.facts import Facts
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 
 MAX_SPAN_MS = 14 * DAY_MS
-"""What was committed earlier than this before the newest commit is counted, not shown."""
+"""Commits earlier than this before the newest one are counted, not shown."""
 
 MAX_BUCKETS = 24
 _BUCKETS_MS = (

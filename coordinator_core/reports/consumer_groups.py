@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from coordinator_core.untrusted import visible
+
 MISSING = "-"
 _NARROW, _NUMBER, _WIDE = 10, 15, 25
 
@@ -17,7 +19,7 @@ Json = dict[str, Any]
 
 def notice(group: Json) -> str | None:
     """The line the tool prints about a group's state, on standard error; ``None`` for a Stable group."""
-    group_id = group["group_id"]
+    group_id = visible(group["group_id"])
     match group["state"]:
         case "Empty":
             return f"Consumer group '{group_id}' has no active members."
@@ -144,7 +146,7 @@ def state_text(group: Json, *, verbose: bool) -> str:
 def list_text(listing: Sequence[Json], *, with_type: bool, with_state: bool) -> str:
     """``--list``: ids alone, or with the columns TYPE and STATE."""
     if not (with_type or with_state):
-        return "\n".join(row["group_id"] for row in listing)
+        return "\n".join(visible(row["group_id"]) for row in listing)
     header = ["GROUP"] + ["TYPE"] * with_type + ["STATE"] * with_state
     rows = [
         [row["group_id"]] + [row["type"].capitalize()] * with_type + [row["state"] or MISSING] * with_state
@@ -163,12 +165,13 @@ def _column(index: int, rows: Iterable[Sequence[str]], minimum: int = _NUMBER) -
 
 
 def _length(text: str) -> int:
-    """Length as Java's formatter counts it, in UTF-16 units."""
+    """Length of what is shown, as Java's formatter counts it, in UTF-16 units."""
+    text = visible(text)
     return len(text) + sum(character > "\uffff" for character in text)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int]) -> str:
     return "\n".join(
-        " ".join(cell + " " * (width - _length(cell)) for cell, width in zip(line, widths, strict=True))
+        " ".join(visible(cell) + " " * (width - _length(cell)) for cell, width in zip(line, widths, strict=True))
         for line in [header, *rows]
     )

@@ -57,7 +57,7 @@ class Selection:
 
 
 def topic_names(states: Iterable[PartitionState], known: Mapping[str, str]) -> dict[str, str]:
-    """Topic id to name: what the snapshot's directories told, and what the records themselves tell."""
+    """Topic id to name, from the snapshot's directories and from the records."""
     names: dict[str, str] = {}
     for state in states:
         for offset_key, offset in state.offsets.items():
@@ -379,7 +379,7 @@ def _offset(offset_key: OffsetKey, offset: CommittedOffset, pending: bool) -> Js
 
 
 def _pending_offset(offset_key: OffsetKey, offset: CommittedOffset) -> Json:
-    """An offset key with nothing but an open transaction's commit: the coordinates are those of that commit."""
+    """Row of an offset key with only a pending commit, at whose record coordinates it stands."""
     return _offset(offset_key, offset, True) | {
         "committed_offset": None,
         "leader_epoch": None,

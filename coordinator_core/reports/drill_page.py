@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from coordinator_core.reports.findings import one_line
 from coordinator_core.reports.pages import duration_text, page
 from coordinator_core.reports.timeline import Lane, timeline
+from coordinator_core.untrusted import visible
 
 Document = dict[str, Any]
 
@@ -47,8 +47,8 @@ def drill_page(document: Document) -> str:
         partitions=[_partition(one) for one in document["partitions"]],
         backwards=[
             (
-                one_line(one["group_id"]),
-                one_line(f"{one['topic']}-{one['partition']}"),
+                visible(one["group_id"]),
+                visible(f"{one['topic']}-{one['partition']}"),
                 one["before"],
                 "gone" if one["after"] is None else one["after"],
             )
@@ -63,7 +63,7 @@ def drill_page(document: Document) -> str:
 def _claim(row: Document) -> tuple[Any, ...]:
     return (
         row["of"],
-        one_line(str(row["name"])),
+        visible(str(row["name"])),
         _words(row["what"]),
         _said(row["predicted"]),
         _said(row["observed"]),
@@ -75,7 +75,7 @@ def _words(what: str) -> str:
 
 
 def _said(value: Any) -> str:
-    return "-" if value is None else one_line(value if isinstance(value, str) else json.dumps(value))
+    return "-" if value is None else visible(value if isinstance(value, str) else json.dumps(value))
 
 
 def _span(band: Document | None) -> str:

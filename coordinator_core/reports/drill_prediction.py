@@ -1,4 +1,4 @@
-"""What ``regroup drill predict`` prints for people."""
+"""Text of ``regroup drill predict``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from coordinator_core.drill.model import (
     PhaseName,
     Prediction,
 )
+from coordinator_core.untrusted import visible
 
 _MISSING = "-"
 
@@ -171,6 +172,6 @@ def _band(band: Band | None) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    cells = [list(header)] + [[_MISSING if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [list(header)] + [[_MISSING if cell is None else visible(str(cell)) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     return [" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]

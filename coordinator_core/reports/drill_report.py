@@ -14,7 +14,7 @@ from coordinator_core.drill.jsonform import to_json
 from coordinator_core.drill.model import Band, Prediction
 from coordinator_core.drill.observed import Observed, Service
 from coordinator_core.reports.drill_page import drill_page
-from coordinator_core.reports.findings import one_line
+from coordinator_core.untrusted import visible
 
 Document = dict[str, Any]
 
@@ -25,7 +25,7 @@ TEXT_ROWS = 50
 
 
 def drill_report(prediction: Prediction, events: Sequence[Event], seen: Observed, comparison: Comparison) -> Document:
-    """Everything that the page, JSON and text tell."""
+    """The report as a document, from which page, JSON and text are made."""
     begin = events[0]
     steady = of_kind(events, "steady_state")
     hypothesis = of_kind(events, "hypothesis")
@@ -119,7 +119,7 @@ def _objectives(prediction: Prediction, seen: Observed) -> Document:
 
 
 def _claims(rows: Sequence[ComparedClaim]) -> list[Document]:
-    """How each kind of claim fared."""
+    """Numbers of held, missed and open claims, by kind."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
         counts.setdefault((row.of, row.what), Counter())[row.match.value] += 1
@@ -165,7 +165,7 @@ def comparison_text(document: Document) -> str:
         f"{counts['not_compared']} not compared",
     ]
     if document["reason"]:
-        lines.append(f"reason:       {one_line(document['reason'])}")
+        lines.append(f"reason:       {visible(document['reason'])}")
     if document["recovered"] is not None:
         state = "as it was" if document["recovered"] else "NOT as it was"
         lines.append(f"recovery:     by {document['rollback']['by']}; the cluster is {state}")
@@ -177,14 +177,15 @@ def comparison_text(document: Document) -> str:
     misses = [row for row in document["rows"] if row["match"] == Match.MISS.value]
     for row in misses[:TEXT_ROWS]:
         said = f"predicted {shown(row['predicted'])}, observed {shown(row['observed'])}"
-        lines.append(f"miss:         {row['of']} {one_line(str(row['name']))}: {row['what']}: {said}")
+        lines.append(f"miss:         {row['of']} {visible(str(row['name']))}: {row['what']}: {said}")
     if len(misses) > TEXT_ROWS:
         lines.append(f"and {len(misses) - TEXT_ROWS} more misses; --format json has them all")
     return "\n".join(lines)
 
 
 def shown(value: Any) -> str:
-    return one_line(json.dumps(value, ensure_ascii=False))
+    """``value`` as JSON on one line."""
+    return visible(json.dumps(value, ensure_ascii=False))
 
 
 def write_drill_report(directory: str, document: Document) -> str:

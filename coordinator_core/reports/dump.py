@@ -49,11 +49,7 @@ _LIMITS: Final = Limits()
 
 
 def dump_text(
-    log: PartitionLog,
-    *,
-    release: str,
-    on_damage: OnDamage = OnDamage.FAIL,
-    damage: list[Damage] | None = None,
+    log: PartitionLog, *, release: str, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage] | None = None
 ) -> Iterator[bytes | memoryview]:
     """What the dump tool of ``release`` prints for the segments of ``log``, in UTF-8.
 

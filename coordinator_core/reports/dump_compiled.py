@@ -40,7 +40,7 @@ class CompiledDump:
 
     def _texts(self, walk: SegmentWalk, view: memoryview, bounds: Bounds) -> Iterator[memoryview]:
         writer = self._writer
-        reason = Stop.FULL
+        reason: int = Stop.FULL
         while reason in (Stop.FULL, Stop.COMPRESSED):
             expected = max(walk.expected, walk.segment.base_offset)
             reason = writer.write(view, walk.position, len(view), expected, _ENOUGH_BYTES, bounds)

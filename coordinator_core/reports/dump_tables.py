@@ -36,13 +36,7 @@ from coordinator_core.records.jsontext import (
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Schema, Struct
 from coordinator_core.releases import Release
-from coordinator_core.reports.dump_payloads import (
-    OFFSET_TYPES,
-    TOMBSTONE,
-    CommitForm,
-    known_types,
-    known_value_schema,
-)
+from coordinator_core.reports.dump_payloads import OFFSET_TYPES, TOMBSTONE, CommitForm, known_types, known_value_schema
 
 Word = str | Number | tuple[Number, tuple[str, ...]]
 """What a word of a template stands for: text, a number, or one of several texts by a number."""

@@ -1,4 +1,4 @@
-"""What ``regroup expire`` prints: a document, a text for people, rows for spreadsheets."""
+"""Output of ``regroup expire``: a document, a text for people, rows for spreadsheets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone
+from coordinator_core.untrusted import visible
 
 Json = dict[str, Any]
 
@@ -114,11 +115,11 @@ def _table(rows: Sequence[Json], now_ms: int) -> list[str]:
     lines = [
         [
             str(row["offsets_partition"]),
-            row["group_id"],
+            visible(row["group_id"]),
             row["kind"],
-            row["topic"] or _MISSING,
+            visible(row["topic"] or _MISSING),
             _MISSING if row["partition"] is None else str(row["partition"]),
-            row["reason"],
+            visible(row["reason"]),
             _MISSING if row["base_timestamp_ms"] is None else _time(row["base_timestamp_ms"]),
             _time(row["expires_at_ms"]),
             _relative(row["expires_at_ms"] - now_ms),

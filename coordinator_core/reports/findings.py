@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordinator_core.rules.model import Rule, Severity
+from coordinator_core.untrusted import csv_text, visible
 
 COLUMNS = (
     "rule",
@@ -40,17 +39,8 @@ def finding_objects(findings: pa.Table) -> Iterator[dict[str, Any]]:
 
 def findings_csv(findings: pa.Table) -> str:
     """Findings as CSV with a header; evidence is JSON."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in findings.to_pylist():
-        writer.writerow("" if row[name] is None else row[name] for name in COLUMNS)
-    return out.getvalue()
-
-
-def one_line(text: str) -> str:
-    """``text`` without characters that move the cursor or colour a terminal: those are escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    rows = findings.to_pylist()
+    return csv_text(COLUMNS, (["" if row[name] is None else row[name] for name in COLUMNS] for row in rows))
 
 
 def reconciliation_text(summary: Mapping[str, Any], findings: pa.Table) -> Iterator[str]:
@@ -71,21 +61,22 @@ def reconciliation_text(summary: Mapping[str, Any], findings: pa.Table) -> Itera
         yield f"{'SEVERITY':<9} {'RULE':<5} {'PARTITION':>9} {'RECORD-OFFSET':>13} {'GROUP':<24} MESSAGE"
     for row in findings.to_pylist():
         partition, offset = ("-" if row[name] is None else row[name] for name in ("offsets_partition", "record_offset"))
-        group = "-" if row["group_id"] is None else one_line(row["group_id"])
-        muted = "" if row["muted"] is None else f" [muted: {one_line(row['muted'])}]"
+        group = "-" if row["group_id"] is None else visible(row["group_id"])
+        muted = "" if row["muted"] is None else f" [muted: {visible(row['muted'])}]"
         yield (
             f"{row['severity']:<9} {row['rule']:<5} {partition:>9} {offset:>13} {group:<24} "
-            f"{one_line(row['message'])}{muted}"
+            f"{visible(row['message'])}{muted}"
         )
     if summary["not_evaluated"]:
         yield ""
         for code, reason in summary["not_evaluated"].items():
             yield f"not evaluated: {code} {reason}"
     for mute in summary["mutes_over"]:
-        yield f"mute of {mute['rule']} is over since {mute['until']}: {one_line(mute['reason'])}"
+        yield f"mute of {mute['rule']} is over since {mute['until']}: {visible(mute['reason'])}"
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
+    """Numbers of findings by severity, worst first: ``1 critical, 0 warning, 2 info``."""
     return ", ".join(f"{counts[level.label]} {level.label}" for level in reversed(Severity))
 
 

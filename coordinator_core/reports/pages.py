@@ -11,7 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from coordinator_core.reports.findings import one_line
+from coordinator_core.untrusted import visible
 
 
 def page(template: str, **values: Any) -> str:
@@ -39,16 +39,18 @@ def _environment() -> Environment:
         "duration": duration_text,
         "number": number_text,
         "time": time_text,
-        "visible": one_line,
+        "visible": visible,
     }
     return made
 
 
 def number_text(value: int) -> str:
+    """An integer with spaces between thousands."""
     return f"{value:,}".replace(",", " ")
 
 
 def byte_text(value: float) -> str:
+    """Bytes with three digits and a decimal unit: ``1.17 MB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(value) < 1000:
             return f"{value:.3g} {unit}"
@@ -57,6 +59,7 @@ def byte_text(value: float) -> str:
 
 
 def duration_text(value_ms: int) -> str:
+    """Milliseconds with three digits, in the largest unit that is not above them."""
     for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
         if value_ms >= size:
             return f"{value_ms / size:.3g} {unit}"
@@ -64,6 +67,7 @@ def duration_text(value_ms: int) -> str:
 
 
 def time_text(value_ms: int) -> str:
+    """Epoch milliseconds as a time in UTC; the number itself beyond the years 1 to 9999."""
     try:
         return f"{datetime.fromtimestamp(value_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError):

@@ -24,7 +24,7 @@ FILES: Mapping[str, str] = {
 def report_forms(
     report: Document, facts: Facts, lag: Lag | None, *, page: str | None = None, max_series: int = MAX_SERIES
 ) -> dict[str, Callable[[], str]]:
-    """By name of the form, what makes its text; ``page`` is where the HTML page will be."""
+    """Functions that make the text of each form, by its name; ``page`` is the path of the HTML page."""
     return {
         "html": lambda: run_page(report),
         "json": lambda: json.dumps(report, ensure_ascii=False, indent=2) + "\n",

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from coordinator_core.reports.run_report import Document
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.lag import Lag, LagStatus
+from coordinator_core.untrusted import visible
 
 MAX_SERIES = 10_000
 """Most series of one metric by group, or by group, topic and partition."""
@@ -137,5 +138,5 @@ class _Metrics(Collector):
     ) -> GaugeMetricFamily:
         family = GaugeMetricFamily(name, text, labels=["cluster", *labels])
         for labelled, value in values:
-            family.add_metric([self._cluster, *labelled], value)
+            family.add_metric([self._cluster, *map(visible, labelled)], value)
         return family

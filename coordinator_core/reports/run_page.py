@@ -7,9 +7,10 @@ from typing import Any
 
 from coordinator_core.reports.charts import bar_chart
 from coordinator_core.reports.commit_rate import DAY_MS, MINUTE_MS
-from coordinator_core.reports.findings import counts_text, one_line
+from coordinator_core.reports.findings import counts_text
 from coordinator_core.reports.pages import byte_text, duration_text, number_text, page, time_text
 from coordinator_core.reports.run_report import Document
+from coordinator_core.untrusted import visible
 
 WORDS = {
     "clean": "No findings",
@@ -65,7 +66,7 @@ def run_page(report: Document) -> str:
 def _finding_rows(rule: Document) -> list[tuple[Any, ...]]:
     return [
         (
-            one_line(row["message"]) + (f" (muted: {one_line(row['muted'])})" if row["muted"] else ""),
+            visible(row["message"]) + (f" (muted: {visible(row['muted'])})" if row["muted"] else ""),
             _or_dash(row["group_id"]),
             _or_dash(row["offsets_partition"]),
             _or_dash(row["record_offset"]),
@@ -79,8 +80,8 @@ def _mutes(report: Document) -> list[tuple[str, ...]]:
     return [
         (
             mute["rule"],
-            " ".join(f"{name} {one_line(mute[name])}" for name in ("group", "topic") if mute[name]) or "all",
-            one_line(mute["reason"]),
+            " ".join(f"{name} {visible(mute[name])}" for name in ("group", "topic") if mute[name]) or "all",
+            visible(mute["reason"]),
             mute["until"] + (" (over)" if mute["rule"] + mute["until"] in over else ""),
         )
         for mute in report["settings"]["mutes"]
@@ -97,7 +98,7 @@ def _change_rows(changes: Document | None) -> dict[str, Any]:
             for name, counts in changes["counts"].items()
         ],
         "changed_groups": [
-            (one["change"], one_line(one["group_id"]), ", ".join(one["columns"])) for one in changes["groups"]
+            (one["change"], visible(one["group_id"]), ", ".join(one["columns"])) for one in changes["groups"]
         ],
     }
 
@@ -109,7 +110,7 @@ def _group_rows(report: Document) -> dict[str, Any]:
         if lag is None
         else [
             (
-                one_line(one["group_id"]),
+                visible(one["group_id"]),
                 one["status"].replace("_", " "),
                 "-" if one["lag"] is None else number_text(one["lag"]),
                 "-" if one["max_lag"] is None else number_text(one["max_lag"]),
@@ -117,12 +118,10 @@ def _group_rows(report: Document) -> dict[str, Any]:
             )
             for one in lag["largest"]
         ],
-        "soonest": [
-            (one_line(one["group_id"]), time_text(one["expires_at_ms"])) for one in report["expiry"]["soonest"]
-        ],
+        "soonest": [(visible(one["group_id"]), time_text(one["expires_at_ms"])) for one in report["expiry"]["soonest"]],
         "heaviest": [
             (
-                one_line(one["group_id"]),
+                visible(one["group_id"]),
                 byte_text(one["bytes"]),
                 byte_text(one["dead_bytes"]),
                 *(number_text(one[name]) for name in ("records", "tombstones", "committed_offsets")),
@@ -136,7 +135,7 @@ def _group_rows(report: Document) -> dict[str, Any]:
                 one["producer_id"],
                 duration_text(one["age_ms"] or 0),
                 number_text(one["keys"]),
-                ", ".join(map(one_line, one["groups"])),
+                ", ".join(map(visible, one["groups"])),
             )
             for one in report["open_transactions"]
         ],
@@ -184,7 +183,7 @@ def _charts(report: Document, partitions: list[Document]) -> dict[str, str]:
 
 
 def _or_dash(value: Any) -> Any:
-    return "-" if value is None else one_line(value) if isinstance(value, str) else value
+    return "-" if value is None else visible(value) if isinstance(value, str) else value
 
 
 def _moment(value_ms: int, precision_ms: int) -> str:

@@ -1,4 +1,4 @@
-"""The report of a run as one document: everything that the HTML page, JSON, Markdown and metrics tell.
+"""The report of a run as one document: the source of HTML page, JSON, Markdown and metrics.
 
 The order is that of the page: verdict and scope, what changed, findings, and then what an operator asks next.
 """
@@ -103,7 +103,7 @@ def _scope(facts: Facts) -> Document:
 
 
 def _changes(facts: Facts) -> Document | None:
-    """What changed since the previous run; ``None`` without one."""
+    """Changes since the previous run; ``None`` without one."""
     if facts.previous is None:
         return None
     found = difference(facts.previous.run, facts.run)
@@ -195,7 +195,7 @@ def _groups(facts: Facts) -> Document:
     of_offsets = stats.numbers("key_type") <= 1
     commits, commit_bytes = total("records", of_offsets), total("size_bytes", of_offsets)
     live = np.bincount(live_group, minlength=count)
-    # Records of one kind are about as long as each other, so their number tells the share that is dead.
+    # Records of one kind are about as long as each other, so their number gives the share that is dead.
     dead = commit_bytes - commit_bytes * np.minimum(live, commits) // np.maximum(commits, 1)
     heaviest = np.lexsort((np.arange(count), -size))[:EXAMPLES]
     texts = names.take(pa.array(heaviest)).to_pylist()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from coordinator_core.reports.findings import counts_text, one_line
+from coordinator_core.reports.findings import counts_text
 from coordinator_core.reports.pages import number_text, time_text
 from coordinator_core.reports.run_page import WORDS
 from coordinator_core.reports.run_report import Document
+from coordinator_core.untrusted import visible
 
 FINDINGS = 3
 """Findings that the summary names."""
@@ -49,7 +50,7 @@ def _lines(report: Document, page: str | None) -> Iterator[str]:
         ]
         yield f"- since {_plain(report['changes']['previous_run_id'])}: {'; '.join(texts)}"
     if page is not None:
-        yield f"- report: `{one_line(page)}`"
+        yield f"- report: `{visible(page)}`"
 
 
 def worst(report: Document, count: int = FINDINGS) -> list[Document]:
@@ -72,4 +73,4 @@ def _of_group(finding: Document) -> str:
 
 
 def _plain(text: str) -> str:
-    return _MARKS.sub(r"\\\1", one_line(text))
+    return _MARKS.sub(r"\\\1", visible(text))

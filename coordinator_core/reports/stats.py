@@ -1,4 +1,4 @@
-"""What ``regroup stats`` prints: where the bytes of an offsets log come from, what blocks its cleaning."""
+"""Output of ``regroup stats``: origin of the bytes of an offsets log, and what blocks its cleaning."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from coordinator_core.lifecycle.forensics import PartitionForensics, Total
 from coordinator_core.records.schemas import RECORD_TYPES
+from coordinator_core.untrusted import visible
 
 Json = dict[str, Any]
 _MISSING = "-"
@@ -179,7 +180,7 @@ def _text(value: object) -> str:
 
 
 def _table(header: str, rows: Sequence[Sequence[object]]) -> str:
-    lines = [header.split(), *([str(cell) for cell in row] for row in rows)]
+    lines = [header.split(), *([visible(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
     return "\n".join(
         " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines

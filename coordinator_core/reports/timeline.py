@@ -1,4 +1,4 @@
-"""What was seen over time as inline SVG: a row for each subject, stretches of states, marks across all."""
+"""States over time as inline SVG: a row for each subject, bars of states, marks across all rows."""
 
 from __future__ import annotations
 

@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from coordinator_core import storage
 from coordinator_core.rules.parts import RunPart
+from coordinator_core.runs.proof import open_parquet
 from coordinator_core.runs.read import Run, RunError
 from coordinator_core.runs.schemas import TABLES
 
@@ -47,10 +46,9 @@ class Columns:
         target = pa.schema([_kept_as(schema.field(name)) for name in wanted])
         tables = [target.empty_table()]
         try:
-            for file in self._run.manifest["tables"][self.table]["files"]:
-                system, path = storage.filesystem(storage.join(self._run.path, file))
-                names = [name for name in wanted if name in _NAMES]
-                with pq.ParquetFile(path, filesystem=system, read_dictionary=names) as parquet:
+            names = [name for name in wanted if name in _NAMES]
+            for path, proof in self._run.parquet_files(self.table):
+                with open_parquet(path, proof, read_dictionary=names) as parquet:
                     if isinstance(self._run, RunPart):
                         rows = self._run.rows(parquet, wanted)
                     else:
@@ -87,14 +85,14 @@ class Columns:
         return found
 
     def equals(self, column: str, value: str) -> Bools:
-        """Where a column of text has this value."""
+        """Mask of the rows in which a column of text has this value."""
         found: Bools = pc.fill_null(pc.equal(self.array(column).cast(pa.string()), value), False).to_numpy(
             zero_copy_only=False
         )
         return found
 
     def rows(self, where: Bools | Int64s, *columns: str) -> pa.Table:
-        """The coordinates and ``columns`` of some rows: those of a mask, or those with these numbers.
+        """Record coordinates and ``columns`` of the rows ``where``: a mask (bool, one a row) or row numbers (int64).
 
         Names are dictionary arrays, as they are kept.
         """
@@ -119,7 +117,7 @@ def _kept_as(field: pa.Field) -> pa.Field:
 
 
 def coded(*columns: pa.Array) -> tuple[list[Int64s], pa.Array]:
-    """The same number for the same text in all of ``columns`` (-1 for null), and the texts by number."""
+    """Numbers of the texts of each of ``columns`` (int64, one a row, -1 for null), and the texts by number."""
     dictionaries = [
         array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
         for array in columns
@@ -157,7 +155,7 @@ def combined_pair(left: Sequence[Int64s], right: Sequence[Int64s]) -> tuple[Int6
 
 
 def lookup(wanted: Int64s, keys: Int64s) -> Int64s:
-    """Where each of ``wanted`` stands in ``keys``, which has no number twice; -1 where it does not."""
+    """Row of each of ``wanted`` in ``keys``, which has no number twice; -1 for none."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     order = np.argsort(keys, kind="stable")

@@ -9,19 +9,20 @@ import pyarrow.compute as pc
 from coordinator_core.groups.model import GroupType
 from coordinator_core.rules.columns import Bools, Int64s, combined_pair
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.model import Limits, Need, Rule, Severity
+from coordinator_core.rules.model import Limits, Rule, Severity
+from coordinator_core.rules.needs import Need
 
 _OFFSET_KEY = ("group_id", "topic", "partition")
 
 
 def first_of_each(key: Int64s, rows: Int64s) -> tuple[Int64s, pa.Array]:
-    """Of ``rows`` the first with each value of ``key`` (parallel to them), and how many each stands for."""
+    """The first of ``rows`` with each value of ``key`` (one a row), and the number of rows that each stands for."""
     _, first, count = np.unique(key, return_index=True, return_counts=True)
     return rows[first], pa.array(count)
 
 
 def _same_topic(facts: Facts) -> Bools:
-    """Committed offsets that name no topic id, or that of the live topic."""
+    """Committed offsets that name no topic id, or the id of the live topic."""
     assert facts.topics is not None
     live = facts.live_topic[facts.offset_topic]
     ids = pa.array([*facts.topics.ids, None], pa.string())
@@ -126,7 +127,7 @@ def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
 
 
 def _newest_commit(facts: Facts) -> Int64s:
-    """By group, the time of its newest commit; -1 without one."""
+    """Timestamp of the newest commit of each group: int64 by row of ``groups``, epoch milliseconds, -1 for none."""
     group = facts.group_row("offsets")
     newest = np.full(len(facts.groups), -1, np.int64)
     np.maximum.at(newest, group[group >= 0], facts.offsets.numbers("commit_timestamp_ms")[group >= 0])

@@ -1,4 +1,4 @@
-"""What differs between two runs: groups and committed offsets, added, removed, changed or identical.
+"""Differences between two runs: groups and committed offsets, added, removed, changed or identical.
 
 Hashes come first: tables whose hash in the manifests is the same are not read.
 """
@@ -44,7 +44,7 @@ class TableDifference:
 
     @property
     def changed(self) -> Int64s:
-        """Positions in ``now`` of rows that differ in some column."""
+        """Positions in ``now`` of rows that differ in some column (int64, ascending)."""
         any_ = np.zeros(len(self.now), np.bool_)
         for differs in self.differing.values():
             any_ |= differs

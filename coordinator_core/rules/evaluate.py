@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.findings import FINDINGS, findings_of, in_order
-from coordinator_core.rules.model import NEED_OPTIONS, Rule, Severity
+from coordinator_core.rules.model import Rule, Severity
+from coordinator_core.rules.needs import NEED_OPTIONS
 from coordinator_core.rules.settings import Mute, RuleSettings
 
 _NO_SETTINGS = RuleSettings()
@@ -21,7 +22,7 @@ _NO_SETTINGS = RuleSettings()
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """What all rules say of a run.
+    """Result of all rules on a run.
 
     Every rule of the catalogue is in exactly one of ``evaluated``, ``not_evaluated`` (code to what is
     missing) and ``not_applicable`` (code to the reason).  ``findings`` is of schema ``FINDINGS``; those with
@@ -61,7 +62,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Hits:
-    """What one rule finds in some offsets partitions.
+    """Result of one rule on some offsets partitions.
 
     ``each`` has a finding for each of ``count`` hits, ``together`` one for each group: what counts when all
     parts together have more hits than the limit.  What cannot be asked for any more is ``None``.
@@ -74,7 +75,7 @@ class Hits:
 
 
 def chosen_rules(facts: Facts, codes: Collection[str] | None = None) -> Chosen:
-    """What can be evaluated on ``facts``, of the rules with these ``codes`` (``None``: all)."""
+    """Rules with these ``codes`` (``None``: all) that can be evaluated on ``facts``."""
     evaluated: list[Rule] = []
     not_evaluated: dict[str, str] = {}
     not_applicable: dict[str, str] = {}
@@ -92,7 +93,7 @@ def chosen_rules(facts: Facts, codes: Collection[str] | None = None) -> Chosen:
 
 
 def find(facts: Facts, rules: Iterable[Rule], settings: RuleSettings, *, is_all: bool) -> list[Hits]:
-    """What ``rules`` find in ``facts``, which are those of the whole run (``is_all``) or of a part of it."""
+    """Results of ``rules`` on ``facts``, which are of the whole run (``is_all``) or of a part of it."""
     found = []
     limits = settings.limits
     limit = int(limits["findings_per_rule"])
@@ -110,7 +111,7 @@ def find(facts: Facts, rules: Iterable[Rule], settings: RuleSettings, *, is_all:
 def reconciled(
     facts: Facts, chosen: Chosen, found: Iterable[Hits], settings: RuleSettings = _NO_SETTINGS
 ) -> Reconciliation:
-    """What the rules say of the run, from what they found in it or in all of its parts."""
+    """Result of all rules on the run, from their results on it or on all of its parts."""
     of_rule: dict[str, list[Hits]] = {}
     for hits in found:
         of_rule.setdefault(hits.code, []).append(hits)

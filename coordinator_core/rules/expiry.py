@@ -97,7 +97,7 @@ def _groups(facts: Facts, rows: Int64s) -> list[Group]:
 
 @dataclass(frozen=True)
 class _Conditions:
-    """What groups say of their offsets, by row of ``groups``; the last entry is for offsets without a group.
+    """Expiry conditions of groups, by row of ``groups``; the last entry is for offsets without a group.
 
     ``base_ms`` counts where ``has_base`` is true. ``subscribed`` are pairs of a group and a topic.
     """
@@ -132,8 +132,8 @@ def _conditions(facts: Facts, rows: Int64s, groups: Sequence[Group], rules: Expi
 
 
 def _partitions_that_fail(facts: Facts, groups: Sequence[Group], retention: int, then: int) -> Int64s:
-    """Offsets partitions of which a sweep fails, so that nothing in them is due: those that do not load, and
-    those of a group that no sweep can delete."""
+    """Offsets partitions whose sweep fails, so that nothing in them is due: they do not load, or have a group that
+    no sweep can delete."""
     obstacles = [
         group.group_id
         for group in groups

@@ -1,4 +1,4 @@
-"""What rules look at: the tables of a run, prepared once for all of them, and the optional inputs."""
+"""Facts for rules: the tables of a run, prepared once for all of them, and the optional inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from coordinator_core.groups.model import GroupState, GroupType
 from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.rules.columns import Bools, Columns, Int64s, coded, combined, lookup
-from coordinator_core.rules.model import Need
+from coordinator_core.rules.needs import Need
 from coordinator_core.rules.topics import Topics
 from coordinator_core.runs.read import Run
 
@@ -22,8 +22,8 @@ from coordinator_core.runs.read import Run
 class Assigned:
     """Partitions that members own, one a row.
 
-    ``member`` is the row in ``members``, ``group`` that in ``groups``; ``topic`` the number of the topic's
-    name in :attr:`Facts.topic_names`, ``identity`` that of its name or, when no name is known, of its id.
+    Arrays of one length. ``member``: row in ``members``; ``group``: row in ``groups``; ``topic``: number of the
+    topic's name in :attr:`Facts.topic_names`; ``identity``: number of its name or, when no name is known, of its id.
     """
 
     member: Int64s
@@ -42,7 +42,7 @@ class Facts:
     previous: Facts | None = None
     extra: dict[Need, Any] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
-    """What one rule has worked out and another may use."""
+    """Intermediate results of one rule that another may use, by name."""
 
     _tables: dict[str, Columns] = field(default_factory=dict)
 
@@ -91,7 +91,7 @@ class Facts:
         return dict(zip(tables, numbers, strict=True)), texts
 
     def group_row(self, table: str) -> Int64s:
-        """For each row of ``table`` the row of its group in ``groups``; -1 when there is none."""
+        """Row in ``groups`` of the group of each row of ``table`` (int64); -1 for none."""
         if table not in self._group_rows:
             codes, _ = self._groups_coded
             wanted = self._group_key(self.table(table).numbers("offsets_partition"), codes[table])
@@ -129,12 +129,12 @@ class Facts:
 
     @property
     def topic_texts(self) -> pa.Array:
-        """The names of topics, by number."""
+        """Names of topics, by number."""
         return self._topics_coded[1]
 
     @property
     def offset_topic(self) -> Int64s:
-        """For each committed offset the number of its topic's name."""
+        """Number of the topic's name of each committed offset (int64)."""
         return self._topics_coded[0]["offsets"]
 
     def topic_names(self, numbers: Int64s) -> pa.Array:
@@ -144,7 +144,7 @@ class Facts:
 
     @cached_property
     def live_topic(self) -> Int64s:
-        """By number of a name, the position of that topic in :attr:`topics`; -1 when there is none."""
+        """Position in :attr:`topics` of the topic of each name, by number of the name; -1 for none."""
         live = self._topics_coded[0]["live"]
         position = np.full(len(self.topic_texts) + 1, -1, np.int64)
         position[live] = np.arange(len(live))
@@ -152,7 +152,7 @@ class Facts:
 
     @cached_property
     def offset_place(self) -> Int64s:
-        """Where each committed offset's partition stands in :attr:`topics`; -1: nowhere."""
+        """Row of each committed offset's partition in :attr:`topics`; -1 for none."""
         assert self.topics is not None
         return self.topics.locate(self.live_topic[self.offset_topic], self.offsets.numbers("partition"))
 
@@ -160,12 +160,12 @@ class Facts:
 
     @cached_property
     def is_active(self) -> Bools:
-        """Groups that are Stable, with members, and whose offsets a broker keeps by subscription."""
+        """Mask over ``groups``: Stable, with members, offsets kept by subscription."""
         return self.groups.equals("state", GroupState.STABLE) & (self.groups.numbers("member_count") > 0)
 
     @cached_property
     def is_consumers(self) -> Bools:
-        """Groups of consumers: classic ones of the consumer protocol, and KIP-848 ones."""
+        """Mask over ``groups``: groups of consumers, classic of the consumer protocol or KIP-848."""
         classic = self.groups.equals("type", GroupType.CLASSIC)
         return (classic & self.groups.equals("protocol_type", "consumer")) | self.groups.equals(
             "type", GroupType.CONSUMER
@@ -173,11 +173,11 @@ class Facts:
 
     @staticmethod
     def of_groups(values: Any, rows: Int64s) -> Any:
-        """What ``values``, one for each group, says of the groups in ``rows``; 0 or false for -1."""
+        """``values``, one for each group, of the groups in ``rows``; 0 or false for -1."""
         return np.append(values, values.dtype.type(0))[rows]
 
     def group_rows_with(self, rows: Int64s) -> Bools:
-        """Groups of which ``rows`` (rows of ``groups``, or -1) has one."""
+        """Mask over ``groups``: groups whose row is in ``rows`` (-1 for none)."""
         found = np.zeros(len(self.groups), np.bool_)
         found[rows[rows >= 0]] = True
         return found
@@ -243,7 +243,7 @@ class Facts:
 
     @cached_property
     def subscription_is_known(self) -> Bools:
-        """Groups of all of whose members it is known what they subscribe to."""
+        """Mask over ``groups``: the subscriptions of all members are known."""
         unknown = self.members.is_null("subscribed_topics")
         has_regex = ~self.members.is_null("subscribed_regex")
         unresolved = has_regex & ~np.isin(np.arange(len(self.members)), self._matched_by_regex[0])
@@ -254,7 +254,7 @@ class Facts:
         return self.is_consumers & ~self.group_rows_with(np.where(bad, row, -1))
 
     def subscribed_keys(self) -> Int64s:
-        """Group rows and topics, as pairs, that some member subscribes to; sorted, each once."""
+        """Numbers (:meth:`group_topic`) of groups and topics that some member subscribes to; ascending, unique."""
         member, topic = self.subscriptions
         return np.unique(self.group_topic(self.group_row("members")[member], topic))
 

@@ -48,6 +48,7 @@ _NO_OFFSET = np.iinfo(np.int64).max
 
 
 def no_findings() -> pa.Table:
+    """A table of findings without rows."""
     return FINDINGS.arrow.empty_table()
 
 

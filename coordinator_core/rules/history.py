@@ -10,7 +10,8 @@ import pyarrow as pa
 from coordinator_core.groups.model import GroupType
 from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair, lookup
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.model import Limits, Need, Rule, Severity
+from coordinator_core.rules.model import Limits, Rule, Severity
+from coordinator_core.rules.needs import Need
 
 _OFFSET_KEY = ("group_id", "topic", "partition")
 
@@ -51,7 +52,7 @@ def _pair(facts: Facts, column: str) -> tuple[Int64s, Int64s]:
 
 
 def _of_one_topic(facts: Facts, bad: Bools) -> Int64s:
-    """Of the matched pairs for which ``bad`` is true, those whose commits name no different topic ids."""
+    """Matched pairs for which ``bad`` is true and whose commits name no different topic ids."""
     assert facts.previous is not None
     matched, found = matched_offsets(facts), np.flatnonzero(bad)
     columns = [

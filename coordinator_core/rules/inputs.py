@@ -1,4 +1,4 @@
-"""What rules are asked about: a run, what is known besides, and the settings; as values that can travel."""
+"""Inputs of rules: a run, optional inputs and settings, as values that can be pickled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from coordinator_core.rules.catalogue import RULES, rule_of
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.log_scan import LogScan, logs_of, scan_log
-from coordinator_core.rules.model import Need
+from coordinator_core.rules.needs import Need
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.settings import RuleSettings, read_settings
 from coordinator_core.rules.topics import Topics, read_topics
@@ -19,7 +19,7 @@ from coordinator_core.runs.read import Run, open_run
 
 @dataclass(frozen=True)
 class Inputs:
-    """``codes`` are those of the rules that are wanted; ``None``: all. ``log`` is the path of a snapshot."""
+    """``codes``: rules to evaluate; ``None``: all. ``log``: path of a snapshot."""
 
     run: Run
     topics: Topics | None
@@ -56,7 +56,7 @@ class Inputs:
         return made
 
     def facts(self, partitions: Collection[int] | None = None, *, scan: bool = True) -> Facts:
-        """What rules look at, of the whole run or of some offsets partitions.
+        """``Facts`` of the whole run or of some offsets partitions.
 
         ``scan``: walk over the log, if there is one; else it is only said that there is.
         """

@@ -2,7 +2,7 @@
 
 Lag is never negative: what was committed beyond the end that the topic snapshot knows has lag 0 (rule R31
 says what that means).  A partition that a member owns and nobody has committed has the status ``no_commit``
-and no lag.  With a previous run it also tells what two moments can tell of Burrow's statuses.
+and no lag.  With a previous run there are also those of Burrow's statuses that two moments can show.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coordinator_core.rules.history import matched_offsets
 
 
 class LagStatus(IntEnum):
-    """What is known of a partition; the numbers are those of Burrow (2 is its warning, 3 its error)."""
+    """Status of a partition; the numbers are those of Burrow (2 is its warning, 3 its error)."""
 
     OK = 1
     """No lag, or it moves, or there is no previous run to compare with."""
@@ -118,7 +118,7 @@ def _labels(status: Int64s) -> pa.Array:
 
 
 def _statuses(facts: Facts) -> Int64s:
-    """By committed offset, what the previous run tells; OK without one."""
+    """Status of each committed offset by comparison with the previous run; OK without one."""
     status = np.full(len(facts.offsets), LagStatus.OK, np.int64)
     if facts.previous is None:
         return status

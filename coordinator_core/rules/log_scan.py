@@ -1,7 +1,7 @@
 """One walk over the raw log, for rules about what the tables of a run no longer show.
 
-Record after record, in Python: some hundred thousand records a second.  What is damaged is left out; rule R03
-tells of it.
+Record after record, in Python: some hundred thousand records a second.  Damaged batches are left out: rule R03
+finds them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OffsetKeyEvent:
 
 @dataclass(frozen=True, slots=True)
 class LogScan:
-    """What a walk found.
+    """Findings of a walk.
 
     ``epochs_back``: batches with the leader epoch and the higher one before.  ``lone_markers``: end markers
     with their producer, of which no data was there.  ``lone_tombstones``: tombstones of keys never seen, with
@@ -148,7 +148,7 @@ class _PartitionScan:
         try:
             layout = decode_value(names[0], value).layout
         except RecordDecodeError:
-            return  # Rule R05 tells of it.
+            return  # Rule R05 finds it.
         if layout != CURRENT_LAYOUT:
             self._scan.layouts.append((self._place(record_offset), names[0], names[1], layout))
 

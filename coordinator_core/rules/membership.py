@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from coordinator_core.groups.model import GroupType
 from coordinator_core.rules.columns import Bools, Int64s, coded, combined
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.model import Limits, Need, Rule, Severity
+from coordinator_core.rules.model import Limits, Rule, Severity
+from coordinator_core.rules.needs import Need
 
 
 def _group_type_of_members(facts: Facts, *kinds: GroupType) -> Bools:

@@ -1,15 +1,16 @@
-"""What a rule is: values that say what it looks for, why, and what to do; and one function that looks."""
+"""A rule: texts that say what it finds, why it matters and what to do, and the function that finds it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from coordinator_core.releases import Profile, profile_names
+from coordinator_core.rules.needs import Need
 
 if TYPE_CHECKING:
     from coordinator_core.rules.facts import Facts
@@ -30,23 +31,6 @@ class Severity(IntEnum):
     @classmethod
     def of(cls, label: str) -> Severity:
         return cls[label.upper()]
-
-
-class Need(StrEnum):
-    """What a rule may need besides the run itself."""
-
-    TOPICS = "topics"
-    PREVIOUS_RUN = "previous run"
-    TRANSACTION_LOG = "transaction log"
-    LOG = "log"
-
-
-NEED_OPTIONS = {
-    Need.TOPICS: "--topics",
-    Need.PREVIOUS_RUN: "--against",
-    Need.TRANSACTION_LOG: "--transaction-log",
-    Need.LOG: "--log",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from coordinator_core import storage
+from coordinator_core.runs.proof import FileProof, open_parquet
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES
 
@@ -52,10 +52,9 @@ class RunPart(Run):
                 found.append(number)
         return found
 
-    def _file(self, name: str, file: str, group_ids: Collection[str] | None) -> pa.Table:
+    def _file(self, name: str, path: str, proof: FileProof | None, group_ids: Collection[str] | None) -> pa.Table:
         schema = TABLES[name].arrow
-        system, path = storage.filesystem(storage.join(self.path, file))
-        with pq.ParquetFile(path, filesystem=system) as parquet:
+        with open_parquet(path, proof) as parquet:
             table = self.rows(parquet, schema.names).select(schema.names).cast(schema)
         if group_ids is None or "group_id" not in schema.names:
             return table

@@ -21,7 +21,7 @@ from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.findings import FINDINGS
-from coordinator_core.rules.model import Need
+from coordinator_core.rules.needs import Need
 from coordinator_core.rules.settings import settings_from
 from coordinator_core.rules.transaction_log import TransactionLog
 
@@ -31,7 +31,7 @@ RECONCILIATION = "reconciliation.json"
 
 
 def inputs_of(facts: Facts) -> dict[str, Any]:
-    """What was looked at, as it is told in ``reconciliation.json`` and in reports."""
+    """Scope of a reconciliation, as ``reconciliation.json`` and reports state it."""
 
     def of_run(one: Facts) -> dict[str, Any]:
         names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
@@ -87,7 +87,7 @@ def publish_findings(facts: Facts, found: Reconciliation) -> str:
 
 
 def read_reconciliation(directory: str) -> tuple[dict[str, Any], Reconciliation]:
-    """What :func:`publish_findings` wrote into ``directory``: the summary, and what it is of.
+    """Summary that :func:`publish_findings` wrote into ``directory``, and its subject.
 
     Raises :class:`UsageError` when it is nothing of the kind.
     """
@@ -110,7 +110,7 @@ def read_reconciliation(directory: str) -> tuple[dict[str, Any], Reconciliation]
 
 
 def _id(summary: dict[str, Any]) -> str:
-    """Of everything that decides the findings; not of paths, which only say where it lay."""
+    """Digest of everything that decides the findings; paths, which decide nothing, are left out."""
     decisive = {
         name: {key: value for key, value in entry.items() if key != "path"} if isinstance(entry, dict) else entry
         for name, entry in summary.items()

@@ -11,7 +11,8 @@ import pyarrow as pa
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.log_scan import LogScan, OffsetKeyEvent
-from coordinator_core.rules.model import Find, Limits, Need, Rule, Severity
+from coordinator_core.rules.model import Find, Limits, Rule, Severity
+from coordinator_core.rules.needs import Need
 from coordinator_core.rules.transaction_log import TransactionLog
 
 _TEXT = frozenset({"group_id", "topic", "layout", "outcome"})
@@ -138,7 +139,7 @@ LONE_TOMBSTONE = Rule(
     why="Normal once the cleaner has removed what they deleted. Releases before 4.0 do not load a tombstone "
     "for an unknown KIP-848 group (KAFKA-17306).",
     evidence="The first of them, and how many.",
-    remedy="None; rule R06 tells when the partition does not load.",
+    remedy="None; rule R06 finds partitions that do not load.",
     message="tombstone of type {key_type} of {group_id} for a key that is not there",
     reads=(),
     needs=(Need.LOG,),

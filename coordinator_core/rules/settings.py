@@ -1,4 +1,4 @@
-"""What a cluster's operators decide about the rules: severities, thresholds, mutes. From YAML."""
+"""Settings of rules: severities, thresholds and mutes, from a YAML file of the operator."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class RuleSettings:
         return {name: self.thresholds.get(name, known.default) for name, known in THRESHOLDS.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """What differs from the catalogue."""
+        """Settings that differ from the catalogue."""
         return {
             "severities": {code: level.label for code, level in sorted(self.severities.items())},
             "thresholds": dict(sorted(self.thresholds.items())),
@@ -87,7 +87,7 @@ def read_settings(path: Path, codes: Collection[str]) -> RuleSettings:
 
 
 def settings_from(document: Any, codes: Collection[str]) -> RuleSettings:
-    """As :func:`read_settings`, of a document that is read already."""
+    """Settings from a parsed document; otherwise as :func:`read_settings`."""
     known = {"severities": dict, "thresholds": dict, "mutes": list}
     _only(document, known, "rule settings")
     for name, kind in known.items():

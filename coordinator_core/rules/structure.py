@@ -18,7 +18,10 @@ def _carried(facts: Facts, kind: str) -> pa.Table:
 
 
 def _kind(detail: str) -> str:
-    """What ``coordinator_core.replay.interpret`` says of a record that it carries."""
+    """Part of a carried record that is unknown or undecodable: ``type``, ``version`` or ``body``.
+
+    ``detail`` is a text of ``coordinator_core.replay.interpret``.
+    """
     if detail.startswith("key type "):
         return "type"
     return "version" if detail.startswith("value version ") else "body"
@@ -69,7 +72,8 @@ def _legacy_values(facts: Facts, _: Limits) -> pa.Table:
 
 
 def _misplaced(facts: Facts) -> tuple[Bools, Bools, Int64s]:
-    """Groups in a wrong partition, those of them that are in the right one too, and the right ones."""
+    """Masks over ``facts.groups``: groups in a wrong partition, and groups that are in the right one too; with the
+    right partition of each group."""
     if "misplaced" not in facts.notes:
         facts.notes["misplaced"] = _places(facts)
     found: tuple[Bools, Bools, Int64s] = facts.notes["misplaced"]

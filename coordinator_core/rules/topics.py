@@ -13,17 +13,18 @@ import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
+from coordinator_core.log.types import OFFSETS_TOPIC
 
 Int64s = npt.NDArray[np.int64]
 
 UNKNOWN = -1
-"""Stands for a start or end offset that the snapshot does not tell."""
+"""Start or end offset that ``topics.json`` does not have."""
 
 
 @dataclass(frozen=True)
 class Topics:
     """``names`` and ``ids`` are parallel; partitions ``first[i]`` to ``first[i] + count[i] - 1`` of the flat
-    arrays ``start`` and ``end`` are those of topic ``i``, in their order; ``UNKNOWN`` where not told."""
+    arrays ``start`` and ``end`` are those of topic ``i``, in their order; ``UNKNOWN`` where there is none."""
 
     path: str
     sha256: str
@@ -90,6 +91,11 @@ def _topics(path: str, data: bytes, document: Any) -> Topics:
         counts.append(len(info))
         starts += [_offset(by_number[number], "start_offset", "startOffset") for number in range(len(info))]
         ends += [_offset(by_number[number], "end_offset", "endOffset") for number in range(len(info))]
+    if names == [OFFSETS_TOPIC]:
+        raise UsageError(
+            f"{path}: lists {OFFSETS_TOPIC} alone, so it does not tell which topics of the groups exist; give the "
+            "topics.json of a capture, or leave the topics out"
+        )
     if len(set(names)) != len(names):
         raise ValueError("a topic is listed twice")
     captured = _first(document, "captured_at_ms", "capturedAtMs")

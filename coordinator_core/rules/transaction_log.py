@@ -14,7 +14,7 @@ from coordinator_core.log.types import SegmentFile
 TRANSACTION_TOPIC = "__transaction_state"
 
 _VALUE = struct.Struct(">hqhib")
-"""What ``TransactionLogValue`` 0 and 1 begin with: version, producer id, its epoch, timeout, state."""
+"""First fields of ``TransactionLogValue`` 0 and 1: version, producer id, its epoch, timeout, state."""
 
 STATES = (
     "Empty",

@@ -26,7 +26,6 @@ from coordinator_core.fold.tasks import (
     kept_result,
     run_fold_task,
 )
-from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
@@ -82,7 +81,7 @@ def replay_to_run(
     profile: Profile | None,
     now_ms: int,
     on_damage: OnDamage = OnDamage.FAIL,
-    offsets_topic_num_partitions: int = DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS,
+    offsets_topic_num_partitions: int | None = None,
     cache: FoldCache | None = None,
 ) -> Manifest:
     """Replay ``source`` and publish the run; returns its manifest.
@@ -99,14 +98,14 @@ def replay_to_run(
     with _Replay(source, rules, on_damage, cache) as replay, ThreadPoolExecutor(1) as teller:
         # What merges and publishes is loaded while the first segments are folded.
         from coordinator_core.runs.manifest import ReplayFacts
-        from coordinator_core.runs.merging import merge_results
+        from coordinator_core.runs.merging import merge_results, with_placement
         from coordinator_core.runs.publish import RunWriter
         from coordinator_core.runs.schemas import SEGMENTS
         from coordinator_core.runs.tables import merged_tables, offset_rows
 
         def merge(number: int, results: Iterator[SegmentResult], kept: int) -> _Merged:
             merged, segments, facts = merge_results(number, results, rules, cache=replay.cache, kept=kept)
-            # Groups are told by the interpreter, offsets are encoded without it: side by side.
+            # Rows of groups need the interpreter lock, encoding of offsets does not: they run side by side.
             others = teller.submit(merged_tables, merged, now_ms=now_ms)
             return offset_rows(merged), others, segments, facts
 
@@ -114,8 +113,9 @@ def replay_to_run(
             partitions = []
             for offsets, others, segments, facts in replay.merged(merge):
                 writer.write_tables({"offsets": offsets})
-                writer.write_tables({**others.result(), SEGMENTS.name: segments})
-                partitions.append(facts)
+                rest = others.result()
+                writer.write_tables({**rest, SEGMENTS.name: segments})
+                partitions.append(with_placement(facts, rest))
             replayed = perf_counter()
             replay_facts = ReplayFacts(
                 snapshot=snapshot,
@@ -138,7 +138,7 @@ def _inferred(snapshot: Snapshot) -> Profile:
 
 
 def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage]:
-    """What is wrong with the directories themselves; under ``FAIL`` the first of it is raised.
+    """Damage of the directories themselves; under ``FAIL`` the first is raised.
 
     Raises :class:`DamagedInputError` too when a pinned file has become shorter or is gone.
     """
@@ -152,7 +152,7 @@ def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage
 
 
 class _Folding:
-    """Tasks folded side by side, in their order; some ahead of who takes the results, but not all.
+    """Tasks folded side by side, in their order; a bounded number ahead of the consumer of the results.
 
     What ``kept`` gives for a task is its result, and takes no room: it is read when it is merged.
     """
@@ -191,7 +191,7 @@ class _Folding:
         self._threads.shutdown(wait=False)
 
     def kept(self, offsets_partition: int) -> int:
-        """How many folds ``kept`` gave before the first that it did not."""
+        """Number of folds that ``kept`` gave before the first one that it lacked."""
         folds = 0
         for result in self._results[offsets_partition]:
             if isinstance(result, Future):
@@ -200,7 +200,7 @@ class _Folding:
         return folds
 
     def results(self, offsets_partition: int) -> Iterator[SegmentResult]:
-        """What was found in a partition; each result may be asked for once."""
+        """Results of a partition's segments; each may be asked for once."""
         results = self._results[offsets_partition]
         while results:
             # What was merged must not be held any longer, so they go one by one.
@@ -212,7 +212,7 @@ class _Folding:
                 self._room.release()
 
     def stop(self) -> None:
-        """Begin nothing any more, and wait for what has begun; who waits for a result is told."""
+        """Stop: start no task, wait for running ones, cancel the futures of those not started."""
         self._over = True
         self._room.release()
         self._threads.shutdown(cancel_futures=True)
@@ -274,7 +274,7 @@ class _Replay:
         self._mergers.shutdown(cancel_futures=True)
 
     def merged(self, merge: Callable[[int, Iterator[SegmentResult], int], T]) -> Iterator[T]:
-        """What ``merge`` makes of each partition, in the order of the log.
+        """Results of ``merge`` for each partition, in the order of the log.
 
         So the first damage is the one that is raised. ``merge`` is given the partition's number, the results,
         and how many of the first folds need not be waited for.

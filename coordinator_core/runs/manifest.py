@@ -1,15 +1,17 @@
-"""What a replay knows and ``manifest.json`` tells, besides the tables themselves."""
+"""Facts of a replay for ``manifest.json``, besides the tables themselves."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold.pin import cut
 from coordinator_core.fold.tasks import CacheUse
+from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, number_of_partitions
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.runs.publish import Manifest
@@ -33,6 +35,8 @@ class PartitionFacts:
     load_failures: int
     carried_records: int
     cache_uses: Mapping[CacheUse, int]
+    placement: int = 0
+    """:func:`placement_divisor` of the groups that the partition holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ class ReplayFacts:
     profile_inferred: bool
     now_ms: int
     engine: str
-    offsets_topic_num_partitions: int
+    offsets_topic_num_partitions: int | None
+    """``None``: to be told from where the groups are."""
 
     @property
     def damage(self) -> list[Damage]:
@@ -74,7 +79,7 @@ class ReplayFacts:
             "complete": not self.damage,
             "engine": self.engine,
             "fold_cache": {use.value: uses[use] for use in (CacheUse.HIT, CacheUse.MISS, CacheUse.CORRUPT)},
-            "offsets_topic_num_partitions": self.offsets_topic_num_partitions,
+            "offsets_topic_num_partitions": self._num_partitions(),
             "sources": list(self.snapshot.sources),
             "inputs": [
                 {
@@ -96,6 +101,14 @@ class ReplayFacts:
             "carried_records": sum(partition.carried_records for partition in self.partitions),
         }
 
+    def _num_partitions(self) -> int:
+        if self.offsets_topic_num_partitions is not None:
+            return self.offsets_topic_num_partitions
+        least = max((log.offsets_partition for log in self.snapshot.partitions), default=-1) + 1
+        found = number_of_partitions(gcd(*(part.placement for part in self.partitions)), max(least, 1))
+        # Some groups are in wrong partitions whatever the number is: the rules say so, of the default.
+        return found or max(least, DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS)
+
 
 _SUMMARY = (
     "cluster",
@@ -113,7 +126,7 @@ _SUMMARY = (
 def summary(manifest: Manifest, *, path: str, latest: bool) -> dict[str, Any]:
     """The few fields of a manifest that a command or app prints when it has published a run.
 
-    ``latest`` tells whether ``latest.json`` names this run now.
+    ``latest``: ``latest.json`` names this run now.
     """
     return {
         "run": path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -11,13 +12,14 @@ from coordinator_core.errors import Damage
 from coordinator_core.fold.cache import FoldCache
 from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.fold.tasks import CacheUse, SegmentResult
+from coordinator_core.groups.hashing import placement_divisor
 from coordinator_core.merge.cache import merge_with_cache
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.merge.schema import MergedPartition, RowBlocks
 from coordinator_core.releases import Profile
 from coordinator_core.runs.manifest import PartitionFacts
 from coordinator_core.runs.schemas import SEGMENTS
-from coordinator_core.runs.tables import Row, merged_tables, offset_rows
+from coordinator_core.runs.tables import Row, Tables, merged_tables, offset_rows
 
 Merge = Callable[[Iterable[SegmentFold]], MergedPartition]
 
@@ -53,7 +55,7 @@ def merge_results(
                     next_offsets[segment.path] = fold.next_offset
                 yield result
 
-    # The merge may stop at a fold that a loader would not get past; what follows is told of all the same.
+    # The merge may stop at a fold that a loader would not get past; damage behind it is listed all the same.
     remaining = with_folds()
     folds = (result.fold for result in remaining if result.fold is not None)
     if merged is not None:
@@ -86,7 +88,17 @@ def merge_partition(
     """All tables of a partition, and its facts; arguments as for :func:`merge_results`."""
     state, segments, facts = merge_results(offsets_partition, results, profile, merged)
     others = merged_tables(state, now_ms=now_ms)
-    return {"offsets": offset_rows(state), **others, SEGMENTS.name: segments}, facts
+    tables = {"offsets": offset_rows(state), **others, SEGMENTS.name: segments}
+    return tables, with_placement(facts, others)
+
+
+def with_placement(facts: PartitionFacts, tables: Tables) -> PartitionFacts:
+    """``facts`` with what the table of groups tells of the number of offsets partitions."""
+    groups = tables["groups"]
+    if not groups.num_rows:
+        return facts
+    (partition,) = groups["offsets_partition"].unique().to_pylist()
+    return replace(facts, placement=placement_divisor(groups["group_id"].to_pylist(), partition))
 
 
 def _segment_row(result: SegmentResult) -> Row:

@@ -1,4 +1,4 @@
-"""Where a run goes, and how it is named."""
+"""Path and name of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]*")
 
 @dataclass(frozen=True)
 class RunPlace:
-    """Where a run goes. Raises :class:`UsageError` for names that are no plain path components."""
+    """Path of a run. Raises :class:`UsageError` for names that are no plain path components."""
 
     output: str
     cluster: str
@@ -73,7 +73,7 @@ def check_output_outside(output: str, sources: Iterable[str]) -> None:
 
 
 def source_directories(snapshot: Snapshot) -> list[str]:
-    """Everything that a run of ``snapshot`` must not be published into."""
+    """Paths that a run of ``snapshot`` must not be published into."""
     return [*snapshot.sources, *(log.directory for log in snapshot.partitions)]
 
 

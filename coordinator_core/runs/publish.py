@@ -21,6 +21,7 @@ from coordinator_core import __version__, files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.merge.schema import RowBlocks
 from coordinator_core.runs.place import RunPlace, check_output_outside
+from coordinator_core.runs.proof import FileProof, proof_of
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
 from coordinator_core.runs.state_hash import (
     BLOCK_ROWS,
@@ -36,7 +37,7 @@ from coordinator_core.runs.state_hash import (
 MANIFEST = "manifest.json"
 LATEST = "latest.json"
 STAGING = "_staging"
-"""Where tasks write until the driver has all of them; readers of directories pass over names with ``_``."""
+"""Directory of tasks until the driver has all of them; readers of directories pass over names with ``_``."""
 
 _VERSIONED_PACKAGES = ("numpy", "pyarrow", "pyspark")
 ROW_GROUP_ROWS = 1 << 17
@@ -51,6 +52,7 @@ class TableFile:
     table: str
     name: str
     rows: int
+    proof: FileProof
 
 
 class RunWriter:
@@ -84,7 +86,7 @@ class RunWriter:
 
     @property
     def staging_path(self) -> str:
-        """Where tasks of this run may write, see :class:`StagedTables`."""
+        """Directory for tasks of this run, see :class:`StagedTables`."""
         return storage.join(self.place.path, STAGING)
 
     def write_tables(self, tables: Mapping[str, pa.Table | RowBlocks]) -> None:
@@ -105,7 +107,7 @@ class RunWriter:
             target = f"{file.table}/{_file_name(len(self._files[file.table]))}"
             storage.make_directory(storage.join(self.place.path, file.table))
             files.move(storage.join(self.staging_path, file.name), storage.join(self.place.path, target))
-            self._files[file.table].append(TableFile(file.table, target, file.rows))
+            self._files[file.table].append(TableFile(file.table, target, file.rows, file.proof))
         self._digests |= digests
 
     def commit(self, facts: Mapping[str, Any], *, seconds: float, steps: Mapping[str, float]) -> Manifest:
@@ -129,6 +131,7 @@ class RunWriter:
                 name: {
                     "rows": sum(file.rows for file in written),
                     "files": [file.name for file in written],
+                    "proofs": [dict(file.proof) for file in written],
                     "hash": combined_hash(self._digests, [name]),
                 }
                 for name, written in self._files.items()
@@ -154,7 +157,7 @@ class RunWriter:
 
     def _close_parts(self) -> None:
         for part in self._parts.values():
-            self._files[part.file.table].append(part.close())
+            self._files[part.table].append(part.close())
         self._parts.clear()
 
 
@@ -178,40 +181,38 @@ class _PartWriter:
             use_dictionary=[name for name in schema.arrow.names if name not in numbers],
             column_encoding=dict.fromkeys(sorted(numbers), "DELTA_BINARY_PACKED"),
             write_statistics=list(schema.key),
+            write_page_checksum=True,
         )
         self._rows = 0
-        self._table, self._name = table, name
-
-    @property
-    def file(self) -> TableFile:
-        return TableFile(self._table, self._name, self._rows)
+        self._path, self._name = path, name
+        self.table = table
 
     def write(self, rows: pa.Table | RowBlocks) -> TableDigests:
         """Append rows, not none, and return their digests."""
         self._rows += rows.num_rows
         if isinstance(rows, pa.Table):
-            canonical = canonical_rows(self._table, rows)
+            canonical = canonical_rows(self.table, rows)
             self._writer.write_table(canonical, row_group_size=ROW_GROUP_ROWS)
-            return digests_of(self._table, canonical)
-        digest = PartitionDigest(self._table, rows.num_rows)
+            return digests_of(self.table, canonical)
+        digest = PartitionDigest(self.table, rows.num_rows)
         partition = 0
         # Hashing and encoding take about as long, and both leave the interpreter to others.
         with ThreadPoolExecutor(1) as hasher:
             for block in rows.blocks(BLOCK_ROWS):
-                canonical = canonical_rows(self._table, block)
+                canonical = canonical_rows(self.table, block)
                 hashed = hasher.submit(digest.update, canonical)
                 self._writer.write_table(canonical, row_group_size=ROW_GROUP_ROWS)
                 hashed.result()
                 partition = canonical.column("offsets_partition")[0].as_py()
-        return {(self._table, partition): digest.hexdigest()}
+        return {(self.table, partition): digest.hexdigest()}
 
     def close(self) -> TableFile:
         self._writer.close()
-        return self.file
+        return TableFile(self.table, self._name, self._rows, proof_of(self._path))
 
 
 class StagedTables:
-    """What a task writes where no other attempt of the task does; for :meth:`RunWriter.adopt`."""
+    """Tables that a task writes, apart from other attempts of the task; for :meth:`RunWriter.adopt`."""
 
     def __init__(self, staging_path: str) -> None:
         self._path = staging_path

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import PartitionState
+from coordinator_core.runs.proof import FileProof, open_parquet
 from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
-from coordinator_core.runs.state_hash import all_digests, state_hash
 from coordinator_core.runs.states import partition_states
 
 
@@ -56,7 +56,8 @@ class Run:
     def table(self, name: str, *, group_ids: Collection[str] | None = None) -> pa.Table:
         """Rows of one table, of the given groups only where ``group_ids`` is set and the table has groups.
 
-        Raises :class:`RunError` when a file that the manifest names is missing or cannot be read.
+        Raises :class:`DamagedInputError` when a file is not what was published, and :class:`RunError` when it
+        cannot be read.
         """
         if not self.has_table(name):
             raise RunError(f"{self.path} has no table {name!r} (it has {', '.join(self.manifest['tables'])})")
@@ -65,7 +66,7 @@ class Run:
             rows = pa.concat_tables(
                 [
                     TABLES[name].arrow.empty_table(),
-                    *(self._file(name, file, group_ids) for file in listed["files"]),
+                    *(self._file(name, *file, group_ids) for file in self.parquet_files(name)),
                 ]
             )
         except (OSError, KeyError, pa.ArrowInvalid) as error:
@@ -74,10 +75,22 @@ class Run:
             raise RunError(f"{self.path}: table {name} has {rows.num_rows} rows, its manifest says {listed['rows']}")
         return rows
 
-    def _file(self, name: str, file: str, group_ids: Collection[str] | None) -> pa.Table:
+    def parquet_files(self, name: str) -> Iterator[tuple[str, FileProof | None]]:
+        """Path of each file of a table, with what was published of it; earlier versions told nothing."""
+        listed = self.manifest["tables"][name]
+        for file, proof in zip_longest(listed["files"], listed.get("proofs", ())):
+            yield storage.join(self.path, file), proof
+
+    def check_files(self) -> None:
+        """:class:`DamagedInputError` for a file that is not what was published, as far as :meth:`table` tells."""
+        for name in self.manifest["tables"]:
+            for path, proof in self.parquet_files(name):
+                if proof is not None:
+                    open_parquet(path, proof).close()
+
+    def _file(self, name: str, path: str, proof: FileProof | None, group_ids: Collection[str] | None) -> pa.Table:
         schema = TABLES[name].arrow
-        system, path = storage.filesystem(storage.join(self.path, file))
-        with pq.ParquetFile(path, filesystem=system) as parquet:
+        with open_parquet(path, proof) as parquet:
             if group_ids is None or "group_id" not in schema.names:
                 return parquet.read().select(schema.names).cast(schema)
             wanted = pa.array(sorted(group_ids), pa.string())
@@ -94,10 +107,6 @@ class Run:
     def states(self, *, group_ids: Collection[str] | None = None) -> list[PartitionState]:
         """The replayed state, by offsets partition; of some groups only, when ``group_ids`` is set."""
         return partition_states(self.tables(group_ids=group_ids))
-
-    def computed_state_hash(self) -> str:
-        """State hash of the rows as they are now, to be compared with :attr:`state_hash`."""
-        return state_hash(all_digests(self.tables()))
 
 
 def is_run(path: str) -> bool:

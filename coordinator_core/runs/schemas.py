@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Goes up when a column changes its meaning or disappears; readers refuse a version they do not know."""
 
 
@@ -214,7 +214,7 @@ MEMBERS = TableSchema(
                 null=True,
             ),
             _column("assignment_data", pa.binary(), "classic: the assignment as the leader wrote it", null=True),
-            _column("subscribed_topics", _list(TEXT), "subscribed topics, where they can be told", null=True),
+            _column("subscribed_topics", _list(TEXT), "subscribed topics, where they are known", null=True),
             _column("subscribed_regex", TEXT, "subscribed regex", null=True),
             _column("server_assignor", TEXT, "consumer: assignor asked for", null=True),
             _column(
@@ -226,7 +226,7 @@ MEMBERS = TableSchema(
             _column("member_epoch", INT, "not classic: member epoch", null=True),
             _column("previous_member_epoch", INT, "not classic: the epoch before", null=True),
             _column("state", TEXT, "not classic: stable, unrevoked_partitions, …", null=True),
-            _column("assignment", ASSIGNMENT, "partitions the member owns, where they can be told", null=True),
+            _column("assignment", ASSIGNMENT, "partitions the member owns, where they are known", null=True),
             _column("pending_revocation", ASSIGNMENT, "consumer: partitions it must give up", null=True),
             _column("tasks", TASK_ASSIGNMENT, "streams: tasks the member owns", null=True),
             _column("tasks_pending_revocation", TASK_ASSIGNMENT, "streams: tasks it must give up", null=True),
@@ -412,7 +412,7 @@ SEGMENTS = TableSchema(
 
 GROUP_STATS = TableSchema(
     "group_stats",
-    "the weight of groups in the log, by record type",
+    "sizes of groups in the log, by record type",
     _schema(
         [
             _column("offsets_partition", INT, "partition of __consumer_offsets"),

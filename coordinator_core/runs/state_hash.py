@@ -45,7 +45,7 @@ def canonical_rows(name: str, rows: pa.Table) -> pa.Table:
     if typed.num_rows < 2:
         return typed
     if table.key[:2] == COORDINATES:
-        # These tell all rows apart, unless offsets repeat in a damaged log.  Comparing text is slow.
+        # These are unique, unless offsets repeat in a damaged log.  Comparing text is slow.
         partitions = typed.column("offsets_partition").to_numpy()
         offsets = typed.column("record_offset").to_numpy()
         if _is_ascending(partitions, offsets):

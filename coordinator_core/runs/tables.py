@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,12 +13,9 @@ from coordinator_core.fold.arrow import column
 from coordinator_core.groups.model import (
     Assignment,
     CarriedRecord,
-    CommittedOffset,
     ConsumerGroup,
     Group,
     LoadFailure,
-    OffsetKey,
-    PartitionState,
     ShareGroup,
     ShareMember,
     StreamsGroup,
@@ -37,7 +34,7 @@ Tables = dict[str, pa.Table]
 
 
 class ReplayedPartition(Protocol):
-    """What :class:`PartitionState` and :class:`MergedPartition` have in common."""
+    """Interface that :class:`PartitionState` and :class:`MergedPartition` share."""
 
     @property
     def offsets_partition(self) -> int: ...
@@ -53,7 +50,7 @@ class ReplayedPartition(Protocol):
 
 def merged_tables(merged: MergedPartition, *, now_ms: int) -> Tables:
     """The tables of one merged partition, all but ``offsets`` (:func:`offset_rows`) and ``segments``."""
-    tables = _common_tables([merged])
+    tables = common_tables(merged)
     pending, transactions = merged.pending, merged.transactions
     age = pc.subtract(pa.scalar(now_ms, pa.int64()), pending["commit_timestamp_ms"])
     is_open = pc.equal(transactions["outcome"], TransactionOutcome.OPEN.value)
@@ -114,88 +111,16 @@ def _of_partition(table: schemas.TableSchema, offsets_partition: int, rows: pa.T
     return pa.Table.from_arrays(columns, schema=table.arrow)
 
 
-def state_tables(states: Iterable[PartitionState], *, now_ms: int) -> Tables:
-    """The tables that ``states`` fill, rows in their order; ``segments`` and ``group_stats`` stay empty."""
-    states = list(states)
-    tables = _common_tables(states)
-    rows = {
-        "pending_offsets": [row for state in states for row in _pending_rows(state, now_ms)],
-        "transactions": [row for state in states for row in _transaction_rows(state, now_ms)],
-    }
-    for name, of_table in rows.items():
-        tables[name] = pa.Table.from_pylist(of_table, schema=schemas.TABLES[name].arrow)
-    tables["offsets"] = pa.concat_tables(
-        [schemas.empty_table(schemas.OFFSETS), *(_offsets_table(state) for state in states)]
-    )
-    return tables
-
-
-def _common_tables(partitions: Sequence[ReplayedPartition]) -> Tables:
+def common_tables(partition: ReplayedPartition) -> Tables:
+    """Every table, with the rows that groups, failures and counts of one partition fill; all others are empty."""
     tables = {name: schemas.empty_table(table) for name, table in schemas.TABLES.items()}
     for name, make_rows in _ROWS.items():
-        rows = [row for partition in partitions for row in make_rows(partition)]
-        if rows:
+        if rows := make_rows(partition):
             tables[name] = pa.Table.from_pylist(rows, schema=schemas.TABLES[name].arrow)
-    many = [
-        made
-        for partition in partitions
-        for made in group_columns(partition.offsets_partition, partition.groups.values())
-    ]
-    for name in ("groups", "members", "target_assignments"):
-        tables[name] = pa.concat_tables([*(made[name] for made in many if name in made), tables[name]])
+    for made in reversed(group_columns(partition.offsets_partition, partition.groups.values())):
+        for name, rows_of_many in made.items():
+            tables[name] = pa.concat_tables([rows_of_many, tables[name]])
     return tables
-
-
-def _offsets_table(state: PartitionState) -> pa.Table:
-    offset_keys, offsets = list(state.offsets), list(state.offsets.values())
-    columns: dict[str, list[Any]] = {
-        "offsets_partition": [state.offsets_partition] * len(offset_keys),
-        "group_id": [offset_key.group_id for offset_key in offset_keys],
-        "topic": [offset_key.topic for offset_key in offset_keys],
-        "partition": [offset_key.partition for offset_key in offset_keys],
-    }
-    for name in schemas.OFFSETS.arrow.names:
-        if name not in columns:
-            columns[name] = [getattr(offset, name) for offset in offsets]
-    return pa.table([columns[name] for name in schemas.OFFSETS.arrow.names], schema=schemas.OFFSETS.arrow)
-
-
-def _offset_row(state: PartitionState, offset_key: OffsetKey, offset: CommittedOffset) -> Row:
-    row = {
-        "offsets_partition": state.offsets_partition,
-        "group_id": offset_key.group_id,
-        "topic": offset_key.topic,
-        "partition": offset_key.partition,
-    }
-    return row | {name: getattr(offset, name) for name in schemas.OFFSETS.arrow.names if name not in row}
-
-
-def _pending_rows(state: PartitionState, now_ms: int) -> list[Row]:
-    return [
-        _offset_row(state, offset_key, offset)
-        | {"producer_id": producer_id, "age_ms": now_ms - offset.commit_timestamp_ms}
-        for producer_id, offset_keys in state.pending.items()
-        for offset_key, offset in offset_keys.items()
-    ]
-
-
-def _transaction_rows(state: PartitionState, now_ms: int) -> list[Row]:
-    return [
-        {
-            "offsets_partition": state.offsets_partition,
-            "record_offset": transaction.first_record_offset,
-            "last_record_offset": transaction.last_record_offset,
-            "end_marker_offset": transaction.end_marker_offset,
-            "producer_id": transaction.producer_id,
-            "producer_epoch": transaction.producer_epoch,
-            "outcome": transaction.outcome.value,
-            "groups": transaction.groups,
-            "keys": transaction.keys,
-            "timestamp_ms": transaction.timestamp_ms,
-            "age_ms": now_ms - transaction.timestamp_ms if transaction.outcome is TransactionOutcome.OPEN else None,
-        }
-        for transaction in state.transactions
-    ]
 
 
 def _group_rows(state: ReplayedPartition) -> list[Row]:
@@ -203,7 +128,7 @@ def _group_rows(state: ReplayedPartition) -> list[Row]:
 
 
 def _fewer_groups(state: ReplayedPartition) -> list[ShareGroup | StreamsGroup]:
-    """Those that are told row by row."""
+    """Groups whose rows are made one by one."""
     return [group for group in state.groups.values() if isinstance(group, ShareGroup | StreamsGroup)]
 
 

@@ -96,7 +96,7 @@ class Cluster:
     source: tuple[str, ...]
     output: str
     description: str = ""
-    offsets_topic_num_partitions: int = 50
+    offsets_topic_num_partitions: int | None = None
     profile: str | None = None
     kafka_version: str | None = None
     coordinator: str | None = None
@@ -348,7 +348,7 @@ def _spark(section: _Section, root: Path) -> SparkSettings:
     for key, value in conf.items():
         if isinstance(value, (dict, list)) or value is None:
             raise spark.error(f"conf.{key}", f"expected one value, found {_shown(value)}")
-    found = {
+    found: dict[str, Any] = {
         "connection": spark.text("connection"),
         "conf": {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in conf.items()},
         "environment": _located(archive, root) if (archive := spark.text("environment")) else None,
@@ -366,7 +366,7 @@ def _spark(section: _Section, root: Path) -> SparkSettings:
 
 def _compaction(section: _Section, root: Path) -> CompactionSettings:
     compaction = section.section("compaction")
-    found = {
+    found: dict[str, Any] = {
         "schedule": _schedule(compaction),
         "output": _located(output, root) if (output := compaction.text("output")) else None,
         "expire": compaction.flag("expire"),
@@ -393,11 +393,12 @@ def _drill(section: _Section, root: Path) -> DrillSettings:
         key: drill.number(key, 1) for key in ("rto_seconds", "observe_seconds", "limit_seconds", "approval_hours")
     }
     drill.nothing_else()
-    return DrillSettings(
-        **{key: value for key, value in texts.items() if value is not None},
-        server_logs={broker: _located(path, root) for broker, path in logs.items()},
-        **{key: value for key, value in numbers.items() if value is not None},
-    )
+    found: dict[str, Any] = {
+        **texts,
+        **numbers,
+        "server_logs": {broker: _located(path, root) for broker, path in logs.items()},
+    }
+    return DrillSettings(**{key: value for key, value in found.items() if value is not None})
 
 
 def _located(path: str, root: Path) -> str:

@@ -1,4 +1,4 @@
-"""What the tasks of ``offsets_compact`` do. The core is imported when a task runs, never before.
+"""Functions of the tasks of ``offsets_compact``. The core is imported when a task runs, never before.
 
 Everything lies below one local directory, ``compaction.output`` of the cluster:
 
@@ -147,7 +147,7 @@ def _forecast(
 
 
 def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:
-    """The profile that the cluster or the form asks for, ``None`` for the one that the records tell."""
+    """The profile that the cluster or the form asks for, ``None`` to infer it from the records."""
     from coordinator_core.releases import chosen_profile
 
     given = replay_rules(cluster, params)
@@ -202,7 +202,7 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
 def approval_lines(
     found: Mapping[str, Any], tombstones: Sequence[Mapping[str, Any]], path: str, digest: str
 ) -> Iterator[str]:
-    """What expires, in Markdown: by reason, the groups that lose most, and where all of it is written."""
+    """Expiring records in Markdown: by reason, the groups that lose most, and the path of the whole list."""
     yield (f"Compaction of {found['bytes']} bytes, of which about {found['bytes_left']} stay, for {found['profile']}.")
     yield ""
     if not tombstones:
@@ -232,9 +232,9 @@ def _count(tombstones: Sequence[Any]) -> str:
 
 def _code(text: str) -> str:
     """``text`` as it is in Markdown, whatever is in it."""
-    from coordinator_core.reports.findings import one_line
+    from coordinator_core.untrusted import visible
 
-    shown = one_line(text)
+    shown = visible(text)
     fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
     return f"{fence} {shown} {fence}" if "`" in shown else f"{fence}{shown}{fence}"
 
@@ -274,6 +274,7 @@ def publish(planned: Mapping[str, Any], proved: Mapping[str, Any]) -> dict[str, 
         from coordinator_core.lifecycle.compact_publish import REPORT
         from coordinator_core.runs.publish import LATEST
 
+        names = ("now_ms", "profile", "partial", "plan_sha256")
         # Already there when this task was ended between the two steps, or cleared.
         if staged.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -283,17 +284,15 @@ def publish(planned: Mapping[str, Any], proved: Mapping[str, Any]) -> dict[str, 
         with files.locked(str(place / f".{LATEST}.lock")):
             current = files.read_json(str(latest)) if latest.exists() else {"now_ms": report["now_ms"]}
             if current["now_ms"] <= report["now_ms"]:
-                names = ("now_ms", "profile", "partial", "plan_sha256")
                 files.write_json(
                     str(latest),
                     {"path": f"{planned['window']}/{staged.name}", **{name: report[name] for name in names}},
                 )
         shutil.rmtree(staged.parent, ignore_errors=True)
     log.info("compacted log  %s", target)
-    names = ("now_ms", "profile", "partial", "plan_sha256", "input_bytes", "output_bytes")
     return {
         "log": str(target),
         "window": planned["window"],
-        **{name: report[name] for name in (*names, "expired_offsets", "expired_groups")},
+        **{name: report[name] for name in (*names, "input_bytes", "output_bytes", "expired_offsets", "expired_groups")},
         "seconds": proved["seconds"],
     }

@@ -1,4 +1,4 @@
-"""What the tasks of ``failover_drill`` do. The core is imported when a task runs, never before.
+"""Functions of the tasks of ``failover_drill``. The core is imported when a task runs, never before.
 
 A drill has a directory of its own below the cluster's output, ``_drills/<attempt>``: the capture, the
 prediction, the journal, the report.
@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from dags.common.attempts import attempt_id
 from dags.common.capture import connection_properties
 from dags.common.clusters import Cluster, DrillSettings, load_clusters
-from dags.common.load import final_errors, replay_rules
+from dags.common.load import final_errors, offsets_partitions, replay_rules
 
 if TYPE_CHECKING:
     from coordinator_core.cluster.settings import ClientSettings
@@ -112,7 +112,7 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         *("--scenario", json.dumps(scenario.to_json())),
         *("--output", str(prediction)),
         *("--cluster", cluster.name),
-        *("--offsets-topic-num-partitions", str(cluster.offsets_topic_num_partitions)),
+        *offsets_partitions(cluster),
         *("--rto-ms", str(1000 * (params["rto_seconds"] or settings.rto_seconds))),
         *replay_rules(cluster, _RULES),
     ]

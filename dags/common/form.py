@@ -1,4 +1,4 @@
-"""What the forms of DAGs share."""
+"""Parts that forms of DAGs share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tasks of ``offsets_load`` do. The core is imported when a task runs, never before."""
+"""Functions of the tasks of ``offsets_load``. The core is imported when a task runs, never before."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
             *("--cluster", cluster.name),
             *("--window", window),
             *("--now-ms", str(now)),
-            *("--offsets-topic-num-partitions", str(cluster.offsets_topic_num_partitions)),
+            *offsets_partitions(cluster),
             *rules,
             *(["--partial"] if partial else []),
             *(["--no-latest"] if cluster.gate_latest else []),
@@ -93,6 +93,12 @@ def _sources(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], win
     asked = [line.strip() for line in (params["source"] or "").splitlines() if line.strip()]
     sources = [file.located(path) for path in asked] or list(cluster.source)
     return [source.replace("{window}", window) for source in sources]
+
+
+def offsets_partitions(cluster: Cluster) -> list[str]:
+    """Arguments that say how many offsets partitions the cluster has, where its entry does."""
+    count = cluster.offsets_topic_num_partitions
+    return [] if count is None else ["--offsets-topic-num-partitions", str(count)]
 
 
 def replay_rules(cluster: Cluster, params: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the tasks of ``offsets_reconcile`` do. The core is imported when a task runs, never before."""
+"""Functions of the tasks of ``offsets_reconcile``. The core is imported when a task runs, never before."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _request(cluster: Cluster, path: str) -> Request:
 
 
 def _findings(request: Request) -> str:
-    """Where the app has published the findings."""
+    """Directory in which the app has published the findings."""
     from coordinator_core import storage
 
     return str(json.loads(bytes(storage.read(request["result"])))["findings"])
@@ -133,11 +133,11 @@ def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> 
 
 
 def _line(finding: Mapping[str, Any]) -> str:
-    from coordinator_core.reports.findings import one_line
+    from coordinator_core.untrusted import visible
 
     place = f"offsets partition {finding['offsets_partition']}, record offset {finding['record_offset']}"
-    group = "" if finding["group_id"] is None else f" of {one_line(finding['group_id'])}"
-    return f"{finding['severity']} {finding['rule']}{group}: {one_line(finding['message'])} ({place})"
+    group = "" if finding["group_id"] is None else f" of {visible(finding['group_id'])}"
+    return f"{finding['severity']} {finding['rule']}{group}: {visible(finding['message'])} ({place})"
 
 
 def expect(requested: Sequence[Request]) -> list[dict[str, Any]]:

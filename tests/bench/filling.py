@@ -168,7 +168,7 @@ def _random(at: Int64s) -> int:
     x = np.uint64(at[At.RANDOM])
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.int64((x ^ (x >> np.uint64(31))) >> np.uint64(32))
+    return np.int64((x ^ (x >> np.uint64(31))) >> np.uint64(32))  # type: ignore[return-value]
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -14,13 +14,14 @@ import time
 import pyarrow.compute as pc
 
 from coordinator_core import storage
-from coordinator_core.cli.process import keep_freed_memory, start_light
 from coordinator_core.fold.schema import VALUE, FoldRules
 from coordinator_core.fold.segments import Piece, fold_run
 from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.merge.commit_values import decoded
+from coordinator_core.process.allocator import keep_freed_memory
+from coordinator_core.process.interpreter import start_light
 from coordinator_core.releases import profile_for_release
 
 

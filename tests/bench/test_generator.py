@@ -26,7 +26,6 @@ from coordinator_core.records.codec import (
 )
 from coordinator_core.records.wire import uuid_text
 from coordinator_core.releases import profile_for_release
-from coordinator_core.replay.sequential import replay_partition
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from tests.bench.generator import Truth, generate
@@ -34,6 +33,7 @@ from tests.bench.group_truth import Kind
 from tests.bench.plans import QUICK
 from tests.bench.truth import MemberRow, WrongAnswerError, check_truth, expected_members
 from tests.bench.workload import TOPICS, Workload, topic_id, topic_name
+from tests.replay.reference import replay_partition
 
 EVERYTHING = Workload(
     "everything",

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from coordinator_core.log.discovery import discover
+from coordinator_core.releases import profile_for
+from coordinator_core.runs.state_hash import all_digests, state_hash
+from tests.replay.reference import replay_partition
+from tests.runs.state_tables import state_tables
+
 from ..cases import CASES
 
 SCRIPT = """
 import json, sys
-from coordinator_core.cli.app import start_light, run
+from coordinator_core.cli.app import run
+from coordinator_core.process.interpreter import start_light
 start_light()
 code = run(sys.argv[1:])
 print(json.dumps({"code": code, "modules": sorted(name for name in sys.modules if "." not in name)}))
@@ -34,6 +42,31 @@ def test_a_replay_needs_neither_pandas_nor_a_compiler(tmp_path: Path) -> None:
     loaded = loaded_by(*arguments)
     assert "pyarrow" in loaded
     assert not loaded & {"pandas", "numba", "llvmlite", "Cython", "cython", "pyspark"}
+
+
+@pytest.mark.parametrize("plain", ["", "exit,pandas", "all"])
+def test_what_makes_a_process_fast_can_be_left_out(plain: str, tmp_path: Path) -> None:
+    """The same state, by the interpreter as it comes: found by what it has loaded and by how it ends."""
+    script = (
+        "import atexit, os, sys\n"
+        "from coordinator_core.cli.app import main\n"
+        "atexit.register(lambda: os.write(2, b'ended, ' + str('pandas' in sys.modules).encode()))\n"
+        "main(sys.argv[1:])"
+    )
+    arguments = ["replay", *map(str, CASE.paths), "--output", str(tmp_path), "--cluster", "c", "--no-fold-cache"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments, "--format", "json"],
+        env={**os.environ, "REGROUP_PLAIN": plain},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ("ended, True" if plain else "")
+    states = [
+        replay_partition(log, profile_for("J3"), damage=[])
+        for log in discover([str(path) for path in CASE.paths]).partitions
+    ]
+    assert json.loads(done.stdout)["state_hash"] == state_hash(all_digests(state_tables(states, now_ms=0)))
 
 
 def test_help_needs_no_data(tmp_path: Path) -> None:
@@ -62,7 +95,7 @@ def test_a_reader_that_wants_no_more_is_no_error(command: str) -> None:
 
 LEAVING = """
 import sys, threading, time
-from coordinator_core.cli.process import leave
+from coordinator_core.process.leaving import leave
 def late():
     time.sleep(0.2)
     print("late", file=sys.stderr)

@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,8 +18,8 @@ from coordinator_core.groups.hashing import partition_for
 from coordinator_core.ingest.publish import IsolationLevel
 from coordinator_core.log.discovery import CAPTURE_MARKER, discover
 from coordinator_core.releases import profile_for_release
+from tests.cluster.conftest import Place
 from tests.cluster.kit import (
-    Commits,
     Json,
     assert_as_on_disk,
     capture_from,
@@ -33,50 +31,11 @@ from tests.cluster.kit import (
     up_to,
 )
 from tests.ingest.dumps import consumed
-from tests.live.broker import Broker, Kafka, fetch_jars, wait_for
-from tests.live.scenario import ROOT, Clients
+from tests.live.broker import fetch_jars, wait_for
+from tests.live.scenario import ROOT
 
 HERE = Path(__file__).resolve().parent
-SETTINGS = {
-    "offsets.topic.num.partitions": "3",
-    # The smallest that this release takes: several segments without much work.
-    "offsets.topic.segment.bytes": "1048576",
-    "log.cleaner.backoff.ms": "300",
-    "log.cleaner.min.cleanable.ratio": "1",
-    "log.retention.check.interval.ms": "300",
-}
 SEGMENT_BYTES = 1 << 18
-
-
-@dataclass(frozen=True)
-class Place:
-    broker: Broker
-    commits: Commits
-
-
-@pytest.fixture(scope="module")
-def place(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A broker with commits, transactions of every outcome, and a group with a live member."""
-    broker = Broker(kafka, tmp_path_factory.mktemp("one-broker") / "broker", SETTINGS)
-    broker.start()
-    clients = Clients(broker)
-    commits = Commits(broker.bootstrap)
-    try:
-        commits.create_topic()
-        commits.commit(300, metadata="m" * 60)
-        producer, opened = clients.producer("tx-ended"), clients.producer("tx-open")
-        for outcome in ("commit", "abort"):
-            producer.ask({"begin": {f"g-{outcome}": [["orders", 0, 7, outcome, 0]]}})
-            producer.ask(outcome)
-        opened.ask({"begin": {"g-open": [["orders", 0, 8, "open", 0]]}})
-        member = clients.member("g-member", "orders", "member", "range")
-        wait_for("the member's assignment", lambda: member.ask("commit")["assignment"])
-        yield Place(broker, commits)
-    finally:
-        commits.close()
-        for client in clients._started:
-            client.kill()
-        broker.kill()
 
 
 def regroup(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -198,6 +157,7 @@ def test_the_coordinators_say_what_the_replay_says(place: Place, tmp_path: Path)
     assert not (output / ".tail").exists()
 
 
+@pytest.mark.full
 def test_records_of_kafkas_spark_source(place: Place, tmp_path: Path) -> None:
     """Every record is imported as the log has it; a replay counts the commits that the source cannot tell."""
     jars = fetch_jars("spark-kafka-source", HERE / "spark_source.xml", "dependency:copy")

@@ -140,12 +140,19 @@ def test_settings_do_not_show_secrets(tmp_path: Path) -> None:
 class _Endpoint(http.server.BaseHTTPRequestHandler):
     asked: ClassVar[list[tuple[str, dict[str, list[str]]]]] = []
     status = 200
+    location: ClassVar[str | None] = None
+
+    def do_GET(self) -> None:
+        self.asked.append((self.headers["Authorization"], {}))
+        self.send_error(404)
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         self.asked.append((self.headers["Authorization"], urllib.parse.parse_qs(body)))
         answer = json.dumps({"access_token": f"token-{len(self.asked)}", "expires_in": 3600}).encode()
         self.send_response(self.status)
+        if self.location is not None:
+            self.send_header("Location", self.location)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
@@ -158,7 +165,7 @@ class _Endpoint(http.server.BaseHTTPRequestHandler):
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     _Endpoint.asked.clear()
-    _Endpoint.status = 200
+    _Endpoint.status, _Endpoint.location = 200, None
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Endpoint)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}/token"
@@ -185,6 +192,16 @@ def test_an_endpoint_that_refuses_is_named_without_the_secret(endpoint: str) -> 
     provider = client_settings(SERVER, oauth(endpoint)).client["sasl_oauth_token_provider"]
     with pytest.raises(LoginError, match="answers 401") as caught:
         provider.token()
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirect_is_followed_with_the_secret(endpoint: str, status: int) -> None:
+    _Endpoint.status, _Endpoint.location = status, endpoint.replace("/token", "/elsewhere")
+    provider = client_settings(SERVER, oauth(endpoint)).client["sasl_oauth_token_provider"]
+    with pytest.raises(LoginError, match=f"answers {status}.* no redirect is followed") as caught:
+        provider.token()
+    assert len(_Endpoint.asked) == 1
     assert "hidden" not in str(caught.value)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from kafka.protocol.metadata import MetadataRequest
 
 from tests.cluster.kit import Commits
-from tests.live.broker import Broker, Kafka, free_ports, wait_for
+from tests.live.broker import Broker, Kafka, free_ports, new_cluster_id, wait_for
 from tests.live.wire import OFFSETS_TOPIC
 
 IDS = (1, 2, 3)
@@ -55,13 +56,9 @@ class ThreeBrokers:
             )
             broker.port, broker.controller_port = port, controller_port
             self.nodes[node] = broker
-        cluster_id = kafka.tool("kafka.tools.StorageTool", "random-uuid").strip()
+        cluster_id = new_cluster_id()
         with ThreadPoolExecutor(len(IDS)) as threads:
-            list(threads.map(lambda node: self._format(node, cluster_id), self.nodes.values()))
-
-    @staticmethod
-    def _format(node: _Node, cluster_id: str) -> None:
-        node.kafka.tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(node._config))
+            list(threads.map(lambda node: node.format(cluster_id), self.nodes.values()))
 
     @property
     def bootstrap(self) -> str:
@@ -85,7 +82,7 @@ class ThreeBrokers:
 
         wait_for("replicas of the offsets topic", created)
 
-    def _partitions(self, ask: int) -> list:
+    def _partitions(self, ask: int) -> list[Any]:
         with self.nodes[ask].connect() as connection:
             wanted = MetadataRequest.MetadataRequestTopic(name=OFFSETS_TOPIC)
             answer = connection.send(MetadataRequest[9](topics=[wanted], allow_auto_topic_creation=False))

@@ -11,9 +11,10 @@ from coordinator_core.coordinator.find_coordinator import FindCoordinator
 from coordinator_core.coordinator.log import OffsetsLog, Record
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.coordinator.protocol import reply_json, request_data
+from coordinator_core.coordinator.protocol import read_request, reply_json
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
+from coordinator_core.groups.loaders import LoadedRecord
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 
 Json = dict[str, Any]
@@ -80,9 +81,8 @@ class Simulation:
     def send(self, api: str, version: int, body: Json, *, client: str = "c1", broker: int = 0) -> list[Json]:
         """The list that the answer will be put into: empty while the request waits."""
         answers: list[Json] = []
-        request = request_data(api, body)
+        request = read_request(api, version, body)
         self.brokers[broker].handle(
-            api,
             Client(client, "/127.0.0.1", version),
             request,
             lambda reply: answers.append(reply_json(api, version, reply)),
@@ -240,7 +240,7 @@ class Simulation:
 
     # The log
 
-    def records(self, group: str = "g") -> list[Record]:
+    def records(self, group: str = "g") -> list[LoadedRecord]:
         """All that was appended for a group, markers aside."""
         log = self.cluster.log.partitions.get(self.manager.partition_for(group), [])
         decoded = [record.decoded() for record in log if record.control is None]

@@ -164,8 +164,8 @@ def test_a4_the_load_agrees_with_the_replay(path: Path) -> None:
                 offset_keys |= groups if record.control == "COMMIT" else set()
                 continue
             decoded = record.decoded()
-            if decoded.type != 1:
-                loader.apply(record.offset, decoded.type, decoded.key, decoded.version, decoded.value)
+            if decoded.key_type != 1:
+                loader.apply(*decoded)
             elif decoded.value is not None:
                 loader.touch(decoded.key["group"])
                 found = pending.setdefault(record.producer_id, set()) if record.transactional else offset_keys
@@ -286,7 +286,7 @@ def test_a7_a_sweep_writes_offset_tombstones_then_the_groups(java: bool) -> None
     assert simulation.state() == "Empty"
     simulation.advance(600_000)
     *_, first, second, last = simulation.records()
-    assert [(one.type, one.value) for one in (first, second, last)] == [(1, None), (1, None), (2, None)]
+    assert [(one.key_type, one.value) for one in (first, second, last)] == [(1, None), (1, None), (2, None)]
     assert simulation.manager.get_group("g") is None
     assert simulation.state("h") == "Stable"
 

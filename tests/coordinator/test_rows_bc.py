@@ -65,10 +65,10 @@ def test_b3_tombstones_have_no_value(java: bool) -> None:
     simulation.commit("g", offsets={0: 1, 2: 1})
     simulation.ask("DeleteGroups", 2, {"groupsNames": ["g"]})
     tombstones = [record for record in simulation.records() if record.value is None]
-    offsets = [record.key["partition"] for record in tombstones if record.type == 1]
+    offsets = [record.key["partition"] for record in tombstones if record.key_type == 1]
     assert sorted(offsets) == [0, 2]
     # A group without a generation was never written by 3.9, and 4.3 deletes it all the same.
-    assert [record.type for record in tombstones] == [1, 1, *([2] if java else [])]
+    assert [record.key_type for record in tombstones] == [1, 1, *([2] if java else [])]
 
 
 def test_b4_records_print_as_kafkas_tools_print_them() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.find_coordinator import CoordinatorType, FindCoordinator, look_up
+from coordinator_core.coordinator.requests import FindCoordinator as Request
 from coordinator_core.coordinator.topology import NO_NODE, Node, partition_metadata
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 from tests.coordinator.brokers import SUBSCRIPTION, Simulation
@@ -55,12 +56,12 @@ def test_d1_it_gives_up_when_time_is_up_or_asking_again_is_no_use(error: Errors,
 def test_d2_the_coordinator_leads_the_groups_partition() -> None:
     lookup = FindCoordinator(topology, share_coordinator=True)
     assert lookup.find(CoordinatorType.GROUP, "testgroup") == (Errors.NONE, Node(1, "b1", 9092))
-    answer = lookup.handle({"keyType": 0, "coordinatorKeys": ["testgroup", ""]}, 4)
-    assert [(one["key"], one["nodeId"], one["errorCode"]) for one in answer["coordinators"]] == [
+    answer = lookup.handle(Request(("testgroup", "")), 4)
+    assert [(one.key, one.node_id, one.error_code) for one in answer.coordinators] == [
         ("testgroup", 1, Errors.NONE),
         ("", 1, Errors.NONE),
     ]
-    assert lookup.handle({"key": "testgroup"}, 0)["nodeId"] == 1
+    assert lookup.handle(Request(("testgroup",)), 0).coordinators[0].node_id == 1
     assert lookup.find(9, "testgroup")[0] is Errors.INVALID_REQUEST
 
 
@@ -90,7 +91,7 @@ def test_d3_what_a_client_is_told_of_a_partition() -> None:
     gone = replace(full, brokers={one: info for one, info in full.brokers.items() if one != 1})
     metadata = partition_metadata(gone, 27)
     assert (metadata.error, metadata.leader) == (Errors.LEADER_NOT_AVAILABLE, -1)
-    other = full.brokers | {1: BrokerInfo(1, {"SSL": ("b1", 9093)})}
+    other = dict(full.brokers) | {1: BrokerInfo(1, {"SSL": ("b1", 9093)})}
     assert partition_metadata(replace(full, brokers=other), 27).error is Errors.LISTENER_NOT_FOUND
     fewer = full.without(2)
     metadata = partition_metadata(fewer, 27)

@@ -78,6 +78,17 @@ def test_the_tolerance_is_an_option(tmp_path: Path, capfd: pytest.CaptureFixture
         (
             2,
             '{"t": 0, "send": 1, "client": "c", "api": "JoinGroup", "version": 1, "body": {"metadata": "?"}}',
+            "line 2: JoinGroup v1 without 'groupId'",
+        ),
+        (
+            2,
+            '{"t": 0, "send": 1, "client": "c", "api": "DescribeGroups", "version": 0, "body": {"groups": "g"}}',
+            "line 2: groups: expected list, got 'g'",
+        ),
+        (
+            2,
+            '{"t": 0, "send": 1, "client": "c", "api": "SyncGroup", "version": 0, "body": {"groupId": "g", '
+            '"generationId": 1, "memberId": "m", "assignments": [{"memberId": "m", "assignment": "?"}]}}',
             "line 2: ",
         ),
     ],
@@ -94,9 +105,13 @@ def test_a_bad_trace_is_refused_with_its_line(
     assert message in printed
 
 
-def test_a_setting_that_is_not_a_number_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("given", ['"given"', '"notes"'])
+def test_a_setting_that_is_not_a_number_is_refused(
+    given: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "setting.jsonl"
-    path.write_text(TRACE.read_text().replace('"group.max.size": "2147483647"', '"group.max.size": "many"'))
+    text = TRACE.read_text().replace('"group.max.size": "2147483647"', '"group.max.size": "many"')
+    path.write_text(text.replace('"given"', given, 1))
     assert run(["simulate", str(path)]) == 3
     assert "line 1: group.max.size: not a whole number: 'many'" in capfd.readouterr().err
 

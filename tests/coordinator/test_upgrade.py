@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 
+from coordinator_core.coordinator.errors import Errors
 from coordinator_core.records.blobs import encode_consumer_assignment
 from tests.coordinator.brokers import Json, Simulation
 
@@ -65,3 +66,16 @@ def test_a_partition_of_two_members_ends_in_an_exception() -> None:
     written = len(simulation.appends)
     assert heartbeat(simulation)["error"] == "UNKNOWN_SERVER_ERROR"
     assert len(simulation.appends) == written
+
+
+def test_an_empty_consumer_group_stays_when_the_log_refuses_what_replaces_it() -> None:
+    """A refused write takes the removal of the group back (``SnapshotRegistry.revertToSnapshot``)."""
+    simulation = Simulation(java=True)
+    heartbeat(simulation)
+    simulation.ask("ConsumerGroupHeartbeat", 1, HEARTBEAT | {"memberEpoch": -1})
+    simulation.refused = Errors.NOT_ENOUGH_REPLICAS
+    simulation.join("g")
+    simulation.refused = None
+    asked = {"groupIds": ["g"], "includeAuthorizedOperations": False}
+    (described,) = simulation.ask("ConsumerGroupDescribe", 1, asked)["groups"]
+    assert (described["error"], described["groupState"]) == ("NONE", "Empty")

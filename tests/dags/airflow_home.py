@@ -12,8 +12,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,21 +92,19 @@ class AirflowHome:
             "scheduler": ["scheduler", "--skip-serve-logs"],
             "dag-processor": ["dag-processor"],
         }
-        with ExitStack() as stack:
-            components = {
-                name: stack.enter_context(self._component(name, command, environment))
-                for name, command in commands.items()
-            }
+        components: dict[str, subprocess.Popen[bytes]] = {}
+        try:
+            for name, command in commands.items():
+                components[name] = self._component(name, command, environment)
             api = AirflowApi(self, components)
             api.log_in()
             yield api
+        finally:
+            end_groups(components.values())
 
-    @contextmanager
-    def _component(
-        self, name: str, command: list[str], environment: dict[str, str]
-    ) -> Iterator[subprocess.Popen[bytes]]:
+    def _component(self, name: str, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
         with self.log_of(name).open("wb") as log:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "airflow", *command],
                 env={**self.environment, **environment},
                 cwd=self.directory,
@@ -115,10 +113,6 @@ class AirflowHome:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        try:
-            yield process
-        finally:
-            end_group(process)
 
     def log_of(self, component: str) -> Path:
         return self.directory / f"{component}.log"
@@ -267,15 +261,24 @@ def _hitl(dag_id: str, run_id: str, task_id: str) -> str:
     return f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
 
 
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process and everything it started: politely, then not."""
-    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(20)
+def end_groups(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Ends processes and everything they started: politely and at once, then not."""
+    started = list(processes)
+    _signal_groups(started, signal.SIGTERM)
+    deadline = time.monotonic() + 20
+    for process in started:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0, deadline - time.monotonic()))
     # Also when the leader ended: its children may not have.
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(20)
+    _signal_groups(started, signal.SIGKILL)
+    for process in started:
+        process.wait(20)
+
+
+def _signal_groups(leaders: list[subprocess.Popen[bytes]], number: signal.Signals) -> None:
+    for leader in leaders:
+        with suppress(ProcessLookupError):
+            os.killpg(leader.pid, number)
 
 
 def _free_port() -> int:

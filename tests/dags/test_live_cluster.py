@@ -15,6 +15,7 @@ from tests.dags.airflow_home import AirflowHome
 from tests.dags.published import published
 from tests.live.broker import Kafka
 
+pytestmark = pytest.mark.full
 PASSWORD = "p4ssw0rd-of-the-connection"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -7,11 +7,14 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.cases import case
 from tests.dags.airflow_home import PATIENCE_SECONDS, ROOT, AirflowHome
 from tests.dags.published import check_run, published
 
 
+@pytest.mark.full
 def test_the_demo_publishes_k431_mixed_with_the_state_of_the_local_engine(tmp_path: Path) -> None:
     done = subprocess.run(
         [ROOT / ".ci/demo.sh"],

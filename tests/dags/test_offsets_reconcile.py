@@ -38,6 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return published
 
 
+@pytest.mark.full
 def test_a_good_run_goes_through_with_a_report(home: AirflowHome, runs: list[str]) -> None:
     conf = json.dumps({"cluster": "mixed", "run": runs[1]})
     done = home.airflow("dags", "test", "offsets_reconcile", "--conf", conf)

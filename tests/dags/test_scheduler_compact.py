@@ -48,6 +48,7 @@ def states_of_tasks(api: AirflowApi, run_id: str) -> dict[str, str]:
     return {name: task["state"] for name, task in api.tasks(DAG, run_id).items()}
 
 
+@pytest.mark.full
 def test_where_nothing_expires_nobody_is_asked(api: AirflowApi, compacted: Path) -> None:
     run_id = api.trigger(DAG, {"cluster": "bloated", "now_ms": NOW_MS})
     assert api.finished(DAG, run_id) == "success", api.logs()
@@ -86,6 +87,7 @@ def test_a_rejected_plan_publishes_nothing(api: AirflowApi, compacted: Path) -> 
     assert before.items() <= after.items()
 
 
+@pytest.mark.full
 def test_an_approved_plan_survives_that_its_compaction_is_killed(api: AirflowApi, compacted: Path) -> None:
     before = set(logs(compacted))
     earlier = {name: data for log in before for name, data in content(log).items()}

@@ -17,6 +17,7 @@ from tests.dags.airflow_home import AirflowApi
 from tests.drill.kit import Operator, events
 from tests.live.broker import Broker, Kafka
 
+pytestmark = pytest.mark.full
 DAG = "failover_drill"
 TASKS = ("predict", "approve", "steady_state", "fault_and_observe", "recover", "compare", "report")
 FORM = {"cluster": "drilled", "scenario": "rolling-restart", "rto_seconds": 120}

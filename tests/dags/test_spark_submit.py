@@ -3,46 +3,107 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .airflow_home import AirflowHome
 
 SCRIPT = """
-import json
 from types import SimpleNamespace
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from dags.common.spark import SparkAppOperator
 
-SparkSubmitOperator.execute = lambda self, context: None
-operator = SparkAppOperator(task_id="replay", app="replay")
+operator = SparkAppOperator(task_id="replay", app="replay", application_args=["--output", "o"])
 operator.execute({"params": {"cluster": "eu"}, "run_id": "r", "ti": SimpleNamespace(try_number=1)})
-print(json.dumps(operator._get_hook()._build_spark_submit_command(operator.application)))
 """
+SUBMIT = f"""#!{sys.executable}
+import json, os, sys
+with open(os.environ["SUBMITTED"], "w") as file:
+    json.dump([sys.argv, os.environ["PYTHONPATH"]], file)
+print("26/01/01 00:00:00 WARN Spark: noise", file=sys.stderr)
+print("regroup-replay: error: why", file=sys.stderr)
+sys.exit(int(os.environ["SUBMIT_EXIT_CODE"]))
+"""
+CONNECTION = {"AIRFLOW_CONN_REGROUP_SPARK": json.dumps({"conn_type": "spark", "host": "spark://master:7077"})}
 
 
-def command(home: AirflowHome, clusters: Path, spark: str) -> list[str]:
+def execute(
+    home: AirflowHome, directory: Path, spark: str, *, exit_code: int = 0, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The operator with a ``spark-submit`` on its PATH that writes down how it was called."""
+    clusters = directory / "clusters.yaml"
     clusters.write_text(f"clusters: {{eu: {{source: s, output: o, spark: {spark}}}}}")
-    done = subprocess.run(
+    submit = directory / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text(SUBMIT)
+    submit.chmod(0o755)
+    return subprocess.run(
         [sys.executable, "-c", SCRIPT],
         env={
             **home.environment,
+            "PATH": f"{submit.parent}{os.pathsep}{os.environ['PATH']}",
             "REGROUP_CLUSTERS": str(clusters),
-            "AIRFLOW_CONN_REGROUP_SPARK": json.dumps({"conn_type": "spark", "host": "spark://master:7077"}),
+            "SUBMITTED": str(directory / "submitted.json"),
+            "SUBMIT_EXIT_CODE": str(exit_code),
+            **environment,
         },
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def command(home: AirflowHome, directory: Path, spark: str, **environment: str) -> list[str]:
+    """The command line of ``spark-submit``."""
+    done = execute(home, directory, spark, **environment)
     assert done.returncode == 0, done.stderr
-    found: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    words: list[str]
+    words, python_path = json.loads((directory / "submitted.json").read_text())
+    assert python_path.split(os.pathsep)[0] == str(Path(__file__).parents[2])
+    assert words[words.index("--deploy-mode") + 1] == "client"
+    assert words[words.index("--name") + 1] == "regroup-eu-replay"
+    application = next(word for word in words if word.endswith("spark_apps/replay.py"))
+    assert words[words.index(application) + 1 : -1] == ["--output", "o", "--run-id"]
+    return words
+
+
+def test_the_master_is_that_of_the_connection(home: AirflowHome, tmp_path: Path) -> None:
+    words = command(home, tmp_path, "{executor_cores: 3}", **CONNECTION)
+    assert words[words.index("--master") + 1] == "spark://master:7077"
+    assert words[words.index("--executor-cores") + 1] == "3"
+
+
+def test_without_a_connection_the_master_is_local(home: AirflowHome, tmp_path: Path) -> None:
+    words = command(home, tmp_path, "{}")
+    assert words[words.index("--master") + 1] == "local[*]"
+
+
+@pytest.mark.parametrize(("exit_code", "reason"), [(2, "arguments"), (3, "damaged"), (4, "proof")])
+def test_a_final_exit_code_says_why_there_is_no_retry(
+    home: AirflowHome, tmp_path: Path, exit_code: int, reason: str
+) -> None:
+    done = execute(home, tmp_path, "{}", exit_code=exit_code)
+    last = done.stderr.strip().splitlines()[-1]
+    told = done.stderr[done.stderr.index("AirflowFailException") :]
+    assert reason in told
+    assert "so no retry" in told
+    assert last == "regroup-replay: error: why"
+    assert "noise" not in told
+
+
+def test_any_other_exit_code_may_be_tried_again(home: AirflowHome, tmp_path: Path) -> None:
+    done = execute(home, tmp_path, "{}", exit_code=5)
+    assert done.returncode == 1
+    assert "Error code is: 5" in done.stderr
+    assert "AirflowFailException" not in done.stderr
 
 
 def test_executors_get_their_environment(home: AirflowHome, tmp_path: Path) -> None:
     settings = "{environment: dist/regroup-environment.tar.gz, archives: 'names.zip#names', py_files: more.zip}"
-    words = command(home, tmp_path / "clusters.yaml", settings)
+    words = command(home, tmp_path, settings)
     archives = [f"{tmp_path}/dist/regroup-environment.tar.gz#environment", f"{tmp_path}/names.zip#names"]
     assert words[words.index("--archives") + 1] == ",".join(archives)
     assert words[words.index("--py-files") + 1] == f"{tmp_path}/more.zip"
@@ -51,7 +112,7 @@ def test_executors_get_their_environment(home: AirflowHome, tmp_path: Path) -> N
 
 
 def test_without_an_environment_executors_have_one(home: AirflowHome, tmp_path: Path) -> None:
-    words = command(home, tmp_path / "clusters.yaml", "{conf: {spark.pyspark.python: /opt/regroup/bin/python}}")
+    words = command(home, tmp_path, "{conf: {spark.pyspark.python: /opt/regroup/bin/python}}")
     assert "--archives" not in words
     assert [word for word in words if word.startswith("spark.pyspark")] == [
         "spark.pyspark.python=/opt/regroup/bin/python"

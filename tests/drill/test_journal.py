@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from coordinator_core.cluster.client import Client
+from coordinator_core.cluster.drill_restore import recover_cluster
 from coordinator_core.drill.canaries import canaries
-from coordinator_core.drill.journal import Journal, JournalBusyError, of_kind, read_journal
+from coordinator_core.drill.journal import (
+    JOURNAL,
+    JOURNAL_VERSION,
+    Journal,
+    JournalBusyError,
+    JournalWriteError,
+    of_kind,
+    read_journal,
+)
 from coordinator_core.drill.load_lines import LoadLine, load_lines
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.groups.hashing import partition_for
@@ -102,3 +118,48 @@ def test_loads_are_read_from_logs_of_any_release() -> None:
         LoadLine(7, 3, 25, 2, 1000, 52000),
         LoadLine(0, 4, 12, 3, None, None),
     ]
+
+
+@contextmanager
+def room_for(path: Path, more: int) -> Iterator[None]:
+    """A limit on the size of files stands for a full disk: a write ends short, and the next one fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + more, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("more", [0, 1, 30])
+def test_an_event_is_whole_or_not_there(tmp_path: Path, more: int) -> None:
+    path = tmp_path / JOURNAL
+    with Journal(path) as journal:
+        journal.write("drill", journal_version=JOURNAL_VERSION)
+        with room_for(path, more), pytest.raises(JournalWriteError, match="the event method cannot be written"):
+            journal.write("method", stage="begins", text="x" * 100)
+        journal.write("verdict", outcome="failed")
+    assert [event["event"] for event in read_journal(path)] == ["drill", "verdict"]
+
+
+@pytest.mark.parametrize("more", [0, 40, 200])
+def test_the_recover_command_is_run_when_the_journal_is_full(tmp_path: Path, more: int) -> None:
+    path, ran = tmp_path / JOURNAL, tmp_path / "recovered"
+    nobody = SimpleNamespace(topic=lambda name: SimpleNamespace(partitions=()))
+    with Journal(path) as journal:
+        journal.write("drill", journal_version=JOURNAL_VERSION)
+        with room_for(path, more), pytest.raises(JournalWriteError, match="was run, and the cluster is as it was"):
+            recover_cluster(
+                cast(Client, nobody),
+                journal.write,
+                f"mkdir {ran}",
+                in_sync_before={},
+                command_seconds=30,
+                limit_seconds=1,
+                by="a test",
+            )
+        assert ran.exists()
+        journal.write("verdict", outcome="failed")
+    assert read_journal(path)[-1]["event"] == "verdict"

@@ -11,9 +11,6 @@ from expectations.__main__ import main
 
 from .faults import FaultyRun, published
 
-# Beside test_gate: GX takes seconds to import, one process does.
-pytestmark = pytest.mark.xdist_group("expectations")
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 WATCHED = """

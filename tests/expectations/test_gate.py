@@ -18,9 +18,6 @@ from expectations.result import Failure, GateResult, Refusal
 
 from .faults import NOW_MS, FaultyRun, Rows, published
 
-# GX takes seconds to import: one process does.
-pytestmark = pytest.mark.xdist_group("expectations")
-
 DECLARED = sum(map(len, suites().values()))
 # Holds rows of every table but load_failures and carried_records.
 RICH = "k431-expired/A"

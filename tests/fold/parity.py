@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.schema import FoldRules, SegmentFold
@@ -15,8 +17,8 @@ from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.partition import merge_folds
 from coordinator_core.releases import Profile, profile_for_release
-from coordinator_core.replay.sequential import replay_partition
 from tests.fold.random_logs import Log
+from tests.replay.reference import replay_partition
 
 PROFILES = {
     "4.3.1": profile_for_release("4.3.1"),
@@ -26,6 +28,15 @@ PROFILES = {
     "0.11.0.3": profile_for_release("0.11.0.3"),
 }
 """Both loaders, all rules for the merge offset, both treatments of pending offsets by tombstones."""
+
+every_profile = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, id=name, marks=() if name in ("4.3.1", "3.9.2 classic") else pytest.mark.full)
+        for name in PROFILES
+    ],
+)
+"""For slow tests: one profile of each loader, and the others in the tier *full*."""
 
 
 def partition_log(segments: Iterable[SegmentFile], start_offset: int | None = None) -> PartitionLog:

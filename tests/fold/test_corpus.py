@@ -14,7 +14,7 @@ from coordinator_core.log.reader import OnDamage, read_partition
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.releases import Loader, Profile, profile_for_release
-from tests.cases import CASES, Case
+from tests.cases import CASES, Case, cross_section
 from tests.fold.parity import PROFILES, assert_merges, fold_in_runs, sequential_outcome
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -70,7 +70,7 @@ def test_segments_folded_together(case: Case) -> None:
             assert_merges(expected, folds, profile)
 
 
-@every_case
+@pytest.mark.parametrize("case", cross_section(CASES))
 def test_one_batch_pieces(case: Case) -> None:
     profile = own_profile(case)
     for log in partitions(case):

@@ -108,7 +108,7 @@ def test_bytes_of_records_changed_under_a_crc(tmp_path: Path, codec: Codec, crc:
 
 
 def two_segments(directory: Path, first: bytes, second: bytes, second_base: int) -> PartitionLog:
-    segments = []
+    segments: list[SegmentFile] = []
     for base, data in ((0, first), (second_base, second)):
         path = directory / f"{base:020d}.{len(segments)}.log"
         path.write_bytes(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,10 +16,10 @@ from coordinator_core.fold.segments import fold_segment
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.log.types import Codec, ControlType, SegmentFile
 from coordinator_core.merge.partition import merge_folds
-from coordinator_core.replay.sequential import replay_partition
 from tests.fold.parity import PROFILES, assert_merges, partition_log
 from tests.fold.random_logs import classic, encoded_key, offset_value
 from tests.log.builders import build_batch, build_control_batch
+from tests.replay.reference import replay_partition
 
 PROFILE = PROFILES["4.3.1"]
 RULES = FoldRules.of(PROFILE)
@@ -120,7 +121,7 @@ def test_decompressed_bytes_are_dropped_when_their_values_lose(
 
 
 def test_only_odd_batches_leave_the_fast_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scalar = []
+    scalar: list[Any] = []
     monkeypatch.setattr("coordinator_core.fold.segments.split_scalar", _counted(scalar))
     plain = [(encoded_key(b"g", b"t", 0), offset_value(3, 1, b""))]
     odd = [(encoded_key(b"g", b"t", 0), offset_value(4, 2, b"", b"\1\7\2xy"))]

@@ -6,23 +6,22 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.fold.schema import NO_ROWS, SegmentFold
-from coordinator_core.replay.sequential import replay_partition
 from tests.fold.parity import (
     PROFILES,
     assert_merges,
+    every_profile,
     fold_all,
     fold_batch_by_batch,
     fold_in_runs,
     write_log,
 )
 from tests.fold.random_logs import Log, contended_logs, logs
+from tests.replay.reference import replay_partition
 
-every_profile = pytest.mark.parametrize("name", PROFILES)
 random_logs = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -33,11 +33,10 @@ from coordinator_core.releases import Profile
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import all_digests
 from coordinator_core.runs.tables import merged_tables, offset_rows
-from tests.fold.parity import PROFILES, differences, fold_all, write_log
+from tests.fold.parity import PROFILES, differences, every_profile, fold_all, write_log
 from tests.fold.random_logs import Log, contended_logs, logs
 from tests.replay.histories import History, encoded_key, offset_value
 
-every_profile = pytest.mark.parametrize("name", PROFILES)
 random_logs = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -24,10 +24,10 @@ from coordinator_core.log.compression.libraries import function_address
 from coordinator_core.log.compression.lz4 import header_checksum
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, SegmentFile
-from coordinator_core.replay.sequential import replay_partition
 from tests.fold.parity import PROFILES, assert_merges, partition_log, sequential_outcome
 from tests.fold.random_logs import Item, encoded_key, offset_value
 from tests.log.builders import build_batch, compress
+from tests.replay.reference import replay_partition
 
 PROFILE = PROFILES["4.3.1"]
 RULES = FoldRules.of(PROFILE)

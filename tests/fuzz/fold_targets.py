@@ -40,7 +40,6 @@ from coordinator_core.merge.partition import merge_folds
 from coordinator_core.records.codec import RecordDecodeError, decode_value
 from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release_of, sample
-from coordinator_core.replay.sequential import replay_partition
 from tests.fold.parity import PROFILES, differences
 from tests.fuzz import payloads, segments
 from tests.fuzz.checks import (
@@ -55,6 +54,7 @@ from tests.fuzz.checks import (
     view_of,
 )
 from tests.fuzz.hostile import Hostile, changed
+from tests.replay.reference import replay_partition
 
 _ROOM = 1 << 15
 

@@ -61,7 +61,7 @@ def compaction(data: bytes, choices: Random) -> str:
         "_OUT_BATCHES": choices.choice((1, 3, 1 << 14)),
     }
     try:
-        with file_of(*versions), patch.multiple(compact_write, **sizes):
+        with file_of(*versions), patch.multiple(compact_write, **sizes):  # type: ignore[call-overload]
             return _compact(log, output, is_shifting=is_shifting)
     except DamagedInputError as error:
         return error.damage.kind

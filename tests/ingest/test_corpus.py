@@ -16,9 +16,9 @@ from coordinator_core.records.codec import decode_key
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.state_hash import all_digests, state_hash
-from coordinator_core.runs.tables import state_tables
-from tests.cases import CASES, TORN, Case, case
+from tests.cases import CASES, TORN, Case, case, cross_section
 from tests.ingest.dumps import Row, consumed, row, write
+from tests.runs.state_tables import state_tables
 
 WHOLE = [item for item in CASES if item not in TORN and len(item.paths) == 1]
 OffsetKey = tuple[str, str, int]
@@ -63,7 +63,7 @@ def offset_keys(rows: list[Row]) -> set[OffsetKey]:
 
 
 @pytest.mark.parametrize("level", IsolationLevel)
-@pytest.mark.parametrize("item", WHOLE, ids=lambda item: item.name)
+@pytest.mark.parametrize("item", cross_section(WHOLE))
 def test_records_are_kept(item: Case, level: IsolationLevel, tmp_path: Path) -> None:
     log_dir, rows, _ = imported(item, tmp_path, level)
     kept = [
@@ -83,7 +83,7 @@ def test_records_are_kept(item: Case, level: IsolationLevel, tmp_path: Path) -> 
     assert kept == [{**each, "timestampType": max(0, each["timestampType"])} for each in rows]
 
 
-@pytest.mark.parametrize("item", WHOLE, ids=lambda item: item.name)
+@pytest.mark.parametrize("item", cross_section(WHOLE))
 def test_read_committed_has_the_commits_of_the_log(item: Case, tmp_path: Path) -> None:
     """But for offset keys with records behind the last stable offset, which a consumer has not seen yet, and those
     of which the import says that a tombstone leaves them undecided."""

@@ -18,11 +18,11 @@ from coordinator_core.lifecycle.compact_plan import Extra, Survivors
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.releases import profile_for
-from coordinator_core.replay.sequential import replay_partition
 from tests.cases import case
 from tests.cli.test_damaged_input import outcome, write_segment
 from tests.log.builders import build_batch, build_control_batch
 from tests.replay.histories import OffsetKey, encoded_key, offset_value
+from tests.replay.reference import replay_partition
 
 NOW = 1_795_260_000_000
 RELEASE = ["--kafka-version", "4.3.1", "--now-ms", str(NOW)]

@@ -16,10 +16,10 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.releases import profile_for, profile_for_release
-from coordinator_core.replay.sequential import replay_partition
 from tests.cases import CORPUS
 from tests.cases import case as case_of
 from tests.lifecycle.test_compact_random import answers
+from tests.replay.reference import replay_partition
 
 COMPACTED = CORPUS / "k431-compacted"
 ONE_OF_EACH = (

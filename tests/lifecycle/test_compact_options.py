@@ -233,3 +233,15 @@ def test_a_group_in_two_partitions_is_refused(tmp_path: Path, capfd: pytest.Capt
     options = ["--offsets-partitions", "4", "--renumber"]
     code, err = refused(tmp_path / "log", tmp_path / "out", capfd, *options)
     assert (code, "group 'g' is in offsets partition 0, too" in err) == (2, True), err
+
+
+@pytest.mark.parametrize("base_offset", [0, 5, 1 << 40])
+def test_a_renumbered_log_begins_where_it_began(
+    base_offset: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(encoded_key(OffsetKey("g", "t", number % 2)), offset_value(number)) for number in range(6)]
+    data = build_batch(base_offset, rows, timestamp=NOW - 1000)
+    write_partition(tmp_path / "log", {base_offset: data}, partition=0)
+    compacted(tmp_path / "log", tmp_path / "out", capfd, "--renumber")
+    assert [offset for _, offset, _, _ in records_of(tmp_path / "out")] == [base_offset, base_offset + 1]
+    assert answers(tmp_path / "out") == answers(tmp_path / "log")

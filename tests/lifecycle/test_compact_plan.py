@@ -14,9 +14,9 @@ from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import Codec, ControlType
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import PROFILE_RELEASES, profile_for, profile_for_release
-from coordinator_core.replay.sequential import replay_partition
 from tests.log.builders import build_batch, build_control_batch, build_empty_batch, write_partition
 from tests.replay.histories import OffsetKey, encoded_key, offset_value
+from tests.replay.reference import replay_partition
 
 NOW = 1_795_260_000_000
 KEY, OTHER = encoded_key(OffsetKey("g", "t", 0)), encoded_key(OffsetKey("g", "t", 1))

@@ -16,9 +16,9 @@ from coordinator_core.lifecycle.compact_write import OutputFormat
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.releases import Profile, profile_for
-from coordinator_core.replay.sequential import replay_partition
 from tests.fold.parity import write_log
 from tests.fold.random_logs import Log, contended_logs, logs
+from tests.replay.reference import replay_partition
 
 NOW_MS = 1_700_000_000_500
 PROFILE = profile_for("J3")

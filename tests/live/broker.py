@@ -5,6 +5,7 @@ A missing Java or Maven is an error: these tests are the proof against a real br
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
 import os
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TypeVar
+from uuid import uuid4
 
 from tests.live import wire
 
@@ -85,6 +87,13 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def new_cluster_id() -> str:
+    """A random one, as ``kafka-storage random-uuid`` prints it (org.apache.kafka.common.Uuid)."""
+    while (text := base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
 
 
 def java() -> str:
@@ -215,8 +224,7 @@ class Broker:
     def start(self) -> None:
         """Start, and return when clients can use the broker and it has loaded every offsets partition."""
         if not (self.log_dir / "meta.properties").exists():
-            cluster_id = self.kafka.tool("kafka.tools.StorageTool", "random-uuid").strip()
-            self.kafka.tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._config))
+            self.format(new_cluster_id())
         self._stderr = self.log_file.open("ab")
         self._log_position = self._stderr.tell()
         command = self.kafka.command("kafka.Kafka", str(self._config), heap=self.heap, log_level="INFO")
@@ -228,6 +236,10 @@ class Broker:
         except BaseException:
             self.kill()
             raise
+
+    def format(self, cluster_id: str) -> None:
+        """Make the log directory that of a broker of the cluster."""
+        self.kafka.tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._config))
 
     def log_since_start(self) -> str:
         with self.log_file.open("rb") as file:

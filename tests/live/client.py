@@ -13,6 +13,7 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -144,4 +145,5 @@ def producer(bootstrap: str, transactional_id: str) -> None:
 
 
 if __name__ == "__main__":
-    {"member": member, "producer": producer}[sys.argv[1]](*sys.argv[2:])
+    roles: dict[str, Callable[..., None]] = {"member": member, "producer": producer}
+    roles[sys.argv[1]](*sys.argv[2:])

@@ -13,8 +13,9 @@ from typing import Any
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.log import LogRecord
+from coordinator_core.coordinator.trace import Given, Trace, observed
 from coordinator_core.coordinator.trace.normal import normal_record, normal_reply
-from coordinator_core.coordinator.trace.read import Line, Trace
+from coordinator_core.coordinator.trace.read import Line
 from coordinator_core.coordinator.trace.variables import Variables
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.batch import control_type
@@ -158,7 +159,10 @@ class Recorder:
     # The recording
 
     def trace(self, log_dir: Path) -> Trace:
-        """The recording with the records that the broker, which is down now, wrote for its groups."""
+        """The recording with the records that the broker, which is down now, wrote for its groups.
+
+        Its first line says what it gives the model, read off here once.
+        """
         partitions = int(self._settings["offsets.topic.num.partitions"])
         log = {part.offsets_partition: part for part in discover([str(log_dir)]).partitions}
         groups: dict[int, list[str]] = {}
@@ -177,13 +181,14 @@ class Recorder:
             "topics": self._topics,
         }
         bare = Trace("", head, (), self._variables(appended))
-        variables = Variables(bare)
+        variables = Variables(bare, Given())
         lines = [Line(number, _kind(one), one) for number, one in enumerate(self._normal(variables), 2)]
         for partition, listed in groups.items():
             records = [normal_record(one, head["start_ms"], variables) for one in appended[partition]]
             fields = {"partition": partition, "groups": listed, "records": records}
             lines.append(Line(len(lines) + 2, "records", fields))
-        return Trace("live", head, tuple(lines), bare.variables)
+        given = observed(Trace("live", head, tuple(lines), bare.variables))
+        return Trace("live", head | {"given": given.as_json()}, tuple(lines), bare.variables)
 
     def _normal(self, variables: Variables) -> list[Json]:
         found = []

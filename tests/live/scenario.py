@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -191,13 +192,14 @@ def play(kafka: Kafka, directory: Path) -> Scenario:
         live = wait_for("the clients to settle", partial(_settled, broker))
         words = {group: [each.ask("state") for each in each_group] for group, each_group in members.items()}
         broker.kill()
+        captured_ms = time.time_ns() // 1_000_000
         clients.kill()
         log = broker.copy_log(directory / "log")
         broker.start()
         with broker.connect() as connection:
             (expected / "reloaded.json").write_text(json.dumps(connection.answers()), encoding="utf-8")
         broker.kill()
-    case = Case("live", directory, (log,), kafka.version, None, OFFSETS_PARTITIONS)
+    case = Case("live", directory, (log,), kafka.version, None, OFFSETS_PARTITIONS, captured_ms)
     segments = broker.offsets_segments(log)
     return Scenario(case, live, words, segments, broker.offsets_segments(), kafka.dump_log(*segments))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,7 +37,7 @@ _SCHEMAS = [
 ]
 
 
-def encoded(schema: Schema, version: int, data: dict) -> bytes:
+def encoded(schema: Schema, version: int, data: dict[str, Any]) -> bytes:
     out = bytearray(_BEFORE)
     struct_encoder(schema.struct, version, schema.is_flexible(version))(out, data)
     return bytes(out)

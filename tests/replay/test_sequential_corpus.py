@@ -7,8 +7,8 @@ import pytest
 from coordinator_core.groups.model import ClassicGroup, OffsetKey
 from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
-from coordinator_core.replay.sequential import replay_partition
 from tests.cases import CASES, Case
+from tests.replay.reference import replay_partition
 
 OLD = [case for case in CASES if not case.is_modern]
 

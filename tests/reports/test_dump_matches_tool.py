@@ -61,6 +61,7 @@ def _snapshots() -> list[Case]:
         twin.release,
         None,
         twin.offsets_partitions,
+        twin.captured_ms,
     )
     return [*CASES, pass1]
 

@@ -18,7 +18,7 @@ from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.log_scan import scan_log
-from coordinator_core.rules.model import Need
+from coordinator_core.rules.needs import Need
 from coordinator_core.rules.settings import settings_from
 from coordinator_core.rules.topics import read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log

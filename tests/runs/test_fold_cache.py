@@ -18,7 +18,7 @@ from coordinator_core.cli.app import run
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold import cache as fold_cache
 from coordinator_core.fold import tasks as folding
-from coordinator_core.fold.cache import FoldCache, FoldCacheWarning, cache_of_environment
+from coordinator_core.fold.cache import Digests, FoldCache, FoldCacheWarning, cache_of_environment
 from coordinator_core.fold.pin import Pin, pin_snapshot
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.tasks import CacheUse, SegmentResult, fold_tasks, run_fold_task
@@ -33,7 +33,7 @@ from coordinator_core.runs.read import open_run
 from tests.fold.random_logs import encoded_key, offset_value
 from tests.log.builders import build_batch
 
-from ..cases import TORN, Case, case
+from ..cases import TORN, Case, case, cross_section
 from .logs import WHOLE, copy_log, cut_into_batches, name, snapshot
 
 PROFILE = profile_for_release("4.3.1")
@@ -66,7 +66,7 @@ def counts(hits: int, misses: int, corrupt: int = 0) -> dict[str, int]:
     return {"hits": hits, "misses": misses, "corrupt": corrupt}
 
 
-@pytest.mark.parametrize("item", WHOLE, ids=name)
+@pytest.mark.parametrize("item", cross_section(WHOLE))
 def test_runs_with_and_without_are_the_same(item: Case, tmp_path: Path, cache: FoldCache) -> None:
     profile = profile_for_release(item.release, item.coordinator)
     tables = []
@@ -79,17 +79,15 @@ def test_runs_with_and_without_are_the_same(item: Case, tmp_path: Path, cache: F
     assert tables[0] == tables[1] == tables[2]
 
 
-def settle(log: Snapshot) -> None:
-    """Make the files look as if nobody had written to them for long."""
-    newest = max(Path(segment.path).stat().st_ctime_ns for segment in log.segments)
-    while time.time_ns() - newest < 2_100_000_000:
-        time.sleep(0.1)
+def settle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take files for settled as soon as they are written."""
+    monkeypatch.setattr(fold_cache, "_SETTLED_NS", -1)
 
 
 def test_a_file_that_is_as_it_was_is_not_read_again(
     tmp_path: Path, cache: FoldCache, log: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle(log)
+    settle(monkeypatch)
     first = replay(log, tmp_path / "out", cache)
     read: list[str] = []
 
@@ -107,8 +105,10 @@ def test_a_file_that_is_as_it_was_is_not_read_again(
     assert len(read) == len(log.segments)
 
 
-def test_a_file_that_was_written_to_is_read_again(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:
-    settle(log)
+def test_a_file_that_was_written_to_is_read_again(
+    tmp_path: Path, cache: FoldCache, log: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch)
     replay(log, tmp_path / "out", cache)
     changed = Path(log.segments[0].path)
     content, status = bytearray(changed.read_bytes()), changed.stat()
@@ -120,9 +120,9 @@ def test_a_file_that_was_written_to_is_read_again(tmp_path: Path, cache: FoldCac
 
 
 def test_the_first_change_since_the_pin_is_told_also_when_a_later_one_is_known_without_reading(
-    tmp_path: Path, cache: FoldCache, log: Snapshot
+    tmp_path: Path, cache: FoldCache, log: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle(log)
+    settle(monkeypatch)
     replay(log, tmp_path / "out", cache)
     first, last = log.segments[0].path, log.segments[-1].path
     os.utime(first)
@@ -133,17 +133,19 @@ def test_the_first_change_since_the_pin_is_told_also_when_a_later_one_is_known_w
     assert (caught.value.damage.kind, caught.value.damage.path) == ("changed_since_pin", first)
 
 
-def test_a_file_that_was_written_to_just_now_is_not_taken_for_settled(cache: FoldCache, log: Snapshot) -> None:
+def test_a_file_that_was_written_to_just_now_is_not_taken_for_settled(
+    cache: FoldCache, log: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path(log.segments[0].path).touch()
     fresh = cache.seen(log.segments[0])
     assert fresh is not None
-    cache.note(fresh, "ab" * 32)
-    assert cache.fingerprint(fresh) is None
-    settle(log)
+    cache.note(fresh, Digests("ab" * 32, "cd" * 32))
+    assert cache.digests(fresh) is None
+    settle(monkeypatch)
     settled = cache.seen(log.segments[0])
     assert settled is not None
-    cache.note(settled, "ab" * 32)
-    assert cache.fingerprint(settled) == "ab" * 32
+    cache.note(settled, Digests("ab" * 32, "cd" * 32))
+    assert cache.digests(settled) == Digests("ab" * 32, "cd" * 32)
 
 
 def test_only_what_is_new_is_folded(tmp_path: Path, cache: FoldCache, log: Snapshot) -> None:

@@ -15,8 +15,8 @@ from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run
 
-from ..cases import Case
-from .logs import WHOLE, cut_into_batches, name
+from ..cases import Case, cross_section
+from .logs import WHOLE, cut_into_batches
 
 
 def tasks(*partitions: list[int], root: str = "/log") -> list[FoldTask]:
@@ -58,7 +58,7 @@ def test_what_is_not_mapped_stays_alone() -> None:
     assert lengths(in_runs(tasks([1, 1, 1, 1], root="s3://bucket"), 1)) == [(0, 1)] * 4
 
 
-@pytest.mark.parametrize("item", WHOLE, ids=name)
+@pytest.mark.parametrize("item", cross_section(WHOLE))
 def test_segments_folded_together_are_told_of_one_by_one(item: Case, tmp_path: Path) -> None:
     snapshot = cut_into_batches(item, tmp_path / "log")
     profile = profile_for_release(item.release, item.coordinator)

@@ -14,7 +14,8 @@ from ..cases import case
 _WATCHED = """
 import json, sys, threading
 from importlib.abc import MetaPathFinder
-from coordinator_core.cli.process import leave, start_light
+from coordinator_core.process.interpreter import start_light
+from coordinator_core.process.leaving import leave
 
 class Watch(MetaPathFinder):
     threads = {}

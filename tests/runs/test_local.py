@@ -18,16 +18,16 @@ from coordinator_core.log.types import SegmentFile
 from coordinator_core.log.verify import verify
 from coordinator_core.records.codec import decode_key
 from coordinator_core.releases import profile_for_release
-from coordinator_core.replay.sequential import replay_partition
 from coordinator_core.reports.describe import Selection, describe
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.manifest import summary
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
 from coordinator_core.runs.state_hash import all_digests, state_hash
-from coordinator_core.runs.tables import state_tables
+from tests.replay.reference import replay_partition
+from tests.runs.state_tables import state_tables
 
-from ..cases import CASES, TORN, Case
+from ..cases import CASES, TORN, Case, cross_section
 from .logs import WHOLE, copy_log, cut_into_batches, name, snapshot
 
 
@@ -81,7 +81,7 @@ def test_a_partial_run_holds_what_the_reference_replay_finds(item: Case, on_dama
     assert run.partial == bool(run.manifest["damage"])
 
 
-@pytest.mark.parametrize("item", WHOLE, ids=name)
+@pytest.mark.parametrize("item", cross_section(WHOLE))
 def test_one_batch_segments_give_the_same_hash(item: Case, tmp_path: Path) -> None:
     profile = profile_for_release(item.release, item.coordinator)
     cut = cut_into_batches(item, tmp_path / "log")

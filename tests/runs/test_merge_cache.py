@@ -15,10 +15,10 @@ from coordinator_core.merge import cache as merge_cache
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.state_hash import all_digests, state_hash
-from coordinator_core.runs.tables import state_tables
+from tests.runs.state_tables import state_tables
 
-from ..cases import Case, case
-from .logs import WHOLE, cut_into_batches, name
+from ..cases import Case, case, cross_section
+from .logs import WHOLE, cut_into_batches
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def first_segments(log: Snapshot, part: float) -> Snapshot:
 
 
 @pytest.mark.parametrize("files", ["known", "copied"])
-@pytest.mark.parametrize("item", WHOLE, ids=name)
+@pytest.mark.parametrize("item", cross_section(WHOLE))
 def test_a_log_that_grows(
     item: Case,
     files: str,
@@ -112,8 +112,8 @@ def test_a_corrupt_state_is_made_anew(log: Snapshot, cache: FoldCache, merged: l
     expected = hash_of(log, item, cache)
     for path in Path(cache.directory).glob("*.fold"):
         data = bytearray(path.read_bytes())
-        # Pickles begin so; folds are Arrow streams.
-        if data[:1] == b"\x80":
+        # States begin so; folds are Arrow streams.
+        if data[:4] == b"rgp1":
             data[len(data) // 2] ^= 1
             path.write_bytes(data)
     merged.clear()

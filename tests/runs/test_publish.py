@@ -22,7 +22,7 @@ from coordinator_core.runs.place import RunPlace, check_output_outside, default_
 from coordinator_core.runs.publish import Manifest, RunWriter, StagedTables, promote
 from coordinator_core.runs.read import RunError, is_run, open_run, resolve_latest
 from coordinator_core.runs.schemas import TABLES
-from coordinator_core.runs.tables import state_tables
+from tests.runs.state_tables import computed_state_hash, state_tables
 
 from .states import offset, rich_states
 
@@ -45,7 +45,7 @@ def test_a_published_run_reads_back(tmp_path: Path) -> None:
     run = open_run(place(tmp_path).path)
     assert run.manifest == manifest
     assert run.states() == rich_states()
-    assert run.computed_state_hash() == run.state_hash
+    assert computed_state_hash(run) == run.state_hash
     assert manifest["findings"] == {"critical": None, "warning": None, "info": None}
 
 
@@ -269,7 +269,7 @@ def test_rows_may_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             published.append(writer.commit(FACTS, seconds=1.0, steps={})["state_hash"])
         run = open_run(place(tmp_path, run_id).path)
         assert run.table("offsets") == rows
-        assert run.computed_state_hash() == run.state_hash
+        assert computed_state_hash(run) == run.state_hash
     assert published[0] == published[1]
 
 

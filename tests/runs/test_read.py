@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core.errors import ExitCode
+from coordinator_core.errors import DamagedInputError, ExitCode
 from coordinator_core.runs.manifest import read_manifest
 from coordinator_core.runs.publish import promote
 from coordinator_core.runs.read import Run, RunError, is_run, open_run, resolve_latest
@@ -63,14 +63,14 @@ def test_unknown_schema_version(run: Run, version: object) -> None:
 
 def test_missing_file(run: Run) -> None:
     (Path(run.path) / "offsets/part-00000.parquet").unlink()
-    with pytest.raises(RunError, match="table offsets cannot be read"):
+    with pytest.raises(DamagedInputError, match=r"part-00000\.parquet: .*the file is gone"):
         run.table("offsets")
     assert run.table("groups").num_rows > 0
 
 
 def test_broken_file(run: Run) -> None:
     (Path(run.path) / "offsets/part-00000.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(RunError, match="table offsets cannot be read"):
+    with pytest.raises(DamagedInputError, match=r"part-00000\.parquet: .*it has 7 bytes"):
         run.table("offsets")
 
 

@@ -18,7 +18,7 @@ from coordinator_core.runs.state_hash import (
     digests_of,
     state_hash,
 )
-from coordinator_core.runs.tables import state_tables
+from tests.runs.state_tables import state_tables
 
 from .states import offset, offset_states, rich_states
 

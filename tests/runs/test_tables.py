@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.states import partition_states
-from coordinator_core.runs.tables import state_tables
+from tests.runs.state_tables import state_tables
 
 from .states import offset_states, rich_states
 

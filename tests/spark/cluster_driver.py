@@ -32,7 +32,7 @@ def main(master: str, log: str, output: str) -> None:
     from pyspark import cloudpickle
 
     # This module is not in the archive, so it has to travel with the task.
-    cloudpickle.register_pickle_by_value(sys.modules[where.__module__])
+    cloudpickle.register_pickle_by_value(sys.modules[where.__module__])  # type: ignore[no-untyped-call]
     session = Session("regroup-cluster-tests", master)
     try:
         print(json.dumps(in_tasks(session.context, where, range(8))), flush=True)

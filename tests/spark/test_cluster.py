@@ -23,6 +23,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run, resolve_latest
+from tests.runs.state_tables import computed_state_hash
 
 from ..bench.generator import Workload, generate
 from ..building import ROOT, build_environment
@@ -155,7 +156,7 @@ def test_from_one_bucket_into_another_place_of_it(
     assert done.returncode == 0, done.stderr
     run = resolve_latest(store.uri("runs"), "c")
     assert run.manifest["engine"] == "spark"
-    assert run.state_hash == run.computed_state_hash() == local_hash(log, tmp_path)
+    assert run.state_hash == computed_state_hash(run) == local_hash(log, tmp_path)
     assert store.environment["AWS_SECRET_ACCESS_KEY"] not in json.dumps(run.manifest)
     assert {entry.name for entry in storage.list_directory(run.path)} == {
         "manifest.json",
@@ -194,7 +195,7 @@ def test_the_local_engine_reads_and_writes_a_bucket(store: ObjectStore, log: Pat
     write_pin(source, store.uri("pin.json"))
     place = RunPlace(store.uri("local"), "c", "w", "r")
     manifest = replay_to_run(read_pin(store.uri("pin.json")), place, profile=None, now_ms=0)
-    assert open_run(place.path).computed_state_hash() == manifest["state_hash"] == local_hash(log, tmp_path)
+    assert computed_state_hash(open_run(place.path)) == manifest["state_hash"] == local_hash(log, tmp_path)
     storage.write_atomic(source.segments[3].path, b"shorter now")
     pin, place = read_pin(store.uri("pin.json")), RunPlace(store.uri("local"), "c", "w", "again")
     with pytest.raises(DamagedInputError, match="changed_since_pin"):

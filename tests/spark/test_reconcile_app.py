@@ -14,7 +14,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate
 from coordinator_core.rules.inputs import Inputs
-from coordinator_core.rules.model import Need
+from coordinator_core.rules.needs import Need
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.publish import publish_findings, read_reconciliation
 from coordinator_core.rules.settings import settings_from

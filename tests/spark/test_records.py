@@ -17,7 +17,7 @@ from spark_apps.engine import replay
 from spark_apps.session import Session
 
 from ..cases import case
-from ..imports.dumps import consumed, write
+from ..ingest.dumps import consumed, write
 
 
 def test_spark_reads_records_as_the_local_engine_does(session: Session, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from coordinator_core.fold.pin import write_pin
 from coordinator_core.log.discovery import discover
 from coordinator_core.runs.read import resolve_latest
 from spark_apps.replay import APP, parse_arguments
+from tests.runs.state_tables import computed_state_hash
 
 from ..cases import case
 from ..runs.logs import copy_log, snapshot
@@ -62,7 +63,7 @@ def test_a_run_under_spark_submit(tmp_path: Path) -> None:
     summary = json.loads(line)
     run = resolve_latest(str(tmp_path / "out"), "prod")
     assert summary["run"] == run.path == str(tmp_path / "out/prod/2023-11-14/r1")
-    assert summary["state_hash"] == run.state_hash == run.computed_state_hash()
+    assert summary["state_hash"] == run.state_hash == computed_state_hash(run)
     assert summary["profile"] == "J3 (4.3.1, new coordinator)"
     assert summary["latest"]
     assert run.manifest["versions"]["pyspark"]

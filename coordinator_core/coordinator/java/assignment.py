@@ -9,16 +9,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
-from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, GroupSpec, Spec
-from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, Partitions
+from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
+from coordinator_core.coordinator.java.group_spec import GroupSpec, Spec
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.java.reconciliation import reconcile
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap, TopicId
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TopicId
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.requests import Owned
 from coordinator_core.groups.model import ConsumerMember, MemberState, ResolvedRegex
@@ -30,7 +30,7 @@ NEVER_MS = 1 << 62
 
 
 class Assignments:
-    """What a heartbeat makes of a group: each method appends to the records of the heartbeat."""
+    """The steps of a heartbeat. Each method appends to the records of the heartbeat."""
 
     def __init__(self, manager: JavaGroupMetadataManager, metadata: Callable[[], MetadataImage]) -> None:
         self._manager = manager
@@ -64,7 +64,7 @@ class Assignments:
         updated: ConsumerMember,
         out: list[Record],
     ) -> int:
-        """The group's epoch, the next one when ``bump`` or when its topics changed."""
+        """The group's epoch: the next one with ``bump`` or after a change of its topics, else the current one."""
         metadata_hash = self.metadata_hash(group.subscriptions([member], updated))
         epoch = group.group_epoch
         if bump or metadata_hash != group.metadata_hash:
@@ -86,7 +86,7 @@ class Assignments:
     def update_regexes(
         self, group: LiveConsumerGroup, member: ConsumerMember, updated: ConsumerMember, out: list[Record]
     ) -> tuple[bool, bool]:
-        """Whether the member's regex changed, and whether what it matches is known already."""
+        """Whether the member's regex changed, and whether its topics are known already."""
         old, new = member.subscribed_regex, updated.subscribed_regex
         changed, resolved, refresh = old != new, False, False
         counts = group.regex_counts()
@@ -163,7 +163,7 @@ class Assignments:
         updated: ConsumerMember,
         out: list[Record],
     ) -> tuple[int, Partitions]:
-        """Epoch and part of the member in the target assignment, a new one if it is due."""
+        """Epoch of the target assignment and the member's part of it, computed anew where that is due."""
         if group.assignment_epoch >= group_epoch or not self._may_assign(group):
             return group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id)
         name = group.next_assignor(member, updated) or DEFAULT_ASSIGNOR
@@ -204,7 +204,7 @@ class Assignments:
         return Spec(tuple(self.topic_ids(group, member)), member.instance_id, target)
 
     def topic_ids(self, group: LiveConsumerGroup, member: ConsumerMember) -> list[TopicId]:
-        """Ids of the topics a member subscribes to, by name or regex, that exist."""
+        """Ids of the existing topics that a member subscribes to, by name or regex."""
         topics = set(member.subscribed_topics)
         resolved = group.regexes.get(member.subscribed_regex or "")
         if resolved is not None:
@@ -227,7 +227,7 @@ class Assignments:
         out: list[Record],
         on_rebalance_timeout: Callable[[ConsumerMember], None],
     ) -> ConsumerMember:
-        """``maybeReconcile``; a member that has to revoke something gets its rebalance timeout to do so."""
+        """``maybeReconcile``. A member with partitions to revoke has its rebalance timeout to do so."""
         if not subscription_changed and member.is_reconciled_to(target_epoch):
             return member
         updated = reconcile(
@@ -261,7 +261,7 @@ def _compiled(regex: str) -> re.Pattern[str]:
 
 
 def _homogeneous(regexes: dict[str, int], topics: dict[str, tuple[int, int]], members: int) -> bool:
-    """Whether all members subscribe to the same (``ConsumerGroup.subscriptionType``)."""
+    """Whether all members subscribe to the same topics (``ConsumerGroup.subscriptionType``)."""
     if not regexes:
         return all(by_name == members for by_name, _ in topics.values())
     if next(iter(regexes.values())) != members:
@@ -270,7 +270,7 @@ def _homogeneous(regexes: dict[str, int], topics: dict[str, tuple[int, int]], me
 
 
 def _is_assigned(group: LiveConsumerGroup) -> Callable[[TopicId, int], bool]:
-    assigned: set[Any] = {
+    assigned: set[tuple[str, int]] = {
         (topic_id, partition)
         for target in group.target_assignment.values()
         for topic_id, partitions in target.items()

@@ -1,4 +1,4 @@
-"""The server-side assignors by name, what they are told of a group, and ``range``.
+"""The server-side assignors by name, and ``range``.
 
 Sources: ``RangeAssignor``, ``TargetAssignmentBuilder``. The order in which members and topics are visited is
 that of Kafka's maps.
@@ -6,35 +6,13 @@ that of Kafka's maps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from coordinator_core.coordinator.java.consumer_group import Partitions
+from coordinator_core.coordinator.java.group_spec import Assignment, GroupSpec
 from coordinator_core.coordinator.java.uniform import assign_uniform
 from coordinator_core.coordinator.maps import JavaHashMap, TopicId, capacity_for
 
 DEFAULT_ASSIGNOR = "uniform"
-
-Assignment = dict[str, Partitions]
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """What an assignor is told of a member: its topics that exist, its instance, its target so far."""
-
-    topic_ids: tuple[TopicId, ...]
-    instance_id: str | None
-    assignment: Partitions
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSpec:
-    """Members in the order of their map; ``partitions`` counts those of each topic."""
-
-    members: Mapping[str, Spec]
-    partitions: Mapping[TopicId, int]
-    homogeneous: bool
-    is_assigned: Callable[[TopicId, int], bool]
 
 
 def assign_range(group: GroupSpec) -> Assignment:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from coordinator_core.coordinator.consumer_protocol import Subscription
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import migration
 from coordinator_core.coordinator.java.consumer import ConsumerGroups
@@ -15,12 +16,11 @@ from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, 
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.replies import (
-    Reply,
+    JoinGroupReply,
+    LeaveGroupReply,
+    LeaveMember,
     Respond,
-    join_reply,
-    leave_member_reply,
-    leave_reply,
-    sync_reply,
+    SyncGroupReply,
 )
 from coordinator_core.coordinator.requests import (
     Heartbeat,
@@ -33,7 +33,7 @@ from coordinator_core.coordinator.requests import (
 )
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import ConsumerMember, MemberState
-from coordinator_core.records.blobs import blob_version, decode_consumer_subscription
+from coordinator_core.records.blobs import blob_version
 from coordinator_core.records.codec import RecordDecodeError
 
 
@@ -51,7 +51,7 @@ class ClassicMembers:
         settings = self._manager.settings
         if settings.group_consumer_migration_policy == "disabled":
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
-        instance_id = request.instance_id
+        instance_id = request.group_instance_id
         unknown = not request.member_id
         member_id = request.member_id or self._groups.new_member_id("")
         self._groups.throw_if_full(group, member_id, instance_id)
@@ -59,7 +59,7 @@ class ClassicMembers:
         if not group.supports_classic_protocols(request.protocol_type, names):
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
         if unknown and client.version >= 4 and instance_id is None:
-            respond(join_reply(Errors.MEMBER_ID_REQUIRED, member_id))
+            respond(JoinGroupReply(Errors.MEMBER_ID_REQUIRED, member_id=member_id))
             return
         out: list[Record] = []
         member = self._member(group, member_id, instance_id, unknown, out)
@@ -98,12 +98,12 @@ class ClassicMembers:
             self._groups.restart_session(group.group_id, updated.member_id, request.session_timeout_ms)
             self._groups.await_sync(group.group_id, updated.member_id, timeout_ms)
         respond(
-            join_reply(
+            JoinGroupReply(
                 Errors.NONE,
-                updated.member_id,
-                generation=updated.member_epoch,
-                protocol_type=CONSUMER_PROTOCOL_TYPE,
-                protocol_name=request.protocols[0][0],
+                updated.member_epoch,
+                CONSUMER_PROTOCOL_TYPE,
+                request.protocols[0].name,
+                member_id=updated.member_id,
             )
         )
 
@@ -136,23 +136,23 @@ class ClassicMembers:
     def _updated(self, member: ConsumerMember, client: Client, request: JoinGroup) -> tuple[ConsumerMember, Owned]:
         """The member with its subscription, and what it says it owns."""
         try:
-            subscription = decode_consumer_subscription(request.protocols[0][1])
+            subscription = Subscription.of(request.protocols[0].metadata)
         except RecordDecodeError:
             raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL) from None
         image = self._groups.metadata()
         owned = []
-        for entry in subscription.get("ownedPartitions", []):
-            topic = image.topic(entry["topic"])
+        for name, partitions in subscription.owned_partitions:
+            topic = image.topic(name)
             if topic is not None:
-                owned.append(OwnedPartitions(topic.topic_id, tuple(entry["partitions"])))
+                owned.append(OwnedPartitions(topic.topic_id, partitions))
         timeout_ms = request.rebalance_timeout_ms
-        instance_id = request.instance_id
+        instance_id = request.group_instance_id
         updated = replace(
             member,
             instance_id=member.instance_id if instance_id is None else instance_id,
-            rack_id=subscription.get("rackId") or member.rack_id,
+            rack_id=subscription.rack_id or member.rack_id,
             rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-            subscribed_topics=tuple(sorted(set(subscription["topics"]))),
+            subscribed_topics=tuple(sorted(set(subscription.topics))),
             subscribed_regex=None,
             client_id=client.client_id,
             client_host=client.host,
@@ -165,14 +165,14 @@ class ClassicMembers:
 
     def _known(self, group: LiveConsumerGroup, request: SyncGroup | Heartbeat) -> tuple[ConsumerMember, Protocols]:
         """The member of a request and its protocols: it must speak the classic one, in its generation."""
-        instance_id = request.instance_id
+        instance_id = request.group_instance_id
         if instance_id is None:
             member = group.member(request.member_id)
         else:
             member = self._groups.known_static(group, request.member_id, instance_id)
         if member.classic_protocols is None:
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)
-        if request.generation != member.member_epoch:
+        if request.generation_id != member.member_epoch:
             raise ApiError(Errors.ILLEGAL_GENERATION)
         return member, member.classic_protocols
 
@@ -193,7 +193,7 @@ class ClassicMembers:
         partitions = partitions_of(member.assigned)
         version = blob_version(protocols[0][1])
         blob = migration.assignment_blob(partitions, version, self._groups.metadata())
-        respond(sync_reply(Errors.NONE, blob, protocol_type, protocol_name))
+        respond(SyncGroupReply(Errors.NONE, protocol_type, protocol_name, blob))
 
     def heartbeat(self, group: LiveConsumerGroup, request: Heartbeat) -> Errors:
         """REBALANCE_IN_PROGRESS tells the member to rejoin, with what there is to revoke or to take."""
@@ -207,9 +207,9 @@ class ClassicMembers:
 
     # LeaveGroup
 
-    def leave(self, group: LiveConsumerGroup, identities: Iterable[MemberIdentity]) -> Reply:
+    def leave(self, group: LiveConsumerGroup, identities: Iterable[MemberIdentity]) -> LeaveGroupReply:
         """Also a member of the consumer protocol can be made to leave."""
-        replies = []
+        left = []
         leaving: dict[str, ConsumerMember] = {}
         for identity in identities:
             error = Errors.NONE
@@ -218,12 +218,12 @@ class ClassicMembers:
                 leaving[member.member_id] = member
             except ApiError as failed:
                 error = failed.error
-            replies.append(leave_member_reply(identity, error))
+            left.append(LeaveMember(*identity, error))
         self._groups.fence(group, list(leaving.values()))
-        return leave_reply(Errors.NONE, replies)
+        return LeaveGroupReply(Errors.NONE, tuple(left))
 
     def _leaving(self, group: LiveConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
-        instance_id = identity.instance_id
+        instance_id = identity.group_instance_id
         if instance_id is None:
             return group.member(identity.member_id)
         if identity.member_id:

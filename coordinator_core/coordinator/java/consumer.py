@@ -6,11 +6,9 @@ Source: ``GroupMetadataManager`` (``consumerGroupHeartbeat``, ``consumerGroupLea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from coordinator_core.coordinator.classic import State
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java import migration
@@ -24,15 +22,23 @@ from coordinator_core.coordinator.java.consumer_group import (
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap
+from coordinator_core.coordinator.maps import JavaHashMap, TopicId
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_tombstone
-from coordinator_core.coordinator.replies import Reply, Respond, described_consumer_group
+from coordinator_core.coordinator.replies import (
+    ConsumerGroupHeartbeatReply,
+    DescribedAssignment,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    HeartbeatAssignment,
+    NamedTopicPartitions,
+    TopicPartitions,
+)
 from coordinator_core.coordinator.requests import ConsumerGroupHeartbeat, Owned
-from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ConsumerMember, MemberState
+from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ConsumerMember, GroupState, MemberState
 
-Check = Callable[[str | None], None]
+Check = Callable[[str], None]
 
 
 class ConsumerGroups:
@@ -65,24 +71,23 @@ class ConsumerGroups:
 
     # Heartbeat
 
-    def heartbeat(self, client: Client, request: ConsumerGroupHeartbeat, respond: Respond, check: Check) -> None:
+    def heartbeat(self, client: Client, request: ConsumerGroupHeartbeat, check: Check) -> ConsumerGroupHeartbeatReply:
         try:
             _validate_heartbeat(request, client.version)
             check(request.group_id)
             if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_STATIC_EPOCH):
-                respond(self._leave(request))
-            else:
-                respond(self._heartbeat(client, request))
+                return self._leave(request)
+            return self._heartbeat(client, request)
         except ApiError as error:
-            respond(_heartbeat_reply(error.error, message=error.message))
+            return ConsumerGroupHeartbeatReply(error.error, error.message)
 
-    def _heartbeat(self, client: Client, request: ConsumerGroupHeartbeat) -> Reply:
+    def _heartbeat(self, client: Client, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatReply:
         epoch = request.member_epoch
         out: list[Record] = []
         group = self._group(request.group_id, epoch == 0, out)
         self.throw_if_full(group, request.member_id, request.instance_id)
         member_id = request.member_id or self.new_member_id("")
-        owned = request.owned
+        owned = request.topic_partitions
         if request.instance_id is None:
             member = self._dynamic_member(group, member_id, epoch, owned)
         else:
@@ -107,22 +112,18 @@ class ConsumerGroups:
         self.manager.write(self.manager.partition_for(group.group_id), out)
         self._keep_deadline(group)
         self.restart_session(group.group_id, member_id)
-        reply = _heartbeat_reply(
+        names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+        full = request.rebalance_timeout_ms != -1 and (names is not None or regex is not None) and owned is not None
+        assignment = HeartbeatAssignment(
+            tuple(TopicPartitions(topic_id, tuple(sorted(found))) for topic_id, found in updated.assigned.items())
+        )
+        return ConsumerGroupHeartbeatReply(
             Errors.NONE,
             member_id=updated.member_id,
             member_epoch=updated.member_epoch,
-            interval_ms=self.manager.settings.group_consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self.manager.settings.group_consumer_heartbeat_interval_ms,
+            assignment=assignment if epoch == 0 or full or assignment_changed else None,
         )
-        names, regex = request.subscribed_topics, request.subscribed_regex
-        full = request.rebalance_timeout_ms != -1 and (names is not None or regex is not None) and owned is not None
-        if epoch == 0 or full or assignment_changed:
-            reply["assignment"] = {
-                "topicPartitions": [
-                    {"topicId": str(topic_id), "partitions": sorted(partitions)}
-                    for topic_id, partitions in updated.assigned.items()
-                ]
-            }
-        return reply
 
     def _keep_deadline(self, group: LiveConsumerGroup) -> None:
         """A group that this heartbeat made is replaced by what its records made: keep the deadline."""
@@ -141,7 +142,7 @@ class ConsumerGroups:
         if isinstance(group, LiveConsumerGroup):
             return group
         if create and isinstance(group, JavaClassicGroup):
-            if group.is_in(State.EMPTY):
+            if group.is_in(GroupState.EMPTY):
                 out.append(group_tombstone(group_id))
                 return replayed(group_id, ())
             return migration.to_consumer_group(self, group, out)
@@ -225,10 +226,10 @@ class ConsumerGroups:
 
     # Leaving and fencing
 
-    def _leave(self, request: ConsumerGroupHeartbeat) -> Reply:
+    def _leave(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatReply:
         group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
         group = self.consumer_group(group_id)
-        reply = _heartbeat_reply(Errors.NONE, member_id=member_id, member_epoch=epoch)
+        reply = ConsumerGroupHeartbeatReply(Errors.NONE, member_id=member_id, member_epoch=epoch)
         if request.instance_id is None:
             self.fence(group, [group.member(member_id)])
             return reply
@@ -319,68 +320,55 @@ class ConsumerGroups:
 
     # Describe
 
-    def describe(self, group_id: str, check: Check) -> Reply:
+    def describe(self, group_id: str, check: Check) -> DescribedConsumerGroup:
         """One group of a ConsumerGroupDescribe."""
         try:
             check(group_id)
             group = self.consumer_group(group_id, written=True)
         except ApiError as error:
             shown = "" if error.error is Errors.INVALID_GROUP_ID else group_id
-            return described_consumer_group(shown, error.error, error.message)
-        return described_consumer_group(group_id) | {
-            "groupState": group.state,
-            "groupEpoch": group.group_epoch,
-            "assignmentEpoch": group.assignment_epoch,
-            "assignorName": group.preferred_assignor() or DEFAULT_ASSIGNOR,
-            "members": [self._described(group, member) for member in group.members.values()],
-        }
+            return DescribedConsumerGroup(error.error, error.message, shown)
+        return DescribedConsumerGroup(
+            Errors.NONE,
+            None,
+            group_id,
+            group_state=group.state,
+            group_epoch=group.group_epoch,
+            assignment_epoch=group.assignment_epoch,
+            assignor_name=group.preferred_assignor() or DEFAULT_ASSIGNOR,
+            members=tuple(self._described(group, member) for member in group.members.values()),
+        )
 
-    def _described(self, group: LiveConsumerGroup, member: ConsumerMember) -> Reply:
+    def _described(self, group: LiveConsumerGroup, member: ConsumerMember) -> DescribedConsumer:
         owned: dict[str, list[int]] = {}
         for assignment in (member.assigned, member.pending_revocation):
             for topic_id, partitions in assignment.items():
                 owned.setdefault(topic_id, []).extend(sorted(partitions))
         target = {topic_id: sorted(found) for topic_id, found in group.target(member.member_id).items()}
-        return {
-            "memberId": member.member_id,
-            "instanceId": member.instance_id,
-            "rackId": member.rack_id,
-            "memberEpoch": member.member_epoch,
-            "clientId": member.client_id,
-            "clientHost": member.client_host,
-            "subscribedTopicNames": list(JavaHashMap((name, None) for name in sorted(member.subscribed_topics))),
-            "subscribedTopicRegex": member.subscribed_regex or "",
-            "assignment": {"topicPartitions": self._named(owned)},
-            "targetAssignment": {"topicPartitions": self._named(target)},
-            "memberType": 0 if member.speaks_classic else 1,
-        }
+        return DescribedConsumer(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            member_epoch=member.member_epoch,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=tuple(JavaHashMap((name, None) for name in sorted(member.subscribed_topics))),
+            subscribed_topic_regex=member.subscribed_regex or "",
+            assignment=self._named(owned),
+            target_assignment=self._named(target),
+            member_type=0 if member.speaks_classic else 1,
+        )
 
-    def _named(self, assignment: dict[Any, list[int]]) -> list[Reply]:
+    def _named(self, assignment: Mapping[TopicId, list[int]] | Mapping[str, list[int]]) -> DescribedAssignment:
         image = self.metadata()
         topics = ((image.by_id(topic_id), partitions) for topic_id, partitions in assignment.items())
-        return [
-            {"topicId": str(topic.topic_id), "topicName": topic.name, "partitions": partitions}
-            for topic, partitions in topics
-            if topic is not None
-        ]
-
-
-def _heartbeat_reply(
-    error: Errors,
-    *,
-    message: str | None = None,
-    member_id: str | None = None,
-    member_epoch: int = 0,
-    interval_ms: int = 0,
-) -> Reply:
-    return {
-        "errorCode": error,
-        "errorMessage": message,
-        "memberId": member_id,
-        "memberEpoch": member_epoch,
-        "heartbeatIntervalMs": interval_ms,
-        "assignment": None,
-    }
+        return DescribedAssignment(
+            tuple(
+                NamedTopicPartitions(topic.topic_id, topic.name, tuple(partitions))
+                for topic, partitions in topics
+                if topic is not None
+            )
+        )
 
 
 def _removal(group_id: str, member_id: str) -> list[Record]:
@@ -393,7 +381,7 @@ def _removal(group_id: str, member_id: str) -> list[Record]:
 
 def _updated(member: ConsumerMember, client: Client, request: ConsumerGroupHeartbeat) -> ConsumerMember:
     """The member with what the request says; null and -1 say nothing new."""
-    names, regex = request.subscribed_topics, request.subscribed_regex
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
     return replace(
         member,
@@ -446,9 +434,9 @@ def _validate_heartbeat(request: ConsumerGroupHeartbeat, version: int) -> None:
     if epoch == 0:
         if request.rebalance_timeout_ms == -1:
             raise invalid("RebalanceTimeoutMs must be provided in first request.")
-        if request.owned is None or request.owned:
+        if request.topic_partitions is None or request.topic_partitions:
             raise invalid("TopicPartitions must be empty when (re-)joining.")
-        if request.subscribed_topics is None and request.subscribed_regex is None:
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
             raise invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
     elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
         raise invalid("InstanceId can't be null.")

@@ -1,4 +1,4 @@
-"""A consumer group (KIP-848) at request time: members, target assignment, and what follows from both.
+"""A consumer group (KIP-848) at request time: members, target assignment, subscriptions.
 
 Sources: ``ConsumerGroup``, ``ConsumerGroupMember``, ``ModernGroup``.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.group import accept_any
 from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap, TopicId
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap, TopicId
 from coordinator_core.coordinator.requests import Committer
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.model import (
@@ -28,16 +28,13 @@ from coordinator_core.groups.model import (
 
 LEAVE_STATIC_EPOCH = -2
 
-Partitions = dict[TopicId, frozenset[int]]
-"""An assignment as assignors see it: its topics iterate as those of Kafka's map do."""
-
 
 def partitions_of(assignment: Mapping[str, Iterable[int]]) -> Partitions:
     return JavaHashMap((TopicId(one), frozenset(partitions)) for one, partitions in assignment.items())
 
 
 def with_assignment(
-    member: ConsumerMember, assigned: PartitionEpochs, pending_revocation: PartitionEpochs, **changes: Any
+    member: ConsumerMember, assigned: PartitionEpochs, pending_revocation: PartitionEpochs
 ) -> ConsumerMember:
     """A copy of the member with these partitions."""
     return replace(
@@ -46,7 +43,6 @@ def with_assignment(
         assigned_epochs=_epochs(assigned),
         pending_revocation=_partitions(pending_revocation),
         pending_revocation_epochs=_epochs(pending_revocation),
-        **changes,
     )
 
 
@@ -60,7 +56,7 @@ def _epochs(since: PartitionEpochs) -> Assignment:
 
 @dataclass(slots=True)
 class LiveConsumerGroup(ConsumerGroup):
-    """The replayed group with what requests ask of it.
+    """The replayed group with the questions of request handlers.
 
     Its maps iterate as Kafka's do; that is the order of its records. ``metadata_deadline_ms`` and ``_epoch``
     are the refresh deadline of its topics' metadata, which no record holds.
@@ -123,7 +119,7 @@ class LiveConsumerGroup(ConsumerGroup):
         return counts
 
     def _gone(self, old: Iterable[ConsumerMember]) -> set[str | None]:
-        """Ids of members, and of those whose group instance id they take over."""
+        """Ids of ``members``, and of the members whose group instance id they take over."""
         members = list(old)
         return {
             *(member.member_id for member in members),
@@ -181,7 +177,7 @@ class LiveConsumerGroup(ConsumerGroup):
         return any(all(name in protocols for protocols in classic) for name in names)
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
-        """Whether a partition that the member is to get is still with another one."""
+        """Whether another member still owns a partition of the member's target."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -211,7 +207,7 @@ class LiveConsumerGroup(ConsumerGroup):
             raise ApiError(stale)
 
         def validate(_topic: str, topic_id: str, partition: int) -> None:
-            """An older epoch will do for a partition that was the member's at that time (KIP-1251)."""
+            """Accept an older epoch for a partition that was the member's at that time (KIP-1251)."""
             epoch = member.assigned_since().get(topic_id, {}).get(partition)
             if epoch is None:
                 epoch = member.pending_revocation_since().get(topic_id, {}).get(partition)
@@ -229,7 +225,7 @@ class LiveConsumerGroup(ConsumerGroup):
             raise ApiError(Errors.ILLEGAL_GENERATION if classic else Errors.STALE_MEMBER_EPOCH)
 
     def validate_offset_delete(self) -> None:
-        """Never refused as a whole."""
+        """Refuse nothing: an OffsetDelete is checked topic by topic."""
 
     def validate_delete(self) -> None:
         if self.members:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from coordinator_core.coordinator.log import Record
+from coordinator_core.coordinator.maps import Partitions
+from coordinator_core.coordinator.record_data import (
+    AssignedPartitions,
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupKey,
+    ConsumerGroupMetadataValue,
+    ConsumerMemberKey,
+    ConsumerMemberValue,
+    CurrentAssignmentValue,
+    RegularExpressionKey,
+    RegularExpressionValue,
+    TargetAssignmentMetadataValue,
+    TargetAssignmentValue,
+    TargetPartitions,
+)
 from coordinator_core.groups.model import ConsumerMember, MemberState, PartitionEpochs, ResolvedRegex
 from coordinator_core.groups.modern import MEMBER_STATES, ConsumerRecords
-
-if TYPE_CHECKING:
-    from coordinator_core.coordinator.java.consumer_group import Partitions
 
 GROUP, MEMBER = ConsumerRecords.metadata, ConsumerRecords.member
 TARGET_METADATA, TARGET_MEMBER = ConsumerRecords.target_metadata, ConsumerRecords.target_member
@@ -19,103 +30,88 @@ PARTITION_METADATA, REGEX = ConsumerRecords.partition_metadata, ConsumerRecords.
 _STATE_NUMBERS = {state: number for number, state in MEMBER_STATES.items()} | {MemberState.UNKNOWN: 127}
 
 
-def _member_key(group_id: str, member_id: str) -> dict[str, Any]:
-    return {"groupId": group_id, "memberId": member_id}
-
-
 def member(group_id: str, one: ConsumerMember) -> Record:
     classic = None
     if one.classic_protocols is not None:
-        classic = {
-            "sessionTimeoutMs": one.classic_session_timeout_ms,
-            "supportedProtocols": [{"name": name, "metadata": blob} for name, blob in one.classic_protocols],
-        }
-    value = {
-        "instanceId": one.instance_id,
-        "rackId": one.rack_id,
-        "clientId": one.client_id,
-        "clientHost": one.client_host,
-        "subscribedTopicNames": sorted(one.subscribed_topics),
-        "subscribedTopicRegex": one.subscribed_regex or "",
-        "rebalanceTimeoutMs": one.rebalance_timeout_ms,
-        "serverAssignor": one.server_assignor,
-        "classicMemberMetadata": classic,
-    }
-    return Record(MEMBER, _member_key(group_id, one.member_id), 0, value)
+        assert one.classic_session_timeout_ms is not None
+        protocols = tuple(ClassicProtocol(*protocol) for protocol in one.classic_protocols)
+        classic = ClassicMemberMetadata(one.classic_session_timeout_ms, protocols)
+    value = ConsumerMemberValue(
+        instance_id=one.instance_id,
+        rack_id=one.rack_id,
+        client_id=one.client_id,
+        client_host=one.client_host,
+        subscribed_topic_names=tuple(sorted(one.subscribed_topics)),
+        subscribed_topic_regex=one.subscribed_regex or "",
+        rebalance_timeout_ms=one.rebalance_timeout_ms,
+        server_assignor=one.server_assignor,
+        classic_member_metadata=classic,
+    )
+    return Record(MEMBER, ConsumerMemberKey(group_id, one.member_id), 0, value)
 
 
 def member_tombstone(group_id: str, member_id: str) -> Record:
-    return Record(MEMBER, _member_key(group_id, member_id))
+    return Record(MEMBER, ConsumerMemberKey(group_id, member_id))
 
 
 def epoch(group_id: str, group_epoch: int, metadata_hash: int) -> Record:
-    return Record(GROUP, {"groupId": group_id}, 0, {"epoch": group_epoch, "metadataHash": metadata_hash})
+    return Record(GROUP, ConsumerGroupKey(group_id), 0, ConsumerGroupMetadataValue(group_epoch, metadata_hash))
 
 
 def epoch_tombstone(group_id: str) -> Record:
-    return Record(GROUP, {"groupId": group_id})
+    return Record(GROUP, ConsumerGroupKey(group_id))
 
 
 def partition_metadata_tombstone(group_id: str) -> Record:
-    return Record(PARTITION_METADATA, {"groupId": group_id})
+    return Record(PARTITION_METADATA, ConsumerGroupKey(group_id))
 
 
 def target(group_id: str, member_id: str, partitions: Partitions) -> Record:
-    value = {
-        "topicPartitions": [
-            {"topicId": str(topic_id), "partitions": sorted(assigned)} for topic_id, assigned in partitions.items()
-        ]
-    }
-    return Record(TARGET_MEMBER, _member_key(group_id, member_id), 0, value)
+    value = TargetAssignmentValue(
+        tuple(TargetPartitions(str(topic_id), tuple(sorted(assigned))) for topic_id, assigned in partitions.items())
+    )
+    return Record(TARGET_MEMBER, ConsumerMemberKey(group_id, member_id), 0, value)
 
 
 def target_tombstone(group_id: str, member_id: str) -> Record:
-    return Record(TARGET_MEMBER, _member_key(group_id, member_id))
+    return Record(TARGET_MEMBER, ConsumerMemberKey(group_id, member_id))
 
 
 def target_metadata(group_id: str, assignment_epoch: int, timestamp_ms: int) -> Record:
-    value = {"assignmentEpoch": assignment_epoch, "assignmentTimestamp": timestamp_ms}
-    return Record(TARGET_METADATA, {"groupId": group_id}, 0, value)
+    value = TargetAssignmentMetadataValue(assignment_epoch, timestamp_ms)
+    return Record(TARGET_METADATA, ConsumerGroupKey(group_id), 0, value)
 
 
 def target_metadata_tombstone(group_id: str) -> Record:
-    return Record(TARGET_METADATA, {"groupId": group_id})
+    return Record(TARGET_METADATA, ConsumerGroupKey(group_id))
 
 
 def current(group_id: str, one: ConsumerMember) -> Record:
-    value = {
-        "memberEpoch": one.member_epoch,
-        "previousMemberEpoch": one.previous_member_epoch,
-        "state": _STATE_NUMBERS[one.state],
-        "assignedPartitions": _with_epochs(one.assigned_since()),
-        "partitionsPendingRevocation": _with_epochs(one.pending_revocation_since()),
-    }
-    return Record(CURRENT, _member_key(group_id, one.member_id), 0, value)
+    value = CurrentAssignmentValue(
+        member_epoch=one.member_epoch,
+        previous_member_epoch=one.previous_member_epoch,
+        state=_STATE_NUMBERS[one.state],
+        assigned_partitions=_with_epochs(one.assigned_since()),
+        partitions_pending_revocation=_with_epochs(one.pending_revocation_since()),
+    )
+    return Record(CURRENT, ConsumerMemberKey(group_id, one.member_id), 0, value)
 
 
-def _with_epochs(assignment: PartitionEpochs) -> list[dict[str, Any]]:
-    return [
-        {
-            "topicId": str(topic_id),
-            "partitions": sorted(epochs),
-            "assignmentEpochs": [epochs[partition] for partition in sorted(epochs)],
-        }
+def _with_epochs(assignment: PartitionEpochs) -> tuple[AssignedPartitions, ...]:
+    return tuple(
+        AssignedPartitions(str(topic_id), tuple(sorted(epochs)), tuple(epochs[one] for one in sorted(epochs)))
         for topic_id, epochs in assignment.items()
-    ]
+    )
 
 
 def current_tombstone(group_id: str, member_id: str) -> Record:
-    return Record(CURRENT, _member_key(group_id, member_id))
+    return Record(CURRENT, ConsumerMemberKey(group_id, member_id))
 
 
 def regex(group_id: str, expression: str, resolved: ResolvedRegex) -> Record:
-    value = {
-        "topics": sorted(resolved.topics),
-        "version": resolved.version,
-        "timestamp": resolved.timestamp_ms,
-    }
-    return Record(REGEX, {"groupId": group_id, "regularExpression": expression}, 0, value)
+    value = RegularExpressionValue(tuple(sorted(resolved.topics)), resolved.version, resolved.timestamp_ms)
+    return Record(REGEX, RegularExpressionKey(group_id, expression), 0, value)
 
 
 def regex_tombstone(group_id: str, expression: str) -> Record:
-    return Record(REGEX, {"groupId": group_id, "regularExpression": expression})
+    return Record(REGEX, RegularExpressionKey(group_id, expression))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from coordinator_core.coordinator.classic import State
+from coordinator_core.coordinator import replies, requests
 from coordinator_core.coordinator.describe import classic_description, listed
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java.classic_members import ClassicMembers
@@ -13,39 +13,19 @@ from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.log import OffsetsLog, Record
-from coordinator_core.coordinator.manager import LoadState
 from coordinator_core.coordinator.maps import JavaHashMap
-from coordinator_core.coordinator.membership import Client, MemberIds, Membership
+from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata
-from coordinator_core.coordinator.replies import (
-    Reply,
-    Respond,
-    described_group,
-    join_reply,
-    leave_member_reply,
-    leave_reply,
-    sync_reply,
-    topic_results,
-)
-from coordinator_core.coordinator.requests import (
-    Committer,
-    ConsumerGroupHeartbeat,
-    Heartbeat,
-    JoinGroup,
-    MemberIdentity,
-    Request,
-    SyncGroup,
-)
 from coordinator_core.coordinator.rules import JAVA
+from coordinator_core.coordinator.service import GroupCoordinator, VerifyTransaction, nobody_left
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
+from coordinator_core.groups.model import GroupState
 
-VerifyTransaction = Callable[[Request, int], Errors]
 
-
-class JavaCoordinator:
-    """Answers the group APIs of one broker. ``active`` is whether it was started."""
+class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
+    """Groups of the classic and of the consumer protocol."""
 
     rules = JAVA
 
@@ -58,64 +38,44 @@ class JavaCoordinator:
         verify: VerifyTransaction,
         metadata: Callable[[], MetadataImage],
     ) -> None:
-        self.settings = settings
-        self.clock = clock
-        self.manager = JavaGroupMetadataManager(settings, clock, log)
-        self.membership = Membership(self.manager.rebalances, new_member_id)
+        super().__init__(JavaGroupMetadataManager(settings, clock, log), new_member_id, verify)
         self.consumers = ConsumerGroups(self.manager, metadata, new_member_id)
         self.classic_members = ClassicMembers(self.consumers)
-        self.active = True
-        self._verify = verify
 
-    def _check(self, group_id: str | None, *, empty_id: bool = False) -> None:
-        """Started, group id, load state: the first checks of every request."""
+    def check(self, group_id: str, *, empty_id: bool = False) -> None:
+        """Whether it was started comes first here."""
         if not self.active:
             raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
-        if group_id is None or (not group_id and not empty_id):
-            raise ApiError(Errors.INVALID_GROUP_ID)
-        self._check_state(group_id)
-
-    def _check_state(self, group_id: str) -> None:
-        state = self.manager.state_of(group_id)
-        if state is LoadState.LOADING:
-            raise ApiError(Errors.COORDINATOR_LOAD_IN_PROGRESS)
-        if state is None:
-            raise ApiError(Errors.NOT_COORDINATOR)
+        super().check(group_id, empty_id=empty_id)
 
     def _write(self, group_id: str, records: list[Record]) -> None:
         self.manager.write(self.manager.partition_for(group_id), records)
 
     # Members
 
-    def join_group(self, client: Client, body: Request, respond: Respond) -> None:
-        request = JoinGroup.of(body)
-        group_id = request.group_id
-        settings, timeout_ms = self.settings, request.session_timeout_ms
+    def join_group(self, client: Client, request: requests.JoinGroup, respond: replies.Respond) -> None:
         error = Errors.NONE
         if not self.active:
             error = Errors.COORDINATOR_NOT_AVAILABLE
-        elif not group_id:
+        elif not request.group_id:
             error = Errors.INVALID_GROUP_ID
-        elif not settings.group_min_session_timeout_ms <= timeout_ms <= settings.group_max_session_timeout_ms:
+        elif not self.accepts_session_timeout(request):
             error = Errors.INVALID_SESSION_TIMEOUT
         if error is not Errors.NONE:
-            respond(join_reply(error, request.member_id))
+            respond(replies.JoinGroupReply(error, member_id=request.member_id))
             return
         try:
-            self._check_state(group_id)
-            group = self.manager.get_group(group_id)
+            self.check(request.group_id)
+            group = self.manager.get_group(request.group_id)
             if isinstance(group, LiveConsumerGroup) and not group.is_empty:
                 self.classic_members.join(group, client, request, respond)
                 return
-            if group is not None and not isinstance(group, LiveConsumerGroup | JavaClassicGroup):
-                respond(join_reply(Errors.INCONSISTENT_GROUP_PROTOCOL))
-                return
         except ApiError as failed:
-            respond(join_reply(failed.error))
+            respond(replies.JoinGroupReply(failed.error))
             return
         self._join_classic(client, request, respond)
 
-    def _join_classic(self, client: Client, request: JoinGroup, respond: Respond) -> None:
+    def _join_classic(self, client: Client, request: requests.JoinGroup, respond: replies.Respond) -> None:
         """``classicGroupJoinToClassicGroup``: the first join of a group is written, whatever its answer."""
         group_id = request.group_id
         records: list[Record] = []
@@ -129,7 +89,7 @@ class JavaCoordinator:
         try:
             classic = self.manager.get_or_create_classic(group_id, not request.member_id)
         except ApiError:
-            respond(join_reply(Errors.UNKNOWN_MEMBER_ID, request.member_id))
+            respond(replies.JoinGroupReply(Errors.UNKNOWN_MEMBER_ID, member_id=request.member_id))
             return
         answers = _Once(respond)
         self.membership.join(classic, client, request, answers)
@@ -143,167 +103,140 @@ class JavaCoordinator:
                     replay=False,
                 )
             except ApiError as error:
-                self.manager.groups.pop(group_id, None)
-                answers(join_reply(error.error))
+                self.manager.revert(group_id, group)
+                answers(replies.JoinGroupReply(error.error))
 
-    def sync_group(self, client: Client, body: Request, respond: Respond) -> None:
-        request = SyncGroup.of(body)
+    def sync_group(self, client: Client, request: requests.SyncGroup, respond: replies.Respond) -> None:
         try:
-            self._check(request.group_id)
+            self.check(request.group_id)
             group = self.manager.get_group(request.group_id)
-            if group is None or group.is_empty:
-                raise ApiError(Errors.UNKNOWN_MEMBER_ID)
-            if isinstance(group, JavaClassicGroup):
+            if isinstance(group, JavaClassicGroup) and not group.is_empty:
                 self.membership.sync(group, request, respond)
-            elif isinstance(group, LiveConsumerGroup):
+            elif isinstance(group, LiveConsumerGroup) and not group.is_empty:
                 self.classic_members.sync(group, request, respond)
             else:
                 raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         except ApiError as error:
-            respond(sync_reply(error.error))
+            respond(replies.SyncGroupReply(error.error))
 
-    def heartbeat(self, client: Client, body: Request, respond: Respond) -> None:
-        request = Heartbeat.of(body)
-        try:
-            self._check(request.group_id)
-            group = self.manager.get_group(request.group_id)
-            if isinstance(group, JavaClassicGroup):
-                error_code = self.membership.heartbeat(group, request)
-            elif isinstance(group, LiveConsumerGroup):
-                error_code = self.classic_members.heartbeat(group, request)
-            else:
-                error_code = Errors.UNKNOWN_MEMBER_ID
-        except ApiError as error:
-            loading = error.error is Errors.COORDINATOR_LOAD_IN_PROGRESS
-            error_code = Errors.NONE if loading else error.error
-        respond({"errorCode": error_code})
+    def group_heartbeat(self, request: requests.Heartbeat) -> Errors:
+        group = self.manager.get_group(request.group_id)
+        if isinstance(group, JavaClassicGroup):
+            return self.membership.heartbeat(group, request)
+        if isinstance(group, LiveConsumerGroup):
+            return self.classic_members.heartbeat(group, request)
+        return Errors.UNKNOWN_MEMBER_ID
 
-    def leave_group(self, client: Client, request: Request, respond: Respond) -> None:
-        identities = MemberIdentity.all_of(request)
-        try:
-            self._check(request["groupId"])
-            group = self.manager.get_group(request["groupId"])
-            if isinstance(group, JavaClassicGroup):
-                respond(self.membership.leave(group, identities))
-            elif isinstance(group, LiveConsumerGroup):
-                respond(self.classic_members.leave(group, identities))
-            else:
-                unknown = [leave_member_reply(one, Errors.UNKNOWN_MEMBER_ID) for one in identities]
-                respond(leave_reply(Errors.NONE, unknown))
-        except ApiError as error:
-            respond(leave_reply(error.error))
+    def leave(self, request: requests.LeaveGroup) -> replies.LeaveGroupReply:
+        group = self.manager.get_group(request.group_id)
+        if isinstance(group, JavaClassicGroup):
+            return self.membership.leave(group, request.members)
+        if isinstance(group, LiveConsumerGroup):
+            return self.classic_members.leave(group, request.members)
+        return nobody_left(request)
 
-    def consumer_group_heartbeat(self, client: Client, request: Request, respond: Respond) -> None:
-        self.consumers.heartbeat(client, ConsumerGroupHeartbeat.of(request), respond, self._check)
+    def consumer_group_heartbeat(
+        self, client: Client, request: requests.ConsumerGroupHeartbeat
+    ) -> replies.ConsumerGroupHeartbeatReply:
+        return self.consumers.heartbeat(client, request, self.check)
 
     # Offsets
 
-    def offset_commit(self, client: Client, request: Request, respond: Respond) -> None:
-        who = Committer.of(request, transactional=False)
+    def offset_commit(self, client: Client, request: requests.OffsetCommit) -> list[Errors]:
+        """The error of each partition in the order of the request."""
+        who, now_ms = request.committer, self.clock.now_ms
         try:
-            self._check(request["groupId"], empty_id=True)
-            group = self._committing_group(request["groupId"], who)
+            self.check(request.group_id, empty_id=True)
+            group = self._committing_group(request.group_id, who)
             if group is None:
                 since_9 = client.version >= 9
                 raise ApiError(Errors.GROUP_ID_NOT_FOUND if since_9 else Errors.ILLEGAL_GENERATION)
             validate = group.validate_offset_commit(who, client.version)
-            if isinstance(group, JavaClassicGroup) and group.is_in(State.STABLE, State.PREPARING_REBALANCE):
+            if isinstance(group, JavaClassicGroup) and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
                 self.manager.rebalances.restart_session(group, group.members[who.member_id])
-            reply, records = self.manager.offsets_of(request["groupId"]).commit_records(
-                request, self.clock.now_ms, validate
+            offsets = self.manager.offsets_of(request.group_id)
+            errors, records = offsets.commit_records(
+                request, validate, now_ms=now_ms, expire_timestamp_ms=request.expire_timestamp_ms(now_ms)
             )
-            self._write(request["groupId"], records)
+            self._write(request.group_id, records)
         except ApiError as error:
-            reply = _failed_commit(request, error.error)
-        respond(reply)
+            return _failed_commit(request, error.error)
+        return errors
 
-    def txn_offset_commit(self, client: Client, request: Request, respond: Respond) -> None:
-        who = Committer.of(request, transactional=True)
+    def txn_offset_commit(self, client: Client, request: requests.TxnOffsetCommit) -> list[Errors]:
+        """As :meth:`offset_commit`."""
         try:
-            self._check(request["groupId"])
+            self.check(request.group_id)
             verified = self._verify(request, client.version)
             if verified is not Errors.NONE:
                 raise ApiError(verified)
-            group = self._committing_group(request["groupId"], who)
+            group = self._committing_group(request.group_id, request.committer)
             if group is None:
                 raise ApiError(Errors.ILLEGAL_GENERATION)
-            validate = group.validate_offset_commit(who, client.version)
-            reply, records = self.manager.offsets_of(request["groupId"]).txn_commit_records(
-                request, self.clock.now_ms, validate
-            )
+            validate = group.validate_offset_commit(request.committer, client.version)
+            offsets = self.manager.offsets_of(request.group_id)
+            errors, records = offsets.commit_records(request, validate, now_ms=self.clock.now_ms)
             self.manager.write(
-                self.manager.partition_for(request["groupId"]),
+                self.manager.partition_for(request.group_id),
                 records,
-                producer_id=request["producerId"],
-                producer_epoch=request["producerEpoch"],
+                producer_id=request.producer_id,
+                producer_epoch=request.producer_epoch,
             )
         except ApiError as error:
             stale = error.error is Errors.STALE_MEMBER_EPOCH
-            reply = _failed_commit(request, Errors.ILLEGAL_GENERATION if stale else error.error)
-        respond(reply)
+            return _failed_commit(request, Errors.ILLEGAL_GENERATION if stale else error.error)
+        return errors
 
-    def _committing_group(self, group_id: str, who: Committer) -> Group | None:
+    def _committing_group(self, group_id: str, who: requests.Committer) -> Group | None:
         """The group of a commit; a commit without a generation makes a simple one."""
         group = self.manager.get_group(group_id)
         if group is None and who.generation < 0:
             group = self.manager.get_or_create_classic(group_id, True)
         return group
 
-    def offset_fetch(self, request: Request, require_stable: bool, respond: Respond, version: int) -> None:
-        """One group of an OffsetFetch; answers ``{"groupId", "errorCode", "topics"}``."""
-        reply: Reply = {"groupId": request["groupId"], "errorCode": Errors.NONE, "topics": []}
+    def offset_fetch(self, group: requests.FetchGroup, require_stable: bool) -> replies.FetchedGroup:
         try:
-            self._check(request["groupId"], empty_id=True)
+            self.check(group.group_id, empty_id=True)
             exists = True
             try:
-                group = self.manager.written_group(request["groupId"])
-                group.validate_offset_fetch(request.get("memberId"), request.get("memberEpoch", -1))
+                self.manager.written_group(group.group_id).validate_offset_fetch(group.member_id, group.member_epoch)
             except ApiError as error:
                 if error.error is not Errors.GROUP_ID_NOT_FOUND:
                     raise
                 exists = False
-            reply["topics"] = self.manager.offsets_of(request["groupId"]).fetch(
-                request, require_stable, group_exists=exists
-            )
         except ApiError as error:
-            reply["errorCode"] = error.error
-        respond(reply)
+            return replies.FetchedGroup(group.group_id, error.error)
+        topics = self.manager.offsets_of(group.group_id).fetch(group, require_stable, group_exists=exists)
+        return replies.FetchedGroup(group.group_id, Errors.NONE, topics)
 
-    def offset_delete(self, client: Client, request: Request, respond: Respond) -> None:
-        try:
-            self._check(request["groupId"])
-            group = self.manager.group(request["groupId"])
-            group.validate_offset_delete()
-            topics, records = self.manager.offsets_of(request["groupId"]).delete_records(request, group)
-            self._write(request["groupId"], records)
-        except ApiError as error:
-            respond({"errorCode": error.error, "topics": []})
-        else:
-            respond({"errorCode": Errors.NONE, "topics": topics})
+    def offset_delete(self, request: requests.OffsetDelete) -> list[Errors]:
+        """The error of each partition; raises :class:`ApiError` for what refuses them all."""
+        self.check(request.group_id)
+        group = self.manager.group(request.group_id)
+        group.validate_offset_delete()
+        errors, records = self.manager.offsets_of(request.group_id).delete_records(request, group)
+        self._write(request.group_id, records)
+        return errors
 
     # Groups
 
-    def delete_groups(self, client: Client, request: Request, respond: Respond) -> None:
+    def delete_groups(self, request: requests.DeleteGroups) -> replies.DeleteGroupsReply:
         """Groups of one partition go in one batch."""
-        results = {}
+        results: dict[str, Errors] = {}
         by_partition: dict[int, list[str]] = {}
-        for group_id in dict.fromkeys(request["groupsNames"]):
+        group_ids = list(dict.fromkeys(request.groups_names))
+        for group_id in group_ids:
             try:
-                self._check(group_id, empty_id=True)
+                self.check(group_id, empty_id=True)
             except ApiError as error:
                 results[group_id] = error.error
             else:
                 by_partition.setdefault(self.manager.partition_for(group_id), []).append(group_id)
-        for partition, group_ids in by_partition.items():
+        for partition, together in by_partition.items():
             # They go through a HashSet on the way, whose order is that of the records.
-            results |= self._delete(partition, list(JavaHashMap((one, None) for one in group_ids)))
-        respond(
-            {
-                "results": [
-                    {"groupId": group_id, "errorCode": results[group_id]}
-                    for group_id in dict.fromkeys(request["groupsNames"])
-                ]
-            }
+            results |= self._delete(partition, list(JavaHashMap((one, None) for one in together)))
+        return replies.DeleteGroupsReply(
+            tuple(replies.DeletedGroup(group_id, results[group_id]) for group_id in group_ids)
         )
 
     def _delete(self, partition: int, group_ids: list[str]) -> dict[str, Errors]:
@@ -326,38 +259,32 @@ class JavaCoordinator:
             return dict.fromkeys(group_ids, error.error)
         return results
 
-    def describe_groups(self, client: Client, request: Request, respond: Respond) -> None:
-        respond({"groups": [self._describe(group_id, client.version) for group_id in request["groups"]]})
-
-    def _describe(self, group_id: str, version: int) -> Reply:
+    def describe_group(self, group_id: str, version: int) -> replies.DescribedGroup:
         try:
-            self._check(group_id, empty_id=True)
+            self.check(group_id, empty_id=True)
         except ApiError as error:
-            return described_group(group_id, error.error)
+            return replies.DescribedGroup(error.error, None, group_id)
         try:
             group = self.manager.written_group(group_id)
             if not isinstance(group, JavaClassicGroup):
                 raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+            return classic_description(group)
         except ApiError as error:
             since = self.rules.missing_group_is_an_error_since
             if since is None or version < since:
-                return described_group(group_id, groupState=State.DEAD)
-            return described_group(group_id, error.error, errorMessage=error.message, groupState=State.DEAD)
-        return classic_description(group)
+                return replies.DescribedGroup(Errors.NONE, None, group_id, GroupState.DEAD)
+            return replies.DescribedGroup(error.error, error.message, group_id, GroupState.DEAD)
 
-    def list_groups(self, client: Client, request: Request, respond: Respond) -> None:
+    def list_groups(self, request: requests.ListGroups) -> replies.ListGroupsReply:
         """Partitions that this broker does not own say nothing; one that is loading fails the request."""
-        error = Errors.NONE
         if not self.active:
-            error = Errors.COORDINATOR_NOT_AVAILABLE
-        elif self.manager.is_loading:
-            error = Errors.COORDINATOR_LOAD_IN_PROGRESS
-        groups = [] if error is not Errors.NONE else listed(self.manager.written_groups(), request)
-        respond({"errorCode": error, "groups": groups})
+            return replies.ListGroupsReply(Errors.COORDINATOR_NOT_AVAILABLE)
+        if self.manager.is_loading:
+            return replies.ListGroupsReply(Errors.COORDINATOR_LOAD_IN_PROGRESS)
+        return replies.ListGroupsReply(Errors.NONE, listed(self.manager.written_groups(), request))
 
-    def consumer_group_describe(self, client: Client, request: Request, respond: Respond) -> None:
-        groups = [self.consumers.describe(group_id, self._check) for group_id in request["groupIds"]]
-        respond({"groups": groups})
+    def describe_consumer_group(self, group_id: str) -> replies.DescribedConsumerGroup:
+        return self.consumers.describe(group_id, self.check)
 
     # The rest of the cluster
 
@@ -375,14 +302,14 @@ class JavaCoordinator:
 class _Once:
     """Only the first answer counts, as with a ``CompletableFuture``."""
 
-    def __init__(self, respond: Respond) -> None:
-        self._respond: Respond | None = respond
+    def __init__(self, respond: replies.Respond) -> None:
+        self._respond: replies.Respond | None = respond
 
-    def __call__(self, reply: Reply) -> None:
+    def __call__(self, reply: replies.Reply) -> None:
         respond, self._respond = self._respond, None
         if respond is not None:
             respond(reply)
 
 
-def _failed_commit(request: Request, error: Errors) -> Reply:
-    return {"topics": topic_results(request["topics"], lambda _topic, _partition: error)}
+def _failed_commit(request: requests.OffsetCommit | requests.TxnOffsetCommit, error: Errors) -> list[Errors]:
+    return [error for topic in request.topics for _ in topic.partitions]

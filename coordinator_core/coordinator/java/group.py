@@ -1,36 +1,27 @@
-"""A classic group of the Java coordinator, and what its handlers need of groups of any type."""
+"""A classic group of the Java coordinator, and the interface of groups of any type."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from coordinator_core.coordinator.classic import LiveClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup
+from coordinator_core.coordinator.describe import Listed
 from coordinator_core.coordinator.errors import ApiError, Errors
-from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
+from coordinator_core.coordinator.java.offsets import CommittingGroup, ExpiryBase, Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.requests import Committer
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.validation import validate_commit
-from coordinator_core.groups.model import CommittedOffset
+from coordinator_core.groups.model import CommittedOffset, GroupState
 
 
-class Group(Protocol):
+class Group(Listed, CommittingGroup, Protocol):
     """``org.apache.kafka.coordinator.group.Group``."""
 
-    group_id: str
-
-    @property
-    def type(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def protocol_type(self) -> str | None: ...
     @property
     def is_empty(self) -> bool: ...
 
-    def is_subscribed_to(self, topic: str) -> bool: ...
-    def expiry_base(self) -> ExpiryBase | None: ...
     def validate_offset_commit(self, who: Committer, version: int) -> Validate: ...
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None: ...
     def validate_offset_delete(self) -> None: ...
@@ -57,27 +48,27 @@ class JavaClassicGroup(LiveClassicGroup):
         if self.is_empty:
             return lambda _offset: since or 0
         known = self.uses_consumer_protocol and self.subscribed_topics is not None
-        return _commit_timestamp if known and self.is_in(State.STABLE) else None
+        return _commit_timestamp if known and self.is_in(GroupState.STABLE) else None
 
     def validate_offset_commit(self, who: Committer, version: int) -> Validate:
         validate_commit(self, who)
         standalone = who.generation < 0 and self.is_empty
-        if not who.transactional and not standalone and self.is_in(State.COMPLETING_REBALANCE):
+        if not who.transactional and not standalone and self.is_in(GroupState.COMPLETING_REBALANCE):
             raise ApiError(Errors.REBALANCE_IN_PROGRESS)
         return accept_any
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        if self.is_in(State.DEAD):
+        if self.is_in(GroupState.DEAD):
             raise ApiError(Errors.GROUP_ID_NOT_FOUND)
 
     def validate_offset_delete(self) -> None:
-        if self.is_in(State.DEAD):
+        if self.is_in(GroupState.DEAD):
             raise ApiError(Errors.GROUP_ID_NOT_FOUND)
         if not self.is_empty and not self.uses_consumer_protocol:
             raise ApiError(Errors.NON_EMPTY_GROUP)
 
     def validate_delete(self) -> None:
-        if self.is_in(State.DEAD):
+        if self.is_in(GroupState.DEAD):
             raise ApiError(Errors.GROUP_ID_NOT_FOUND)
         if not self.is_empty:
             raise ApiError(Errors.NON_EMPTY_GROUP)
@@ -86,7 +77,7 @@ class JavaClassicGroup(LiveClassicGroup):
         return [group_tombstone(self.group_id)]
 
     def timer_keys(self) -> list[tuple[str, ...]]:
-        """A classic group that is deleted has no members, and its pending ones are let expire."""
+        """Keys of timers to cancel: none. A deleted classic group has no members; pending ones expire."""
         return []
 
 

@@ -23,11 +23,11 @@ from coordinator_core.coordinator.log import NO_PRODUCER_ID, LogRecord, OffsetsL
 from coordinator_core.coordinator.manager import GroupMetadataManager
 from coordinator_core.coordinator.maps import TimelineHashMap
 from coordinator_core.coordinator.rebalance import Rebalances
-from coordinator_core.coordinator.records import group_metadata
+from coordinator_core.coordinator.records import group_metadata, offset_key_of
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
-from coordinator_core.groups.loaders import JavaGroups, LoadError
+from coordinator_core.groups.loaders import JavaGroups, LoadedRecord, LoadError
 from coordinator_core.groups.model import ClassicGroup, LoadFailure
 from coordinator_core.groups.modern import ConsumerRecords
 from coordinator_core.releases import OFFSET_KEY_TYPES, profile_for_release
@@ -46,7 +46,8 @@ def replayed(group_id: str, records: Iterable[Record]) -> LiveConsumerGroup:
     handlers = consumers.handlers()
     group: LiveConsumerGroup = consumers.group(group_id, create=True)
     for record in records:
-        handlers[record.type](-1, record.key, record.value)
+        _, key_type, key, _, value = record.at(-1)
+        handlers[key_type](-1, key, value)
     return group
 
 
@@ -117,6 +118,13 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         unwritten = set().union(*self._unwritten.values())
         return (group for group_id, group in self.groups.items() if group_id not in unwritten)
 
+    def revert(self, group_id: str, written: Group | None) -> None:
+        """The group is again what the last record made of it: the log refused what was to replace it."""
+        del self.groups[group_id]
+        self._unwritten[self.partition_for(group_id)].discard(group_id)
+        if written is not None:
+            self.groups[group_id] = written
+
     # Writes
 
     def write(
@@ -144,7 +152,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         self._unwritten.pop(partition, None)
         if replay:
             for offset, record in enumerate(records, base):
-                self.replay(offset, producer_id, producer_epoch, record)
+                self.replay(record.at(offset), producer_id, producer_epoch)
 
     def store_group(
         self, group: LiveClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]
@@ -161,13 +169,14 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
 
     # The state machine
 
-    def replay(self, record_offset: int, producer_id: int, producer_epoch: int, record: Record) -> None:
-        if record.type not in OFFSET_KEY_TYPES:
-            self._replay.apply(record_offset, record.type, record.key, record.version, record.value)
+    def replay(self, record: LoadedRecord, producer_id: int, producer_epoch: int) -> None:
+        if record.key_type not in OFFSET_KEY_TYPES:
+            self._replay.apply(*record)
             return
+        offset_key = offset_key_of(record)
         if record.value is not None:
-            self._replay.touch(record.key["group"])
-        self.offsets_of(record.key["group"]).replay(record_offset, producer_id, producer_epoch, record)
+            self._replay.touch(offset_key.group_id)
+        self.offsets_of(offset_key.group_id).replay(offset_key, record, producer_id, producer_epoch)
 
     def _live(self, loaded: ClassicGroup) -> JavaClassicGroup:
         group = self.new_group(loaded.group_id)
@@ -219,7 +228,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
                 self.shard(self._loading).end_transaction(record.producer_id, record.control == "COMMIT")
                 continue
             try:
-                self.replay(record.offset, record.producer_id, record.producer_epoch, record.decoded())
+                self.replay(record.decoded(), record.producer_id, record.producer_epoch)
             except LoadError as error:
                 self.load_failures.append(LoadFailure(record.offset, str(error)))
 

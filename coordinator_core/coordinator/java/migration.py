@@ -6,53 +6,55 @@ Sources: ``convertToConsumerGroup``, ``convertToClassicGroup``, ``ConsumerGroup.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from coordinator_core.coordinator.classic import LiveClassicGroup, Member, State
+from coordinator_core.coordinator import consumer_protocol
+from coordinator_core.coordinator.classic import LiveClassicGroup, Member
+from coordinator_core.coordinator.consumer_protocol import ConsumerAssignment, NamedPartitions, Subscription
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
-from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, Partitions, partitions_of
+from coordinator_core.coordinator.java.assignment import Assignments
+from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, partitions_of
 from coordinator_core.coordinator.java.group import JavaClassicGroup
-from coordinator_core.coordinator.java.manager import replayed
+from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap, TimelineHashMap
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_metadata, group_tombstone
-from coordinator_core.coordinator.replies import join_reply, sync_reply
+from coordinator_core.coordinator.replies import JoinGroupReply, SyncGroupReply
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.groups.loaders import LoadError
-from coordinator_core.groups.model import ConsumerMember
-from coordinator_core.records.blobs import (
-    blob_version,
-    decode_consumer_assignment,
-    decode_consumer_subscription,
-    encode_consumer_assignment,
-)
+from coordinator_core.groups.model import ConsumerMember, GroupState
+from coordinator_core.records.blobs import blob_version
 from coordinator_core.records.codec import RecordDecodeError
-
-if TYPE_CHECKING:
-    from coordinator_core.coordinator.java.consumer import ConsumerGroups
 
 UPGRADES = frozenset({"bidirectional", "upgrade"})
 DOWNGRADES = frozenset({"bidirectional", "downgrade"})
+
+
+class ConsumerGroups(Protocol):
+    """What a migration needs of the consumer groups of a coordinator."""
+
+    manager: JavaGroupMetadataManager
+    metadata: Callable[[], MetadataImage]
+    assignments: Assignments
+
+    def restart_session(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None: ...
+    def cancel_timers(self, group_id: str, member_id: str) -> None: ...
 
 
 # Classic to consumer
 
 
 def to_consumer_group(groups: ConsumerGroups, classic: JavaClassicGroup, out: list[Record]) -> LiveConsumerGroup:
-    """The group that a first ConsumerGroupHeartbeat makes of a live classic group, and its records."""
+    """Convert a live classic group at its first ConsumerGroupHeartbeat. Returns the group and its records."""
     settings = groups.manager.settings
     _validate_upgrade(settings, classic)
     for member in classic.members.values():
-        if member.awaiting_join is not None:
-            respond, member.awaiting_join = member.awaiting_join, None
-            respond(join_reply(Errors.REBALANCE_IN_PROGRESS, member.member_id))
-        if member.awaiting_sync is not None:
-            respond, member.awaiting_sync = member.awaiting_sync, None
-            respond(sync_reply(Errors.REBALANCE_IN_PROGRESS))
+        member.answer_join(JoinGroupReply(Errors.REBALANCE_IN_PROGRESS, member_id=member.member_id))
+        member.answer_sync(SyncGroupReply(Errors.REBALANCE_IN_PROGRESS))
     image = groups.metadata()
     members: list[ConsumerMember] = []
     targets: dict[str, Partitions] = {}
@@ -104,15 +106,15 @@ def _validate_upgrade(settings: BrokerSettings, classic: LiveClassicGroup) -> No
 def _assigned(group_id: str, blob: bytes, image: MetadataImage) -> Partitions:
     if not blob:
         return {}
-    assignment = decode_consumer_assignment(blob)
-    if assignment["userData"]:
+    assignment = ConsumerAssignment.of(blob)
+    if assignment.user_data:
         raise ApiError(
             Errors.GROUP_ID_NOT_FOUND,
             f"Cannot upgrade classic group {group_id} to consumer group because an unsupported custom "
             "assignor is in use. Please refer to the documentation or switch to a default assignor before "
             "re-attempting the upgrade.",
         )
-    named = ((image.topic(entry["topic"]), entry["partitions"]) for entry in assignment["assignedPartitions"])
+    named = ((image.topic(name), partitions) for name, partitions in assignment.assigned_partitions)
     return partitions_of({topic.topic_id: partitions for topic, partitions in named if topic is not None})
 
 
@@ -121,18 +123,18 @@ def _consumer_member(classic: LiveClassicGroup, member: Member, partitions: Part
     if chosen not in dict(member.protocols):
         # Joined after the choice, or there is none yet: an exception that nobody catches in Kafka.
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
-    subscription = decode_consumer_subscription(member.metadata(chosen))
+    subscription = Subscription.of(member.metadata(chosen))
     generation = classic.generation
     return ConsumerMember(
         member_id=member.member_id,
         member_epoch=generation,
         previous_member_epoch=generation,
         instance_id=member.instance_id,
-        rack_id=subscription.get("rackId") or None,
+        rack_id=subscription.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topics=tuple(sorted(set(subscription["topics"]))),
+        subscribed_topics=tuple(sorted(set(subscription.topics))),
         assigned={topic_id: tuple(sorted(one)) for topic_id, one in partitions.items()},
         classic_session_timeout_ms=member.session_timeout_ms,
         classic_protocols=member.protocols,
@@ -214,7 +216,7 @@ def _classic_group(
     if joining is not None:
         classic.add(_classic_member(joining))
         targets[joining.member_id] = group.target_of(joining.member_id, joining.instance_id)
-    classic.state = State.STABLE
+    classic.state = GroupState.STABLE
     classic.protocol_name = classic.select_protocol()
     classic.subscribed_topics = classic.compute_subscribed_topics()
     image = groups.metadata()
@@ -240,7 +242,7 @@ def _classic_member(member: ConsumerMember) -> Member:
 
 
 def assignment_blob(partitions: Partitions, version: int, image: MetadataImage) -> bytes:
-    """An assignment as the classic protocol carries it, in the version of the member's subscription."""
+    """An assignment in the classic protocol's bytes, in the version of the member's subscription."""
     topics = [(image.by_id(topic_id), one) for topic_id, one in JavaHashMap(partitions).items()]
-    entries = [{"topic": topic.name, "partitions": sorted(one)} for topic, one in topics if topic is not None]
-    return encode_consumer_assignment(min(max(version, 0), 3), {"assignedPartitions": entries, "userData": None})
+    assigned = (NamedPartitions(topic.name, tuple(sorted(one))) for topic, one in topics if topic is not None)
+    return consumer_protocol.assignment_blob(min(max(version, 0), 3), assigned)

@@ -10,21 +10,19 @@ from coordinator_core.coordinator.log import NO_PRODUCER_ID, Record
 from coordinator_core.coordinator.maps import TimelineHashMap
 from coordinator_core.coordinator.records import (
     metadata_fits,
-    offset_key_of,
     offset_tombstone,
     requested_commit,
 )
-from coordinator_core.coordinator.replies import Reply, fetched_offset, topic_of
-from coordinator_core.coordinator.requests import Request
+from coordinator_core.coordinator.replies import FetchedPartition, FetchedTopic
+from coordinator_core.coordinator.requests import FetchGroup, FetchTopic, OffsetCommit, OffsetDelete, TxnOffsetCommit
 from coordinator_core.coordinator.settings import BrokerSettings
+from coordinator_core.groups.loaders import LoadedRecord
 from coordinator_core.groups.model import CommittedOffset, OffsetKey
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.records.types import ZERO_UUID
 from coordinator_core.releases import Clock, Profile
 from coordinator_core.replay.interpret import committed_offset, offset_rules
-
-DEFAULT_RETENTION = -1
 
 V = TypeVar("V")
 Validate = Callable[[str, str, int], None]
@@ -34,12 +32,12 @@ ExpiryBase = Callable[[CommittedOffset], int]
 
 
 class CommittingGroup(Protocol):
-    """What offsets need of a group of any type."""
+    """The part of a group of any type that commits and expiry use."""
 
     def is_subscribed_to(self, topic: str) -> bool: ...
 
     def expiry_base(self) -> ExpiryBase | None:
-        """``None``: nothing of the group expires."""
+        """Time from which retention counts; ``None`` where nothing of the group expires."""
 
 
 class OffsetKeyMap(MutableMapping[OffsetKey, V], Generic[V]):
@@ -91,88 +89,84 @@ class OffsetMetadataManager:
 
     # Commits
 
-    def commit_records(self, request: Request, now_ms: int, validate: Validate) -> tuple[Reply, list[Record]]:
-        """The answer to an OffsetCommit and its records, both in the order of the request."""
-        retention_ms = request.get("retentionTimeMs", DEFAULT_RETENTION)
-        expires = None if retention_ms == DEFAULT_RETENTION else now_ms + retention_ms
-        return self._commit(request, now_ms, expires, validate, keep_topic_id=True)
+    def commit_records(
+        self,
+        request: OffsetCommit | TxnOffsetCommit,
+        validate: Validate,
+        *,
+        now_ms: int,
+        expire_timestamp_ms: int | None = None,
+    ) -> tuple[list[Errors], list[Record]]:
+        """The error of each partition and the records of a commit, both in the order of the request.
 
-    def txn_commit_records(self, request: Request, now_ms: int, validate: Validate) -> tuple[Reply, list[Record]]:
-        """As :meth:`commit_records`; a transactional commit keeps no topic id and no expiry."""
-        return self._commit(request, now_ms, None, validate, keep_topic_id=False)
-
-    def _commit(
-        self, request: Request, now_ms: int, expires: int | None, validate: Validate, *, keep_topic_id: bool
-    ) -> tuple[Reply, list[Record]]:
-        topics, records = [], []
-        for topic in request["topics"]:
-            results = []
-            for partition in topic["partitions"]:
-                index = partition["partitionIndex"]
-                error = Errors.NONE
+        A transactional commit keeps no topic id and no expiry.
+        """
+        errors, records = [], []
+        for topic in request.topics:
+            topic_id = topic.topic_id or ZERO_UUID
+            for partition in topic.partitions:
                 if not metadata_fits(partition, self._settings):
-                    error = Errors.OFFSET_METADATA_TOO_LARGE
-                else:
-                    validate(topic["name"], topic["topicId"], index)
-                    records.append(
-                        requested_commit(
-                            OffsetKey(request["groupId"], topic["name"], index),
-                            partition,
-                            now_ms=now_ms,
-                            expire_timestamp_ms=expires,
-                            version=4,
-                            topic_id=str(topic["topicId"]) if keep_topic_id else ZERO_UUID,
-                        )
+                    errors.append(Errors.OFFSET_METADATA_TOO_LARGE)
+                    continue
+                validate(topic.name, topic_id, partition.partition_index)
+                errors.append(Errors.NONE)
+                records.append(
+                    requested_commit(
+                        OffsetKey(request.group_id, topic.name, partition.partition_index),
+                        partition,
+                        now_ms=now_ms,
+                        expire_timestamp_ms=expire_timestamp_ms,
+                        version=4,
+                        topic_id=str(topic_id) if isinstance(request, OffsetCommit) else ZERO_UUID,
                     )
-                results.append({"partitionIndex": index, "errorCode": error})
-            topics.append(topic_of(topic) | {"partitions": results})
-        return {"topics": topics}, records
+                )
+        return errors, records
 
     # Fetches
 
-    def fetch(self, request: Request, require_stable: bool, *, group_exists: bool) -> list[Reply]:
+    def fetch(self, group: FetchGroup, require_stable: bool, *, group_exists: bool) -> tuple[FetchedTopic, ...]:
         """Topics of one group's OffsetFetch; all that have a committed offset when it names none."""
-        group_id: str = request["groupId"]
-        wanted = request["topics"]
+        wanted = group.topics
         if wanted is None:
-            topics = self.offsets.by_group.get(group_id, {}) if group_exists else {}
-            wanted = [{"name": name, "partitionIndexes": list(offset_keys)} for name, offset_keys in topics.items()]
-        return [
-            topic_of(topic)
-            | {
-                "partitions": [
-                    self._fetched(group_id, topic, partition, require_stable, group_exists)
-                    for partition in topic["partitionIndexes"]
-                ]
-            }
+            topics = self.offsets.by_group.get(group.group_id, {}) if group_exists else {}
+            wanted = tuple(FetchTopic(tuple(partitions), name) for name, partitions in topics.items())
+        return tuple(
+            FetchedTopic(
+                topic.name,
+                topic.topic_id,
+                tuple(
+                    self._fetched(group.group_id, topic, one, require_stable, group_exists)
+                    for one in topic.partition_indexes
+                ),
+            )
             for topic in wanted
-        ]
+        )
 
-    def _fetched(self, group_id: str, topic: Reply, partition: int, require_stable: bool, group_exists: bool) -> Reply:
-        offset_key = OffsetKey(group_id, topic["name"], partition)
+    def _fetched(
+        self, group_id: str, topic: FetchTopic, partition: int, require_stable: bool, group_exists: bool
+    ) -> FetchedPartition:
+        offset_key, topic_id = OffsetKey(group_id, topic.name, partition), topic.topic_id
         if require_stable and offset_key in self.open:
-            return fetched_offset(partition, None, Errors.UNSTABLE_OFFSET_COMMIT)
+            return FetchedPartition.of(partition, None, Errors.UNSTABLE_OFFSET_COMMIT)
         committed = self.offsets.get(offset_key) if group_exists else None
-        if committed is not None and _mismatched(committed.topic_id, topic.get("topicId", ZERO_UUID)):
+        # A topic that was deleted and made anew has another id.
+        if committed is not None and topic_id not in (None, ZERO_UUID) and committed.topic_id not in (None, topic_id):
             committed = None
-        return fetched_offset(partition, committed)
+        return FetchedPartition.of(partition, committed)
 
     # Removal
 
-    def delete_records(self, request: Request, group: CommittingGroup) -> tuple[list[Reply], list[Record]]:
-        """Results per topic of an OffsetDelete, and its tombstones."""
-        topics, records = [], []
-        for topic in request["topics"]:
-            subscribed = group.is_subscribed_to(topic["name"])
-            results = []
-            for partition in topic["partitions"]:
-                offset_key = OffsetKey(request["groupId"], topic["name"], partition["partitionIndex"])
-                error = Errors.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else Errors.NONE
-                results.append({"partitionIndex": offset_key.partition, "errorCode": error})
+    def delete_records(self, request: OffsetDelete, group: CommittingGroup) -> tuple[list[Errors], list[Record]]:
+        """The error of each partition of an OffsetDelete, and its tombstones."""
+        errors, records = [], []
+        for topic in request.topics:
+            subscribed = group.is_subscribed_to(topic.name)
+            for partition in topic.partitions:
+                offset_key = OffsetKey(request.group_id, topic.name, partition.partition_index)
+                errors.append(Errors.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else Errors.NONE)
                 if not subscribed and (offset_key in self.offsets or offset_key in self.open):
                     records.append(offset_tombstone(offset_key))
-            topics.append({"name": topic["name"], "partitions": results})
-        return topics, records
+        return errors, records
 
     def delete_all_records(self, group_id: str) -> list[Record]:
         """Tombstones for every committed offset key, then for those that are only pending."""
@@ -218,9 +212,8 @@ class OffsetMetadataManager:
 
     # The state machine
 
-    def replay(self, record_offset: int, producer_id: int, producer_epoch: int, record: Record) -> None:
+    def replay(self, offset_key: OffsetKey, record: LoadedRecord, producer_id: int, producer_epoch: int) -> None:
         """Apply a commit or its tombstone."""
-        offset_key = offset_key_of(record)
         in_transaction = producer_id != NO_PRODUCER_ID
         if record.value is None:
             self._state.remove(offset_key, producer_id if in_transaction else None)
@@ -230,8 +223,8 @@ class OffsetMetadataManager:
             record.value,
             record.version,
             self._profile,
-            record_offset=record_offset,
-            ordering_offset=record_offset,
+            record_offset=record.record_offset,
+            ordering_offset=record.record_offset,
             producer_id=producer_id if in_transaction else None,
             producer_epoch=producer_epoch if in_transaction else None,
         )
@@ -247,7 +240,3 @@ class OffsetMetadataManager:
             if not producers:
                 del self.open[offset_key]
         self._state.end_transaction(producer_id, commit=commit)
-
-
-def _mismatched(actual: str | None, expected: str) -> bool:
-    return actual is not None and expected not in (ZERO_UUID, actual)

@@ -6,10 +6,11 @@ Source: ``CurrentAssignmentBuilder``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from coordinator_core.coordinator.errors import ApiError, Errors
-from coordinator_core.coordinator.java.consumer_group import Partitions, with_assignment
-from coordinator_core.coordinator.maps import TopicId
+from coordinator_core.coordinator.java.consumer_group import with_assignment
+from coordinator_core.coordinator.maps import Partitions, TopicId
 from coordinator_core.coordinator.requests import Owned
 from coordinator_core.groups.model import ConsumerMember, MemberState, PartitionEpochs
 
@@ -53,12 +54,12 @@ def _unsubscribed(member: ConsumerMember, subscribed: set[str], owned: Owned) ->
     kept = {topic_id: epochs for topic_id, epochs in assigned.items() if topic_id in subscribed}
     if len(kept) == len(assigned) and (subscribed or revoked):
         return member
-    advanced = with_assignment(member, kept, revoked, previous_member_epoch=member.member_epoch)
+    advanced = replace(with_assignment(member, kept, revoked), previous_member_epoch=member.member_epoch)
     for topic_id, epochs in assigned.items():
         if topic_id not in subscribed:
             revoked[topic_id] = revoked.get(topic_id, {}) | epochs
     if revoked and _owns(owned, revoked):
-        return with_assignment(advanced, kept, revoked, state=MemberState.UNREVOKED_PARTITIONS)
+        return replace(with_assignment(advanced, kept, revoked), state=MemberState.UNREVOKED_PARTITIONS)
     return advanced
 
 
@@ -93,20 +94,16 @@ def _next(
         if free:
             added[topic_id] = dict.fromkeys(sorted(free), target_epoch)
     if revoked and _owns(owned, revoked):
-        return with_assignment(
-            member,
-            assigned,
-            revoked,
+        return replace(
+            with_assignment(member, assigned, revoked),
             state=MemberState.UNREVOKED_PARTITIONS,
             previous_member_epoch=member.member_epoch,
             member_epoch=epoch,
         )
     for topic_id, epochs in added.items():
         assigned[topic_id] = assigned.get(topic_id, {}) | epochs
-    return with_assignment(
-        member,
-        assigned,
-        {},
+    return replace(
+        with_assignment(member, assigned, {}),
         state=MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE,
         previous_member_epoch=member.member_epoch,
         member_epoch=target_epoch,

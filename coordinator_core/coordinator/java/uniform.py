@@ -8,13 +8,9 @@ it gives up, depends on the hash maps that Kafka copies and changes: they are co
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
 
-from coordinator_core.coordinator.maps import JavaHashMap, TopicId, hash_set_order
-
-if TYPE_CHECKING:
-    from coordinator_core.coordinator.java.assignors import Assignment, GroupSpec
-    from coordinator_core.coordinator.java.consumer_group import Partitions
+from coordinator_core.coordinator.java.group_spec import Assignment, GroupSpec
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TopicId, hash_set_order
 
 _MAX_ITERATIONS = 16
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from coordinator_core.coordinator.classic import LiveClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup
 from coordinator_core.coordinator.maps import ScalaHashMap, TopicPartition, scala_map_order
 from coordinator_core.coordinator.rules import SCALA
-from coordinator_core.groups.model import CommittedOffset
+from coordinator_core.groups.model import CommittedOffset, GroupState
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.releases import Clock, profile_for_release
@@ -43,7 +43,7 @@ class ScalaGroup(LiveClassicGroup):
         self._state.commit(offset_key, offset)
 
     def txn_commit_failed(self, producer_id: int, offset_keys: Iterable[TopicPartition]) -> None:
-        """What the transaction held for these offset keys is lost: ``prepareTxnOffsetCommit`` overwrote it."""
+        """Drop the pending commits of these offset keys: ``prepareTxnOffsetCommit`` has overwritten them."""
         pending = self.transactional.get(producer_id, {})
         for offset_key in offset_keys:
             pending.pop(offset_key, None)
@@ -56,7 +56,7 @@ class ScalaGroup(LiveClassicGroup):
     # Removal: each returns the offset keys that had a committed offset, in the order of their tombstones
 
     def remove_offsets(self, offset_keys: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Pending values go without a trace; only a committed one leaves a tombstone."""
+        """Remove pending and committed offsets; only committed ones leave tombstones."""
         removed = []
         for offset_key in offset_keys:
             for pending in self.transactional.values():
@@ -81,11 +81,11 @@ class ScalaGroup(LiveClassicGroup):
         base: Callable[[CommittedOffset], int] = lambda value: value.commit_timestamp_ms  # noqa: E731
         subscribed: frozenset[str] = frozenset()
         if self.protocol_type is not None:
-            if self.is_in(State.EMPTY):
+            if self.is_in(GroupState.EMPTY):
                 since = self.state_timestamp_ms
                 if since is not None:
                     base = lambda _value: since  # noqa: E731
-            elif self.uses_consumer_protocol and self.subscribed_topics is not None and self.is_in(State.STABLE):
+            elif self.uses_consumer_protocol and self.subscribed_topics is not None and self.is_in(GroupState.STABLE):
                 subscribed = self.subscribed_topics
             else:
                 return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from coordinator_core.coordinator.classic import LiveClassicGroup, State
+from coordinator_core.coordinator.classic import LiveClassicGroup
 from coordinator_core.coordinator.errors import (
     SCALA_COMMIT_ERRORS,
     SCALA_GROUP_ERRORS,
@@ -34,8 +34,8 @@ from coordinator_core.coordinator.rules import SCALA
 from coordinator_core.coordinator.scala.group import PROFILE, ScalaGroup
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
-from coordinator_core.groups.loaders import ScalaGroups
-from coordinator_core.groups.model import ClassicGroup, CommittedOffset, OffsetKey
+from coordinator_core.groups.loaders import LoadedRecord, ScalaGroups
+from coordinator_core.groups.model import ClassicGroup, CommittedOffset, GroupState, OffsetKey
 from coordinator_core.groups.offsets import Offsets
 from coordinator_core.releases import OFFSET_KEY_TYPES
 from coordinator_core.replay.interpret import committed_offset, offset_rules
@@ -91,7 +91,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
     def store_offsets(
         self, group: ScalaGroup, commits: Commits, producer_id: int = NO_PRODUCER_ID, epoch: int = -1
     ) -> CommitErrors:
-        """Append what is small enough, then fill the cache; a failed append takes the pending entries back.
+        """Append the commits whose metadata fits, then fill the cache. A failed append takes pending commits back.
 
         Records are appended in the order of the map that the request was put into.
         """
@@ -116,7 +116,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         else:
             transaction = (producer_id, epoch) if in_transaction else None
             for record_offset, (offset_key, record) in enumerate(fitting.items(), base):
-                group.commit(offset_key.topic_partition, _committed(record, record_offset, base, transaction))
+                group.commit(offset_key.topic_partition, _committed(record.at(record_offset), base, transaction))
             if in_transaction:
                 self.open_groups.setdefault(producer_id, set()).add(group.group_id)
         return {
@@ -130,7 +130,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
     ) -> list[Fetched]:
         """Per offset key its committed offset (``None``: there is none), or UNSTABLE_OFFSET_COMMIT."""
         group = self.groups.get(group_id)
-        if group is None or group.is_in(State.DEAD):
+        if group is None or group.is_in(GroupState.DEAD):
             return [(offset_key, None, Errors.NONE) for offset_key in offset_keys or ()]
         found: list[Fetched] = []
         for offset_key in group.offsets if offset_keys is None else offset_keys:
@@ -151,12 +151,12 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         count = 0
         for group in list(groups):
             removed = select(group)
-            if group.is_in(State.EMPTY) and not group.has_offsets():
-                group.transition(State.DEAD, self.clock.now_ms)
+            if group.is_in(GroupState.EMPTY) and not group.has_offsets():
+                group.transition(GroupState.DEAD, self.clock.now_ms)
             if self.state_of(group.group_id) is None:
                 continue
             tombstones = [offset_tombstone(OffsetKey(group.group_id, *offset_key)) for offset_key in removed]
-            dead = group.is_in(State.DEAD) and self.groups.pop(group.group_id, None) is not None
+            dead = group.is_in(GroupState.DEAD) and self.groups.pop(group.group_id, None) is not None
             if dead and group.generation > 0:
                 tombstones.append(group_tombstone(group.group_id))
             if not tombstones:
@@ -188,7 +188,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
         """The marker of a transaction was appended to ``partition`` (``handleTxnCompletion``)."""
         for group_id in sorted(self.open_groups.get(producer_id, ())):
             group = self.groups.get(group_id)
-            if self.partition_for(group_id) == partition and group is not None and not group.is_in(State.DEAD):
+            if self.partition_for(group_id) == partition and group is not None and not group.is_in(GroupState.DEAD):
                 group.complete_transaction(producer_id, commit)
                 self._forget_open(producer_id, group_id)
 
@@ -229,7 +229,7 @@ class ScalaGroupMetadataManager(GroupMetadataManager[ScalaGroup]):
             self._forget_open(producer_id, group_id)
 
     def end_of_unload(self, partition: int) -> None:
-        """Nothing is kept per partition."""
+        """Do nothing: no state is kept per partition."""
 
 
 class _Load:
@@ -246,18 +246,18 @@ class _Load:
                 self._offsets.end_transaction(record.producer_id, commit=record.control == "COMMIT")
                 continue
             decoded = record.decoded()
-            if decoded.type == GROUP_METADATA:
-                self._replay.apply(record.offset, decoded.type, decoded.key, decoded.version, decoded.value)
-            elif decoded.type in OFFSET_KEY_TYPES:
+            if decoded.key_type == GROUP_METADATA:
+                self._replay.apply(*decoded)
+            elif decoded.key_type in OFFSET_KEY_TYPES:
                 self._offset(record, decoded)
 
-    def _offset(self, record: LogRecord, decoded: Record) -> None:
+    def _offset(self, record: LogRecord, decoded: LoadedRecord) -> None:
         offset_key = offset_key_of(decoded)
         transaction = (record.producer_id, record.producer_epoch) if record.transactional else None
         if decoded.value is None:
             self._offsets.remove(offset_key, transaction and transaction[0])
         else:
-            offset = _committed(decoded, record.offset, record.batch_offset, transaction)
+            offset = _committed(decoded, record.batch_offset, transaction)
             self._offsets.commit(offset_key, offset)
 
     def finish(self) -> list[ScalaGroup]:
@@ -276,9 +276,7 @@ class _Load:
         return list(self.groups.values())
 
 
-def _committed(
-    record: Record, record_offset: int, batch_offset: int, transaction: tuple[int, int] | None
-) -> CommittedOffset:
+def _committed(record: LoadedRecord, batch_offset: int, transaction: tuple[int, int] | None) -> CommittedOffset:
     """The offset in a record; ``transaction`` is the producer id and epoch of its transaction."""
     assert record.value is not None
     producer_id, producer_epoch = transaction or (None, None)
@@ -286,7 +284,7 @@ def _committed(
         record.value,
         record.version,
         PROFILE,
-        record_offset=record_offset,
+        record_offset=record.record_offset,
         ordering_offset=batch_offset,
         producer_id=producer_id,
         producer_epoch=producer_epoch,

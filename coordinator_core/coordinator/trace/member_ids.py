@@ -1,6 +1,6 @@
-"""Which request made the broker generate which member id.
+"""Member ids by the request that made the broker generate them.
 
-Mostly its own answer says so. A join that was never answered shows its id only where others see the member.
+Mostly the answer of that request shows the id. The id of a join without an answer shows where others see the member.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNKNOWN_MEMBER_ID = 25
 
 @dataclass(frozen=True, slots=True)
 class _Silent:
-    """A join that was not told its id: the line, the group, what the id begins with."""
+    """A join without an answer that shows its member id: line, request, group, prefix of the id."""
 
     number: int
     request: int

@@ -1,7 +1,7 @@
 """The fixed form that traces have: order of lists, times relative to the start, opaque values.
 
-See ``docs/coordinator.md``: what a broker's hash maps put in a random order is sorted, what nobody can
-predict is named.
+Lists in the random order of a broker's hash maps are sorted; values that nobody can predict have a name. See
+``tests/traces/README.md``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import base64
 from typing import Any
 
 from coordinator_core.coordinator.log import LogRecord
-from coordinator_core.coordinator.trace.read import Line, Trace
 from coordinator_core.coordinator.trace.variables import Variables, natural_key
 from coordinator_core.records.codec import decode_key, decode_value
 from coordinator_core.records.schemas import RECORD_TYPES
@@ -43,28 +42,6 @@ def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> J
             named["groups"] = _in_order(named["groups"], "groupId", [one["groupId"] for one in groups])
     _sort_assignments(named)
     return named
-
-
-def sent_order(trace: Trace, send: Line) -> Json:
-    """A LeaveGroup as it was sent: the recorder sorted the members it shows, the answer kept their order."""
-    body: Json = send.fields["body"]
-    number = send.fields["send"]
-    answer = next((line for line in trace.of_kind("reply") if line.fields["reply"] == number), None)
-    members = list(body.get("members", ()))
-    if answer is None or not members or len(answer.fields["body"].get("members", ())) != len(members):
-        return body
-    ordered = []
-    for identity in answer.fields["body"]["members"]:
-        found = next((one for one in members if _identity(one) == _identity(identity)), None)
-        if found is None:
-            return body
-        members.remove(found)
-        ordered.append(found)
-    return body | {"members": ordered}
-
-
-def _identity(member: Json) -> tuple[str, str | None]:
-    return member["memberId"], member.get("groupInstanceId")
 
 
 def _by_member(members: list[Json]) -> list[Json]:

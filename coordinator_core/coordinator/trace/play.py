@@ -13,12 +13,12 @@ from coordinator_core.coordinator.find_coordinator import CoordinatorType, FindC
 from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
-from coordinator_core.coordinator.protocol import reply_json, request_data
-from coordinator_core.coordinator.settings import BrokerSettings
+from coordinator_core.coordinator.protocol import read_request, reply_json
+from coordinator_core.coordinator.replies import Reply as Answer
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.topology import DEFAULT_LISTENER
-from coordinator_core.coordinator.trace import timing
-from coordinator_core.coordinator.trace.normal import normal_record, normal_reply, sent_order
+from coordinator_core.coordinator.trace.given import Given, Load
+from coordinator_core.coordinator.trace.normal import normal_record, normal_reply
 from coordinator_core.coordinator.trace.read import Line, Trace
 from coordinator_core.coordinator.trace.variables import Variables
 from coordinator_core.errors import Damage, DamagedInputError
@@ -46,7 +46,7 @@ class Reply:
 
 @dataclass(slots=True)
 class Played:
-    """What the model answered, in order of time, and what it appended: lines in the trace's own format."""
+    """Replies of the model in order of time, and the records it appended: lines in the trace's own format."""
 
     log: OffsetsLog
     replies: list[Reply] = field(default_factory=list)
@@ -59,19 +59,21 @@ class Played:
         yield from self.records
 
 
-def play(trace: Trace) -> Played:
-    """Play the whole trace. :class:`DamagedInputError` for a request that the model cannot read."""
-    return _Player(trace).run()
+def play(trace: Trace, given: Given | None = None) -> Played:
+    """Play the whole trace, with ``given`` or what the trace itself gives.
+
+    Raises :class:`DamagedInputError` for a request that the model cannot read.
+    """
+    return _Player(trace, given or trace.given or Given()).run()
 
 
 class _Player:
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, given: Given) -> None:
         self._trace = trace
-        self._variables = Variables(trace)
-        try:
-            settings = BrokerSettings.from_properties(trace.head["settings"])
-        except ValueError as error:
-            raise _damage(trace, 1, str(error)) from None
+        self._given = given
+        self._loads = iter(given.loads)
+        self._variables = Variables(trace, given)
+        settings = trace.settings
         topics = {
             name: (self._variables.topic_id(topic["id"]), topic["partitions"])
             for name, topic in trace.head["topics"].items()
@@ -90,13 +92,13 @@ class _Player:
         self._broker = self._new_broker()
         self._load_all(epoch=0)
         self._epoch = 0
-        sweep_t = timing.sweep_phase(trace)
-        if sweep_t is not None:
-            interval_ms = settings.offsets_retention_check_interval_ms
-            self._broker.coordinator.manager.start_sweeps(trace.start_ms + sweep_t % interval_ms)
-        cleanup_t = timing.transaction_cleanup_phase(trace)
-        if cleanup_t is not None:
-            self._broker.transactions.cleanup_phase_ms = trace.start_ms + cleanup_t
+        if given.sweep_t is not None:
+            first_t = given.sweep_t % settings.offsets_retention_check_interval_ms
+            self._broker.coordinator.manager.start_sweeps(self._at(first_t))
+        if given.transaction_cleanup_t is not None:
+            self._broker.transactions.cleanup_phase_ms = self._at(given.transaction_cleanup_t)
+        for deletion_t in given.topic_deletions:
+            self._cluster.clock.at(self._at(deletion_t), lambda: self._broker.coordinator.topics_deleted([]))
 
     # The broker
 
@@ -127,8 +129,8 @@ class _Player:
         for partition in range(self._cluster.settings.offsets_topic_num_partitions):
             self._broker.coordinator.manager.load(partition, epoch)
 
-    def _restart(self, load: timing.Load) -> None:
-        """A broker without memory, which loads when the recording shows that it did."""
+    def _restart(self, load: Load) -> None:
+        """Replace the broker by one without memory, which loads at the times given."""
         self._epoch += 1
         epoch = self._epoch
         self._cluster.lose(self._broker)
@@ -153,10 +155,9 @@ class _Player:
         return self._trace.start_ms + math.floor(t)
 
     def run(self) -> Played:
-        end_t = 0.0
-        for line in self._trace.lines:
-            if "t" in line.fields:
-                end_t = max(end_t, line.t + line.fields.get("wait", 0))
+        end_t = self._given.end_t or 0.0
+        for line in self._trace.of_kind("send", "wait", "closed", "killed"):
+            end_t = max(end_t, line.t + line.fields.get("wait", 0))
             if line.kind == "send":
                 self._send(line)
             elif line.kind == "closed":
@@ -164,8 +165,10 @@ class _Player:
                 self._closed.update(line.fields["lost"])
             elif line.kind == "killed":
                 self._advance(line.t)
-                self._closed.update(timing.waiting_at(self._trace, line.number))
-                self._restart(timing.load_after(self._trace, line.number))
+                load = next(self._loads, None)
+                if load is None:
+                    raise _damage(self._trace, line.number, "a restart without its load in the field given")
+                self._restart(load)
         self._advance(end_t)
         self._played.records = list(self._record_lines())
         return self._played
@@ -179,21 +182,29 @@ class _Player:
         client = Client(line.fields["client"], CLIENT_HOST, version)
         self._variables.request = number
         try:
-            body = sent_order(self._trace, line) if api == "LeaveGroup" else line.fields["body"]
-            request = request_data(api, self._variables.value(body))
-            if api not in self._broker.apis:
-                raise ValueError(f"the model has no {api}")
-            self._broker.handle(api, client, request, lambda body: self._reply(number, api, version, body, line))
+            request = read_request(api, version, self._variables.value(self._as_sent(line)))
+            self._broker.handle(client, request, lambda reply: self._reply(number, api, version, reply, line))
         except KeyError as error:
             raise _damage(self._trace, line.number, f"{api} v{version} without {error}") from None
         except ValueError as error:
             raise _damage(self._trace, line.number, str(error)) from None
 
-    def _reply(self, number: int, api: str, version: int, body: Json, line: Line) -> None:
+    def _as_sent(self, line: Line) -> Json:
+        """The body with its members in the order in which they were sent, where that is given."""
+        body: Json = line.fields["body"]
+        order = self._given.leave_orders.get(line.fields["send"])
+        if order is None:
+            return body
+        members = body.get("members", [])
+        if len(order) != len(members):
+            raise ValueError(f"the field given orders {len(order)} members of {len(members)}")
+        return body | {"members": [members[position] for position in order]}
+
+    def _reply(self, number: int, api: str, version: int, answer: Answer, line: Line) -> None:
         if number in self._closed:
             return
-        plain = reply_json(api, version, body)
-        if api == "ListGroups" and body["errorCode"] is Errors.NONE:
+        plain = reply_json(api, version, answer)
+        if api == "ListGroups" and plain["errorCode"] == Errors.NONE:
             prefix = f"{self._trace.name}."
             plain["groups"] = [group for group in plain["groups"] if group["groupId"].startswith(prefix)]
         normal = normal_reply(api, plain, self._variables, line.fields["body"])
@@ -202,7 +213,7 @@ class _Player:
         self._played.replies.append(Reply(self._cluster.clock.now_ms - self._trace.start_ms, number, normal, bind))
 
     def _bind(self, item: Any, path: str, bind: Json) -> None:
-        """Where a variable appears for the first time."""
+        """Add the variables that appear here for the first time, with their paths."""
         if isinstance(item, dict):
             for name, value in item.items():
                 self._bind(value, f"{path}.{name}" if path else name, bind)
@@ -216,7 +227,7 @@ class _Player:
     # Records
 
     def _record_lines(self) -> Iterator[Json]:
-        """Per offsets partition what was appended for the trace's groups."""
+        """Records of the trace's groups by offsets partition."""
         for partition, groups in sorted(self._groups().items()):
             records = [
                 normal_record(record, self._trace.start_ms, self._variables)
@@ -229,18 +240,25 @@ class _Player:
             }
 
     def _groups(self) -> dict[int, list[str]]:
+        """Groups of the trace by offsets partition: those that its recorder lists, then others that requests name."""
         listed = {line.fields["partition"]: line.fields["groups"] for line in self._trace.of_kind("records")}
-        if listed:
-            return listed
-        found: dict[int, list[str]] = {}
+        found = {partition: list(groups) for partition, groups in listed.items()}
         count = self._cluster.settings.offsets_topic_num_partitions
         for line in self._trace.of_kind("send"):
-            group_id = line.fields["body"].get("groupId")
-            if group_id:
+            for group_id in _named(line.fields["body"]):
                 groups = found.setdefault(partition_for(group_id, count), [])
                 if group_id not in groups:
                     groups.append(group_id)
         return found
+
+
+def _named(body: Json) -> Iterator[str]:
+    """Groups that a request names; the empty id is left out, because all recordings on a broker share it."""
+    many = body.get("groups") or body.get("groupsNames") or body.get("groupIds") or ()
+    for one in (body, *many):
+        group_id = one.get("groupId") if isinstance(one, dict) else one
+        if isinstance(group_id, str) and group_id:
+            yield group_id
 
 
 def _group(record: Json) -> str:

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coordinator_core.coordinator.settings import BrokerSettings
+from coordinator_core.coordinator.trace.given import Given
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.storage import write_atomic
 
 Json = dict[str, Any]
 
@@ -62,16 +65,25 @@ class Trace:
         return bool(self.head["coordinator"] == "java")
 
     @property
+    def settings(self) -> BrokerSettings:
+        return BrokerSettings.from_properties(self.head["settings"])
+
+    @property
     def start_ms(self) -> int:
         start: int = self.head["start_ms"]
         return start
+
+    @property
+    def given(self) -> Given | None:
+        """The field ``given`` of the first line; ``None`` without one."""
+        return Given.from_json(self.head["given"]) if "given" in self.head else None
 
     def of_kind(self, *kinds: str) -> Iterator[Line]:
         return (line for line in self.lines if line.kind in kinds)
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace; :class:`DamagedInputError` names the line that is not one of a trace's."""
+    """Read a trace. Raises :class:`DamagedInputError` that names the first malformed line."""
     head: Json | None = None
     lines: list[Line] = []
     variables: Json = {}
@@ -115,6 +127,11 @@ def _checked_head(path: Path, number: int, position: int, fields: Json) -> Json:
     for name, topic in fields["topics"].items():
         if not isinstance(topic, dict) or not isinstance(topic.get("partitions"), int) or "id" not in topic:
             raise _damage(path, number, position, f"topic {name!r} has no id or no partitions")
+    try:
+        BrokerSettings.from_properties(fields["settings"])
+        Given.from_json(fields.get("given", {}))
+    except ValueError as error:
+        raise _damage(path, number, position, str(error)) from None
     return fields
 
 
@@ -126,3 +143,10 @@ def _checked_line(path: Path, number: int, position: int, fields: Json) -> Line:
                     raise _damage(path, number, position, f"a {kind} line without a proper {name}")
             return Line(number, kind, fields)
     raise _damage(path, number, position, f"unknown kind of line: {', '.join(sorted(fields)) or 'empty'}")
+
+
+def add_given(path: Path, given: Given) -> None:
+    """Write ``given`` into the first line of a trace; its other lines stay byte for byte."""
+    head, separator, rest = path.read_bytes().lstrip().partition(b"\n")
+    fields = json.loads(head) | {"given": given.as_json()}
+    write_atomic(str(path), json.dumps(fields, ensure_ascii=False).encode() + separator + rest)

@@ -1,7 +1,7 @@
-"""What a recording replaced by variables: member ids, producer ids, topic ids, times, hashes.
+"""Variables of a recording: they stand for member ids, producer ids, topic ids, times, hashes.
 
-The order of hash maps of random ids decides who becomes leader: so the model works with the ids there really
-were, which the last line of a trace gives, and names them by their variables again in what it prints.
+The order of hash maps of random ids decides who becomes leader. So the model works with the real ids, which the last
+line of a trace gives, and prints their variables again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import uuid
 from typing import Any
 
-from coordinator_core.coordinator.trace.member_ids import generated_ids
+from coordinator_core.coordinator.trace.given import Given
 from coordinator_core.coordinator.trace.read import Trace
 
 _VARIABLE = re.compile(r"\$(?:topic:[^\s:]+|[mp]\d+)")
@@ -20,7 +20,7 @@ _NAMESPACE = uuid.UUID("6b6166a0-0000-4000-8000-000000000000")
 class Variables:
     """The variables of one trace, and the ids that the model asks for."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, given: Given) -> None:
         self._start_ms = trace.start_ms
         self._values: dict[str, Any] = dict(trace.variables)
         for name, topic in trace.head["topics"].items():
@@ -28,7 +28,7 @@ class Variables:
                 self._values.setdefault(topic["id"], _made_up(f"topic {name}"))
         self._names = {value: name for name, value in self._values.items()}
         self._topics = {value: name for name, value in self._values.items() if name.startswith("$topic:")}
-        self._generated = generated_ids(trace)
+        self._random_parts = given.member_ids
         self._free_producers = sorted((n for n in self._values if n.startswith("$p")), key=natural_key)
         self._count = 0
         self.request: int = 0
@@ -37,13 +37,14 @@ class Variables:
     # Ids for the model
 
     def new_member_id(self, prefix: str) -> str:
-        """The id that the broker made up in the recording, else one of the same form."""
-        name = self._generated.get(self.request)
-        if name is not None and name in self._values:
-            return str(self._values[name])
-        self._count += 1
-        made_up = uuid.uuid5(_NAMESPACE, f"{prefix} {self._count}")
-        return f"{prefix}-{made_up}" if prefix else _made_up(f"member {self._count}")
+        """``prefix`` with the random part given for this request, else with one of the same form."""
+        random_part = self._random_parts.get(self.request)
+        if random_part is None:
+            self._count += 1
+            if not prefix:
+                return _made_up(f"member {self._count}")
+            random_part = str(uuid.uuid5(_NAMESPACE, f"{prefix} {self._count}"))
+        return f"{prefix}-{random_part}" if prefix else random_part
 
     def new_producer_id(self) -> int:
         if self._free_producers:

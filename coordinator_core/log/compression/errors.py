@@ -1,4 +1,4 @@
-"""What is wrong with compressed bytes."""
+"""Errors of compressed bytes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The page ``docs/tables.md``, made from the schemas.
 
-``python -m coordinator_core.runs.documentation > docs/tables.md`` writes it.
+``python -m tests.runs.documentation > docs/tables.md`` writes it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import pyarrow as pa
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES, TableSchema
 
 _HEAD = f"""# Tables of a run
+
+After this page you can read the tables and the manifest of a run with any tool.
 
 A run is `<output>/<cluster>/<window>/<run id>/<table>/part-*.parquet` and, written last, `manifest.json`,
 which names the files that count. `<output>/<cluster>/latest.json` names the newest run. This page is made
@@ -35,12 +37,12 @@ from the schemas (version {SCHEMA_VERSION}) in `coordinator_core/runs/schemas.py
 | `sources`, `inputs` | what was named, and the segments with their sizes and fingerprints |
 | `fold_cache` | segments whose folds the cache had (`hits`), had not (`misses`), or had `corrupt` |
 | `cut` | by offsets partition: log start offset and log end offset of what was read |
-| `topic_names` | topic id to name, as far as the directories of the snapshot tell |
-| `tables` | by table: `rows`, `files`, and `hash`, which depends on the rows alone |
+| `topic_names` | topic id to name, as far as the directories of the snapshot contain them |
+| `tables` | by table: `rows`, `files`, `hash`, which depends on the rows alone, and `proofs`: SHA-256 of the files |
 | `state_hash` | equal exactly when two replays found the same state |
 | `load_failures`, `carried_records` | rows of these tables |
 | `findings` | by severity; null until rules have looked at the run |
-| `offsets_topic_num_partitions` | as given |
+| `offsets_topic_num_partitions` | as given, else the number that puts every group where it is (50 where that fits) |
 """
 
 

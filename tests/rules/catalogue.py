@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.findings import FINDINGS
-from coordinator_core.rules.model import NEED_OPTIONS, THRESHOLDS, Rule
+from coordinator_core.rules.model import THRESHOLDS, Rule
+from coordinator_core.rules.needs import NEED_OPTIONS
 
 _HEAD = """# Rules
+
+After this page you know what each rule finds, why it matters and what to do, and can set severities and mutes.
 
 `regroup reconcile RUN` says whether the groups and the committed offsets of a run agree with each other,
 with the topics, and with the run before: what is wrong, at which record, and what to do. This page is made

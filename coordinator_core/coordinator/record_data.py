@@ -1,0 +1,138 @@
+"""Keys and values of the records that coordinators append, as Kafka's message classes have them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class OffsetCommitKey(NamedTuple):
+    group: str
+    topic: str
+    partition: int
+
+
+class OffsetCommitValue(NamedTuple):
+    """``None`` stands for a field that the version does not have."""
+
+    offset: int
+    metadata: str
+    commit_timestamp: int
+    leader_epoch: int | None = None
+    expire_timestamp: int | None = None
+    topic_id: str | None = None
+
+
+class GroupMetadataKey(NamedTuple):
+    group: str
+
+
+class GroupMetadataMember(NamedTuple):
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout: int
+    session_timeout: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupMetadataValue(NamedTuple):
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int
+    members: tuple[GroupMetadataMember, ...]
+
+
+class ConsumerGroupKey(NamedTuple):
+    """``ConsumerGroupMetadataKey``, and the keys of partition metadata and of target assignment metadata."""
+
+    group_id: str
+
+
+class ConsumerGroupMetadataValue(NamedTuple):
+    epoch: int
+    metadata_hash: int
+
+
+class ConsumerMemberKey(NamedTuple):
+    """Key of a member, of its target assignment and of its current one."""
+
+    group_id: str
+    member_id: str
+
+
+class ClassicProtocol(NamedTuple):
+    name: str
+    metadata: bytes
+
+
+class ClassicMemberMetadata(NamedTuple):
+    session_timeout_ms: int
+    supported_protocols: tuple[ClassicProtocol, ...]
+
+
+class ConsumerMemberValue(NamedTuple):
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    classic_member_metadata: ClassicMemberMetadata | None
+
+
+class TargetAssignmentMetadataValue(NamedTuple):
+    assignment_epoch: int
+    assignment_timestamp: int
+
+
+class TargetPartitions(NamedTuple):
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+class TargetAssignmentValue(NamedTuple):
+    topic_partitions: tuple[TargetPartitions, ...]
+
+
+class AssignedPartitions(NamedTuple):
+    topic_id: str
+    partitions: tuple[int, ...]
+    assignment_epochs: tuple[int, ...]
+
+
+class CurrentAssignmentValue(NamedTuple):
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: tuple[AssignedPartitions, ...]
+    partitions_pending_revocation: tuple[AssignedPartitions, ...]
+
+
+class RegularExpressionKey(NamedTuple):
+    group_id: str
+    regular_expression: str
+
+
+class RegularExpressionValue(NamedTuple):
+    topics: tuple[str, ...]
+    version: int
+    timestamp: int
+
+
+RecordKey = OffsetCommitKey | GroupMetadataKey | ConsumerGroupKey | ConsumerMemberKey | RegularExpressionKey
+RecordValue = (
+    OffsetCommitValue
+    | GroupMetadataValue
+    | ConsumerGroupMetadataValue
+    | ConsumerMemberValue
+    | TargetAssignmentMetadataValue
+    | TargetAssignmentValue
+    | CurrentAssignmentValue
+    | RegularExpressionValue
+)

@@ -1,0 +1,35 @@
+"""Settings of the memory allocators of a process that folds segments (``allocator`` of ``REGROUP_PLAIN``).
+
+CPU of the kernel in ``regroup replay`` of 500 MB with 3.8 million committed offsets: 2.9 s with them, 4.0 s without, of
+6 to 7 s in all. Where committed offsets are few (1 GB, 176,000) they make no difference.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from coordinator_core.process.plain import is_plain
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
+"""Of glibc's malloc.h."""
+_MALLOC_PARAMETERS = {_M_TRIM_THRESHOLD: -1, _M_TOP_PAD: 1 << 26, _M_MMAP_MAX: 0, _M_ARENA_MAX: 1}
+
+
+def keep_freed_memory() -> None:
+    """Have the C library hand out again what was freed, instead of giving it back to the kernel.
+
+    A fold frees as much as the next one asks for, in blocks so large that each comes as fresh pages, which
+    the kernel clears. One arena, since what one thread frees the other can use. With another C library than glibc
+    nothing happens. To be called before there are threads, by what folds segments; a process that fetches them stays
+    smaller without it.
+    """
+    if is_plain("allocator"):
+        return
+    import pyarrow as pa
+
+    # Arrow's own allocators give memory back too, and hold what others could use.
+    pa.set_memory_pool(pa.system_memory_pool())
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for parameter, value in _MALLOC_PARAMETERS.items():
+            mallopt(parameter, value)

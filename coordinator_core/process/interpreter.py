@@ -1,0 +1,30 @@
+"""Settings of the interpreter for a command (``interpreter`` of ``REGROUP_PLAIN``).
+
+What they gain is time of threads that wait for each other, not CPU: with the quick end of the process and the modules
+loaded while segments are folded, a sixth of a replay of 1 GB (docs/performance.md, *What helped*).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+
+from coordinator_core.process.no_pandas import keep_pandas_out
+from coordinator_core.process.plain import is_plain
+
+_GC_THRESHOLD = 100_000
+_SWITCH_SECONDS = 0.0005
+
+
+def start_light() -> None:
+    """To be called before anything large is imported."""
+    keep_pandas_out()
+    if is_plain("interpreter"):
+        return
+    # Nothing here multiplies matrices; numpy would start threads for it all the same.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # What a command makes lives in arrays or as long as the process; looking for cycles finds nothing.
+    gc.set_threshold(_GC_THRESHOLD)
+    # A thread that comes back from a kernel waits so long for one that is loading modules.
+    sys.setswitchinterval(_SWITCH_SECONDS)

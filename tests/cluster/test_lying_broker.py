@@ -1,0 +1,123 @@
+"""Brokers whose answers are not about what they were asked: nothing they say becomes a path."""
+
+from __future__ import annotations
+
+import socketserver
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+
+from coordinator_core.cluster.capture import CaptureOptions, capture
+from coordinator_core.cluster.client import Client
+from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.cluster.settings import client_settings
+from coordinator_core.cluster.snapshot import CaptureDirectory
+from coordinator_core.errors import UsageError
+from coordinator_core.log.types import OFFSETS_TOPIC
+
+APIS = {1: (4, 12), 2: (1, 8), 3: (1, 9), 18: (0, 3), 23: (2, 4)}
+"""Versions that the broker serves, by API key."""
+
+
+class _Broker(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    names: Sequence[str] = ()
+    partitions: Sequence[int] = ()
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    """Answers ApiVersions and Metadata in Kafka's own encoding, and hangs up on anything else."""
+
+    def handle(self) -> None:
+        while size := self.rfile.read(4):
+            request = self.rfile.read(struct.unpack(">i", size)[0])
+            api_key, version, correlation = struct.unpack_from(">hhi", request)
+            if api_key == ApiVersionsRequest.API_KEY:
+                body = self._api_versions().encode(version=version)
+            elif api_key == MetadataRequest.API_KEY:
+                asked = MetadataRequest.decode(request, version=version, header=True).topics
+                body = self._metadata(bool(asked)).encode(version=version)
+            else:
+                return
+            # Only the header of ApiVersions has no tagged fields when the body is flexible (KIP-511).
+            tags = b"\0" if api_key == MetadataRequest.API_KEY and version >= 9 else b""
+            answer = struct.pack(">i", correlation) + tags + bytes(body)
+            self.wfile.write(struct.pack(">i", len(answer)) + answer)
+
+    def _api_versions(self) -> ApiVersionsResponse:
+        kind = ApiVersionsResponse.ApiVersion
+        keys = [kind(api_key=key, min_version=low, max_version=high) for key, (low, high) in APIS.items()]
+        return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
+
+    def _metadata(self, is_of_topics: bool) -> MetadataResponse:
+        broker, topic = self.server, MetadataResponse.MetadataResponseTopic
+        assert isinstance(broker, _Broker)
+        host, port = broker.server_address[:2]
+        partitions = [
+            topic.MetadataResponsePartition(
+                error_code=0,
+                partition_index=partition,
+                leader_id=1,
+                leader_epoch=0,
+                replica_nodes=[1],
+                isr_nodes=[1],
+                offline_replicas=[],
+            )
+            for partition in broker.partitions
+        ]
+        return MetadataResponse(
+            throttle_time_ms=0,
+            brokers=[MetadataResponse.MetadataResponseBroker(node_id=1, host=host, port=port, rack=None)],
+            cluster_id="c",
+            controller_id=1,
+            topics=[
+                topic(error_code=0, name=name, is_internal=False, partitions=partitions)
+                for name in (broker.names if is_of_topics else ())
+            ],
+        )
+
+
+@contextmanager
+def lying_broker(names: Sequence[str], partitions: Sequence[int]) -> Iterator[Client]:
+    with _Broker(("127.0.0.1", 0), _Connection) as broker:
+        broker.names, broker.partitions = names, partitions
+        threading.Thread(target=broker.serve_forever, daemon=True).start()
+        properties = {"default.api.timeout.ms": "5000", "request.timeout.ms": "3000"}
+        with Client(client_settings("{}:{}".format(*broker.server_address), properties)) as client:
+            yield client
+        broker.shutdown()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["../../escaped"], ["/tmp/escaped"], ["__consumer_offsets/x"], [".."], ["other"], ["__consumer_offsets"] * 2, []],
+    ids=str,
+)
+def test_a_capture_takes_no_other_topic_than_it_asked_for(tmp_path: Path, names: list[str]) -> None:
+    output = tmp_path / "evil" / "snapshot"
+    with lying_broker(names, [0]) as client, pytest.raises(ClusterError, match="was asked for the metadata of"):
+        capture(client, output, CaptureOptions())
+    assert [path for path in tmp_path.rglob("*") if output not in path.parents] == [tmp_path / "evil", output]
+    assert list(output.rglob("*.log")) == []
+
+
+@pytest.mark.parametrize("partitions", [[-1], [0, 0]], ids=str)
+def test_a_topic_has_no_such_partitions(partitions: list[int]) -> None:
+    with lying_broker([OFFSETS_TOPIC], partitions) as client, pytest.raises(ClusterError, match="no topic has"):
+        client.topic(OFFSETS_TOPIC)
+
+
+def test_sound_answers_of_the_same_broker_are_taken() -> None:
+    with lying_broker([OFFSETS_TOPIC], [1, 0]) as client:
+        assert [each.partition for each in client.topic(OFFSETS_TOPIC).partitions] == [0, 1]
+
+
+@pytest.mark.parametrize("topic", ["../x", "/x", "a/b", ".", "..", "", "a\nb", "a" * 250])
+def test_no_other_name_becomes_a_directory(tmp_path: Path, topic: str) -> None:
+    with pytest.raises(UsageError, match="no topic of Kafka"):
+        CaptureDirectory(tmp_path).partition(topic, 0)
