@@ -1,1 +1,5 @@
-"""What a history means: verdicts with evidence, what to do, and the known bugs behind them."""
+"""What a history means: verdicts with evidence, what to do, and the known bugs behind them.
+
+May import ``history``, ``rules``, ``lifecycle`` and packages below them. Start reading at ``model`` (an explanation as
+values), then ``investigate``; ``bugs`` is the catalogue of known bugs.
+"""
