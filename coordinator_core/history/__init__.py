@@ -1,5 +1,5 @@
-"""What happened to groups and their committed offsets, told from the log alone: when, by whom, by which rule.
+"""What happened to groups and their committed offsets, from the log alone: when, by whom, by which rule.
 
-May import ``replay``, ``lifecycle`` and packages below them. Start reading at ``model`` (what a history is made of), then
-``read`` (one replay, noted down), ``judge`` (what ended a value) and ``origins`` (who committed it).
+May import ``rules``, ``lifecycle``, ``replay`` and packages below them. Start reading at ``model`` (values and causes),
+then ``read``, which notes what each record of the sequential replay changes.
 """

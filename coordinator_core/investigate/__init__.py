@@ -1,5 +1,5 @@
 """What a history means: verdicts with evidence, what to do, and the known bugs behind them.
 
-May import ``history``, ``rules``, ``lifecycle`` and packages below them. Start reading at ``model`` (an explanation as
-values), then ``investigate``; ``bugs`` is the catalogue of known bugs.
+May import ``history``, ``rules``, ``lifecycle`` and packages below them. Start reading at ``investigate``, then
+``bugs``, the catalogue of known bugs as data.
 """
