@@ -1,5 +1,4 @@
-"""An investigation as text and as JSON. Text shows names as they can be printed: whoever chose a group id must not
-steer the terminal."""
+"""An investigation as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ from coordinator_core.investigate.investigate import Investigation
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.words import count, moment, span
 from coordinator_core.rules.model import Severity
+from coordinator_core.untrusted import visible
 
 _CSV_LINES = 12
 _INFOS = 5
@@ -90,7 +90,7 @@ def verdict_of(found: Investigation) -> str:
 
 def investigation_text(found: Investigation, *, profile: str) -> Iterator[str]:
     """Lines for a terminal: the verdict, then each explanation, worst first."""
-    yield plain(verdict_of(found))
+    yield visible(verdict_of(found))
     yield ""
     infos = 0
     for one in found.explanations:
@@ -98,7 +98,7 @@ def investigation_text(found: Investigation, *, profile: str) -> Iterator[str]:
             infos += 1
             if infos > _INFOS:
                 continue
-        yield from (plain(line) for line in _lines(one))
+        yield from (visible(line) for line in _lines(one))
         yield ""
     if infos > _INFOS:
         yield f"{count(infos - _INFOS, 'note')} more, of what is usual: --format json has all."
@@ -122,11 +122,6 @@ def investigation_text(found: Investigation, *, profile: str) -> Iterator[str]:
                 f"removed by the cleaner{at}; what they said cannot be told."
             )
     yield f"Read as {profile}."
-
-
-def plain(text: str) -> str:
-    """``text`` with control characters, and all else that a terminal does not print, escaped."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def restore_csv(explanations: Sequence[Explanation]) -> list[str]:
