@@ -101,11 +101,8 @@ class Judge:
         requests = self._request(act, removal, with_group=with_group)
         order = (requests, topic, expiry)
         if len(self._deletions.around(place.timestamp_ms, _ONE_SWEEP_MS).groups) > _BESIDE:
-            order = (
-                expiry,
-                topic,
-                requests,
-            )  # A sweep goes through all groups, and at the same time in all partitions.
+            # A sweep goes through all groups, and at the same time in all partitions.
+            order = expiry, topic, requests
         candidates = [end for end in order if end is not None]
         if not candidates:
             kept = removal.condition.kept

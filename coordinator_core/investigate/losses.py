@@ -153,8 +153,7 @@ def _now(group: GroupHistory, case: Case, kind: EndKind, bug: str | None, severi
         if following is not None:
             now.append(
                 f"Next in line: {following[0].topic}-{following[0].partition}, at {moment(following[1])}; commit "
-                "its offset "
-                "again before that."
+                "its offset again before that."
             )
     if kind is EndKind.EXPIRY and severity is Severity.WARNING:
         now.append("Raise offsets.retention.minutes above the longest time that the group is stopped.")

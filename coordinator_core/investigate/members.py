@@ -104,8 +104,7 @@ def _duplicate_instance(group: GroupHistory, rounds: Sequence[Change]) -> Iterat
             continue
         verdict = (
             f"The member behind group instance id {instance} of {group.group_id} was replaced {len(changes)} times, "
-            "from "
-            f"{', '.join(sorted(hosts))}: "
+            f"from {', '.join(sorted(hosts))}: "
             + ("two processes use the same id." if len(hosts) > 1 else "it restarts, or two processes use the same id.")
         )
         yield Explanation(
@@ -249,8 +248,7 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
         "connector-offsets-stay",
         Severity.INFO,
         f"A sink connector named {name}, also one that is created anew, starts from offsets committed before: "
-        f"{starts}; "
-        f"they stay until about {moment(until)}.",
+        f"{starts}; they stay until about {moment(until)}.",
         since,
         group.group_id,
         group.offsets_partition,

@@ -196,8 +196,7 @@ def _stale(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     assert first.earlier is not None
     verdict = (
         f"{count(len(moves), 'partition')} of {group.group_id} went back right after a rebalance to a value that a "
-        "member "
-        f"had committed in its earlier ownership: {first.key.topic}-{first.key.partition} from "
+        f"member had committed in its earlier ownership: {first.key.topic}-{first.key.partition} from "
         f"{first.before.last.committed_offset} to {first.after.first.committed_offset}, committed before at record "
         f"{first.earlier.last.record_offset} in generation {first.earlier.generation}."
     )

@@ -59,8 +59,7 @@ def _large_batches(history: PartitionHistory, case: Case) -> Iterator[Explanatio
             "batch-larger-than-load-buffer",
             Severity.CRITICAL if hit else Severity.WARNING,
             f"A batch of {group.largest_batch_bytes:,} bytes of {group.group_id} is larger than "
-            "offsets.load.buffer.size "
-            f"({_LOAD_BUFFER_BYTES:,} by default): "
+            f"offsets.load.buffer.size ({_LOAD_BUFFER_BYTES:,} by default): "
             + (
                 f"{case.profile.release} never loads it. This is {bug.id}."
                 if hit
@@ -101,8 +100,7 @@ def _moved_start(history: PartitionHistory, log: PartitionLog) -> Iterator[Expla
         ],
         now=[
             "kafka-configs.sh --bootstrap-server HOST:9092 --alter --entity-type topics --entity-name "
-            "__consumer_offsets "
-            "--add-config cleanup.policy=compact",
+            "__consumer_offsets --add-config cleanup.policy=compact",
             "Find groups whose offsets are missing by their consumers' logs (auto.offset.reset), and set them.",
         ],
     )
@@ -138,12 +136,10 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
             "hanging-transaction",
             Severity.CRITICAL,
             f"A transaction of producer {transaction.producer_id} is open since record "
-            f"{transaction.first_record_offset} of "
-            f"offsets partition {partition}, for at least {span(age)}: it holds "
+            f"{transaction.first_record_offset} of offsets partition {partition}, for at least {span(age)}: it holds "
             f"{count(transaction.keys, 'committed offset')} of "
             f"{', '.join(transaction.groups)}, and {history.end_offset - transaction.first_record_offset:,} records "
-            "that "
-            "the cleaner may not touch."
+            "that the cleaner may not touch."
             + (f" {bug.id} leaves such transactions in {case.profile.release}." if hit else ""),
             history,
             Place(partition, transaction.first_record_offset, transaction.timestamp_ms, "", 0, -1),
@@ -187,8 +183,7 @@ def _formats(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
             "old-lz4-checksum",
             Severity.INFO,
             f"Offsets partition {history.offsets_partition} has LZ4 frames of message format 0, whose header "
-            "checksum is "
-            f"wrong ({bug.id}): clients other than Java's refuse them, the data is sound and was read.",
+            f"checksum is wrong ({bug.id}): clients other than Java's refuse them, the data is sound and was read.",
             history,
             old,
             evidence=[Event(old, "first such batch")],
@@ -257,8 +252,7 @@ def _split(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
             f"{group_id} is in offsets partitions {', '.join(str(place.offsets_partition) for place in places)}: "
             "the number "
             f"of partitions of __consumer_offsets was changed (KIP-895); {newest.offsets_partition} has the newest "
-            "records, of "
-            f"{moment(newest.timestamp_ms)}. {count(len(split), 'group')} in all.",
+            f"records, of {moment(newest.timestamp_ms)}. {count(len(split), 'group')} in all.",
             newest.timestamp_ms,
             group_id,
             newest.offsets_partition,

@@ -184,8 +184,7 @@ def _batch_lines(horizon: str, codec: str) -> tuple[str, str]:
     batch = (
         "baseOffset: {base_offset} lastOffset: {last_offset} count: {record_count} "
         "baseSequence: {base_sequence} lastSequence: {last_sequence} "
-        "producerId: {producer_id} producerEpoch: {producer_epoch} "
-        "partitionLeaderEpoch: {partition_leader_epoch} "
+        "producerId: {producer_id} producerEpoch: {producer_epoch} partitionLeaderEpoch: {partition_leader_epoch} "
         f"isTransactional: {{is_transactional}} isControl: {{is_control}}{horizon}"
     )
     return batch + rest, "offset: {last_offset}" + rest

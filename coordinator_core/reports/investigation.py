@@ -110,16 +110,14 @@ def investigation_text(found: Investigation, *, profile: str) -> Iterator[str]:
             yield (
                 f"Coordinator: offsets partition {partition.offsets_partition} changed to leader epoch "
                 f"{change.place.leader_epoch} at record {change.place.record_offset}, "
-                f"{moment(change.place.timestamp_ms)}; "
-                f"no write for {span(change.pause_ms)} before it."
+                f"{moment(change.place.timestamp_ms)}; no write for {span(change.pause_ms)} before it."
             )
         if partition.missing:
             longest = partition.holes[0] if partition.holes else None
             at = "" if longest is None else f", the longest range {longest.first} to {longest.end - 1}"
             yield (
                 f"Not known: {count(partition.missing, 'record')} of offsets partition "
-                f"{partition.offsets_partition} were "
-                f"removed by the cleaner{at}; what they said cannot be told."
+                f"{partition.offsets_partition} were removed by the cleaner{at}; what they said cannot be told."
             )
     yield f"Read as {profile}."
 

@@ -168,8 +168,7 @@ WRONG_PARTITION = Rule(
     Severity.CRITICAL,
     summary="A group lies in an offsets partition that its id does not hash to.",
     why="Clients ask the coordinator of the partition that the id hashes to, so nothing reaches this state, "
-    "and nothing expires it. The number of offsets partitions was changed, or a copy was put in a wrong "
-    "directory.",
+    "and nothing expires it. The number of offsets partitions was changed, or a copy was put in a wrong directory.",
     evidence="The group's record, the partition it belongs to.",
     remedy="Check offsets.topic.num.partitions (--offsets-topic-num-partitions) and where the copy is from; "
     "restore the group's offsets through the Admin API.",

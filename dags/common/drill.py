@@ -132,10 +132,8 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         "subject": f"Do {scenario} to {cluster.name}?",
         "body": f"Objectives: **{said['verdict']}**\n\n{reasons}\n"
         f"- {totals['partitions_moved']} of {totals['partitions']} offsets partitions move\n"
-        f"- {totals['groups_moved']} of {totals['groups']} groups move, "
-        f"{totals['groups_rebalancing']} rebalance\n"
-        f"- {lost} committed offsets go back or vanish\n\n"
-        f"Fault: `{_filled(settings.fault_command, scenario)}`\n\n"
+        f"- {totals['groups_moved']} of {totals['groups']} groups move, {totals['groups_rebalancing']} rebalance\n"
+        f"- {lost} committed offsets go back or vanish\n\nFault: `{_filled(settings.fault_command, scenario)}`\n\n"
         f"Recovery: `{_filled(settings.recover_command, scenario)}`\n",
     }
 
