@@ -60,3 +60,6 @@ class DamagedInputError(RegroupError):
     def __init__(self, damage: Damage) -> None:
         super().__init__(str(damage))
         self.damage = damage
+
+    def __reduce__(self) -> tuple[type[DamagedInputError], tuple[Damage]]:
+        return type(self), (self.damage,)

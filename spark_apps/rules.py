@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coordinator_core.errors import RegroupError, UsageError
+from coordinator_core.errors import RegroupError
 from coordinator_core.rules.evaluate import Hits, Reconciliation, chosen_rules, find, reconciled
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.inputs import Inputs
@@ -26,8 +26,8 @@ def reconcile(context: SparkContext, inputs: Inputs) -> tuple[Facts, Reconciliat
     parts: list[Part] = [None, *parts_of(inputs, TASKS_PER_CORE * context.defaultParallelism)]
     found: list[Hits] = []
     for answer in in_tasks(context, partial(find_in_part, inputs=inputs), parts):
-        if isinstance(answer, str):
-            raise UsageError(answer)
+        if isinstance(answer, RegroupError):
+            raise answer
         found += answer
     return facts, reconciled(facts, chosen, found, inputs.settings)
 
@@ -46,12 +46,12 @@ def parts_of(inputs: Inputs, tasks: int) -> list[frozenset[int]]:
     return [frozenset(numbers[run.start : run.stop]) for run in runs]
 
 
-def find_in_part(part: Part, inputs: Inputs) -> list[Hits] | str:
-    """Results of the rules on some partitions, in a worker. An error is returned as text: Spark would repeat the
-    task, and keep only the text."""
+def find_in_part(part: Part, inputs: Inputs) -> list[Hits] | RegroupError:
+    """Results of the rules on some partitions, in a worker. An error is returned: Spark would repeat the task, and
+    keep only the text."""
     try:
         facts = inputs.facts(part, scan=part is not None)
         rules = [rule for rule in chosen_rules(facts, inputs.codes).evaluated if rule.across == (part is None)]
         return find(facts, rules, inputs.settings, is_all=part is None)
     except RegroupError as error:
-        return str(error)
+        return error

@@ -174,7 +174,7 @@ def _capture(case: Case) -> list[str]:
 
 def _next_due(group: GroupHistory, case: Case) -> tuple[OffsetKey, int] | None:
     due = [
-        (key, (last.expire_timestamp_ms or last.commit_timestamp_ms + case.likely_retention_ms))
+        (key, case.due_ms(last.commit_timestamp_ms, last.expire_timestamp_ms))
         for key, versions in group.versions.items()
         if versions[-1].end is None
         for last in (versions[-1].last,)

@@ -240,7 +240,7 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
         return
     name = group.group_id.removeprefix("connect-")
     since = rounds[-1].place.timestamp_ms if rounds else max(one.last.commit_timestamp_ms for one in held.values())
-    until = since + case.likely_retention_ms
+    until = case.due_ms(since)
     starts = ", ".join(
         f"{key.topic}-{key.partition} at {one.last.committed_offset}" for key, one in sorted(held.items())[:_SHOWN]
     )

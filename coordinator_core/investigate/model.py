@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Place
+from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.releases import Profile
 from coordinator_core.rules.model import Severity
 
@@ -55,3 +56,14 @@ class Case:
     @property
     def likely_retention_ms(self) -> int:
         return self.retention_ms or self.profile.expiry.default_offsets_retention_ms
+
+    def due_ms(self, base_ms: int, explicit_ms: int | None = None) -> int:
+        """When an offset expires that ages from ``base_ms``, or has an expire timestamp of its own; epoch ms."""
+        return expiry_of(
+            self.profile.expiry.clock,
+            now_ms=0,
+            retention_ms=self.likely_retention_ms,
+            base_ms=base_ms,
+            explicit_ms=explicit_ms or 0,
+            is_explicit=explicit_ms is not None,
+        ).due_ms

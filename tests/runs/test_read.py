@@ -9,6 +9,7 @@ from coordinator_core.errors import DamagedInputError, ExitCode
 from coordinator_core.runs.manifest import read_manifest
 from coordinator_core.runs.publish import promote
 from coordinator_core.runs.read import Run, RunError, is_run, open_run, resolve_latest
+from coordinator_core.runs.schemas import SCHEMA_VERSION
 
 from .states import rich_states
 from .test_publish import place, publish
@@ -54,10 +55,10 @@ def test_broken_manifest(run: Run, text: str) -> None:
         open_run(run.path)
 
 
-@pytest.mark.parametrize("version", [0, 1, None, "2"])
+@pytest.mark.parametrize("version", [0, 1, 2, None, str(SCHEMA_VERSION)])
 def test_unknown_schema_version(run: Run, version: object) -> None:
     change_manifest(run, schema_version=version)
-    with pytest.raises(RunError, match=f"schema version {version}; this version of Regroup reads 2"):
+    with pytest.raises(RunError, match=f"schema version {version}; this version of Regroup reads {SCHEMA_VERSION}"):
         read_manifest(run.path)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.cli.app import run as regroup
-from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.errors import DamagedInputError, ExitCode
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate
@@ -140,7 +140,7 @@ def test_the_command_is_the_same_with_both_engines(tmp_path: Path, capfd: pytest
 def test_what_a_task_cannot_read_ends_with_its_reason(session: Session, tmp_path: Path) -> None:
     inputs = inputs_of(one(*HEALTHY), tmp_path)
     (Path(inputs.run.path) / "offsets" / "part-00000.parquet").write_bytes(b"PAR1")
-    with pytest.raises(UsageError, match="table offsets cannot be read"):
+    with pytest.raises(DamagedInputError, match=r"part-00000\.parquet: .*changed_since_published"):
         reconcile(session.context, inputs)
 
 
