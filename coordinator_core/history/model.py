@@ -187,6 +187,15 @@ class Change:
     end: End | None = None
 
 
+class Overtaken(NamedTuple):
+    """A commit of a transaction that was committed, at ``marker``, without effect: ``held`` was written after it."""
+
+    offset_key: OffsetKey
+    version: Version
+    marker: Place
+    held: CommittedOffset
+
+
 @dataclass(slots=True)
 class GroupHistory:
     """What happened to one group in one offsets partition, in log order."""
@@ -198,6 +207,7 @@ class GroupHistory:
     removals: list[Removal] = field(default_factory=list)
     dropped: int = 0
     """Commits of aborted transactions."""
+    overtaken: list[Overtaken] = field(default_factory=list)
     size_bytes: int = 0
     records: int = 0
     largest_batch_bytes: int = 0

@@ -21,6 +21,7 @@ from coordinator_core.history.model import (
     Hole,
     LeaderChange,
     Member,
+    Overtaken,
     PartitionHistory,
     Place,
     Removal,
@@ -28,8 +29,9 @@ from coordinator_core.history.model import (
 )
 from coordinator_core.lifecycle.expiry import Condition, condition_of
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
+from coordinator_core.log.batch import control_type
 from coordinator_core.log.reader import OnDamage, read_records
-from coordinator_core.log.types import NO_PRODUCER_ID, Batch, PartitionLog, Record, SegmentFile
+from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record, SegmentFile
 from coordinator_core.records.codec import RecordDecodeError, decode_key
 from coordinator_core.releases import Loader, Profile
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, interpret
@@ -309,9 +311,12 @@ class _Reader:
         pending = self._pending.pop(batch.producer_id, {})
         self._replayer.replay_record(batch, records, record)
         for key, version in pending.items():
-            if self._replayer.committed(key) == version.last:
+            held = self._replayer.committed(key)
+            if held == version.last:
                 version.valid_from = place
                 self._add(key, version)
+            elif held is not None and _is_commit(record):
+                self._group(key.group_id).overtaken.append(Overtaken(key, version, place, held))
             else:
                 self._group(key.group_id).dropped += 1
 
@@ -372,6 +377,13 @@ class _Reader:
             causes.append("a regular expression was resolved anew")
         elif record.key_type in (6, 12, 20):
             causes.clear()
+
+
+def _is_commit(marker: Record) -> bool:
+    try:
+        return control_type(marker) is ControlType.COMMIT
+    except ValueError:
+        return False  # The replay counts it among the records that cannot be read.
 
 
 def _prefix(group_id: str) -> bytes:

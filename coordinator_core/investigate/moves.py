@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import EndKind, GroupHistory, OriginKind, Version
+from coordinator_core.history.model import EndKind, GroupHistory, OriginKind, Overtaken, Version
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
@@ -55,6 +55,44 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     jumps = [move for move in ahead if _origin(move) is not OriginKind.ADMIN]
     if jumps:
         yield _jumped(group, jumps)
+    overtaken = [one for one in group.overtaken if one.held.committed_offset < one.version.last.committed_offset]
+    if overtaken:
+        yield _overtaken(group, overtaken)
+
+
+def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
+    first = found[0]
+    key, value, held = first.offset_key, first.version.last, first.held
+    return Explanation(
+        "commit-overtaken",
+        Severity.WARNING,
+        f"{count(len(found), 'commit')} of a committed transaction had no effect in {group.group_id}: "
+        f"{key.topic}-{key.partition} stays at {held.committed_offset}, not {value.committed_offset}, because record "
+        f"{held.record_offset} was written after the transaction's record {value.record_offset}. Age is decided by the "
+        "commit, not by the end marker.",
+        first.marker.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[
+            event
+            for one in found[:_SHOWN]
+            for event in (
+                Event(
+                    one.version.place,
+                    f"{one.offset_key.topic}-{one.offset_key.partition}: {one.version.last.committed_offset} in the "
+                    f"transaction of producer {one.version.last.producer_id}",
+                ),
+                Event(one.marker, f"its COMMIT marker; record {one.held.record_offset} holds and stays"),
+            )
+        ],
+        not_this=["The transaction was not aborted, and no record is lost."],
+        now=[
+            "Find the second writer: a consumer that commits itself beside the transactional producer "
+            "(enable.auto.commit, commitSync), or a reset while a transaction was open.",
+            f"If the transaction's value was right, put it back: {from_file(group.group_id)}",
+        ],
+        restore={one.offset_key: one.version.last.committed_offset for one in found},
+    )
 
 
 def _moves(key: OffsetKey, versions: Sequence[Version]) -> Iterator[Move]:

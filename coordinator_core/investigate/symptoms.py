@@ -16,6 +16,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             "reset-by-admin",
             "stale-commit",
             "moved-back",
+            "commit-overtaken",
             "tombstones-without-a-rule",
             "log-start-moved",
             "group-in-two-partitions",
@@ -42,7 +43,7 @@ _SYMPTOMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("idle", "no partitions", "nobody consumes", "not consumed"), ("partitions-without-owner", "mixed-subscriptions")),
     (
         ("UNSTABLE_OFFSET_COMMIT", "hanging", "last stable offset", "read_committed"),
-        ("hanging-transaction",),
+        ("hanging-transaction", "commit-overtaken"),
     ),
     (
         ("disk", "grows", "large", "too big", "cleaner"),

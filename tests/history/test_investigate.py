@@ -52,6 +52,25 @@ def test_a_kip_848_group_is_stable_whatever_a_tool_says(capfd: pytest.CaptureFix
     assert text.startswith("Nothing in this log speaks against g-consumer: it is Stable, with ")
 
 
+@pytest.mark.parametrize(
+    ("group", "says"),
+    [("x-plain-after", "t-a-0 stays at 50, not 100, because record 8"), ("x-plain-before", None)],
+)
+def test_a_commit_written_after_that_of_a_transaction_stays(
+    group: str, says: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The recording: a transaction writes 100, a plain commit 50 afterwards, then the transaction commits; the other
+    way round in the second group."""
+    case = next(case for case in CASES if case.name == "k431-txn")
+    document = json.loads(out(capfd, *case.command_line(), "--group", group, *NOW, "--format", "json"))
+    found = [one for one in document["explanations"] if one["code"] == "commit-overtaken"]
+    assert len(found) == (says is not None)
+    for one in found:
+        assert says is not None
+        assert says in one["verdict"]
+        assert [event["record_offset"] for event in one["evidence"]] == [7, 9]
+
+
 def test_old_lz4_frames_are_read_and_explained(capfd: pytest.CaptureFixture[str]) -> None:
     """burrow-494."""
     case = next(case for case in CASES if case.name == "kmix-0102-241/old")
