@@ -197,7 +197,8 @@ class ResolvedRegex(NamedTuple):
 class ConsumerGroup:
     """A KIP-848 consumer group. ``assignment_epoch`` is -1 after its record was tombstoned.
 
-    ``static_members`` maps group instance ids to member ids.
+    ``static_members`` maps group instance ids to member ids, ``topic_names`` ids to names as far as a partition
+    metadata record (type 4, up to Kafka 4.0) has them. Both are not part of the state that is compared.
     """
 
     group_id: str
@@ -213,6 +214,7 @@ class ConsumerGroup:
     partition_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
     record_offset: int | None = None
     static_members: dict[str, str] = field(default_factory=dict, compare=False)
+    topic_names: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def type(self) -> GroupType:

@@ -339,6 +339,8 @@ class ConsumerRecords(ModernRecords):
         group = self.group(key["groupId"], create=value is not None)
         if group is not None:
             group.has_partition_metadata_record = value is not None
+            topics = () if value is None else value["topics"]
+            group.topic_names = {topic["topicId"]: topic["topicName"] for topic in topics}
 
     def _regex(self, record_offset: int, key: Record, value: Record | None) -> None:
         group = self.group(key["groupId"], create=value is not None)

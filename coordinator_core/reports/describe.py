@@ -66,6 +66,8 @@ def topic_names(states: Iterable[PartitionState], known: Mapping[str, str]) -> d
         for group in state.groups.values():
             if isinstance(group, ShareGroup):
                 names.update((topic.topic_id, topic.topic) for topic in group.topics)
+            elif isinstance(group, ConsumerGroup):
+                names.update(group.topic_names)
     names.update(known)
     return names
 

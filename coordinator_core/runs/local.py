@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from coordinator_core.runs.publish import Manifest
     from coordinator_core.runs.tables import Tables
 
-    _Merged = tuple[RowBlocks, Future[Tables], pa.Table, PartitionFacts]
+    _Merged = tuple[RowBlocks, Future[tuple[Tables, PartitionFacts]], pa.Table]
 
 T = TypeVar("T")
 
@@ -98,24 +98,23 @@ def replay_to_run(
     with _Replay(source, rules, on_damage, cache) as replay, ThreadPoolExecutor(1) as teller:
         # What merges and publishes is loaded while the first segments are folded.
         from coordinator_core.runs.manifest import ReplayFacts
-        from coordinator_core.runs.merging import merge_results, with_placement
+        from coordinator_core.runs.merging import group_tables, merge_results
         from coordinator_core.runs.publish import RunWriter
         from coordinator_core.runs.schemas import SEGMENTS
-        from coordinator_core.runs.tables import merged_tables, offset_rows
+        from coordinator_core.runs.tables import offset_rows
 
         def merge(number: int, results: Iterator[SegmentResult], kept: int) -> _Merged:
             merged, segments, facts = merge_results(number, results, rules, cache=replay.cache, kept=kept)
             # Rows of groups need the interpreter lock, encoding of offsets does not: they run side by side.
-            others = teller.submit(merged_tables, merged, now_ms=now_ms)
-            return offset_rows(merged), others, segments, facts
+            return offset_rows(merged), teller.submit(group_tables, merged, facts, now_ms=now_ms), segments
 
         with RunWriter(place, sources=source_directories(snapshot)) as writer:
             partitions = []
-            for offsets, others, segments, facts in replay.merged(merge):
+            for offsets, tables, segments in replay.merged(merge):
                 writer.write_tables({"offsets": offsets})
-                rest = others.result()
-                writer.write_tables({**rest, SEGMENTS.name: segments})
-                partitions.append(with_placement(facts, rest))
+                others, facts = tables.result()
+                writer.write_tables({**others, SEGMENTS.name: segments})
+                partitions.append(facts)
             replayed = perf_counter()
             replay_facts = ReplayFacts(
                 snapshot=snapshot,

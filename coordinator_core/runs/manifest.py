@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
 
@@ -35,6 +35,8 @@ class PartitionFacts:
     load_failures: int
     carried_records: int
     cache_uses: Mapping[CacheUse, int]
+    topic_names: Mapping[str, str] = field(default_factory=dict)
+    """Names of topics by id, from records of consumer groups."""
     placement: int = 0
     """:func:`placement_divisor` of the groups that the partition holds."""
 
@@ -64,9 +66,12 @@ class ReplayFacts:
         """Fields of the manifest."""
         fingerprints: dict[str, str] = {}
         next_offsets: dict[str, int] = {}
+        names: dict[str, str] = {}
         for partition in self.partitions:
+            names |= partition.topic_names
             fingerprints |= partition.fingerprints
             next_offsets |= partition.next_offsets
+        names |= self.snapshot.topic_names
         uses = sum((Counter(partition.cache_uses) for partition in self.partitions), Counter[CacheUse]())
         cuts = {log.offsets_partition: cut(log, next_offsets) for log in self.snapshot.partitions}
         return {
@@ -95,7 +100,7 @@ class ReplayFacts:
                 str(partition): {"log_start_offset": start, "log_end_offset": end}
                 for partition, (start, end) in sorted(cuts.items())
             },
-            "topic_names": self.snapshot.topic_names,
+            "topic_names": dict(sorted(names.items())),
             "damage": [damage.as_dict() for damage in self.damage],
             "load_failures": sum(partition.load_failures for partition in self.partitions),
             "carried_records": sum(partition.carried_records for partition in self.partitions),

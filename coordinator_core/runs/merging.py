@@ -13,6 +13,7 @@ from coordinator_core.fold.cache import FoldCache
 from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.fold.tasks import CacheUse, SegmentResult
 from coordinator_core.groups.hashing import placement_divisor
+from coordinator_core.groups.model import ConsumerGroup
 from coordinator_core.merge.cache import merge_with_cache
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.merge.schema import MergedPartition, RowBlocks
@@ -87,18 +88,18 @@ def merge_partition(
 ) -> tuple[dict[str, pa.Table | RowBlocks], PartitionFacts]:
     """All tables of a partition, and its facts; arguments as for :func:`merge_results`."""
     state, segments, facts = merge_results(offsets_partition, results, profile, merged)
-    others = merged_tables(state, now_ms=now_ms)
-    tables = {"offsets": offset_rows(state), **others, SEGMENTS.name: segments}
-    return tables, with_placement(facts, others)
+    tables, facts = group_tables(state, facts, now_ms=now_ms)
+    return {"offsets": offset_rows(state), **tables, SEGMENTS.name: segments}, facts
 
 
-def with_placement(facts: PartitionFacts, tables: Tables) -> PartitionFacts:
-    """``facts`` with what the table of groups tells of the number of offsets partitions."""
-    groups = tables["groups"]
-    if not groups.num_rows:
-        return facts
-    (partition,) = groups["offsets_partition"].unique().to_pylist()
-    return replace(facts, placement=placement_divisor(groups["group_id"].to_pylist(), partition))
+def group_tables(merged: MergedPartition, facts: PartitionFacts, *, now_ms: int) -> tuple[Tables, PartitionFacts]:
+    """The tables of a merged partition, all but ``offsets`` and ``segments``; its facts with what the groups add: how
+    many offsets partitions there are, and names of topics."""
+    tables = merged_tables(merged, now_ms=now_ms)
+    consumer_groups = (group for group in merged.groups.values() if isinstance(group, ConsumerGroup))
+    names = {topic_id: name for group in consumer_groups for topic_id, name in group.topic_names.items()}
+    placement = placement_divisor(tables["groups"]["group_id"].to_pylist(), merged.offsets_partition)
+    return tables, replace(facts, placement=placement, topic_names=names)
 
 
 def _segment_row(result: SegmentResult) -> Row:

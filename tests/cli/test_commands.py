@@ -11,6 +11,7 @@ import pytest
 from coordinator_core.cli.app import run
 from tests.cases import CASES, TORN, Case, case
 from tests.cli.test_damaged_input import outcome, write_segment
+from tests.groups.test_java_loader import GROUP_KEY, TOPIC_ID, with_member
 from tests.replay.histories import History, encoded_key
 
 NOW = ["--now-ms", "1795260000000"]
@@ -123,6 +124,24 @@ def test_find_coordinator_by_count_and_by_topology(capfdbinary: pytest.CaptureFi
         for row in json.loads(output_of(arguments, capfdbinary))
     }
     assert ours == {group: (found["partition"], found["nodeId"]) for group, found in coordinators.items()}
+
+
+@pytest.mark.parametrize("engine", ["snapshot", "run"])
+def test_partition_metadata_records_name_topics(
+    engine: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Up to Kafka 4.0 records of type 4 are the only names of a KIP-848 assignment in the log."""
+    topic = {"topicId": TOPIC_ID, "topicName": "orders", "numPartitions": 2, "partitionMetadata": []}
+    history = with_member(History().modern(4, GROUP_KEY, {"topics": [topic]}), "m", 0, 1)
+    (tmp_path / "log").mkdir()
+    place = str(write_segment(tmp_path / "log", b"".join(history.batches)))
+    rules = ["--kafka-version", "3.9.2", "--coordinator", "new"]
+    if engine == "run":
+        publish = ["replay", place, "--output", str(tmp_path / "runs"), "--cluster", "c", "--format", "json", *rules]
+        place, rules = json.loads(output_of(publish, capfdbinary))["run"], []
+    document = json.loads(output_of(["describe", place, *rules, "--members", "--format", "json"], capfdbinary))
+    (group,) = document["groups"]
+    assert [assigned["topic"] for assigned in group["members"][0]["assignment"]] == ["orders"]
 
 
 def test_a_load_failure_is_a_finding(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
