@@ -286,7 +286,9 @@ class _Writing:
         if action == Action.SET_HORIZON:
             stays = {record.offset for record in records}
         if not stays:
-            return (empty_batch(batch), 0) if action == Action.KEEP_EMPTY and batch.magic >= 2 else (None, 0)
+            if action != Action.KEEP_EMPTY or batch.magic < 2:
+                return None, 0
+            return empty_batch(batch, one_offset=self._output.renumber), 0
         dies = any(record.value is None and record.offset in stays for record in records)
         is_legacy = batch.magic < 2
         converted = is_legacy and (self._output.convert or self._output.renumber)

@@ -190,11 +190,17 @@ def recoded_batch(batch: Batch, codec: Codec, *, limits: Limits) -> bytes:
     return encode_batch(header, compress(codec, bytes(records_section(batch, limits))), batch.record_count)
 
 
-def empty_batch(batch: Batch) -> bytes:
-    """The 61 bytes that stay of a batch for its producer fields and last offset (``writeEmptyHeader``)."""
+def empty_batch(batch: Batch, *, one_offset: bool = False) -> bytes:
+    """The 61 bytes that stay of a batch for its producer fields and last offset (``writeEmptyHeader``); with
+    ``one_offset`` it takes its base offset alone."""
     header = BatchHeader.of(batch)
-    attributes = header.attributes & ~(CODEC_BITS | DELETE_HORIZON_BIT)
-    return encode_batch(replace(header, attributes=attributes, base_timestamp_ms=NO_TIMESTAMP), b"", 0)
+    header = replace(
+        header,
+        last_offset=header.base_offset if one_offset else header.last_offset,
+        attributes=header.attributes & ~(CODEC_BITS | DELETE_HORIZON_BIT),
+        base_timestamp_ms=NO_TIMESTAMP,
+    )
+    return encode_batch(header, b"", 0)
 
 
 def _converted(batch: Batch, records: Sequence[Record], delete_horizon_ms: int | None) -> bytes:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.groups.model import CommittedOffset, PartitionState, TransactionOutcome
@@ -14,10 +14,11 @@ from coordinator_core.lifecycle.compact import CompactionOptions, CompactionRepo
 from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.compact_write import OutputFormat
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.types import PartitionLog
+from coordinator_core.log.types import ControlType, PartitionLog
 from coordinator_core.releases import Profile, profile_for
 from tests.fold.parity import write_log
-from tests.fold.random_logs import Log, contended_logs, logs
+from tests.fold.random_logs import Log, contended_logs, encoded_key, logs, offset_value
+from tests.log.builders import build_batch, build_control_batch, build_message
 from tests.replay.reference import replay_partition
 
 NOW_MS = 1_700_000_000_500
@@ -57,8 +58,23 @@ def answers(state: PartitionState, *, with_record_offsets: bool) -> object:
     )
 
 
+KEY = encoded_key(b"g", b"t", 0)
+WIDER_THAN_ITS_RECORDS = Log(
+    batches=(
+        build_message(0, KEY, offset_value(3, 1, b""), magic=0),
+        build_batch(1, [(KEY, None)], producer_id=3, transactional=True, last_offset_delta=1),
+        build_batch(3, [(KEY, offset_value(3, 2, b""))], last_offset_delta=1),
+        build_control_batch(5, ControlType.ABORT, producer_id=3),
+    ),
+    starts=(0, 1, 3, 5),
+    end=6,
+)
+"""A batch that is emptied beside a message of an old format, so that it is not the kernel that writes it."""
+
+
 @pytest.mark.parametrize("name", ["J3", "S4"])
 @random_logs
+@example(log=WIDER_THAN_ITS_RECORDS, cuts=set(), renumber=True)
 @given(log=logs, cuts=st.sets(st.integers(1, 13), max_size=3), renumber=st.booleans())
 def test_the_state_stays(name: str, log: Log, cuts: set[int], renumber: bool) -> None:
     profile = profile_for(name)

@@ -37,7 +37,7 @@ from the schemas (version {SCHEMA_VERSION}) in `coordinator_core/runs/schemas.py
 | `sources`, `inputs` | what was named, and the segments with their sizes and fingerprints |
 | `fold_cache` | segments whose folds the cache had (`hits`), had not (`misses`), or had `corrupt` |
 | `cut` | by offsets partition: log start offset and log end offset of what was read |
-| `topic_names` | topic id to name, as far as the directories of the snapshot or partition metadata records (type 4) contain them |
+| `topic_names` | topic id to name, as far as directories of the snapshot or partition metadata records tell |
 | `tables` | by table: `rows`, `files`, `hash`, which depends on the rows alone, and `proofs`: SHA-256 of the files |
 | `state_hash` | equal exactly when two replays found the same state |
 | `load_failures`, `carried_records` | rows of these tables |
