@@ -81,6 +81,10 @@ _COMMANDS = {
         "coordinator_core.cli.report:report_command",
         "One page about a published run.",
     ),
+    "restore": Place(
+        "coordinator_core.cli.restore:restore_command",
+        "Committed offsets put back: plan, apply, verify, rollback.",
+    ),
     "rules": Place(
         "coordinator_core.cli.rules:rules_command",
         "The catalogue of reconciliation rules.",
