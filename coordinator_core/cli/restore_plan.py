@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,6 +81,7 @@ _source_options = together(
     click.option("--all-groups", is_flag=True, help="All groups of the source, or of the target."),
     click.option("--topic", "topics", multiple=True, metavar="T[:P,…]", help="Only these partitions (repeatable)."),
     click.option("--map-group", "group_names", multiple=True, metavar="OLD=NEW", help="Under another group id."),
+    click.option("--map-groups", "names_file", metavar="CSV", help="old,new group ids, as rescue --names writes them."),
     click.option("--map-topic", "topic_names", multiple=True, metavar="OLD=NEW", help="For another topic."),
 )
 
@@ -147,6 +149,7 @@ def plan_command(
     all_groups: bool,
     topics: tuple[str, ...],
     group_names: tuple[str, ...],
+    names_file: str | None,
     topic_names: tuple[str, ...],
     bootstrap_server: str | None,
     command_config: str | None,
@@ -171,11 +174,16 @@ def plan_command(
     options = replay_options_from(**others)
     chosen = parse_topics(topics)
     renamed_groups, renamed_topics = _names(group_names, "--map-group"), _names(topic_names, "--map-topic")
+    of_file = {} if names_file is None else _names_of_file(names_file)
     point = _Point(None if at_time is None else time_ms(at_time, "--at-time"), _before(before_records), before_incident)
-    _check(paths, from_file, point, scenario, groups, all_groups, bootstrap_server, against)
+    _check(paths, from_file, point, scenario, groups, all_groups or bool(of_file), bootstrap_server, against)
     wanted, source = _wanted(paths, from_file, point, groups, options)
     if wanted is not None:
-        wanted = renamed(_chosen(wanted, groups), renamed_groups, renamed_topics)
+        # Groups of the file that have committed nothing have nothing to move.
+        of_file = {old: new for old, new in of_file.items() if any(key.group_id == old for key in wanted.positions)}
+        if of_file and not groups and not all_groups:
+            groups = tuple(of_file)
+        wanted = renamed(_chosen(wanted, groups), of_file | renamed_groups, renamed_topics)
         chosen = {renamed_topics.get(topic, topic): parts for topic, parts in chosen.items()}
     choices = Choices(chosen, out_of_range == "trim", metadata == "drop", other_topics, delete_others)
     named = None if all_groups and wanted is None else groups
@@ -280,6 +288,23 @@ def _names(texts: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
+def _names_of_file(path: str) -> dict[str, str]:
+    found = {}
+    rows = csv.reader(_text_of(path).splitlines())
+    for row in rows:
+        if len(row) != 2 or not all(row):
+            raise UsageError(f"{path}: line {rows.line_num}: expected old,new; found {len(row)} fields")
+        found[row[0]] = row[1]
+    return found
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
 def _before(texts: Sequence[str]) -> dict[int, int] | None:
     found = {}
     for text in texts:
@@ -295,11 +320,7 @@ def _wanted(
 ) -> tuple[Wanted | None, str]:
     """Offsets of the source, and what to call it; ``None``: those that the target holds."""
     if from_file is not None:
-        try:
-            text = Path(from_file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{from_file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        return read_csv(from_file, text, groups), from_file
+        return read_csv(from_file, _text_of(from_file), groups), from_file
     if not paths:
         return None, ""
     name = ", ".join(paths)
