@@ -35,6 +35,8 @@ evaluated*:
   `regroup capture` writes them, or `{"topics": [{"name", "topic_id", "partitions": [{"partition",
   "start_offset", "end_offset"}]}]}`. Take it after the snapshot of the log, not before: what was committed in
   between would lie beyond the ends.
+- leader epochs, replicas, configuration (`--topics FILE`): what the `topics.json` of a capture has besides, if the
+  principal was allowed to ask ([capture.md](capture.md)).
 - previous run (`--against RUN`): the run of an earlier snapshot of the same cluster.
 - log (`--log SNAPSHOT`): the log that the run was made of. Every record is looked at in Python, so this takes
   many times as long as the replay did; one larger than 64 MB is looked at only when it is named, or in Spark.
