@@ -27,6 +27,8 @@ CAPTURE_MARKER = "capture.incomplete"
 """File that ``regroup capture`` keeps in its directory until the capture is complete."""
 TOPICS_FILE = "topics.json"
 """File in which ``regroup capture`` lists the cluster's topics."""
+TOPOLOGY_FILE = "topology.json"
+"""File in which ``regroup capture`` says who holds and leads which partition."""
 RECORDS_FILE = "records.json"
 """File in which ``regroup import-records`` lists what a log made of records lacks."""
 
