@@ -15,7 +15,7 @@ from typing import Any
 
 from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
-from coordinator_core.fold.pin import Pin, check_fingerprint, check_size, read_pin, segment_fingerprint
+from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, read_pin, segment_fingerprint
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.compact_publish import REPORT
@@ -122,7 +122,7 @@ def pinned_segments(pin: Pin) -> dict[int, list[tuple[SegmentFile, str]]]:
 def check_pinned(segments: Iterable[tuple[SegmentFile, str]]) -> None:
     """``DamagedInputError`` (``changed_since_pin``) unless the segments are as they were pinned."""
     for segment, fingerprint in segments:
-        check_size(segment)
+        check_segment(segment, fingerprint, is_active=True)
         check_fingerprint(segment, segment_fingerprint(segment), fingerprint)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import FoldCache
-from coordinator_core.fold.pin import Pin, check_size
+from coordinator_core.fold.pin import Pin, check_pin
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.tasks import (
     FoldTask,
@@ -142,8 +142,7 @@ def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage
     Raises :class:`DamagedInputError` too when a pinned file has become shorter or is gone.
     """
     if isinstance(source, Pin):
-        for segment in source.snapshot.segments:
-            check_size(segment)
+        check_pin(source)
     snapshot = source.snapshot if isinstance(source, Pin) else source
     if snapshot.damage and on_damage is OnDamage.FAIL:
         raise DamagedInputError(snapshot.damage[0])
