@@ -108,7 +108,10 @@ def read_plan(path: str, digest: str) -> PlannedCompaction:
         raise UsageError(f"{path} is not a compaction plan: {error!r}") from None
     if not storage.exists(pin_path) or _sha256(pin_path) != pinned:
         raise UsageError(f"{pin_path}: the snapshot manifest of the plan is gone or another one")
-    return PlannedCompaction(digest, document, read_pin(pin_path), options)
+    pin = read_pin(pin_path)
+    if any(segment.path not in pin.fingerprints for segment in pin.snapshot.segments):
+        raise UsageError(f"{pin_path}: a plan needs a snapshot manifest with the fingerprints of what was planned")
+    return PlannedCompaction(digest, document, pin, options)
 
 
 def pinned_segments(pin: Pin) -> dict[int, list[tuple[SegmentFile, str]]]:

@@ -60,6 +60,19 @@ def replay_snapshot(
     """
     damage += check_source(source, on_damage)
     states = []
+    for state, facts in replay_partitions(source, profile, on_damage=on_damage, cache=cache):
+        states.append(state)
+        damage += facts.damage
+    return states
+
+
+def replay_partitions(
+    source: Snapshot | Pin, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, cache: FoldCache | None = None
+) -> Iterator[tuple[PartitionState, PartitionFacts]]:
+    """State and facts of every offsets partition of ``source``, sorted by partition, a few in memory at a time.
+
+    Raises as :func:`replay_snapshot` does; damage of the directories is :func:`check_source`'s matter.
+    """
     with _Replay(source, profile, on_damage, cache) as replay:
         # What merges is loaded while the first segments are folded.
         from coordinator_core.runs.merging import merge_results
@@ -68,10 +81,7 @@ def replay_snapshot(
             merged, _, facts = merge_results(number, results, profile, cache=replay.cache, kept=kept)
             return merged.to_state(), facts
 
-        for state, facts in replay.merged(merge):
-            states.append(state)
-            damage += facts.damage
-    return states
+        yield from replay.merged(merge)
 
 
 def replay_to_run(
