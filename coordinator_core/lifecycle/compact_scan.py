@@ -63,7 +63,7 @@ class ScannedSegment:
 
     def read(self) -> memoryview:
         """Bytes of the segment. Raises :class:`DamagedInputError` when the file has become shorter."""
-        data = storage.read(self.segment.path)[: self.size]
+        data = storage.read(self.segment.path, self.size)
         if len(data) < self.size:
             raise self.damaged(len(data), "file_shorter", f"{self.size - len(data)} bytes are gone")
         return data
@@ -198,7 +198,7 @@ class _IndexedSegment:
 
 
 def _index_segment(segment: SegmentFile, end_offset: int | None) -> _IndexedSegment:
-    data = storage.read(segment.path)[: segment.size]
+    data = storage.read(segment.path, segment.size)
     bounds = Bounds(_LIMITS.max_batch_bytes, _LIMITS.max_records)
     bounds.last_offset = last_offset_of(segment, end_offset)
     index = BatchIndex(segment.base_offset)

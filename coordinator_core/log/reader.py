@@ -242,7 +242,7 @@ def recover(log: PartitionLog, *, limits: Limits = _DEFAULT_LIMITS, damage: list
 
 def last_entry(segment: SegmentFile, limits: Limits = _DEFAULT_LIMITS) -> Batch | None:
     """The last batch before the first invalid entry of a segment; ``None`` when there is none."""
-    view = storage.read(segment.path)[: segment.size]
+    view = storage.read(segment.path, segment.size)
     position = 0
     last = None
     while True:
@@ -297,7 +297,7 @@ class SegmentWalk:
         self._resync_budget = CRC_BUDGET * segment.size
 
     def batches(self) -> Iterator[Batch]:
-        view = storage.read(self.segment.path)[: self.segment.size]
+        view = storage.read(self.segment.path, self.segment.size)
         recover = self.on_damage is OnDamage.RECOVER
         while True:
             entry = parse_entry(view, self.position, self.limits)

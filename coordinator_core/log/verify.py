@@ -120,7 +120,7 @@ def verify_segment(
         sum(found.kind == "bad_crc" for found in damage[known:]),
         walk.torn_bytes,
         walk.zero_bytes,
-        hashlib.sha256(storage.read(segment.path)[: segment.size]).hexdigest(),
+        hashlib.sha256(storage.read(segment.path, segment.size)).hexdigest(),
     )
 
 

@@ -36,7 +36,7 @@ class CompiledDump:
         segment = walk.segment
         bounds = Bounds(walk.limits.max_batch_bytes, walk.limits.max_records)
         bounds.last_offset = last_offset_of(segment, walk.end_offset)
-        return partial(self._texts, walk, storage.read(segment.path)[: segment.size], bounds)
+        return partial(self._texts, walk, storage.read(segment.path, segment.size), bounds)
 
     def _texts(self, walk: SegmentWalk, view: memoryview, bounds: Bounds) -> Iterator[memoryview]:
         writer = self._writer
