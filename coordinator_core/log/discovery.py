@@ -404,7 +404,7 @@ def _reach(log: PartitionLog) -> tuple[int, int]:
 
 def _first_offset(path: str) -> int:
     """Base offset of the first entry of a segment file without an offset in its name; 0 without entries."""
-    head = bytes(storage.read(path)[:8])
+    head = bytes(storage.read(path, 8))
     return max(0, int.from_bytes(head, "big", signed=True)) if len(head) == 8 else 0
 
 
