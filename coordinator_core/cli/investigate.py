@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ from coordinator_core.cli.options import (
     note,
     replay_options,
     replay_options_from,
+    time_ms,
     write_line,
 )
 from coordinator_core.cli.retention import offsets_retention_option
@@ -70,7 +70,7 @@ def investigate_command(
         snapshot,
         Case(profile, options.now_ms, offsets_retention_ms),
         groups=groups or None,
-        since_ms=_time(since),
+        since_ms=None if since is None else time_ms(since, "--since"),
         on_damage=options.on_damage,
         damage=damage,
     )
@@ -99,16 +99,6 @@ def _codes(symptom: str | None) -> tuple[str, ...] | None:
             f"nothing is known of the symptom {symptom!r}; known ones are like: {', '.join(known_symptoms())}"
         )
     return codes
-
-
-def _time(text: str | None) -> int | None:
-    if text is None or text.isdigit():
-        return None if text is None else int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--since {text}: expected a time like 2026-05-12T02:00, or epoch milliseconds") from None
-    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _check_groups(groups: tuple[str, ...], found: Investigation) -> None:
