@@ -155,7 +155,7 @@ class _Search:
             partition = 0
         named = _SEGMENT.match(file.name)
         base_offset = int(named[1]) if named else _first_offset(file.path)
-        segment = SegmentFile(file.path, partition, base_offset, file.size)
+        segment = SegmentFile(file.path, partition, base_offset, file.size, file.modified_ns)
         self._named_files.setdefault(directory, []).append(segment)
 
     def _add_directory(self, path: str, depth: int) -> None:
@@ -222,7 +222,7 @@ class _Search:
             PartitionLog(
                 partition,
                 path,
-                tuple(SegmentFile(entry.path, partition, base, entry.size) for base, entry in segments),
+                tuple(SegmentFile(one.path, partition, base, one.size, one.modified_ns) for base, one in segments),
                 log_start_offset=log_dir.log_start_offsets.get(partition),
                 clean_shutdown=log_dir.clean_shutdown,
                 broker_id=log_dir.broker_id,
@@ -404,7 +404,7 @@ def _reach(log: PartitionLog) -> tuple[int, int]:
 
 def _first_offset(path: str) -> int:
     """Base offset of the first entry of a segment file without an offset in its name; 0 without entries."""
-    head = bytes(storage.read(path)[:8])
+    head = bytes(storage.read(path, 8))
     return max(0, int.from_bytes(head, "big", signed=True)) if len(head) == 8 else 0
 
 
