@@ -137,9 +137,14 @@ class Rivals(NamedTuple):
 
 def rivals_of(group: GroupHistory) -> list[Rivals]:
     """Offset keys that two writers share: each goes on where it was, and the other has been further or less far."""
-    return [
-        Rivals(key, turns) for key, versions in group.versions.items() if len(turns := tuple(_turns(versions))) >= TURNS
-    ]
+    found = []
+    for key, versions in group.versions.items():
+        turns = tuple(_turns(versions))
+        # Values that stand still are nobody's progress.
+        go_on = (len({turn.committed for turn in half}) > 1 for half in (turns[::2], turns[1::2]))
+        if len(turns) >= TURNS and all(go_on):
+            found.append(Rivals(key, turns))
+    return found
 
 
 def _turns(versions: Sequence[Version]) -> Iterator[Turn]:
@@ -285,8 +290,8 @@ def replaced_of(group: GroupHistory) -> list[Replaced]:
 
 
 def disagree(subscriptions: Collection[frozenset[str]]) -> bool:
-    """Whether two of the subscriptions of a group's members do not contain one another: two applications."""
-    return any(not one <= other and not other <= one for one, other in itertools.combinations(set(subscriptions), 2))
+    """Whether two of the subscriptions of a group's members have no topic in common: two applications."""
+    return any(one.isdisjoint(other) for one, other in itertools.combinations(set(subscriptions), 2))
 
 
 # Groups

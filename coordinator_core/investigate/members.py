@@ -124,7 +124,7 @@ def _duplicate_instance(group: GroupHistory, found: Replaced) -> Explanation:
 
 
 def _mixed(group: GroupHistory, change: Change) -> Iterator[Explanation]:
-    """Members with different subscriptions, none of which holds the other: two applications in one group."""
+    """Members with subscriptions that have no topic in common: two applications in one group."""
     classes: dict[tuple[str, ...], list[Member]] = {}
     for member in change.members:
         if member.topics:

@@ -423,7 +423,7 @@ TWO_APPLICATIONS = Rule(
     "R26",
     "two-applications-in-one-group",
     Severity.WARNING,
-    summary="Members of a group subscribe to topics that do not contain one another.",
+    summary="Members of a group subscribe to topics of which none is the same.",
     why="Two applications use one group id, or a deployment that changes the topics is half done. Each rebalance of "
     "one stops the other; with some assignors partitions are left without an owner.",
     evidence="The different subscriptions.",

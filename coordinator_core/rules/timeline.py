@@ -102,11 +102,11 @@ _BACK = {
     MoveKind.RESET: "an admin client, while the group had no members",
     MoveKind.MIRROR: "somebody outside the group who writes again and again, as MirrorMaker does",
     MoveKind.STALE: "a member, after a rebalance, to a value that was committed before",
-    MoveKind.BACK: "its consumer",
+    MoveKind.BACK: "a consumer",
 }
 _AHEAD = {
     MoveKind.SKIPPED: "an admin client, while the group had no members",
-    MoveKind.JUMPED: "its consumer",
+    MoveKind.JUMPED: "a consumer",
 }
 
 
