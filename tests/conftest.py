@@ -66,6 +66,8 @@ PARTS = (
     Part("drill", "fast"),
     Part("dags/test_attempts_and_summary.py", "fast"),
     Part("dags/test_cluster_file.py", "fast"),
+    Part("dags/test_connections.py", "fast"),
+    Part("dags/test_drill_state.py", "fast"),
     Part("dags/test_gate.py", "fast"),
     Part("cluster/test_crosscheck.py", "fast"),
     Part("cluster/test_files.py", "fast"),

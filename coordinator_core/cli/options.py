@@ -105,7 +105,7 @@ def offsets_partitions_option(command: F) -> F:
     )(command)
 
 
-replay_options = together(
+snapshot_options = together(
     click.option(
         "--profile",
         default="auto",
@@ -132,7 +132,6 @@ replay_options = together(
         help="Go on past damage and read every batch that is whole, also behind it.",
     ),
     offsets_partitions_option,
-    engine_options("Replay in this process, or as a Spark application."),
     click.option(
         "--fold-cache",
         default=directory_of_environment,
@@ -142,6 +141,9 @@ replay_options = together(
     ),
     click.option("--no-fold-cache", is_flag=True, help="Fold every segment, and keep nothing."),
 )
+"""How a snapshot is replayed, by every command that takes one."""
+
+replay_options = together(snapshot_options, engine_options("Replay in this process, or as a Spark application."))
 """Options of every command that replays; pass them on to :func:`replay_options_from`."""
 
 
@@ -153,12 +155,12 @@ def replay_options_from(
     partial: bool,
     salvage: bool,
     offsets_topic_num_partitions: int | None,
-    engine: Engine,
-    master: str,
     fold_cache: str,
     no_fold_cache: bool,
+    engine: Engine = Engine.LOCAL,
+    master: str = "local[*]",
 ) -> ReplayOptions:
-    """The values of :func:`replay_options`, checked against each other."""
+    """The values of :func:`replay_options`, or of :func:`snapshot_options`, checked against each other."""
     return ReplayOptions(
         profile=chosen_profile(profile, kafka_version, coordinator),
         now_ms=clock_ms() if now_ms is None else now_ms,
@@ -174,6 +176,14 @@ def clock_ms() -> int:
     """Now, in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
+
+topics_option = click.option(
+    "--topics",
+    "topics_file",
+    metavar="FILE",
+    help="topics.json: ids, partitions, start and end offsets of topics. [default: beside the log]",
+)
+"""``--topics``: where the topics end, for lag."""
 
 group_options = together(
     click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."),

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,18 @@ class Topics:
     offsets_topic: OffsetsTopic
     tells: frozenset[Need]
 
+    def bounds(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """Log start and end offset of one partition, ``UNKNOWN`` where not told; ``None`` for one that is not there."""
+        at = self._by_name.get(topic)
+        if at is None or not 0 <= partition < self.count[at]:
+            return None
+        place = self.first[at] + partition
+        return int(self.start[place]), int(self.end[place])
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names.to_pylist())}
+
     @property
     def names_by_id(self) -> dict[str, str]:
         names = self.names.to_pylist()
@@ -74,6 +87,13 @@ class Topics:
         there = known & (partition >= 0) & (partition < count)
         position[there] = self.first[topic[there]] + partition[there]
         return position
+
+
+def lag_between(committed: Int64s, start: Int64s, end: Int64s) -> Int64s:
+    """Records that a consumer has still to read: from the committed offset, or from the log start where that is
+    beyond it, up to the log end. Never negative; ``UNKNOWN`` starts count as 0."""
+    found: Int64s = np.maximum(end - np.maximum(committed, np.maximum(start, 0)), 0)
+    return found
 
 
 def read_topics(path: str) -> Topics:

@@ -306,7 +306,7 @@ class Log:
         previous = None if self.previous is None else self.previous.facts(directory / "before")
         facts = Facts(run, topics, previous)
         if self.scanned:
-            facts.extra[Need.LOG] = scan_log(str(directory / "now" / "log"), run)
+            facts.extra[Need.LOG] = scan_log([str(directory / "now" / "log")], run)
         if self.going is not None:
             write_partition(
                 directory / "other",
