@@ -17,7 +17,7 @@ from coordinator_core.releases.requests import RequestRules
 OFFSET_KEY_TYPES = frozenset({0, 1})
 CLASSIC_KEY_TYPES = frozenset({0, 1, 2})
 CONSUMER_KEY_TYPES = frozenset({3, 4, 5, 6, 7, 8, 16})
-SHARE_KEY_TYPES = frozenset({10, 11, 12, 13, 14, 15})
+SHARE_KEY_TYPES = frozenset({9, 10, 11, 12, 13, 14, 15})
 STREAMS_KEY_TYPES = frozenset({17, 19, 20, 21, 22, 23})
 
 

@@ -387,7 +387,7 @@ LINES: Final = (
         new=lambda was: replace(
             was,
             name="J2",
-            known_key_types=was.known_key_types | STREAMS_KEY_TYPES,
+            known_key_types=was.known_key_types - {9} | STREAMS_KEY_TYPES,
             max_legacy_offset_value_version=0,
             has_first_share_layout=False,
             tolerates_missing_share_groups=True,

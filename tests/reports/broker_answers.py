@@ -10,6 +10,7 @@ import base64
 from typing import Any
 
 from coordinator_core.records.blobs import decode_consumer_assignment, decode_consumer_subscription
+from coordinator_core.releases import Release
 from tests.cases import Case
 
 Json = dict[str, Any]
@@ -41,6 +42,11 @@ def asks_for_pending_only_offset_keys(case: Case) -> bool:
     return case.name != "k431-cluster"
 
 
+def _answers_member_types(case: Case) -> bool:
+    """ConsumerGroupDescribe version 1."""
+    return Release.parse(case.release) >= (4, 0)
+
+
 def _held_partitions(case: Case) -> set[int]:
     """Torn cases keep only the damaged partition, while the broker answered for all of them."""
     return {int(path.name.rpartition("-")[2]) for path in case.paths[0].glob("__consumer_offsets-*")}
@@ -53,7 +59,7 @@ def comparable(group: Json, case: Case) -> Json:
         "state": group["state"],
         "protocol_type": group["protocol_type"],
         "protocol": group["protocol"] if group["type"] != "streams" else None,
-        "members": {member["member_id"]: _our_member(member, group["type"], old) for member in group["members"]},
+        "members": {member["member_id"]: _our_member(member, group["type"], case) for member in group["members"]},
         "offsets": {
             (row["topic"], row["partition"]): _our_offset(row, old)
             for row in group["offsets"]
@@ -82,7 +88,7 @@ def comparable(group: Json, case: Case) -> Json:
     return reduced
 
 
-def _our_member(member: Json, group_type: str, old: bool) -> Json:
+def _our_member(member: Json, group_type: str, case: Case) -> Json:
     common = {
         "instance_id": member["instance_id"],
         "client_id": member["client_id"],
@@ -93,7 +99,7 @@ def _our_member(member: Json, group_type: str, old: bool) -> Json:
             "subscribed_topics": member["subscribed_topics"],
             "assignment": {row["topic"]: row["partitions"] for row in member["assignment"]},
         }
-        if old:
+        if not case.is_modern:
             common |= {
                 "session_timeout_ms": member["session_timeout_ms"],
                 "rebalance_timeout_ms": member["rebalance_timeout_ms"],
@@ -110,7 +116,7 @@ def _our_member(member: Json, group_type: str, old: bool) -> Json:
         common |= {
             "subscribed_regex": member["subscribed_regex"],
             "target": {row["topic_id"]: row["partitions"] for row in member["target_assignment"]},
-            "is_classic": member["is_classic"],
+            "is_classic": member["is_classic"] if _answers_member_types(case) else None,
         }
     return common
 
@@ -135,7 +141,7 @@ def _modern_group(group: Json) -> Json:
         "type": kind,
         "state": described["groupState"],
         "protocol_type": (described["protocolType"] or None) if kind == "classic" else kind,
-        "protocol": (described["protocolData"] or None) if kind == "classic" else described.get("assignorName"),
+        "protocol": _protocol(described, kind),
         "group_epoch": described.get("groupEpoch"),
         "assignment_epoch": described.get("assignmentEpoch"),
         "members": {member["memberId"]: _modern_member(member, kind, described) for member in described["members"]},
@@ -155,6 +161,13 @@ def _modern_group(group: Json) -> Json:
             [subtopology["subtopologyId"] for subtopology in described["topology"]["subtopologies"]],
         )
     return reduced
+
+
+def _protocol(described: Json, kind: str) -> str | None:
+    """The protocol of a classic group, the assignor of others. That of a streams group is a setting, not in the log."""
+    if kind == "classic":
+        return described["protocolData"] or None
+    return described.get("assignorName") if kind != "streams" else None
 
 
 def _unstable(group: Json) -> list[Json]:
@@ -202,7 +215,7 @@ def _modern_member(member: Json, kind: str, described: Json) -> Json:
         common |= {
             "subscribed_regex": member["subscribedTopicRegex"] or None,
             "target": _topic_partitions(member["targetAssignment"]),
-            "is_classic": member.get("memberType") == 0,
+            "is_classic": member["memberType"] == 0 if "memberType" in member else None,
         }
     return common
 
