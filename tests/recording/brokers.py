@@ -170,7 +170,7 @@ class RecordedBroker(Broker):
         self.log_dir.mkdir(exist_ok=True)
         self._zookeeper_config = self.directory / "zookeeper.cfg"
         self._zookeeper_config.write_text(
-            f"dataDir={data}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
+            f"dataDir={data}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\ntickTime=500\n"
         )
         settings = {
             **self.settings,

@@ -401,12 +401,17 @@ class ClassicMember:
             topics.setdefault(topic, []).append(partition)
         return [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
 
+    @property
+    def _user_data(self) -> bytes | None:
+        """None, as clients of the time write it: the dump tools of old releases die at a null."""
+        return None if self.session.release >= (2, 4) else b""
+
     def _metadata(self) -> bytes:
         if self._protocol_type != "consumer":
             return b"\x00\x07opaque"
         # KIP-792: what a member owned, and in which generation.
         version = 3 if self.session.has("JoinGroup", 9) else 1 if self.session.has("JoinGroup", 4) else 0
-        fields: Json = {"topics": ["orders", "payments"], "userData": None}
+        fields: Json = {"topics": ["orders", "payments"], "userData": self._user_data}
         if version >= 1:
             fields["ownedPartitions"] = self._owned
         if version >= 3:
@@ -528,7 +533,9 @@ class ClassicMember:
         for topic, partition in own:
             topics.setdefault(topic, []).append(partition)
         rows = [{"topic": topic, "partitions": found} for topic, found in topics.items()]
-        return base64.b64encode(encode_consumer_assignment(0, {"assignedPartitions": rows, "userData": None})).decode()
+        return base64.b64encode(
+            encode_consumer_assignment(0, {"assignedPartitions": rows, "userData": self._user_data})
+        ).decode()
 
     def commit(self, *commits: Commit) -> None:
         if commits:
