@@ -247,6 +247,9 @@ class Profile:
     """A read that returns nothing below the end of the log ends the load; else the loader reads for ever, and
     no partition behind this one is loaded (KAFKA-9065)."""
 
+    grows_load_buffer: bool
+    """A batch larger than ``offsets.load.buffer.size`` is read; else the loader asks for it for ever (KAFKA-7286)."""
+
     tolerates_missing_groups: bool
     """Tombstones of unknown groups and members are ignored (KAFKA-17306)."""
 

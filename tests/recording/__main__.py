@@ -38,6 +38,7 @@ class Recording:
         RELEASES["4.4.0"].fetch()
         self._kafka = recorded.fetch()
         self._steps: list[str] = []
+        self._open_transactions_of: set[str] = set()
 
     def record(self) -> None:
         broker = RecordedBroker(self._recorded, self._kafka, self._scratch / "broker", NO_SWEEP)
@@ -54,6 +55,7 @@ class Recording:
             broker.kill()
             script.close()
         killed_ms = _now_ms()
+        self._open_transactions_of = script.open_transactions_of
         self._steps = [*script.steps, "SIGKILL: snapshot before"]
         self._snapshot("before", broker, killed_ms, live)
         sweeping = broker.copied(self._scratch / "sweeping", SWEEPS)
@@ -111,6 +113,7 @@ class Recording:
                 "features": list(self._recorded.features),
                 "apiVersions": {api: version for api, version in sorted(session.versions.items()) if _APIS.match(api)},
                 "dumpTool": notes,
+                "openTransactionsOf": sorted(self._open_transactions_of),
                 "steps": self._steps,
             },
             indent=1,

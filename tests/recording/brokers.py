@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coordinator_core.releases import Release
@@ -81,6 +81,15 @@ class Recorded:
         """Directory of the case: ``k440``, and ``k381-new`` where the release has two coordinators."""
         digits = "".join(self.version.split("."))
         return f"k{digits}-new" if (3, 7) <= self.release < (4, 0) else f"k{digits}"
+
+    @classmethod
+    def of(cls, version: str) -> Recorded:
+        """Another patch of a line that the table has, or a release with the classic coordinator."""
+        release = Release.parse(version)
+        for one in RELEASES.values():
+            if one.release[:2] == release[:2]:
+                return replace(one, version=version)
+        return cls(version, "2.12" if release < (2, 4) else "2.13", "classic")
 
     def fetch(self) -> RecordedKafka:
         """The jars, once, in ``.cache/``."""

@@ -28,6 +28,7 @@ class Script:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.steps: list[str] = []
+        self.open_transactions_of: set[str] = set()
         self.topic_ids: dict[str, str] = {}
         self._sessions: list[Session] = []
 
@@ -334,6 +335,7 @@ class Script:
             one.end(True)
             opened.commit("g-txn", ("orders", 3, 77, "open"), ("payments", 0, 78, "open"))
             opened.commit(f"{group}-open-only", ("payments", 0, 7, "open"))
+            self.open_transactions_of |= {"g-txn", f"{group}-open-only"}
             self._step(f"transactions of producers of {suffix} clients: committed, aborted, interleaved, left open")
         if self.session.has("DeleteGroups"):
             doomed = Producer(self, "tx-doomed", old_client=True)
