@@ -41,6 +41,7 @@ PARTS = (
     Part("live", "real", together=True),
     Part("spark", "real", together=True),
     Part("live/test_codecs.py", "full"),
+    Part("live/test_schemas.py", "real"),
     Part("live/test_generated_log.py", "full"),
     Part("live/test_model.py", "full"),
     Part("drill/test_live_behind.py", "full"),
@@ -109,6 +110,9 @@ def _part_of_file(file: str) -> Part | None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--model-seed", type=int, default=20261121, help="Seed of tests/live/test_model.py's random walks."
+    )
+    parser.addoption(
+        "--kafka-schemas", help="Release whose record schemas tests/live/test_schemas.py compares; RELEASE: the newest."
     )
 
 
