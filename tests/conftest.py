@@ -48,6 +48,7 @@ PARTS = (
     Part("cluster/test_releases.py", "full"),
     Part("cluster", "real", together=True),
     Part("restore/test_live_restore.py", "real", together=True),
+    Part("restore/test_live_rescue.py", "real", together=True),
     Part("reports/test_browser.py", "real"),
     Part("scale", "full"),
     Part("bench/test_rules.py", "full"),
