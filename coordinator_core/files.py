@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from coordinator_core import storage
+from coordinator_core.errors import not_written
 
 
 def create_directory(path: str) -> None:
@@ -22,8 +23,13 @@ def create_directory(path: str) -> None:
     """
     if storage.is_local(path):
         local = storage.local_path(path)
-        local.parent.mkdir(parents=True, exist_ok=True)
-        local.mkdir()
+        try:
+            local.parent.mkdir(parents=True, exist_ok=True)
+            local.mkdir()
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise not_written(path, error) from error
         return
     if storage.exists(path):
         raise FileExistsError(path)
