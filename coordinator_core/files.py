@@ -14,6 +14,7 @@ from typing import Any
 
 from coordinator_core import storage
 from coordinator_core.errors import not_written
+from coordinator_core.jsontext import parse_json
 
 
 def create_directory(path: str) -> None:
@@ -44,7 +45,7 @@ def move(source: str, target: str) -> None:
 
 def read_json(path: str) -> Any:
     """Content of a JSON file; ``ValueError`` when it is none."""
-    return json.loads(bytes(storage.read(path)))
+    return parse_json(bytes(storage.read(path)))
 
 
 def write_json(path: str, document: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
+from coordinator_core.jsontext import parse_json
 from coordinator_core.log.types import OFFSETS_TOPIC
 
 Int64s = npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ def read_topics(path: str) -> Topics:
     """
     data = bytes(storage.read(path))
     try:
-        document: Any = json.loads(data)
+        document: Any = parse_json(data)
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from None
     try:

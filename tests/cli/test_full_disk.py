@@ -131,7 +131,9 @@ def test_a_killed_writer_leaves_the_whole_or_nothing(tmp_path: Path, what: str, 
         assert kept.items() >= {name: data for name, data in writers.before.items() if "latest" not in name}.items()
         latest = json.loads((writers.out / "runs/c/latest.json").read_text())["path"]
         assert regroup("describe", writers.out / "runs/c" / latest).wait() == 0
-        made = writers.out / {"replay": f"runs/c/w/n{number}", "report": f"n{number}/report.html"}.get(what, f"n{number}")
+        made = writers.out / {"replay": f"runs/c/w/n{number}", "report": f"n{number}/report.html"}.get(
+            what, f"n{number}"
+        )
         if what == "replay" and not (made / "manifest.json").exists():
             continue
         if made.exists():
