@@ -13,11 +13,11 @@ from typing import Any
 
 from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
+from coordinator_core.runs.place import FINDINGS_DIRECTORY, PINS_DIRECTORY, RECONCILIATION, REPORTS_DIRECTORY
 from coordinator_core.runs.publish import LATEST, MANIFEST
 from coordinator_core.storage import Entry
 
 KINDS = ("runs", "pins")
-PINS, FINDINGS, REPORTS = "_pins", "_findings", "_reports"
 DAY_MS = 86_400_000
 
 
@@ -80,7 +80,7 @@ def _old_runs(place: str, keep: Keep, now_ms: int) -> list[Removal]:
 
 def _run(path: str, manifest: Entry) -> Removal:
     window, run_id = storage.split(path)
-    beside = (storage.join(window, directory, run_id) for directory in (FINDINGS, REPORTS))
+    beside = (storage.join(window, directory, run_id) for directory in (FINDINGS_DIRECTORY, REPORTS_DIRECTORY))
     others = [other for other in beside if storage.stat(other) is not None]
     return Removal("runs", _at_ms(manifest), (manifest.path, *others, path))
 
@@ -114,7 +114,7 @@ def _directories(path: str) -> list[str]:
 
 
 def _pins(place: str) -> Iterator[Entry]:
-    pins = storage.join(place, PINS)
+    pins = storage.join(place, PINS_DIRECTORY)
     if storage.stat(pins) is not None:
         for window in storage.list_directory(pins):
             yield from storage.list_directory(window.path)
@@ -123,11 +123,11 @@ def _pins(place: str) -> Iterator[Entry]:
 def _compared_with(run: str) -> Iterator[tuple[str, str]]:
     """Window and id of the runs that findings about ``run`` compare it with."""
     window, run_id = storage.split(run)
-    findings = storage.join(window, FINDINGS, run_id)
+    findings = storage.join(window, FINDINGS_DIRECTORY, run_id)
     if storage.stat(findings) is None:
         return
     for directory in storage.list_directory(findings):
-        path = storage.join(directory.path, "reconciliation.json")
+        path = storage.join(directory.path, RECONCILIATION)
         if storage.exists(path):
             previous = files.read_json(path)["previous"]
             if previous is not None:
