@@ -27,6 +27,8 @@ CAPTURE_MARKER = "capture.incomplete"
 """File that ``regroup capture`` keeps in its directory until the capture is complete."""
 TOPICS_FILE = "topics.json"
 """File in which ``regroup capture`` lists the cluster's topics."""
+TOPOLOGY_FILE = "topology.json"
+"""File in which ``regroup capture`` says who holds and leads which partition."""
 RECORDS_FILE = "records.json"
 """File in which ``regroup import-records`` lists what a log made of records lacks."""
 
@@ -402,7 +404,7 @@ def _reach(log: PartitionLog) -> tuple[int, int]:
 
 def _first_offset(path: str) -> int:
     """Base offset of the first entry of a segment file without an offset in its name; 0 without entries."""
-    head = bytes(storage.read(path)[:8])
+    head = bytes(storage.read(path, 8))
     return max(0, int.from_bytes(head, "big", signed=True)) if len(head) == 8 else 0
 
 
