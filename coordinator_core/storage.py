@@ -10,17 +10,19 @@ import mmap
 import os
 import re
 import shutil
+import stat as stat_modes
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from coordinator_core.errors import RegroupError, UsageError
+from coordinator_core.errors import UsageError, not_written
 
+_MOST_AT_ONCE, _LARGE = 1 << 30, 1 << 20
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -157,26 +159,78 @@ def list_directory(path: str) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def read(path: str) -> memoryview:
-    """The whole file, as unsigned bytes. A local file is mapped, not copied."""
+def read(path: str, size: int | None = None) -> memoryview:
+    """The file, or its first ``size`` bytes, as unsigned bytes.
+
+    A local file is copied, never mapped: whoever cuts a mapped file ends the processes that read it.
+    """
     try:
         if is_local(path):
-            with local_path(path).open("rb") as file:
-                if os.fstat(file.fileno()).st_size == 0:
-                    return memoryview(b"")
-                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            with LocalFile(path) as file:
+                wanted = file.version.size if size is None else min(size, file.version.size)
+                out = memory(wanted)
+                return out[: file.read_into(out, 0)]
         remote, inner = filesystem(path)
         with remote.open_input_file(inner) as stream:
             # Arrow's buffers are of signed bytes.
-            return memoryview(stream.read_buffer()).cast("B")
+            return memoryview(stream.read_buffer(size)).cast("B")
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error) from error
 
 
-def release(data: memoryview) -> None:
-    """Give the kernel back the memory of what :func:`read` mapped; the next reader maps it again."""
-    if isinstance(data.obj, mmap.mmap):
-        data.obj.madvise(mmap.MADV_DONTNEED)
+def memory(size: int) -> memoryview:
+    """So many bytes of new memory, in large pages where the system has them."""
+    if size < _LARGE:
+        return memoryview(bytearray(size))
+    area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):
+        area.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(area)
+
+
+def unreadable(path: str, error: Exception) -> UsageError:
+    return UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+class Version(NamedTuple):
+    """What the file system says of a file: every write changes it, once its clock has moved on."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+class LocalFile:
+    """A local regular file, open for reading. Raises ``OSError``, for pipes and devices as well."""
+
+    def __init__(self, path: str) -> None:
+        # Opening a pipe would wait for its writer.
+        self._handle = os.open(local_path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(self._handle)
+            if not stat_modes.S_ISREG(status.st_mode):
+                raise OSError("not a regular file")
+        except BaseException:
+            os.close(self._handle)
+            raise
+        self.version = Version(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def __enter__(self) -> LocalFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
+
+    def read_into(self, out: memoryview, position: int) -> int:
+        """Fill ``out`` with the bytes from ``position`` on; how many there were."""
+        done = 0
+        while done < len(out):
+            count = os.preadv(self._handle, [out[done : done + _MOST_AT_ONCE]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
 
 
 def read_text(path: str) -> str:
@@ -205,11 +259,13 @@ def write_atomic(path: str, data: bytes | memoryview) -> None:
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
+            sync(str(target.parent))
         except BaseException:
-            os.unlink(temporary)
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
             raise
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise not_written(path, error) from error
 
 
 @contextmanager
@@ -218,7 +274,7 @@ def new_directory(path: str, *, over_empty: bool = False) -> Iterator[Path]:
 
     It is made beside ``path`` and renamed, so that half of it is never taken for a whole one. Raises
     :class:`UsageError` when ``path`` is there already, but for an empty directory with ``over_empty``, or
-    cannot be made, and :class:`RegroupError` for an ``OSError`` in the block.
+    cannot be made, and what :func:`~coordinator_core.errors.not_written` says for an ``OSError`` in the block.
     """
     if not is_local(path):
         raise UsageError(f"{path}: a log is written to local directories only")
@@ -228,16 +284,33 @@ def new_directory(path: str, *, over_empty: bool = False) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise not_written(path, error) from error
     try:
         making.chmod(0o777 & ~_umask())
         yield making
         _refuse_existing(target, path, over_empty)
+        _sync_tree(making)
         making.rename(target)
+        sync(str(target.parent))
     except OSError as error:
-        raise RegroupError(f"{path}: nothing was published: {error}") from error
+        raise not_written(path, error) from error
     finally:
         shutil.rmtree(making, ignore_errors=True)
+
+
+def sync(path: str) -> None:
+    """Have a local file, or the names in a directory, on the disk before anything that is written later."""
+    handle = os.open(local_path(path), os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_tree(directory: Path) -> None:
+    for parent, _, names in os.walk(directory):
+        for name in (*names, "."):
+            sync(os.path.join(parent, name))
 
 
 def _refuse_existing(target: Path, path: str, over_empty: bool) -> None:

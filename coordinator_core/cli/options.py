@@ -198,7 +198,6 @@ topics_option = click.option(
 )
 """``--topics``: where the topics end, for lag."""
 
-
 group_options = together(
     click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."),
     click.option("--all-groups", is_flag=True, help="All groups (the default)."),

@@ -15,6 +15,7 @@ from typing import Any
 from coordinator_core import files, storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
+from coordinator_core.log.windows import SegmentWindows
 
 PIN_VERSION = 3
 
@@ -160,7 +161,7 @@ def segment_fingerprint(segment: SegmentFile) -> str:
     # Reading a pin takes no kernels.
     from coordinator_core.fold.fingerprint import fingerprint
 
-    return fingerprint(storage.read(segment.path)[: segment.size]).digest
+    return fingerprint(SegmentWindows(segment)).digest
 
 
 def check_fingerprint(segment: SegmentFile, now: str, pinned: str | None) -> None:

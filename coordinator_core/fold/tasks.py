@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from coordinator_core import storage
 from coordinator_core.errors import Damage
 from coordinator_core.fold.cache import CorruptEntryError, Digests, FoldCache
-from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment
+from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, segment_fingerprint
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
+from coordinator_core.log.windows import SegmentWindows, Windows, file_changed
 
 if TYPE_CHECKING:
     from coordinator_core.fold.fingerprint import RunningFingerprint
@@ -188,19 +189,21 @@ def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | 
 
     if any(_is_empty(task, end_offset) for _, end_offset in task.ranges):
         return None
-    read = [_read(segment) for segment in task.segments]
-    fingerprints = [RunningFingerprint(data) for data in read]
+    read = [SegmentWindows(segment) for segment in task.segments]
+    fingerprints = [RunningFingerprint(windows) for windows in read]
+    for windows in read:
+        windows.release()
     pieces = [
-        Piece(segment, data, end_offset, running)
-        for (segment, end_offset), data, running in zip(task.ranges, read, fingerprints, strict=True)
+        Piece(segment, windows, end_offset, running)
+        for (segment, end_offset), windows, running in zip(task.ranges, read, fingerprints, strict=True)
     ]
     folds = fold_run(pieces, rules=rules, start_offset=task.start_offset)
     if folds is None:
         return None
     results = []
-    for segment, running, fold in zip(task.segments, fingerprints, folds, strict=True):
+    for segment, windows, running, fold in zip(task.segments, read, fingerprints, folds, strict=True):
         digest = running.finish().digest
-        check_fingerprint(segment, digest, task.fingerprint_of(segment))
+        _check_same(segment, windows, digest, task.fingerprint_of(segment))
         results.append(SegmentResult(segment, digest, fold))
     return results
 
@@ -213,11 +216,14 @@ def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
 
     damage: list[Damage] = []
     left = deque(task.segments)
+    opened = deque(SegmentWindows(segment) for segment in task.segments)
+    for windows in opened:
+        windows.release()
 
     def result(fold: SegmentFold | None) -> SegmentResult:
-        segment = left.popleft()
-        digest = fingerprint(_read(segment)).digest
-        check_fingerprint(segment, digest, task.fingerprint_of(segment))
+        segment, windows = left.popleft(), opened.popleft()
+        digest = fingerprint(windows).digest
+        _check_same(segment, windows, digest, task.fingerprint_of(segment))
         return SegmentResult(segment, digest, fold, [found for found in damage if found.path == segment.path])
 
     last: SegmentFold | None = None
@@ -246,8 +252,8 @@ def _cached(
     # Seen before it is read: who writes to it meanwhile changes what will be seen next.
     sighting = cache.seen(segment)
     digests = None if sighting is None else cache.digests(sighting)
-    running = RunningFingerprint(_read(segment), with_content=True) if digests is None else None
-    if running is not None and len(running.data) != segment.size:
+    running = RunningFingerprint(SegmentWindows(segment), with_content=True) if digests is None else None
+    if running is not None and running.windows.size != segment.size:
         yield _folded(task, segment, end_offset, rules, running)
         return
     use = task.cache_use
@@ -269,7 +275,7 @@ def _cached(
             yield kept
             cache.note(sighting, digests)
             return
-    running = running or RunningFingerprint(_read(segment), with_content=True)
+    running = running or RunningFingerprint(SegmentWindows(segment), with_content=True)
     result = _folded(task, segment, end_offset, rules, running)
     found = _digests(running)
     key = cache.key(segment, found.content, rules, task.start_offset)
@@ -311,11 +317,11 @@ def _folded(
     rules: FoldRules,
     running: RunningFingerprint | None = None,
 ) -> SegmentResult:
-    """The result of a segment, of which ``running`` has the bytes when they were read already."""
+    """The result of a segment, whose fingerprint ``running`` takes."""
     from coordinator_core.fold.fingerprint import RunningFingerprint
     from coordinator_core.fold.segments import fold_segment
 
-    running = running or RunningFingerprint(_read(segment))
+    running = running or RunningFingerprint(SegmentWindows(segment))
     pinned = task.fingerprint_of(segment)
     is_empty = _is_empty(task, end_offset)
     if pinned is not None or is_empty:
@@ -333,8 +339,20 @@ def _folded(
             end_offset=end_offset,
             running=running,
         )
-    return SegmentResult(segment, running.finish().digest, fold, damage)
+    digest = running.finish().digest
+    _check_same(segment, running.windows, digest, pinned)
+    return SegmentResult(segment, digest, fold, damage)
 
 
-def _read(segment: SegmentFile) -> memoryview:
-    return storage.read(segment.path)[: segment.size]
+def _check_same(segment: SegmentFile, windows: Windows, digest: str, pinned: str | None) -> None:
+    """:class:`DamagedInputError` when the file is not what was pinned, or changed while it was read.
+
+    A segment that a broker writes to grows; its first bytes stay.
+    """
+    windows.release()
+    check_fingerprint(segment, digest, pinned)
+    if windows.has_changed():
+        found = storage.stat(segment.path)
+        size = 0 if found is None else found.size
+        if found is None or size < windows.size or segment_fingerprint(segment) != digest:
+            raise file_changed(segment.path, min(size, windows.size), "it was written to while it was read")
