@@ -16,6 +16,7 @@ from coordinator_core.untrusted import visible
 
 _CSV_LINES = 12
 _INFOS = 5
+_BEYOND_END = "committed-beyond-log-end"
 
 
 def investigation_document(found: Investigation, *, profile: str, now_ms: int, history: bool) -> dict[str, Any]:
@@ -136,13 +137,18 @@ def restore_csv(explanations: Sequence[Explanation]) -> list[str]:
 
 
 def restore_command(one: Explanation) -> str:
-    """The call of ``regroup restore plan`` that plans what the keys of ``restore`` held before the first evidence."""
-    first = min(event.place.record_offset for event in one.evidence)
+    """The call of ``regroup restore plan`` for what ``restore`` has: what the keys held before the first evidence, or
+    the end of the topic's log for offsets beyond it."""
     partitions: dict[str, list[str]] = {}
     for key in sorted(one.restore):
         partitions.setdefault(key.topic, []).append(str(key.partition))
-    topics = [word for topic, numbers in partitions.items() for word in ("--topic", f"{topic}:{','.join(numbers)}")]
-    words = ["--group", str(one.group_id), "--before-record", f"{one.offsets_partition}:{first}", *topics]
+    words = ["--group", str(one.group_id)]
+    words += [word for topic, numbers in partitions.items() for word in ("--topic", f"{topic}:{','.join(numbers)}")]
+    if one.code == _BEYOND_END:
+        words += ["--out-of-range", "trim"]
+    else:
+        first = min(event.place.record_offset for event in one.evidence)
+        words += ["--before-record", f"{one.offsets_partition}:{first}"]
     return f"regroup restore plan SNAPSHOT {shlex.join(words)} --bootstrap-server HOST:9092 --output plan.json"
 
 

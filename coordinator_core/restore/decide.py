@@ -134,8 +134,10 @@ def _wanted_row(
     topic = None if target.topics is None else target.topics.get(key.topic)
     log = LogRange() if topic is None else topic.partitions.get(key.partition, LogRange())
     is_above = NO_EPOCH != log.leader_epoch < place.leader_epoch
-    if before is not None and before.value == place.value and not is_above:
-        return changed_row(key, before, before, log, "it is so already")
+    is_outside = place.offset < log.start or UNKNOWN != log.end < place.offset
+    if before is not None and before.value == place.value and not is_above and not (is_outside and choices.trim):
+        why = f"it is so already{', outside of the log' if is_outside else ''}"
+        return changed_row(key, before, before, log, why)
     reasons = list(_blocking(key, place, target, topic, choices, elsewhere))
     if reasons:
         return replace(changed_row(key, before, place, log, "; ".join(reasons)), action=Action.BLOCKED)

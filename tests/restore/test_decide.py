@@ -101,6 +101,14 @@ def test_ranges_are_never_clamped_in_silence(offset: int, end: int) -> None:
     assert row.reason.startswith(f"trimmed from {offset} to the log ")
 
 
+def test_what_is_committed_outside_of_the_log_stays_unless_it_shall_be_trimmed() -> None:
+    outside = target(Position(300))
+    row = decided(Position(300), to=outside)
+    assert (row.action, row.reason) == (Action.KEEP, "it is so already, outside of the log")
+    row = decided(Position(300), Choices({}, trim=True), to=outside)
+    assert (row.action, row.after) == (Action.UPDATE, Position(200))
+
+
 @pytest.mark.parametrize("offset, action", [(100, Action.UPDATE), (200, Action.UPDATE)])
 def test_both_ends_of_the_log_are_in_it(offset: int, action: Action) -> None:
     assert decided(Position(offset)).action is action

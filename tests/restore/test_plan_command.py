@@ -79,7 +79,8 @@ def test_what_investigate_says_to_put_back_is_what_is_planned(
     run(["investigate", str(path), *common, "--format", "json"])
     told = json.loads(capfd.readouterr().out)["explanations"]
     wanted: dict[str, dict[str, int]] = {}
-    for one in told:
+    # Offsets beyond the log were committed so: what was before is no remedy.
+    for one in [one for one in told if one["code"] != "committed-beyond-log-end"]:
         if one["severity"] != "info" and one["group_id"] is not None and one["restore"] and one["evidence"]:
             keys = {f"{one['group_id']} {row['topic']}-{row['partition']}": row["offset"] for row in one["restore"]}
             wanted.setdefault(one["group_id"], keys)
