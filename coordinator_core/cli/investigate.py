@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
 from coordinator_core.cli.options import (
     Format,
+    ReplayOptions,
     format_option,
     note,
     replay_options,
-    replay_options_from,
+    write_json,
     write_line,
 )
 from coordinator_core.cli.retention import offsets_retention_option
@@ -45,7 +44,7 @@ def investigate_command(
     symptom: str | None,
     offsets_retention_ms: int | None,
     output_format: Format,
-    **replay: Any,
+    options: ReplayOptions,
 ) -> int:
     """What happened to GROUP, or in the whole cluster, worst first: verdict, what led there, which records show it,
     what it is not, what to do now, and what to save before it goes.
@@ -53,7 +52,6 @@ def investigate_command(
     Of a RUN, the logs that it was made from are read again. CSV is what to put back, for
     kafka-consumer-groups --from-file.
     """
-    options = replay_options_from(**replay)
     wanted = _codes(symptom)
     if len(paths) == 1 and is_run(paths[0]):
         run = open_run(paths[0])
@@ -77,7 +75,7 @@ def investigate_command(
     match output_format:
         case Format.JSON:
             document = investigation_document(found, profile=profile.label, now_ms=options.now_ms, history=bool(groups))
-            write_line(json.dumps(document, ensure_ascii=False))
+            write_json(document)
         case Format.CSV:
             for line in restore_csv([one for one in found.explanations if one.severity > Severity.INFO]):
                 write_line(line)

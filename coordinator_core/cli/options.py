@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from functools import wraps
+from inspect import signature
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -38,10 +41,11 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """Options of a replay: ``profile`` is ``None`` for "infer it from the records"."""
+    """Options of a replay: ``profile`` None for one inferred from the records, ``asked_now_ms`` None for the clock."""
 
     profile: Profile | None
     now_ms: int
+    asked_now_ms: int | None
     on_damage: OnDamage
     offsets_topic_num_partitions: int | None
     engine: Engine
@@ -104,7 +108,7 @@ def offsets_partitions_option(command: F) -> F:
     )(command)
 
 
-replay_options = together(
+_REPLAY_OPTIONS = together(
     click.option(
         "--profile",
         default="auto",
@@ -141,10 +145,20 @@ replay_options = together(
     ),
     click.option("--no-fold-cache", is_flag=True, help="Fold every segment, and keep nothing."),
 )
-"""Options of every command that replays; pass them on to :func:`replay_options_from`."""
 
 
-def replay_options_from(
+def replay_options(command: F) -> F:
+    """Options of every command that replays: it takes their values as ``options``, :class:`ReplayOptions`."""
+
+    @wraps(command)
+    def with_options(**given: Any) -> Any:
+        replay = {name: given.pop(name) for name in signature(_replay_options).parameters}
+        return command(options=_replay_options(**replay), **given)
+
+    return _REPLAY_OPTIONS(cast(F, with_options))
+
+
+def _replay_options(
     profile: str,
     kafka_version: str | None,
     coordinator: str | None,
@@ -157,10 +171,11 @@ def replay_options_from(
     fold_cache: str,
     no_fold_cache: bool,
 ) -> ReplayOptions:
-    """The values of :func:`replay_options`, checked against each other."""
+    """The options, checked against each other."""
     return ReplayOptions(
         profile=chosen_profile(profile, kafka_version, coordinator),
         now_ms=clock_ms() if now_ms is None else now_ms,
+        asked_now_ms=now_ms,
         on_damage=OnDamage.chosen(partial=partial, salvage=salvage),
         offsets_topic_num_partitions=offsets_topic_num_partitions,
         engine=engine,
@@ -185,6 +200,11 @@ group_options = together(
 def write_line(text: str) -> None:
     """Write one line of result. Results are UTF-8 whatever the locale says, as Kafka's tools write them."""
     write(text.encode("utf-8", "surrogateescape") + b"\n")
+
+
+def write_json(document: object) -> None:
+    """Write one JSON document, on one line."""
+    write_line(json.dumps(document, ensure_ascii=False))
 
 
 def note(text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from coordinator_core.cli.options import (
     format_option,
     note,
     together,
+    write_json,
     write_line,
 )
 from coordinator_core.cli.source import run_spark_app
@@ -68,25 +68,9 @@ def reconcile_options(*, fail_on: str) -> Callable[[F], F]:
     )
 
 
-def reconciled(
-    run: str,
-    topics: str | None,
-    against: str | None,
-    log: str | None,
-    transaction_log: str | None,
-    settings_file: Path | None,
-    codes: tuple[str, ...],
-) -> tuple[Facts, Reconciliation]:
-    """The run with its optional inputs, and what the rules say of it."""
-    inputs = Inputs.read(
-        run,
-        topics=topics,
-        against=against,
-        log=log,
-        transaction_log=transaction_log,
-        settings_file=settings_file,
-        codes=codes,
-    )
+def reconciled(run: str, **given: Any) -> tuple[Facts, Reconciliation]:
+    """The run with its optional inputs (:meth:`Inputs.read`), and what the rules say of it."""
+    inputs = Inputs.read(run, **given)
     facts = inputs.facts()
     return facts, evaluate(facts, inputs.settings, codes=inputs.codes)
 
@@ -126,10 +110,10 @@ def reconcile_command(
     match output_format:
         case Format.JSON:
             document = summary | {"findings": list(finding_objects(found.findings))}
-            write_line(json.dumps(document, ensure_ascii=False))
+            write_json(document)
         case Format.JSONL:
             for finding in finding_objects(found.findings):
-                write_line(json.dumps(finding, ensure_ascii=False))
+                write_json(finding)
         case Format.CSV:
             write_line(findings_csv(found.findings).rstrip("\n"))
         case _:
@@ -141,26 +125,12 @@ def reconcile_command(
 
 
 def _publish_with_spark(
-    run: str,
-    master: str,
-    topics: str | None,
-    against: str | None,
-    log: str | None,
-    transaction_log: str | None,
-    settings_file: Path | None,
-    codes: tuple[str, ...],
+    run: str, master: str, *, settings_file: Path | None, codes: tuple[str, ...], **given: str | None
 ) -> str:
     """The directory of the findings that a Spark application has published."""
-    options = {
-        "--topics": topics,
-        "--against": against,
-        "--log": log,
-        "--transaction-log": transaction_log,
-        "--rules": settings_file,
-    }
     arguments = ["--run", run]
-    for name, value in options.items():
-        arguments += [] if value is None else [name, str(value)]
+    for name, value in (given | {"rules": settings_file}).items():
+        arguments += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     for code in codes:
         arguments += ["--rule", code]
     return str(run_spark_app("reconcile", master, arguments)["findings"])

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +37,14 @@ class ReplayedSource:
     partial: bool
     topic_names: dict[str, str]
 
+    def check_groups(self, group_ids: Iterable[str]) -> None:
+        """Raises :class:`UsageError` for a group that has neither records nor committed offsets."""
+        known = {group_id for state in self.states for group_id in state.groups}
+        known |= {offset_key.group_id for state in self.states for offset_key in state.orphaned()}
+        for group_id in group_ids:
+            if group_id not in known:
+                raise UsageError(f"Consumer group {group_id!r} does not exist in this log")
+
 
 def load_source(paths: Sequence[str], options: ReplayOptions) -> ReplayedSource:
     """The state under ``paths``: one run directory, or the paths of a snapshot."""
@@ -50,6 +58,11 @@ def load_source(paths: Sequence[str], options: ReplayOptions) -> ReplayedSource:
     warn_about_damage(damage, options.on_damage)
     warn_about_load_failures(states, profile.label)
     return ReplayedSource(states, profile, options.now_ms, bool(damage), snapshot.topic_names)
+
+
+def log_paths(paths: Sequence[str]) -> Sequence[str]:
+    """Paths of a snapshot; of a run, those of the logs that it was made from."""
+    return open_run(paths[0]).manifest["sources"] if len(paths) == 1 and is_run(paths[0]) else paths
 
 
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:
