@@ -117,7 +117,7 @@ def test_a4_a_refused_record_is_noted_and_the_load_reads_on() -> None:
     simulation = Simulation(java=True)
     manager = simulation.manager
     partition = manager.partition_for("g")
-    written = [consumer_records.member("g", ConsumerMember("m")), consumer_records.epoch_tombstone("g")]
+    written = [consumer_records.member("g", ConsumerMember("m")), consumer_records.group_tombstone(consumer_records.GROUP, "g")]
     simulation.cluster.log.append(partition, [*written, consumer_records.epoch("g", 3, 0)], 0)
     manager.unload(partition, 1)
     manager.load(partition, 2)
