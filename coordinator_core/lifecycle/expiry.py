@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator_core.groups.model import (
     ClassicGroup,
@@ -111,23 +111,19 @@ class _Due:
     expires_at_ms: int
 
 
+@dataclass
 class _Sweep:
-    def __init__(
-        self,
-        state: PartitionState,
-        rules: ExpiryRules,
-        now_ms: int,
-        offsets_retention_ms: int,
-        rebalancing: frozenset[str],
-    ) -> None:
-        self.due: list[Tombstone] = []
-        self.forecast: list[Tombstone] = []
-        self.kept: dict[str, Counter[Kept]] = {}
-        self._state = state
-        self._rules = rules
-        self._now_ms = now_ms
-        self._retention_ms = offsets_retention_ms
-        self._rebalancing = rebalancing
+    _state: PartitionState
+    _rules: ExpiryRules
+    _now_ms: int
+    _retention_ms: int
+    _rebalancing: frozenset[str]
+    due: list[Tombstone] = field(default_factory=list)
+    forecast: list[Tombstone] = field(default_factory=list)
+    kept: dict[str, Counter[Kept]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        state = self._state
         self._pending = {offset_key for commits in state.pending.values() for offset_key in commits}
         self._groups_with_pending = {offset_key.group_id for offset_key in self._pending}
         self._groups_in_transactions = {
