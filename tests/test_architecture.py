@@ -39,6 +39,7 @@ LAYERS = (
     "investigate",
     "coordinator",
     "drill",
+    "restore",
     "cluster",
     "reports",
     "cli",

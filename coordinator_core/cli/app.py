@@ -33,6 +33,8 @@ _COMMANDS = {
     "reconcile": Place("reconcile", "Findings about the groups and offsets of a run."),
     "replay": Place("replay", "Replay a snapshot and publish a run."),
     "report": Place("report", "One page about a published run."),
+    "rescue": Place("rescue", "A partition that a coordinator does not load, and the ways out."),
+    "restore": Place("restore", "Committed offsets put back: plan, apply, verify, rollback."),
     "rules": Place("rules", "The catalogue of reconciliation rules."),
     "simulate": Place("simulate", "Play recorded requests through the coordinator model."),
     "stats": Place("stats", "Records, bytes and dead bytes by group and record type."),

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import wraps
 from inspect import signature
@@ -14,6 +15,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from coordinator_core.cli.output import write
+from coordinator_core.errors import UsageError
 from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE, FoldCache, directory_of_environment
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
@@ -30,6 +32,7 @@ class Format(StrEnum):
     JSON = "json"
     JSONL = "jsonl"
     CSV = "csv"
+    HTML = "html"
 
 
 class Engine(StrEnum):
@@ -108,7 +111,7 @@ def offsets_partitions_option(command: F) -> F:
     )(command)
 
 
-_REPLAY_OPTIONS = together(
+_SNAPSHOT_OPTIONS = together(
     click.option(
         "--profile",
         default="auto",
@@ -135,7 +138,6 @@ _REPLAY_OPTIONS = together(
         help="Go on past damage and read every batch that is whole, also behind it.",
     ),
     offsets_partitions_option,
-    engine_options("Replay in this process, or as a Spark application."),
     click.option(
         "--fold-cache",
         default=directory_of_environment,
@@ -147,15 +149,22 @@ _REPLAY_OPTIONS = together(
 )
 
 
-def replay_options(command: F) -> F:
-    """Options of every command that replays: it takes their values as ``options``, :class:`ReplayOptions`."""
+def snapshot_options(command: F) -> F:
+    """How a snapshot is replayed, for every command that takes one: as ``options``, a :class:`ReplayOptions`.
+
+    Those of :func:`engine_options` are among its values where they stand below.
+    """
 
     @wraps(command)
     def with_options(**given: Any) -> Any:
-        replay = {name: given.pop(name) for name in signature(_replay_options).parameters}
+        replay = {name: given.pop(name) for name in signature(_replay_options).parameters if name in given}
         return command(options=_replay_options(**replay), **given)
 
-    return _REPLAY_OPTIONS(cast(F, with_options))
+    return _SNAPSHOT_OPTIONS(cast(F, with_options))
+
+
+replay_options = together(snapshot_options, engine_options("Replay in this process, or as a Spark application."))
+"""Options of every command that replays: as ``options``, a :class:`ReplayOptions`."""
 
 
 def _replay_options(
@@ -166,10 +175,10 @@ def _replay_options(
     partial: bool,
     salvage: bool,
     offsets_topic_num_partitions: int | None,
-    engine: Engine,
-    master: str,
     fold_cache: str,
     no_fold_cache: bool,
+    engine: Engine = Engine.LOCAL,
+    master: str = "local[*]",
 ) -> ReplayOptions:
     """The options, checked against each other."""
     return ReplayOptions(
@@ -189,12 +198,42 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def time_ms(text: str, option: str) -> int:
+    """A time of the command line, ISO 8601 (UTC unless it says otherwise) or epoch milliseconds, in the latter."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{option} {text}: expected a time like 2026-05-12T02:00, or epoch milliseconds") from None
+    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+topics_option = click.option(
+    "--topics",
+    "topics_file",
+    metavar="FILE",
+    help="topics.json: ids, partitions, start and end offsets of topics. [default: beside the log]",
+)
+"""``--topics``: where the topics end, for lag."""
+
 group_options = together(
     click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."),
     click.option("--all-groups", is_flag=True, help="All groups (the default)."),
     click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic (repeatable)."),
 )
 """``--group`` (repeatable), ``--all-groups``, ``--topic`` (repeatable)."""
+
+
+client_options = together(
+    click.option("--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to reach the cluster by."),
+    click.option(
+        "--command-config",
+        metavar="FILE",
+        help="Kafka client properties: security.protocol, sasl.*, ssl.* and timeouts.",
+    ),
+)
+"""``--bootstrap-server`` and ``--command-config``."""
 
 
 def write_line(text: str) -> None:

@@ -11,6 +11,7 @@ from coordinator_core.rules.columns import Bools, Int64s, combined_pair
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
+from coordinator_core.rules.topics import lag_between
 
 _OFFSET_KEY = ("group_id", "topic", "partition")
 
@@ -37,8 +38,9 @@ def _beyond_end(facts: Facts, _: Limits) -> pa.Table:
     at = facts.offset_place
     end = np.where(at < 0, -1, facts.topics.end[at] if len(facts.topics.end) else -1)
     bad = (end >= 0) & (facts.offsets.numbers("committed_offset") > end) & _same_topic(facts)
-    rows = facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
-    return rows.append_column("log_end_offset", pa.array(end[bad]))
+    rows = facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset", "leader_epoch", "commit_timestamp_ms")
+    skipped = facts.offsets.numbers("committed_offset")[bad] - end[bad]
+    return rows.append_column("log_end_offset", pa.array(end[bad])).append_column("beyond", pa.array(skipped))
 
 
 def _below_start(facts: Facts, _: Limits) -> pa.Table:
@@ -48,7 +50,15 @@ def _below_start(facts: Facts, _: Limits) -> pa.Table:
     committed = facts.offsets.numbers("committed_offset")
     bad = (start >= 0) & (committed >= 0) & (committed < start) & _same_topic(facts)
     rows = facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
-    return rows.append_column("log_start_offset", pa.array(start[bad]))
+    end = facts.topics.end[at[bad]] if len(facts.topics.end) else start[bad]
+    columns = {
+        "log_start_offset": start[bad],
+        "removed_unread": start[bad] - committed[bad],
+        "lag": lag_between(committed[bad], start[bad], end),
+    }
+    for name, values in columns.items():
+        rows = rows.append_column(name, pa.array(values))
+    return rows
 
 
 def _no_leader_epoch(facts: Facts, _: Limits) -> pa.Table:
@@ -180,11 +190,12 @@ BEYOND_END = Rule(
     summary="A committed offset lies beyond the end of its partition.",
     why="The partition lost records (unclean leader election, truncation, re-creation), or the commit is of "
     "another cluster. The consumer gets OFFSET_OUT_OF_RANGE and resets, or waits until the log has grown "
-    "past it and misses what came in between.",
-    evidence="Committed offset and log end offset.",
+    "past it and misses what came in between. Clients whose stored offset is ahead commit nothing until then.",
+    evidence="Committed offset, its leader epoch, log end offset, how many records would be skipped.",
     remedy="Reset the partition to its end once it is known what was lost: kafka-consumer-groups "
     "--reset-offsets --to-latest.",
-    message="committed offset {committed_offset} of {topic}-{partition} is beyond the log end {log_end_offset}",
+    message="committed offset {committed_offset} of {topic}-{partition} is beyond the log end {log_end_offset}: the "
+    "next {beyond} records would be skipped",
     reads=("offsets",),
     needs=(Need.TOPICS,),
     find=_beyond_end,
@@ -196,9 +207,11 @@ BELOW_START = Rule(
     summary="A committed offset lies below the start of its partition.",
     why="Retention deleted records that the group has not read. Its next fetch is out of range and falls "
     "back to auto.offset.reset: it skips to the end, or reads everything again.",
-    evidence="Committed offset and log start offset.",
+    evidence="Committed offset, log start offset, how many records went unread, the lag that is left.",
     remedy="Decide before the consumer does: kafka-consumer-groups --reset-offsets --to-earliest.",
-    message="committed offset {committed_offset} of {topic}-{partition} is below the log start {log_start_offset}",
+    message="committed offset {committed_offset} of {topic}-{partition} is below the log start {log_start_offset}: "
+    "{removed_unread} records were removed unread, and {lag} are left to read (not {removed_unread} more, as tools say "
+    "that do not look at the log start)",
     reads=("offsets",),
     needs=(Need.TOPICS,),
     find=_below_start,

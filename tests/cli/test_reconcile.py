@@ -77,7 +77,7 @@ def test_topics_and_a_previous_run_are_looked_at(tmp_path: Path, capfd: pytest.C
     document = json.loads(said(arguments, capfd, code=1))
     assert [row["rule"] for row in document["findings"]] == ["R30", "R32"]
     needed = {need for text in document["not_evaluated"].values() for need in re.findall(r"\((--.+?)\)", text)}
-    assert needed == {"--log", "--transaction-log"}
+    assert needed == {"--transaction-log"}
     assert document["topics"]["captured_at_ms"] == NOW_MS
     assert document["previous"]["path"] == before
 

@@ -17,6 +17,7 @@ from coordinator_core.records.schemas import SHARE_4_0_LAYOUT
 from tests.log.builders import NOW_MS, build_batch, build_message
 from tests.rules.logs import (
     HEALTHY,
+    OFFSETS,
     OTHER_TOPIC_ID,
     TOPIC_ID,
     TOPICS,
@@ -47,6 +48,21 @@ def with_topics(*topics: Any) -> dict[str, Any]:
     return TOPICS | {"topics": list(topics)}
 
 
+def with_offsets_topic(racks: str = "aba", **changed: Any) -> dict[str, Any]:
+    """``TOPICS`` with other settings of the offsets topic, or of each of its partitions; a rack for each broker."""
+    config = OFFSETS["config"] | changed.pop("config", {})
+    partitions = [info | changed for info in OFFSETS["partitions"]]
+    brokers = [{"broker_id": number, "rack": rack} for number, rack in enumerate(racks)]
+    found = with_topics(*TOPICS["topics"][:-1], OFFSETS | {"config": config, "partitions": partitions})
+    return found | {"brokers": brokers}
+
+
+def with_partition(**changed: Any) -> dict[str, Any]:
+    """``TOPICS`` in which the partition of ``t`` is otherwise."""
+    (partition,) = TOPICS["topics"][0]["partitions"]
+    return with_topics(TOPICS["topics"][0] | {"partitions": [partition | changed]}, OFFSETS)
+
+
 def damaged() -> bytes:
     data = bytearray(log_of(*HEALTHY, commit(offset=51)))
     data[-1] ^= 1
@@ -75,6 +91,14 @@ SIMPLE = commit("s", "u", offset=9)
 """The commit of a simple group, by an Admin client that knows the epoch."""
 
 BOTH = classic("g", member(owns=assignment(t=[0, 1])))
+
+UNCLEANED = {
+    0: {
+        0: log_of(classic(), *(commit(offset=number) for number in range(30))),
+        31: log_of(commit(), base_offset=31),
+    }
+}
+"""A closed segment whose commits are superseded, and the active one."""
 
 FAULTS: Mapping[str, Log] = {
     "R01": one(*HEALTHY, (key_of_type(99), b"\0\0abc")),
@@ -177,4 +201,16 @@ FAULTS: Mapping[str, Log] = {
         scanned=True,
     ),
     "R68": one(*HEALTHY, share_group("s"), commit("s")),
+    "R80": one(*HEALTHY, topics=with_offsets_topic(config={"cleanup.policy": "compact,delete"})),
+    "R81": Log({0: {7: log_of(*HEALTHY, base_offset=7)}}),
+    "R82": one(*HEALTHY, topics=with_offsets_topic(replicas=[0], isr=[0], config={"min.insync.replicas": "1"})),
+    "R83": one(*HEALTHY, topics=with_offsets_topic(isr=[1])),
+    "R84": one(*HEALTHY, topics=with_offsets_topic(isr=[0, 2])),
+    "R85": one(*HEALTHY, topics=with_offsets_topic("aab", replicas=[0, 1], isr=[0, 1])),
+    "R86": one(*HEALTHY, topics=with_offsets_topic(leader=2)),
+    "R87": Log(UNCLEANED, now_ms=NOW_MS + DAY_MS),
+    "R88": Log({0: {0: log_of(*HEALTHY), 2: b"", 3: b"", 4: b"", 5: log_of(commit(offset=51), base_offset=5)}}),
+    "R89": one(classic(), commit(leader_epoch=3), topics=with_partition(leader_epoch=2, oldest_leader_epoch=1)),
+    "R90": one(*HEALTHY, topics=with_partition(start_offset=0, first_record_ms=NOW_MS + DAY_MS)),
+    "R91": one(classic(generation=200), commit()),
 }
