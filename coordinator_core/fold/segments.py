@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -84,32 +84,33 @@ def fold_segment(
 
 @dataclass(frozen=True)
 class Piece:
-    """A segment of a run: its content, the offset that it must not reach, and the fingerprint to be taken."""
+    """A segment of a run: the offset that it must not reach, and the fingerprint to be taken of its bytes."""
 
     segment: SegmentFile
-    data: memoryview
-    end_offset: int | None = None
-    running: RunningFingerprint | None = None
+    end_offset: int | None
+    running: RunningFingerprint
 
 
 def fold_run(
-    pieces: Sequence[Piece], *, rules: FoldRules, limits: Limits = _DEFAULT_LIMITS, start_offset: int = 0
+    pieces: Iterable[Piece], *, rules: FoldRules, limits: Limits = _DEFAULT_LIMITS, start_offset: int = 0
 ) -> list[SegmentFold] | None:
     """Fold neighbouring segments together; a fold for each, of which the last one has the effect of all.
 
     An offset key then takes its place once, not once in each segment. ``None`` when anything in the segments is for
     :func:`fold_segment` to judge. What is mapped into memory is let go of as soon as it was walked over.
     """
-    folder = _Folder(pieces[0].segment, rules, limits, check_utf8=False)
+    folder: _Folder | None = None
     folds: list[SegmentFold] = []
     for piece in pieces:
-        if folds:
+        if folder is None:
+            folder = _Folder(piece.segment, rules, limits, check_utf8=False)
+        else:
             folder.begin(piece.segment)
-        if not folder.fold_mapped(start_offset, piece.end_offset, piece.data, piece.running):
+        if not folder.fold_mapped(start_offset, piece.end_offset, piece.running.data, piece.running):
             return None
-        storage.release(piece.data)
+        storage.release(piece.running.data)
         folds.append(folder.counted())
-    if folder.has_malformed_names:
+    if folder is None or folder.has_malformed_names:
         return None
     folds[-1] = folder.finish()
     return folds

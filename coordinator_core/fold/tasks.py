@@ -22,6 +22,10 @@ from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 
 if TYPE_CHECKING:
     from coordinator_core.fold.fingerprint import RunningFingerprint
+    from coordinator_core.fold.segments import Piece
+
+Range = tuple[SegmentFile, int | None]
+"""A segment, and the offset that it must not reach."""
 
 _MOST_RUN_BYTES = 1 << 30
 """Of a run that turns out to hold damage every segment is folded again."""
@@ -47,7 +51,7 @@ class FoldTask:
     """
 
     log: PartitionLog
-    ranges: tuple[tuple[SegmentFile, int | None], ...]
+    ranges: tuple[Range, ...]
     pinned: Mapping[str, str]
     on_damage: OnDamage
     cache_use: CacheUse = CacheUse.MISS
@@ -95,27 +99,24 @@ def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
     return tasks
 
 
-def in_runs(tasks: Iterable[FoldTask], workers: int) -> list[FoldTask]:
+def in_runs(tasks: Iterable[FoldTask]) -> list[FoldTask]:
     """Neighbours of a partition put together, so that an offset key takes its place once for many segments.
 
-    The runs get shorter towards the end, so that ``workers`` that take them in turn end together. Files that
-    are not mapped, but read into memory, stay alone.
+    Files that are read into memory, not mapped, stay alone; so do those of which nothing belongs to the log.
     """
-    waiting = list(tasks)
-    left = sum(task.size for task in waiting)
     runs: list[FoldTask] = []
-    room = 0.0
-    share = 1.5 * workers if workers > 1 else 1.0
-    for task in waiting:
-        run = runs[-1] if runs else None
-        is_local = storage.is_local(task.segments[0].path)
-        if run is not None and run.log is task.log and is_local and task.size / 2 <= room:
-            runs[-1] = replace(run, ranges=run.ranges + task.ranges)
-            room -= task.size
+    for task in tasks:
+        last = runs[-1] if runs else None
+        if (
+            last is not None
+            and last.log is task.log
+            and storage.is_local(task.segments[0].path)
+            and last.size + task.size <= _MOST_RUN_BYTES
+            and not any(_is_empty(last, end_offset) for _, end_offset in last.ranges)
+        ):
+            runs[-1] = replace(last, ranges=last.ranges + task.ranges)
         else:
             runs.append(task)
-            room = min(left / share, _MOST_RUN_BYTES) - task.size
-        left -= task.size
     return runs
 
 
@@ -138,48 +139,57 @@ def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentRe
         return replace(task, cache_use=CacheUse.CORRUPT)
 
 
-def run_fold_task(task: FoldTask, rules: FoldRules, cache: FoldCache | None = None) -> Iterator[SegmentResult]:
+def run_fold_task(
+    task: FoldTask, rules: FoldRules, cache: FoldCache | None = None, ranges: Iterable[Range] | None = None
+) -> Iterator[SegmentResult]:
     """Fold the segments of a task, or take their folds from the ``cache``; one result each.
 
-    To be taken to its end, as the cache gets what it lacks last.
-    Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that changed since the pin.
+    To be taken to its end, as the cache gets what it lacks last. ``ranges`` are the first segments of the task, where
+    not all are to be folded here. Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that
+    changed since the pin.
     """
     if task.on_damage is OnDamage.RECOVER:
         yield from _recovered(task, rules)
         return
-    together = _folded_together(task, rules) if cache is None and len(task.ranges) > 1 else None
+    left = iter(task.ranges if ranges is None else ranges)
+    if cache is not None:
+        for segment, end_offset in left:
+            yield from _cached(task, segment, end_offset, rules, cache)
+        return
+    read: list[Piece] = []
+    together = _folded_together(task, left, rules, read)
     if together is not None:
         yield from together
         return
-    for segment, end_offset in task.ranges:
-        if cache is None:
-            yield _folded(task, segment, end_offset, rules)
-        else:
-            yield from _cached(task, segment, end_offset, rules, cache)
+    for piece in read:
+        yield _folded(task, piece.segment, piece.end_offset, rules, piece.running)
+    for segment, end_offset in left:
+        yield _folded(task, segment, end_offset, rules)
 
 
-def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | None:
-    """The results of a run; ``None`` when its segments must be looked at one by one."""
+def _folded_together(
+    task: FoldTask, ranges: Iterator[Range], rules: FoldRules, read: list[Piece]
+) -> list[SegmentResult] | None:
+    """The results of a run; ``None`` when its segments, of which some were ``read``, must be looked at one by one."""
     # Loading the kernels takes time that reading a run need not.
     from coordinator_core.fold.fingerprint import RunningFingerprint
     from coordinator_core.fold.segments import Piece, fold_run
 
-    if any(_is_empty(task, end_offset) for _, end_offset in task.ranges):
+    def pieces() -> Iterator[Piece]:
+        for segment, end_offset in ranges:
+            read.append(Piece(segment, end_offset, RunningFingerprint(_read(task, segment))))
+            yield read[-1]
+
+    if _is_empty(task, task.ranges[0][1]):
         return None
-    read = [_read(task, segment) for segment in task.segments]
-    fingerprints = [RunningFingerprint(data) for data in read]
-    pieces = [
-        Piece(segment, data, end_offset, running)
-        for (segment, end_offset), data, running in zip(task.ranges, read, fingerprints, strict=True)
-    ]
-    folds = fold_run(pieces, rules=rules, start_offset=task.start_offset)
+    folds = fold_run(pieces(), rules=rules, start_offset=task.start_offset)
     if folds is None:
         return None
     results = []
-    for segment, running, fold in zip(task.segments, fingerprints, folds, strict=True):
-        digest = running.finish().digest
-        check_fingerprint(segment, digest, task.pinned.get(segment.path))
-        results.append(SegmentResult(segment, digest, fold))
+    for piece, fold in zip(read, folds, strict=True):
+        digest = piece.running.finish().digest
+        check_fingerprint(piece.segment, digest, task.pinned.get(piece.segment.path))
+        results.append(SegmentResult(piece.segment, digest, fold))
     return results
 
 

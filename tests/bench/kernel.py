@@ -14,6 +14,7 @@ import time
 import pyarrow.compute as pc
 
 from coordinator_core import storage
+from coordinator_core.fold.fingerprint import RunningFingerprint
 from coordinator_core.fold.schema import VALUE, FoldRules
 from coordinator_core.fold.segments import Piece, fold_run
 from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs
@@ -29,10 +30,13 @@ def main(log: str, release: str) -> None:
     start_light()
     keep_freed_memory()
     rules = FoldRules.of(profile_for_release(release))
-    tasks = in_runs(fold_tasks(discover([log]), OnDamage.FAIL), 1)
+    tasks = in_runs(fold_tasks(discover([log]), OnDamage.FAIL))
 
     def fold(task: FoldTask) -> float:
-        pieces = [Piece(segment, storage.read(segment.path), end_offset) for segment, end_offset in task.ranges]
+        pieces = [
+            Piece(segment, end_offset, RunningFingerprint(storage.read(segment.path)))
+            for segment, end_offset in task.ranges
+        ]
         began = time.thread_time()
         folds = fold_run(pieces, rules=rules)
         assert folds is not None

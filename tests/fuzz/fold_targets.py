@@ -242,8 +242,8 @@ def shifting_fold(data: bytes, choices: Random) -> str:
                 case 1:
                     fold_segment(segment, rules=rules, limits=LIMITS, on_damage=on_damage)
                 case _:
-                    pieces = [Piece(segment, view_of(version)) for version in versions]
-                    pieces[0] = Piece(segment, running.data, None, running)
+                    pieces = [Piece(segment, None, RunningFingerprint(view_of(version))) for version in versions]
+                    pieces[0] = Piece(segment, None, running)
                     if fold_run(pieces[: choices.randint(1, 3)], rules=rules, limits=LIMITS) is None:
                         return "left"
     except DamagedInputError as error:

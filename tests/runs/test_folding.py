@@ -11,6 +11,7 @@ from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.releases import profile_for_release
+from coordinator_core.runs.folding import Run
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import open_run
@@ -19,14 +20,14 @@ from ..cases import Case, cross_section
 from .logs import WHOLE, cut_into_batches
 
 
-def tasks(*partitions: list[int], root: str = "/log") -> list[FoldTask]:
+def tasks(*partitions: list[int], root: str = "/log", log_start_offset: int | None = None) -> list[FoldTask]:
     """Tasks for segments of these sizes."""
     logs = [
         PartitionLog(
             number,
             "",
             tuple(SegmentFile(f"{root}/{number}/{at:020d}.log", number, at, size) for at, size in enumerate(sizes)),
-            None,
+            log_start_offset,
             clean_shutdown=False,
         )
         for number, sizes in enumerate(partitions)
@@ -38,24 +39,41 @@ def lengths(runs: list[FoldTask]) -> list[tuple[int, int]]:
     return [(run.log.offsets_partition, len(run.segments)) for run in runs]
 
 
-def test_runs_get_shorter_and_stay_in_their_partition() -> None:
-    runs = in_runs(tasks([100] * 12, [100] * 4), 2)
-    assert [segment for run in runs for segment in run.segments] == [
-        segment for task in tasks([100] * 12, [100] * 4) for segment in task.segments
-    ]
-    assert lengths(runs) == [(0, 5), (0, 4), (0, 2), (0, 1), (1, 1), (1, 1), (1, 1), (1, 1)]
-
-
-def test_one_worker_takes_a_partition_at_once() -> None:
-    assert lengths(in_runs(tasks([100] * 12, [100] * 4), 1)) == [(0, 12), (1, 4)]
+def test_neighbours_go_together_and_stay_in_their_partition() -> None:
+    assert lengths(in_runs(tasks([100] * 12, [100] * 4))) == [(0, 12), (1, 4)]
 
 
 def test_a_run_has_a_largest_size() -> None:
-    assert {size for _, size in lengths(in_runs(tasks([1 << 29] * 64), 1))} == {2}
+    assert {size for _, size in lengths(in_runs(tasks([1 << 29] * 64)))} == {2}
 
 
 def test_what_is_not_mapped_stays_alone() -> None:
-    assert lengths(in_runs(tasks([1, 1, 1, 1], root="s3://bucket"), 1)) == [(0, 1)] * 4
+    assert lengths(in_runs(tasks([1, 1, 1, 1], root="s3://bucket"))) == [(0, 1)] * 4
+
+
+def test_what_is_no_part_of_the_log_stays_alone() -> None:
+    # A segment ends where the next one begins: only of the first two does nothing lie above the log start.
+    assert lengths(in_runs(tasks([1] * 5, log_start_offset=2))) == [(0, 1), (0, 1), (0, 3)]
+
+
+def test_what_is_split_off_a_run_comes_behind_it() -> None:
+    (task,) = in_runs(tasks([100] * 10))
+    run = Run(task, task.ranges)
+    taken = iter(run)
+    begun = [next(taken)]
+    last, middle = run.split(), run.split()
+    assert last is not None
+    assert middle is not None
+    assert [len(part) for part in (run, middle, last)] == [2, 2, 5]
+    assert (run.rest, middle.rest, last.rest) == (middle, last, None)
+    assert [*begun, *taken, *middle, *last] == list(task.ranges)
+
+
+def test_the_last_segment_of_a_run_is_not_split_off() -> None:
+    (task,) = in_runs(tasks([100] * 2))
+    run = Run(task, task.ranges)
+    next(iter(run))
+    assert run.split() is None
 
 
 @pytest.mark.parametrize("item", cross_section(WHOLE))
