@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from coordinator_core.log.reader import OnDamage, last_offset_of, parse_entry, r
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
 from coordinator_core.releases import MergeOffsetRule
 
-__all__ = ["Piece", "fold_batches", "fold_partition", "fold_run", "fold_segment"]
+__all__ = ["Piece", "fold_batches", "fold_partition", "fold_run", "fold_segment", "group_record_share"]
 
 _ORDERING_OFFSETS = {
     MergeOffsetRule.RECORD: OrderingOffset.RECORD,
@@ -40,6 +40,7 @@ _ORDERING_OFFSETS = {
 }
 
 _MOST_SPARE_BYTES = 1 << 29
+_SAMPLE_BYTES = 1 << 18
 _BATCH_LENGTH = struct.Struct(">i")
 _DEFAULT_LIMITS = Limits()
 
@@ -114,6 +115,14 @@ def fold_run(
         return None
     folds[-1] = folder.finish()
     return folds
+
+
+def group_record_share(segment: SegmentFile, rules: FoldRules) -> float:
+    """Share of group records among the first records of a segment, 0 where these are not sound."""
+    sample = storage.read(segment.path)[:_SAMPLE_BYTES]
+    folder = _Folder(replace(segment, size=len(sample)), rules, _DEFAULT_LIMITS, check_utf8=False)
+    folder.fold_mapped(0, None, sample)
+    return folder.group_record_share
 
 
 def fold_batches(
@@ -225,6 +234,11 @@ class _Folder:
     def has_malformed_names(self) -> bool:
         """Whether different bytes may name one offset key, so that names must be compared as text."""
         return bool(self._tables.has_malformed_names)
+
+    @property
+    def group_record_share(self) -> float:
+        """Share of group records among the records so far."""
+        return float(self._tables.group_records_used / max(self._tables.sequence, 1))
 
     def begin(self, segment: SegmentFile) -> None:
         """Go on with the next segment."""

@@ -7,7 +7,7 @@ before it, one partition.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 Range = tuple[SegmentFile, int | None]
 """A segment, and the offset that it must not reach."""
 
-_MOST_RUN_BYTES = 1 << 30
+_MOST_RUN_BYTES, _SHORT_RUN_BYTES = 1 << 30, 1 << 28
 """Of a run that turns out to hold damage every segment is folded again."""
+_MANY_GROUP_RECORDS = 0.02
 
 
 class CacheUse(StrEnum):
@@ -99,25 +100,40 @@ def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
     return tasks
 
 
-def in_runs(tasks: Iterable[FoldTask]) -> list[FoldTask]:
+def in_runs(tasks: Iterable[FoldTask], most_bytes: Callable[[PartitionLog], int]) -> list[FoldTask]:
     """Neighbours of a partition put together, so that an offset key takes its place once for many segments.
 
-    Files that are read into memory, not mapped, stay alone; so do those of which nothing belongs to the log.
+    ``most_bytes`` says how large a run of a partition may be. Files that are read into memory, not mapped, stay alone;
+    so do those of which nothing belongs to the log.
     """
     runs: list[FoldTask] = []
     for task in tasks:
         last = runs[-1] if runs else None
-        if (
-            last is not None
-            and last.log is task.log
-            and storage.is_local(task.segments[0].path)
-            and last.size + task.size <= _MOST_RUN_BYTES
+        if last is None or last.log is not task.log:
+            most = most_bytes(task.log)
+        elif (
+            storage.is_local(task.segments[0].path)
+            and last.size + task.size <= most
             and not any(_is_empty(last, end_offset) for _, end_offset in last.ranges)
         ):
             runs[-1] = replace(last, ranges=last.ranges + task.ranges)
-        else:
-            runs.append(task)
+            continue
+        runs.append(task)
     return runs
+
+
+def most_run_bytes(log: PartitionLog, rules: FoldRules) -> int:
+    """How large a run of this partition may be.
+
+    Group records are kept whole, and runs are merged in their order: where many are in the middle of the log, runs
+    are so short that most of them are merged while others are folded.
+    """
+    if sum(segment.size for segment in log.segments) > _SHORT_RUN_BYTES:
+        from coordinator_core.fold.segments import group_record_share
+
+        if group_record_share(log.segments[len(log.segments) // 2], rules) > _MANY_GROUP_RECORDS:
+            return _SHORT_RUN_BYTES
+    return _MOST_RUN_BYTES
 
 
 def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentResult | FoldTask:

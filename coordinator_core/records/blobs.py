@@ -15,6 +15,7 @@ import struct
 from typing import Any, Final
 
 from coordinator_core.records.codec_closures import struct_decoder, struct_encoder
+from coordinator_core.records.generated import ordinary_decoder
 from coordinator_core.records.types import ArrayOf, Field, Primitive, Schema, Struct, schema
 from coordinator_core.records.wire import Reader, RecordDecodeError
 
@@ -141,7 +142,8 @@ def _read_version(reader: Reader, what: str) -> int:
 def _decode_known_prefix(schema_: Schema, data: bytes, what: str) -> dict[str, Any]:
     reader = Reader(data)
     version = min(_read_version(reader, what), schema_.last_version)
-    return struct_decoder(schema_.struct, version, False)(reader)
+    ordinary = ordinary_decoder(schema_.struct, version, False)(data, _INT16.size)
+    return struct_decoder(schema_.struct, version, False)(reader) if ordinary is None else ordinary[0]
 
 
 def _decode_connect(schema_: Schema, optional: tuple[Struct, ...], data: bytes) -> dict[str, Any]:

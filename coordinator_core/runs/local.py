@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -21,6 +22,7 @@ from coordinator_core.fold.tasks import (
     fold_tasks,
     in_runs,
     kept_result,
+    most_run_bytes,
     run_fold_task,
 )
 from coordinator_core.log.reader import OnDamage
@@ -162,7 +164,7 @@ class _Replay:
         self._workers = os.cpu_count() or 1
         self._tasks = fold_tasks(source, on_damage)
         if self.cache is None and not self._is_streamed:
-            self._tasks = in_runs(self._tasks)
+            self._tasks = in_runs(self._tasks, partial(most_run_bytes, rules=self._rules))
         tasks = [] if self._is_streamed else self._tasks
         self._folding = Folding(tasks, self._kept, self._fold, self._workers)
         # A merge waits for folds, so it must not take a thread that folds.

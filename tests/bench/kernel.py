@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 
 import pyarrow.compute as pc
 
@@ -17,7 +18,7 @@ from coordinator_core import storage
 from coordinator_core.fold.fingerprint import RunningFingerprint
 from coordinator_core.fold.schema import VALUE, FoldRules
 from coordinator_core.fold.segments import Piece, fold_run
-from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs
+from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs, most_run_bytes
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.merge.commit_values import decoded
@@ -30,7 +31,8 @@ def main(log: str, release: str) -> None:
     start_light()
     keep_freed_memory()
     rules = FoldRules.of(profile_for_release(release))
-    tasks = in_runs(fold_tasks(discover([log]), OnDamage.FAIL))
+    most_bytes = partial(most_run_bytes, rules=rules)
+    tasks = in_runs(fold_tasks(discover([log]), OnDamage.FAIL), most_bytes)
 
     def fold(task: FoldTask) -> float:
         pieces = [
