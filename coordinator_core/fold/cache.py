@@ -47,7 +47,7 @@ FOLD_CACHE_VARIABLE = "REGROUP_FOLD_CACHE"
 
 _SUFFIX, _SEEN_SUFFIX = ".fold", ".seen"
 _TRAILER = struct.Struct("<IQ")
-_ENTRY_PACKAGES = ("log", "records", "groups", "replay", "kernels", "fold", "merge")
+_ENTRY_PACKAGES = ("releases", "log", "records", "groups", "replay", "kernels", "fold", "merge")
 _MIN_SEGMENT_BYTES = 1 << 18
 _TRIM_BYTES = 1 << 28
 _ABANDONED_SECONDS = 3600
