@@ -58,11 +58,13 @@ def replay_command(
             cache=options.fold_cache,
         )
         # Loaded here, so that the first segment is folded sooner.
-        from coordinator_core.cli.source import warn_about_damage
         from coordinator_core.runs.manifest import summary
         from coordinator_core.runs.publish import promote
 
-        warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
+        if manifest["damage"]:
+            from coordinator_core.cli.source import warn_about_damage
+
+            warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
         result = summary(manifest, path=place.path, latest=promote(place, manifest))
     if output_format is Format.JSON:
         write_json(result)

@@ -13,6 +13,7 @@ import struct
 from typing import Any, Final
 
 from coordinator_core.records.codec_closures import struct_decoder, struct_encoder
+from coordinator_core.records.generated import ordinary_decoder
 from coordinator_core.records.types import ArrayOf, Field, Primitive, Schema, Struct, schema
 from coordinator_core.records.wire import Reader, RecordDecodeError
 
@@ -74,7 +75,9 @@ def _decode_known_prefix(schema_: Schema, data: bytes, what: str) -> dict[str, A
     version = reader.int16()
     if version < 0:
         raise RecordDecodeError(0, f"unsupported {what} version {version}")
-    return struct_decoder(schema_.struct, min(version, schema_.last_version), False)(reader)
+    version = min(version, schema_.last_version)
+    ordinary = ordinary_decoder(schema_.struct, version, False)(data, _INT16.size)
+    return struct_decoder(schema_.struct, version, False)(reader) if ordinary is None else ordinary[0]
 
 
 def encode_blob(schema_: Schema, version: int, data: dict[str, Any]) -> bytes:

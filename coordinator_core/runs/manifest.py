@@ -15,9 +15,6 @@ from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.runs.publish import Manifest
-from coordinator_core.runs.read import read_manifest
-
-__all__ = ["ReplayFacts", "read_manifest", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
