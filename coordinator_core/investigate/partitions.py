@@ -131,10 +131,12 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
         bug = BUGS["KAFKA-9144"]
         hit = bug.fits(case.profile.release)
         partition = history.offsets_partition
+        name = case.transactional_ids.get(transaction.producer_id)
+        named = "" if name is None else f", transactional id {name},"
         yield _partition(
             "hanging-transaction",
             Severity.CRITICAL,
-            f"A transaction of producer {transaction.producer_id} is open since record "
+            f"A transaction of producer {transaction.producer_id}{named} is open since record "
             f"{transaction.first_record_offset} of offsets partition {partition}, for at least {span(age)}: it holds "
             f"{count(transaction.keys, 'committed offset')} of "
             f"{', '.join(transaction.groups)}, and {history.end_offset - transaction.first_record_offset:,} records "
