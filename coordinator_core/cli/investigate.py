@@ -17,7 +17,7 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.cli.source import found_beside, open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.investigate.investigate import Investigation, investigate, worst
@@ -26,6 +26,7 @@ from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.releases import profile_from_label
 from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity
+from coordinator_core.rules.topics import read_topics
 from coordinator_core.runs.read import is_run, open_run
 
 
@@ -60,6 +61,7 @@ def investigate_command(
     """
     options = replay_options_from(**replay)
     wanted = _codes(symptom)
+    offsets_retention_ms = offsets_retention_ms or _configured_retention_ms(paths)
     if len(paths) == 1 and is_run(paths[0]):
         run = open_run(paths[0])
         paths = tuple(run.manifest["sources"])
@@ -88,6 +90,13 @@ def investigate_command(
         write_line(line)
     severity = worst(found.explanations)
     return ExitCode.FINDINGS if severity is not None and severity > Severity.INFO else ExitCode.CLEAN
+
+
+def _configured_retention_ms(paths: tuple[str, ...]) -> int | None:
+    """``offsets.retention.minutes`` of the brokers, where a capture beside the log has it."""
+    topics = found_beside(paths).topics
+    found = None if topics is None else read_topics(topics).offsets_topic.thresholds.get("offsets_retention_ms")
+    return None if found is None else int(found)
 
 
 def _codes(symptom: str | None) -> tuple[str, ...] | None:

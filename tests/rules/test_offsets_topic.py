@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from coordinator_core.rules.inputs import Inputs
 from tests.rules.faults import DAY_MS, UNCLEANED, with_offsets_topic, with_partition
 from tests.rules.logs import HEALTHY, NOW_MS, TOPICS, Log, classic, commit, log_of, one, pending
 
@@ -64,3 +66,19 @@ def test_what_a_file_does_not_tell_is_not_evaluated(tmp_path: Path) -> None:
     found = one(*HEALTHY, topics=topics).reconcile(tmp_path)
     assert found.not_evaluated.keys() >= {"R80", "R82", "R83", "R84", "R85", "R86", "R89", "R90"}
     assert found.not_evaluated["R83"] == "needs replicas (--topics), configuration (--topics)"
+
+
+def test_settings_of_the_brokers_are_the_thresholds_that_nobody_set(tmp_path: Path) -> None:
+    """Two brokers agree on the retention and not on the longest transaction; somebody has set the size of metadata."""
+    config = {"offsets.retention.minutes": "60", "offset.metadata.max.bytes": "100"}
+    brokers = [
+        {"broker_id": number, "rack": None, "config": config | {"transaction.max.timeout.ms": str(number)}}
+        for number in (1, 2)
+    ]
+    topics, rules = tmp_path / "topics.json", tmp_path / "rules.yaml"
+    topics.write_text(json.dumps(TOPICS | {"brokers": brokers}))
+    rules.write_text("thresholds: {offset_metadata_max_bytes: 7}")
+    run = one(*HEALTHY).publish(tmp_path)
+    found = Inputs.read(run.path, topics=str(topics), settings_file=rules).settings
+    assert found.thresholds == {"offset_metadata_max_bytes": 7, "offsets_retention_ms": 3_600_000}
+    assert found.limits["transaction_max_timeout_ms"] == 900_000
