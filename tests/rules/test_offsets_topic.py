@@ -36,6 +36,7 @@ TWINS = {
         now_ms=NOW_MS + DAY_MS,
         topics=with_offsets_topic(config={"min.compaction.lag.ms": str(2 * DAY_MS)}),
     ),
+    "R87: the checkpoint says that it was cleaned": Log(UNCLEANED, now_ms=NOW_MS + DAY_MS, cleaned_offset=31),
     "R88: two empty segments": Log({0: {0: log_of(*HEALTHY), 2: b"", 3: b"", 4: log_of(commit(), base_offset=4)}}),
     "R89: committed at the log start": one(
         classic(), commit(offset=10, leader_epoch=0), topics=with_partition(oldest_leader_epoch=1, leader_epoch=1)
@@ -59,6 +60,16 @@ def test_a_transaction_that_holds_the_cleaner_is_the_finding(tmp_path: Path) -> 
     closed = log_of(pending(commit("g", offset=70)), classic(), *_COMMITS)
     log = Log({0: {0: closed, 32: log_of(commit(), base_offset=32)}}, now_ms=NOW_MS + DAY_MS)
     assert {row["rule"] for row in log.reconcile(tmp_path).findings.to_pylist()} == {"R50"}
+
+
+@pytest.mark.parametrize(("checkpoint", "why"), [(None, "no record was ever removed"), (4, "cleaner checkpoint at 4")])
+def test_a_dead_cleaner_is_known_by_its_checkpoint_or_by_what_is_there(
+    checkpoint: int | None, why: str, tmp_path: Path
+) -> None:
+    log = Log(UNCLEANED, now_ms=NOW_MS + DAY_MS, cleaned_offset=checkpoint)
+    (row,) = log.reconcile(tmp_path).findings.to_pylist()
+    evidence = json.loads(row["evidence"])
+    assert (row["rule"], evidence["known_by"], evidence["since_ms"], evidence["hours"]) == ("R87", why, NOW_MS, 24)
 
 
 def test_what_a_file_does_not_tell_is_not_evaluated(tmp_path: Path) -> None:
