@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +14,8 @@ from coordinator_core.cli.options import (
     note,
     replay_options,
     replay_options_from,
+    time_ms,
+    topics_option,
     write_line,
 )
 from coordinator_core.cli.retention import offsets_retention_option
@@ -26,8 +28,10 @@ from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.releases import profile_from_label
 from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity
-from coordinator_core.rules.topics import read_topics
+from coordinator_core.rules.topics import Topics, read_topics
+from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.topology import load_topology
 
 
 @click.command("investigate")
@@ -35,6 +39,8 @@ from coordinator_core.runs.read import is_run, open_run
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
 @click.option("--since", metavar="TIME", help="Only what happened from then on: 2026-05-12T02:00, or epoch ms.")
 @click.option("--symptom", metavar="TEXT", help="Only what explains this: an error, or what is seen.")
+@topics_option
+@click.option("--topology", "topology_file", metavar="FILE", help="topology.json. [default: beside the log]")
 @offsets_retention_option
 @replay_options
 @format_option(Format.TEXT, Format.JSON, Format.CSV, Format.HTML)
@@ -48,6 +54,8 @@ def investigate_command(
     groups: tuple[str, ...],
     since: str | None,
     symptom: str | None,
+    topics_file: str | None,
+    topology_file: str | None,
     offsets_retention_ms: int | None,
     output_format: Format,
     output: str | None,
@@ -61,7 +69,9 @@ def investigate_command(
     """
     options = replay_options_from(**replay)
     wanted = _codes(symptom)
-    offsets_retention_ms = offsets_retention_ms or _configured_retention_ms(paths)
+    beside = found_beside(paths)
+    topics_path, topology = topics_file or beside.topics, topology_file or beside.topology
+    topics = None if topics_path is None else read_topics(topics_path)
     if len(paths) == 1 and is_run(paths[0]):
         run = open_run(paths[0])
         paths = tuple(run.manifest["sources"])
@@ -70,9 +80,16 @@ def investigate_command(
     damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
     found = investigate(
         snapshot,
-        Case(profile, options.now_ms, offsets_retention_ms),
+        Case(
+            profile,
+            options.now_ms,
+            offsets_retention_ms or _configured_retention_ms(topics),
+            topics,
+            None if topology is None else load_topology(Path(topology)),
+            read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {},
+        ),
         groups=groups or None,
-        since_ms=_time(since),
+        since_ms=None if since is None else time_ms(since, "--since"),
         on_damage=options.on_damage,
         damage=damage,
     )
@@ -92,10 +109,9 @@ def investigate_command(
     return ExitCode.FINDINGS if severity is not None and severity > Severity.INFO else ExitCode.CLEAN
 
 
-def _configured_retention_ms(paths: tuple[str, ...]) -> int | None:
-    """``offsets.retention.minutes`` of the brokers, where a capture beside the log has it."""
-    topics = found_beside(paths).topics
-    found = None if topics is None else read_topics(topics).offsets_topic.thresholds.get("offsets_retention_ms")
+def _configured_retention_ms(topics: Topics | None) -> int | None:
+    """``offsets.retention.minutes`` of the brokers, where the topics are from a capture that has it."""
+    found = None if topics is None else topics.offsets_topic.thresholds.get("offsets_retention_ms")
     return None if found is None else int(found)
 
 
@@ -108,16 +124,6 @@ def _codes(symptom: str | None) -> tuple[str, ...] | None:
             f"nothing is known of the symptom {symptom!r}; known ones are like: {', '.join(known_symptoms())}"
         )
     return codes
-
-
-def _time(text: str | None) -> int | None:
-    if text is None or text.isdigit():
-        return None if text is None else int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--since {text}: expected a time like 2026-05-12T02:00, or epoch milliseconds") from None
-    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _check_groups(groups: tuple[str, ...], found: Investigation) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
 import click
 
 from coordinator_core.cli.output import write
+from coordinator_core.errors import UsageError
 from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE, FoldCache, directory_of_environment
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
@@ -177,6 +179,17 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def time_ms(text: str, option: str) -> int:
+    """A time of the command line, ISO 8601 (UTC unless it says otherwise) or epoch milliseconds, in the latter."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{option} {text}: expected a time like 2026-05-12T02:00, or epoch milliseconds") from None
+    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
 topics_option = click.option(
     "--topics",
     "topics_file",
@@ -191,6 +204,17 @@ group_options = together(
     click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic (repeatable)."),
 )
 """``--group`` (repeatable), ``--all-groups``, ``--topic`` (repeatable)."""
+
+
+client_options = together(
+    click.option("--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to reach the cluster by."),
+    click.option(
+        "--command-config",
+        metavar="FILE",
+        help="Kafka client properties: security.protocol, sasl.*, ssl.* and timeouts.",
+    ),
+)
+"""``--bootstrap-server`` and ``--command-config``."""
 
 
 def write_line(text: str) -> None:
