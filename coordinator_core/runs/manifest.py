@@ -70,6 +70,7 @@ class ReplayFacts:
             next_offsets |= partition.next_offsets
         names |= self.snapshot.topic_names
         uses = sum((Counter(partition.cache_uses) for partition in self.partitions), Counter[CacheUse]())
+        cleaned = {log.offsets_partition: log.cleaned_offset for log in self.snapshot.partitions}
         cuts = {log.offsets_partition: cut(log, next_offsets) for log in self.snapshot.partitions}
         return {
             "now_ms": self.now_ms,
@@ -94,7 +95,11 @@ class ReplayFacts:
                 for segment in self.snapshot.segments
             ],
             "cut": {
-                str(partition): {"log_start_offset": start, "log_end_offset": end}
+                str(partition): {
+                    "log_start_offset": start,
+                    "log_end_offset": end,
+                    "cleaned_offset": cleaned[partition],
+                }
                 for partition, (start, end) in sorted(cuts.items())
             },
             "topic_names": dict(sorted(names.items())),

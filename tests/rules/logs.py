@@ -280,11 +280,17 @@ class Log:
     going: dict[str, int] | None = None
     """Producers, by transactional id, of which the transaction log says that a transaction is going on."""
 
+    cleaned_offset: int | None = None
+    """What the checkpoint of the broker's cleaner says of offsets partition 0."""
+
     def publish(self, directory: Path) -> Run:
         """Replay this log and publish it as a run in ``directory``."""
         for number, data in self.partitions.items():
             segments = {0: data} if isinstance(data, bytes) else data
             write_partition(directory / "log", segments, partition=number)
+        if self.cleaned_offset is not None:
+            text = f"0\n1\n__consumer_offsets 0 {self.cleaned_offset}\n"
+            (directory / "log/cleaner-offset-checkpoint").write_text(text)
         place = RunPlace(str(directory / "runs"), "c", "w", "r")
         replay_to_run(
             discover([str(directory / "log")]),
