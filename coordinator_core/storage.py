@@ -10,17 +10,19 @@ import mmap
 import os
 import re
 import shutil
+import stat as stat_modes
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from coordinator_core.errors import RegroupError, UsageError
+from coordinator_core.errors import UsageError, not_written
 
+_MOST_AT_ONCE, _LARGE = 1 << 30, 1 << 20
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -32,12 +34,16 @@ def user_cache(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or directory. ``size`` in bytes, 0 for directories."""
+    """A file or directory. ``size`` in bytes, 0 for directories.
+
+    ``modified_ns`` (epoch nanoseconds) changes when the file is written; object stores tell whole seconds.
+    """
 
     name: str
     path: str
     is_directory: bool
     size: int
+    modified_ns: int | None = None
 
 
 def is_local(path: str) -> bool:
@@ -102,8 +108,7 @@ def stat(path: str) -> Entry | None:
     if is_local(path):
         file = local_path(path)
         try:
-            is_directory = file.is_dir()
-            return Entry(name, path, is_directory, 0 if is_directory else file.stat().st_size)
+            return _local_entry(name, path, file.is_dir(), file.stat())
         except (OSError, ValueError):
             return None
     import pyarrow.fs
@@ -115,8 +120,18 @@ def stat(path: str) -> Entry | None:
         raise UsageError(f"{path}: {error}") from error
     if info.type == pyarrow.fs.FileType.NotFound:
         return None
+    return _remote_entry(name, path, info)
+
+
+def _local_entry(name: str, path: str, is_directory: bool, status: os.stat_result) -> Entry:
+    return Entry(name, path, is_directory, 0 if is_directory else status.st_size, status.st_mtime_ns)
+
+
+def _remote_entry(name: str, path: str, info: Any) -> Entry:
+    import pyarrow.fs
+
     is_directory = info.type == pyarrow.fs.FileType.Directory
-    return Entry(name, path, is_directory, 0 if is_directory else info.size)
+    return Entry(name, path, is_directory, 0 if is_directory else info.size, info.mtime_ns)
 
 
 def exists(path: str) -> bool:
@@ -131,42 +146,91 @@ def list_directory(path: str) -> list[Entry]:
             with os.scandir(local_path(path)) as found:
                 for item in found:
                     with suppress(OSError):
-                        is_directory = item.is_dir()
-                        size = 0 if is_directory else item.stat().st_size
-                        entries.append(Entry(item.name, join(path, item.name), is_directory, size))
+                        entries.append(_local_entry(item.name, join(path, item.name), item.is_dir(), item.stat()))
         else:
             import pyarrow.fs
 
             remote, inner = filesystem(path)
             for info in remote.get_file_info(pyarrow.fs.FileSelector(inner)):
-                is_directory = info.type == pyarrow.fs.FileType.Directory
                 name = info.base_name
-                entries.append(Entry(name, join(path, name), is_directory, 0 if is_directory else info.size))
+                entries.append(_remote_entry(name, join(path, name), info))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def read(path: str) -> memoryview:
-    """The whole file, as unsigned bytes. A local file is mapped, not copied."""
+def read(path: str, size: int | None = None) -> memoryview:
+    """The file, or its first ``size`` bytes, as unsigned bytes.
+
+    A local file is copied, never mapped: whoever cuts a mapped file ends the processes that read it.
+    """
     try:
         if is_local(path):
-            with local_path(path).open("rb") as file:
-                if os.fstat(file.fileno()).st_size == 0:
-                    return memoryview(b"")
-                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            with LocalFile(path) as file:
+                wanted = file.version.size if size is None else min(size, file.version.size)
+                out = memory(wanted)
+                return out[: file.read_into(out, 0)]
         remote, inner = filesystem(path)
         with remote.open_input_file(inner) as stream:
             # Arrow's buffers are of signed bytes.
-            return memoryview(stream.read_buffer()).cast("B")
+            return memoryview(stream.read_buffer(size)).cast("B")
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise unreadable(path, error) from error
 
 
-def release(data: memoryview) -> None:
-    """Give the kernel back the memory of what :func:`read` mapped; the next reader maps it again."""
-    if isinstance(data.obj, mmap.mmap):
-        data.obj.madvise(mmap.MADV_DONTNEED)
+def memory(size: int) -> memoryview:
+    """So many bytes of new memory, in large pages where the system has them."""
+    if size < _LARGE:
+        return memoryview(bytearray(size))
+    area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):
+        area.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(area)
+
+
+def unreadable(path: str, error: Exception) -> UsageError:
+    return UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+class Version(NamedTuple):
+    """What the file system says of a file: every write changes it, once its clock has moved on."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+
+class LocalFile:
+    """A local regular file, open for reading. Raises ``OSError``, for pipes and devices as well."""
+
+    def __init__(self, path: str) -> None:
+        # Opening a pipe would wait for its writer.
+        self._handle = os.open(local_path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(self._handle)
+            if not stat_modes.S_ISREG(status.st_mode):
+                raise OSError("not a regular file")
+        except BaseException:
+            os.close(self._handle)
+            raise
+        self.version = Version(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def __enter__(self) -> LocalFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
+
+    def read_into(self, out: memoryview, position: int) -> int:
+        """Fill ``out`` with the bytes from ``position`` on; how many there were."""
+        done = 0
+        while done < len(out):
+            count = os.preadv(self._handle, [out[done : done + _MOST_AT_ONCE]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
 
 
 def read_text(path: str) -> str:
@@ -195,11 +259,13 @@ def write_atomic(path: str, data: bytes | memoryview) -> None:
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
+            sync(str(target.parent))
         except BaseException:
-            os.unlink(temporary)
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
             raise
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise not_written(path, error) from error
 
 
 @contextmanager
@@ -208,7 +274,7 @@ def new_directory(path: str, *, over_empty: bool = False) -> Iterator[Path]:
 
     It is made beside ``path`` and renamed, so that half of it is never taken for a whole one. Raises
     :class:`UsageError` when ``path`` is there already, but for an empty directory with ``over_empty``, or
-    cannot be made, and :class:`RegroupError` for an ``OSError`` in the block.
+    cannot be made, and what :func:`~coordinator_core.errors.not_written` says for an ``OSError`` in the block.
     """
     if not is_local(path):
         raise UsageError(f"{path}: a log is written to local directories only")
@@ -218,16 +284,33 @@ def new_directory(path: str, *, over_empty: bool = False) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise not_written(path, error) from error
     try:
         making.chmod(0o777 & ~_umask())
         yield making
         _refuse_existing(target, path, over_empty)
+        _sync_tree(making)
         making.rename(target)
+        sync(str(target.parent))
     except OSError as error:
-        raise RegroupError(f"{path}: nothing was published: {error}") from error
+        raise not_written(path, error) from error
     finally:
         shutil.rmtree(making, ignore_errors=True)
+
+
+def sync(path: str) -> None:
+    """Have a local file, or the names in a directory, on the disk before anything that is written later."""
+    handle = os.open(local_path(path), os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_tree(directory: Path) -> None:
+    for parent, _, names in os.walk(directory):
+        for name in (*names, "."):
+            sync(os.path.join(parent, name))
 
 
 def _refuse_existing(target: Path, path: str, over_empty: bool) -> None:

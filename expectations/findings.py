@@ -5,21 +5,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
+from coordinator_core.jsontext import parse_json
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.findings import FINDINGS
 from coordinator_core.rules.model import Severity
-from coordinator_core.rules.publish import FINDINGS_FILE, RECONCILIATION
+from coordinator_core.rules.publish import FINDINGS_FILE
+from coordinator_core.runs.place import RECONCILIATION
 from coordinator_core.runs.read import Run
 from expectations.checks import Check, not_null, schema
-from expectations.frames import UnreadableTableError, read_parquet
+from expectations.frames import StoredTable, UnreadableTableError
 from expectations.result import Refusal
 
 SUITE = FINDINGS.name
@@ -39,12 +38,12 @@ class Reconciled:
     severities: Mapping[str, Severity]
     rows: int
 
-    def table(self) -> pa.Table:
+    def table(self) -> StoredTable:
         """The findings as they are stored; :class:`UnreadableTableError` when they cannot be read."""
         path = storage.join(self.directory, FINDINGS_FILE)
         if not storage.exists(path):
             raise UnreadableTableError(f"{path} is missing")
-        return read_parquet(path)
+        return StoredTable([(path, path)], FINDINGS.arrow, FINDINGS.key)
 
     def checks(self) -> list[Check]:
         """One check for each rule that is not absent, and those of the table itself."""
@@ -104,7 +103,7 @@ def read_reconciled(directory: str, run: Run) -> Reconciled:
     if not storage.exists(path):
         raise UsageError(f"{directory} holds no {RECONCILIATION}; regroup reconcile --publish writes one")
     try:
-        document = json.loads(bytes(storage.read(path)))
+        document = parse_json(bytes(storage.read(path)))
         about = document["run"]
         found = Reconciled(
             directory,

@@ -1,6 +1,6 @@
-"""The journal of a drill: what was expected, done and seen, as JSON lines, each on disk before the next.
+"""The journal of a drill, or of a restore: what was expected, done and seen, a JSON line each, on disk before the next.
 
-A drill may be killed at any line. What stands before it counts: a last line that is cut off is left out by
+Whoever writes it may be killed at any line. What stands before it counts: a last line that is cut off is left out by
 readers, and taken away by the next writer.
 """
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError, UsageError
+from coordinator_core.jsontext import parse_json
 
 JOURNAL = "journal.jsonl"
 JOURNAL_VERSION = 1
@@ -40,7 +41,7 @@ class Journal:
     ``JournalBusyError`` while another process writes to it, ``UsageError`` when it cannot be written.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, writer: str = "a drill") -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
         try:
@@ -51,7 +52,7 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._file)
-            raise JournalBusyError(f"{path}: a drill is writing to it") from None
+            raise JournalBusyError(f"{path}: {writer} is writing to it") from None
         self._cut_torn_line()
 
     def __enter__(self) -> Journal:
@@ -87,8 +88,11 @@ class Journal:
                 raise JournalWriteError(f"{self.path}: the event {event} cannot be written: {error.strerror}") from None
 
 
-def read_journal(path: str | Path) -> list[Event]:
-    """The whole events of a journal. ``DamagedInputError`` names the byte where it is none."""
+def read_journal(path: str | Path, first_event: str = "drill") -> list[Event]:
+    """The whole events of a journal, which begins with ``first_event``.
+
+    ``DamagedInputError`` names the byte where it is none.
+    """
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -101,8 +105,8 @@ def read_journal(path: str | Path) -> list[Event]:
         events.append(_event(line, str(path), position))
         position += len(line)
     first: Event = events[0] if events else {}
-    if first.get("event") != "drill":
-        raise _damage(str(path), 0, "a journal begins with the event drill")
+    if first.get("event") != first_event:
+        raise _damage(str(path), 0, f"a journal begins with the event {first_event}")
     if first.get("journal_version") != JOURNAL_VERSION:
         version = first.get("journal_version")
         raise UsageError(f"{path}: a journal of version {version}, this is for {JOURNAL_VERSION}")
@@ -120,7 +124,7 @@ def of_kind(events: Iterable[Event], kind: str, **values: Any) -> list[Event]:
 
 def _event(line: bytes, path: str, position: int) -> Event:
     try:
-        event: Any = json.loads(line.decode("utf-8", "surrogatepass"))
+        event: Any = parse_json(line.decode("utf-8", "surrogatepass"))
     except ValueError as error:
         raise _damage(path, position, f"not JSON: {error}") from None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):

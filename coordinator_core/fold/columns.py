@@ -19,6 +19,7 @@ from coordinator_core.kernels import FoldTables, KeyTable
 from coordinator_core.kernels.arrays import Bytes, Int64s
 from coordinator_core.kernels.layout import COMMIT_VERSIONS, CONTROL_KEY, KEY_TYPES, NO_KEY_TYPE, PendingKind, Phase
 from coordinator_core.log.types import Codec, SegmentFile
+from coordinator_core.log.windows import Windows
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -41,10 +42,10 @@ def counted(
     )
 
 
-def with_rows(counts: SegmentFold, tables: FoldTables, segments: Sequence[Bytes], arena: Bytes) -> SegmentFold:
+def with_rows(counts: SegmentFold, tables: FoldTables, segments: Sequence[Windows], arena: Bytes) -> SegmentFold:
     """The fold in ``tables`` of all ``segments``; ``counts`` is what was :func:`counted` of the last one."""
     source = SegmentBytes(segments, arena)
-    return replace(
+    found = replace(
         counts,
         groups=_names(tables.group_ids),
         topics=_names(tables.topics),
@@ -56,6 +57,8 @@ def with_rows(counts: SegmentFold, tables: FoldTables, segments: Sequence[Bytes]
         implicit_group_creations=_implicit_group_creations(tables),
         group_stats=_group_stats(tables),
     )
+    source.fill()
+    return found
 
 
 def _used(rows: Any, count: int) -> npt.NDArray[Any]:
@@ -66,7 +69,7 @@ def _used(rows: Any, count: int) -> npt.NDArray[Any]:
 def _names(table: KeyTable) -> pa.Array:
     """Interned names, without their length prefix."""
     rows = _used(table.keys, table.used)
-    source = SegmentBytes([np.asarray(table.data)])
+    source = SegmentBytes([Windows(memoryview(table.data))])
     return text(source.binary(rows["start"] + 2, rows["length"] - 2))
 
 

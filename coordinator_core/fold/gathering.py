@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pyarrow as pa
 from coordinator_core.kernels import gather, spread
 from coordinator_core.kernels.arrays import Bytes, Int64s
 from coordinator_core.kernels.layout import ARENA, SEGMENT
+from coordinator_core.log.windows import Windows
 from coordinator_core.records.wire import decode_utf8
 
 _ALIGNMENT = 64
@@ -19,26 +20,81 @@ _NO_BYTES: Bytes = np.empty(0, np.uint8)
 
 
 class SegmentBytes:
-    """Where surviving bytes are read from: positions say in which of ``segments``, or in the ``arena``."""
+    """Where surviving bytes are read from: positions say in which of ``segments``, or in the ``arena``.
 
-    def __init__(self, segments: Sequence[Bytes], arena: Bytes = _NO_BYTES) -> None:
-        self._places = [(number * SEGMENT, data) for number, data in enumerate(segments)]
-        self._places.append((ARENA, arena))
+    What is not in memory is read for all arrays at once: once the caller has asked for all, it calls :meth:`fill`.
+    """
+
+    def __init__(self, segments: Sequence[Windows], arena: Bytes = _NO_BYTES) -> None:
+        self._segments = segments
+        self._arena = arena
+        self._runs: list[_Runs] = []
 
     def binary(self, positions: Int64s, lengths: Int64s, *, nulls: bool = False) -> pa.Array:
         """The runs of bytes as ``large_binary``; with ``nulls`` negative lengths are null."""
         starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(np.maximum(lengths, 0), out=starts[1:])
         out = np.empty(starts[-1], np.uint8)
-        positions, lengths = np.ascontiguousarray(positions), np.ascontiguousarray(lengths)
-        for tag, data in self._places:
-            if gather(data, tag, positions, lengths, starts, out) < len(positions):
-                raise ValueError("a value lies outside the bytes that it was read from")
+        runs = _Runs(np.ascontiguousarray(positions), np.ascontiguousarray(lengths), starts, out)
+        runs.copy(self._arena, ARENA)
+        for number, windows in enumerate(self._segments):
+            if windows.whole is not None:
+                runs.copy(np.frombuffer(windows.whole, np.uint8), number * SEGMENT)
+        self._runs.append(runs)
         validity = None
         if nulls and (lengths < 0).any():
             validity = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little"))
         buffers = [validity, pa.py_buffer(starts), pa.py_buffer(out)]
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(lengths), buffers)
+
+    def fill(self) -> None:
+        """Read what the arrays hold of segments that are not in memory."""
+        for number, windows in enumerate(self._segments):
+            if windows.whole is None:
+                _fill(windows, number * SEGMENT, [runs.of_segment(number) for runs in self._runs])
+                windows.release()
+
+
+class _Runs(NamedTuple):
+    """Runs of ``lengths`` bytes at tagged ``positions``, and where in ``out`` they go; nothing for negative lengths."""
+
+    positions: Int64s
+    lengths: Int64s
+    starts: Int64s
+    out: npt.NDArray[np.uint8]
+
+    def copy(self, data: Bytes, tag: int, rows: slice = slice(None)) -> None:
+        """Copy those of ``rows`` that lie in ``data``."""
+        positions = self.positions[rows]
+        if gather(data, tag, positions, self.lengths[rows], self.starts[rows], self.out) < len(positions):
+            raise ValueError("a value lies outside the bytes that it was read from")
+
+    def of_segment(self, number: int) -> _Runs:
+        """Those that lie in a segment, in the order of the file."""
+        tag = number * SEGMENT
+        rows = np.flatnonzero((self.lengths > 0) & (self.positions >= tag) & (self.positions < tag + SEGMENT))
+        positions = self.positions[rows]
+        if (positions[1:] < positions[:-1]).any():
+            order = np.argsort(positions, kind="stable")
+            rows, positions = rows[order], positions[order]
+        return _Runs(positions, self.lengths[rows], self.starts[rows], self.out)
+
+
+def _fill(windows: Windows, tag: int, arrays: Sequence[_Runs]) -> None:
+    """Copy runs of one segment, window after window."""
+    left = [(runs, runs.positions + runs.lengths - tag, 0) for runs in arrays if len(runs.positions)]
+    while left:
+        first, _, row = min(left, key=lambda item: item[0].positions[item[2]])
+        view, begin = windows.covering(int(first.positions[row]) - tag, int(first.lengths[row]))
+        data = np.frombuffer(view, np.uint8)
+        later = []
+        for runs, ends, row in left:
+            stop = int(np.searchsorted(ends, begin + len(view), "right"))
+            if stop > row:
+                runs.copy(data, tag + begin, slice(row, stop))
+            if stop < len(ends):
+                later.append((runs, ends, max(row, stop)))
+        left = later
 
 
 def text(binary: pa.Array) -> pa.Array:

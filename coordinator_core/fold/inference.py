@@ -12,7 +12,6 @@ from copy import deepcopy
 
 import numpy as np
 
-from coordinator_core import storage
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, pass_known
@@ -23,6 +22,7 @@ from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import last_offset_of, parse_entry_batch
 from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.log.windows import SegmentWindows
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release_of, sample
 
@@ -73,30 +73,39 @@ class _Sampler:
         return self._left if self._take() else None
 
     def _take(self) -> bool:
-        view = storage.read(self._segment.path)[: self._segment.size]
-        data = np.frombuffer(view, np.uint8)
-        position, stop = 0, len(view)
+        windows = SegmentWindows(self._segment)
+        position = 0
         try:
-            while True:
-                status, position = self._pass_known(data, position, stop, is_unpacked=False)
-                if status == Stop.END:
-                    return True
-                if status == Stop.UNUSUAL_BATCH:
+            while position < windows.size and self._left > 0:
+                view, first = windows.at(position)
+                after = self._take_window(view, position - first)
+                if after is None:
                     return False
-                if status == Stop.UNUSUAL_RECORDS:
-                    position = self._look_at(view, position)
-                    continue
-                tables = self._tables
-                found = chunks(view, position, tables.next_offset, tables.bounds, self._limits)
-                with closing(found):
-                    for chunk in found:
-                        if not self._take_unpacked(view, chunk):
-                            return False
-                        position = int(chunk.batches["position"][-1] + chunk.batches["size"][-1])
-                        if self._left <= 0:
-                            return True
+                position = first + after
         except (CompressionError, DamagedInputError):
             return False
+        finally:
+            windows.release()
+        return True
+
+    def _take_window(self, view: memoryview, start: int) -> int | None:
+        """Take the batches from ``start`` on; the position behind them."""
+        data = np.frombuffer(view, np.uint8)
+        status, position = self._pass_known(data, start, len(view), is_unpacked=False)
+        if status == Stop.UNUSUAL_BATCH:
+            return position if position > start else None
+        if status == Stop.UNUSUAL_RECORDS:
+            return self._look_at(view, position)
+        if status == Stop.COMPRESSED:
+            tables = self._tables
+            with closing(chunks(view, position, tables.next_offset, tables.bounds, self._limits)) as found:
+                for chunk in found:
+                    if not self._take_unpacked(view, chunk):
+                        return None
+                    position = int(chunk.batches["position"][-1] + chunk.batches["size"][-1])
+                    if self._left <= 0:
+                        break
+        return position
 
     def _take_unpacked(self, view: memoryview, chunk: Chunk) -> bool:
         ends = np.cumsum(chunk.batches["plain_size"])

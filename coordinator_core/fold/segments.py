@@ -1,4 +1,4 @@
-"""Segments to folds: a fast walk over the mapped file, and the scalar readers where that does not do."""
+"""Segments to folds: a fast walk over the file, and the scalar readers where that does not do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.arena import Arena
 from coordinator_core.fold.columns import counted, with_rows
@@ -20,14 +19,14 @@ from coordinator_core.fold.scalar import fold_scalar, split_scalar
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, FoldTables, fold_chunk
-from coordinator_core.kernels.arrays import Bytes
 from coordinator_core.kernels.layout import ARENA, SEGMENT, OrderingOffset, Stop
 from coordinator_core.log.batch import batch_records, parse_batch, records_section
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import OnDamage, last_offset_of, parse_entry, read_partition, read_segment
+from coordinator_core.log.reader import OnDamage, last_offset_of, read_partition, read_segment
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
+from coordinator_core.log.windows import SegmentWindows, Windows
 from coordinator_core.releases import MergeOffsetRule
 
 __all__ = ["Piece", "fold_batches", "fold_partition", "fold_run", "fold_segment"]
@@ -66,11 +65,11 @@ def fold_segment(
     is appended to ``damage``, and :class:`DamagedInputError` raised under ``FAIL``.
     """
     found = [] if damage is None else damage
-    data = None if running is None else running.data
+    windows = SegmentWindows(segment) if running is None else running.windows
     if on_damage is not OnDamage.RECOVER:
         for check_utf8 in (False, True):
             folder = _Folder(segment, rules, limits, check_utf8=check_utf8, check_crc=check_crc)
-            if not folder.fold_mapped(start_offset, end_offset, data, running):
+            if not folder.fold_windows(start_offset, end_offset, windows, running):
                 break
             if check_utf8 or not folder.has_malformed_names:
                 return folder.finish()
@@ -87,7 +86,7 @@ class Piece:
     """A segment of a run: its content, the offset that it must not reach, and the fingerprint to be taken."""
 
     segment: SegmentFile
-    data: memoryview
+    windows: Windows
     end_offset: int | None = None
     running: RunningFingerprint | None = None
 
@@ -98,16 +97,16 @@ def fold_run(
     """Fold neighbouring segments together; a fold for each, of which the last one has the effect of all.
 
     An offset key then takes its place once, not once in each segment. ``None`` when anything in the segments is for
-    :func:`fold_segment` to judge. What is mapped into memory is let go of as soon as it was walked over.
+    :func:`fold_segment` to judge.
     """
     folder = _Folder(pieces[0].segment, rules, limits, check_utf8=False)
     folds: list[SegmentFold] = []
     for piece in pieces:
         if folds:
             folder.begin(piece.segment)
-        if not folder.fold_mapped(start_offset, piece.end_offset, piece.data, piece.running):
+        if not folder.fold_windows(start_offset, piece.end_offset, piece.windows, piece.running):
             return None
-        storage.release(piece.data)
+        piece.windows.release()
         folds.append(folder.counted())
     if folder.has_malformed_names:
         return None
@@ -207,7 +206,7 @@ class _Folder:
         self.stopped = False
         self._rules = rules
         self._limits = limits
-        self._segments: list[Bytes] = []
+        self._segments: list[Windows] = []
         self._arena = Arena()
         self._formats: Counter[int] = Counter()
         self._check_crc = check_crc
@@ -243,51 +242,54 @@ class _Folder:
 
     # The fast way
 
-    def fold_mapped(
+    def fold_windows(
         self,
         start_offset: int,
         end_offset: int | None,
-        data: memoryview | None = None,
+        windows: Windows,
         running: RunningFingerprint | None = None,
     ) -> bool:
-        """Fold the whole segment where it lies. False if anything in it is for the scalar readers."""
+        """Fold the whole segment, window after window. False if anything in it is for the scalar readers."""
         segment, bounds, tables = self.segment, self._bounds, self._tables
-        view = data if data is not None else storage.read(segment.path)[: segment.size]
-        if len(view) < segment.size:
+        if windows.size < segment.size:
             return False
-        array = np.frombuffer(view, np.uint8)
         tag = len(self._segments) * SEGMENT
-        self._segments.append(array)
+        self._segments.append(windows)
         bounds.start_offset = start_offset
         bounds.last_offset = last_offset_of(segment, end_offset)
         tables.next_offset = segment.base_offset
-        position, stop = 0, len(view)
-        while position < stop:
-            limit = stop
+        position = 0
+        compressed = False
+        while position < windows.size:
+            view, first = windows.at(position, wide=compressed)
+            limit = len(view)
             bounds.check_crc = self._check_crc
             if running is not None:
                 if position >= running.position and not running.ended:
                     running.advance()
                 bounds.check_crc = self._check_crc and position >= running.position
                 if position < running.position:
-                    limit = running.position
-            status = fold_chunk(array, position, limit, tag, False, tables)
-            position = tables.position
-            after: int | None = position
+                    limit = min(limit, running.position - first)
+            begin = position - first
+            status = fold_chunk(np.frombuffer(view, np.uint8), begin, limit, tag + first, False, tables)
+            after: int | None = tables.position
             if status == Stop.COMPRESSED:
+                if not compressed:
+                    compressed, position = True, first + tables.position
+                    continue
                 if running is not None:
                     # These are read as far as they go.
                     bounds.check_crc = self._check_crc and not running.finish().intact
-                after = self._fold_compressed(view, position)
+                    view, first = windows.at(first + tables.position, wide=True)
+                after = self._fold_compressed(view, tables.position)
             elif status == Stop.UNUSUAL_RECORDS:
                 self._arena.tidy(tables)
-                after = self._fold_unusual(view, position)
-            elif status == Stop.UNUSUAL_BATCH:
-                # Zeroes up to the end are a preallocated tail: the end of the data.
-                return parse_entry(view, position, self._limits) is None
+                after = self._fold_unusual(view, tables.position)
+            elif status == Stop.UNUSUAL_BATCH and tables.position == begin:
+                return windows.is_zero_from(position)
             if after is None:
                 return False
-            position = after
+            position = first + after
         return True
 
     def _fold_unusual(self, view: memoryview, position: int) -> int | None:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import crc32c
 import numpy as np
 
 from coordinator_core import storage
@@ -53,20 +54,27 @@ class ScannedSegment:
     """A segment whose batches were checked; ``size`` are its bytes up to the end of the last one.
 
     ``is_plain``: all of them are v2 batches that the kernels walk over; otherwise :meth:`batches`
-    reads them one by one. Nothing of the file is held between passes: what is mapped counts as memory.
+    reads them one by one. Nothing of the file is held between passes; each checks, by ``crc``, the CRC-32C of the
+    bytes, that they are those of the first.
     """
 
     segment: SegmentFile
     size: int
     end_offset: int | None
     is_plain: bool
+    crc: int
 
     def read(self) -> memoryview:
         """Bytes of the segment. Raises :class:`DamagedInputError` when the file has become shorter."""
-        data = storage.read(self.segment.path)[: self.size]
+        data = storage.read(self.segment.path, self.size)
         if len(data) < self.size:
             raise self.damaged(len(data), "file_shorter", f"{self.size - len(data)} bytes are gone")
         return data
+
+    def check(self, data: memoryview) -> None:
+        """:class:`DamagedInputError` when ``data``, which a pass took for sound, is not what it was."""
+        if crc32c.crc32c(data) != self.crc:
+            raise self.changed(_first_unsound(data))
 
     def batch_at(self, data: memoryview, position: int) -> Batch:
         """The v2 batch at ``position`` of what :meth:`read` gave, which a kernel leaves to others."""
@@ -86,7 +94,10 @@ class ScannedSegment:
         return DamagedInputError(Damage(self.segment.path, position, None, kind, detail))
 
     def batches(self) -> Iterator[Batch]:
-        return read_segment(self.segment, limits=_LIMITS, end_offset=self.end_offset)
+        segment = replace(self.segment, size=self.size)
+        data = self.read()
+        yield from read_segment(segment, limits=_LIMITS, end_offset=self.end_offset, data=data)
+        self.check(data)
 
     def walk(self, kernel: Kernel, each: Callable[[ScannedSegment, Batch], None]) -> None:
         """Have ``kernel`` pass over the batches, and ``each`` take those that it leaves to others."""
@@ -104,6 +115,7 @@ class ScannedSegment:
                 each(self, batch)
                 position += batch.size
             stopped, position = kernel(data, position)
+        self.check(data)
 
 
 @dataclass(frozen=True)
@@ -198,15 +210,15 @@ class _IndexedSegment:
 
 
 def _index_segment(segment: SegmentFile, end_offset: int | None) -> _IndexedSegment:
-    data = storage.read(segment.path)[: segment.size]
+    data = storage.read(segment.path, segment.size)
     bounds = Bounds(_LIMITS.max_batch_bytes, _LIMITS.max_records)
     bounds.last_offset = last_offset_of(segment, end_offset)
     index = BatchIndex(segment.base_offset)
     stopped, position = index_batches(data, 0, len(data), bounds, index)
     # Zeroes up to the end are a preallocated file.
     if len(data) < segment.size or (stopped != Stop.END and parse_entry(data, position, _LIMITS) is not None):
-        return _index_unusual_segment(segment, end_offset)
-    scanned = ScannedSegment(segment, position, end_offset, True)
+        return _index_unusual_segment(segment, end_offset, data)
+    scanned = ScannedSegment(segment, position, end_offset, True, crc32c.crc32c(data[:position]))
     rows = np.asarray(index.rows)[: index.used].copy()
     for row in np.flatnonzero(rows["control_type"] == UNREAD_CONTROL_TYPE):
         batch = scanned.batch_at(data, int(rows[row]["position"]))
@@ -214,24 +226,35 @@ def _index_segment(segment: SegmentFile, end_offset: int | None) -> _IndexedSegm
     return _IndexedSegment(scanned, rows, index.batches, index.records, index.last_base_offset, index.next_offset)
 
 
-def _index_unusual_segment(segment: SegmentFile, end_offset: int | None) -> _IndexedSegment:
+def _index_unusual_segment(segment: SegmentFile, end_offset: int | None, data: memoryview) -> _IndexedSegment:
     """The same by the readers that know everything; they raise what is damage."""
-    scanned = ScannedSegment(segment, 0, end_offset, False)
     rows = []
-    leader_epoch, batches, records = -2, 0, 0
+    size, leader_epoch, batches, records = 0, -2, 0, 0
     last_base_offset, next_offset = -1, segment.base_offset
-    for batch in scanned.batches():
+    for batch in read_segment(segment, limits=_LIMITS, end_offset=end_offset, data=data):
         count = batch.record_count
         if count is None:
             count = len(batch_records(batch, path=segment.path, limits=_LIMITS))
         if batch.producer_id != -1 or batch.is_control or batch.partition_leader_epoch != leader_epoch:
             rows.append(_row(batch, count, segment.path))
         leader_epoch = batch.partition_leader_epoch
-        scanned = replace(scanned, size=batch.position + batch.size)
+        size = batch.position + batch.size
         last_base_offset, next_offset = batch.base_offset, batch.next_offset
         batches += 1
         records += count
+    scanned = ScannedSegment(segment, size, end_offset, False, crc32c.crc32c(data[:size]))
     return _IndexedSegment(scanned, _rows(rows), batches, records, last_base_offset, next_offset)
+
+
+def _first_unsound(data: memoryview) -> int:
+    """Position of the first batch that is not sound; 0 when all are, and are others than before."""
+    position = 0
+    while position < len(data):
+        batch = parse_entry_batch(data, position, _LIMITS)
+        if batch is None:
+            return position
+        position += batch.size
+    return 0
 
 
 def _rows(rows: list[tuple[int, ...]]) -> Array:

@@ -104,8 +104,13 @@ def parse_entry(view: memoryview, position: int, limits: Limits = _DEFAULT_LIMIT
 
 
 def _all_zero(view: memoryview) -> bool:
-    step = 1 << 16
-    return all(bytes(view[at : at + step]).count(0) == min(step, len(view) - at) for at in range(0, len(view), step))
+    at, step = 0, 1 << 6
+    while at < len(view):
+        part = bytes(view[at : at + step])
+        if part.count(0) < len(part):
+            return False
+        at, step = at + step, min(2 * step, 1 << 16)
+    return True
 
 
 def read_segment(
@@ -116,15 +121,16 @@ def read_segment(
     damage: list[Damage] | None = None,
     end_offset: int | None = None,
     check_crc: bool = True,
+    data: memoryview | None = None,
 ) -> Iterator[Batch]:
-    """Batches of one segment in file order.
+    """Batches of one segment in file order. ``data`` are its bytes, when they were read already.
 
     ``end_offset`` is the base offset of the next segment, when there is one: no offset may reach it.
     ``check_crc=False`` (only with ``RECOVER``) reads batches whose CRC is wrong, as a broker does after a
     clean shutdown.  What is wrong or left out is appended to ``damage``.  Raises
     :class:`DamagedInputError` under ``FAIL``, ``UsageError`` when the file cannot be opened.
     """
-    walk = SegmentWalk(segment, limits, on_damage, [] if damage is None else damage, end_offset, check_crc)
+    walk = SegmentWalk(segment, limits, on_damage, [] if damage is None else damage, end_offset, check_crc, data)
     return walk.batches()
 
 
@@ -242,7 +248,7 @@ def recover(log: PartitionLog, *, limits: Limits = _DEFAULT_LIMITS, damage: list
 
 def last_entry(segment: SegmentFile, limits: Limits = _DEFAULT_LIMITS) -> Batch | None:
     """The last batch before the first invalid entry of a segment; ``None`` when there is none."""
-    view = storage.read(segment.path)[: segment.size]
+    view = storage.read(segment.path, segment.size)
     position = 0
     last = None
     while True:
@@ -282,7 +288,9 @@ class SegmentWalk:
         damage: list[Damage],
         end_offset: int | None,
         check_crc: bool = True,
+        data: memoryview | None = None,
     ) -> None:
+        self._data = data
         self.segment = segment
         self.limits = limits
         self.on_damage = on_damage
@@ -296,8 +304,14 @@ class SegmentWalk:
         self.zero_bytes = 0
         self._resync_budget = CRC_BUDGET * segment.size
 
+    def view(self) -> memoryview:
+        """The bytes of the segment, read once."""
+        if self._data is None:
+            self._data = storage.read(self.segment.path, self.segment.size)
+        return self._data
+
     def batches(self) -> Iterator[Batch]:
-        view = storage.read(self.segment.path)[: self.segment.size]
+        view = self.view()
         recover = self.on_damage is OnDamage.RECOVER
         while True:
             entry = parse_entry(view, self.position, self.limits)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.log.batch import iter_batch_records
 from coordinator_core.log.limits import Limits
@@ -120,7 +119,7 @@ def verify_segment(
         sum(found.kind == "bad_crc" for found in damage[known:]),
         walk.torn_bytes,
         walk.zero_bytes,
-        hashlib.sha256(storage.read(segment.path)[: segment.size]).hexdigest(),
+        hashlib.sha256(walk.view()).hexdigest(),
     )
 
 

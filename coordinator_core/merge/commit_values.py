@@ -9,6 +9,7 @@ from coordinator_core.fold.arrow import column
 from coordinator_core.fold.gathering import SegmentBytes, spread_columns, text
 from coordinator_core.kernels import decode_commits
 from coordinator_core.kernels.arrays import Int64s, dtype
+from coordinator_core.log.windows import Windows
 from coordinator_core.records.wire import uuid_text
 
 
@@ -20,7 +21,7 @@ def decoded(values: pa.Array) -> dict[str, pa.Array]:
     """
     _, starts, data = values.buffers()
     bounds = np.frombuffer(starts, np.int64)[values.offset : values.offset + len(values) + 1]
-    source = SegmentBytes([np.frombuffer(data, np.uint8)])
+    source = SegmentBytes([Windows(memoryview(data))])
     rows = np.empty(len(values), dtype("Commit"))
     if decode_commits(np.frombuffer(data, np.uint8), bounds, rows) < len(values):
         raise ValueError("a fold holds a value that is no OffsetCommitValue")

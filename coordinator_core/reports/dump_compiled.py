@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from coordinator_core import storage
 from coordinator_core.kernels import Bounds, TextWriter
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.batch import parse_batch, records_section
@@ -36,7 +35,7 @@ class CompiledDump:
         segment = walk.segment
         bounds = Bounds(walk.limits.max_batch_bytes, walk.limits.max_records)
         bounds.last_offset = last_offset_of(segment, walk.end_offset)
-        return partial(self._texts, walk, storage.read(segment.path)[: segment.size], bounds)
+        return partial(self._texts, walk, walk.view(), bounds)
 
     def _texts(self, walk: SegmentWalk, view: memoryview, bounds: Bounds) -> Iterator[memoryview]:
         writer = self._writer

@@ -13,12 +13,12 @@ import time
 
 import pyarrow.compute as pc
 
-from coordinator_core import storage
 from coordinator_core.fold.schema import VALUE, FoldRules
 from coordinator_core.fold.segments import Piece, fold_run
 from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.windows import SegmentWindows
 from coordinator_core.merge.commit_values import decoded
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.process.interpreter import start_light
@@ -32,7 +32,7 @@ def main(log: str, release: str) -> None:
     tasks = in_runs(fold_tasks(discover([log]), OnDamage.FAIL), 1)
 
     def fold(task: FoldTask) -> float:
-        pieces = [Piece(segment, storage.read(segment.path), end_offset) for segment, end_offset in task.ranges]
+        pieces = [Piece(segment, SegmentWindows(segment), end_offset) for segment, end_offset in task.ranges]
         began = time.thread_time()
         folds = fold_run(pieces, rules=rules)
         assert folds is not None

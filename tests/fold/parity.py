@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.segments import Piece, fold_batches, fold_run, fold_segment
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.reader import OnDamage, read_segment
 from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.log.windows import SegmentWindows
 from coordinator_core.merge.partition import merge_folds
 from coordinator_core.releases import Profile, profile_for_release
 from tests.fold.random_logs import Log
@@ -63,7 +63,7 @@ def fold_all(log: PartitionLog, profile: Profile) -> list[SegmentFold]:
 def fold_in_runs(log: PartitionLog, profile: Profile, longest: int) -> list[SegmentFold]:
     """Up to ``longest`` segments folded together, where that can be done."""
     rules = FoldRules.of(profile)
-    pieces = [Piece(segment, storage.read(segment.path), end_offset) for segment, end_offset in log.segment_ranges()]
+    pieces = [Piece(segment, SegmentWindows(segment), end_offset) for segment, end_offset in log.segment_ranges()]
     folds: list[SegmentFold] = []
     for first in range(0, len(pieces), longest):
         run = pieces[first : first + longest]

@@ -32,19 +32,29 @@ def require_equal(found: object, expected: object, what: str) -> None:
 
 @contextmanager
 def file_of(*versions: bytes) -> Iterator[None]:
-    """Have ``storage.read`` find these bytes, each time the next version, until the last."""
-    reads = list(versions)
-    real = storage.read
+    """Have every file hold these bytes, each time it is opened the next version, until the last."""
+    left = list(versions)
 
-    def read(path: str) -> memoryview:
-        del path
-        return view_of(reads.pop(0) if len(reads) > 1 else reads[0])
+    class File(storage.LocalFile):
+        def __init__(self, path: str) -> None:
+            del path
+            self._data = left.pop(0) if len(left) > 1 else left[0]
+            self.version = storage.Version(0, 0, len(self._data), 0)
 
-    storage.read = read
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def read_into(self, out: memoryview, position: int) -> int:
+            part = self._data[position : position + len(out)]
+            out[: len(part)] = part
+            return len(part)
+
+    real = storage.LocalFile
+    storage.LocalFile = File  # type: ignore[misc]
     try:
         yield
     finally:
-        storage.read = real
+        storage.LocalFile = real  # type: ignore[misc]
 
 
 def array_of(data: bytes) -> Bytes:

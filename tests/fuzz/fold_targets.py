@@ -36,6 +36,7 @@ from coordinator_core.log.compression import CompressionError, decompress
 from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.log.windows import Windows
 from coordinator_core.merge.partition import merge_folds
 from coordinator_core.records.codec import RecordDecodeError, decode_value
 from coordinator_core.releases import profile_for_release
@@ -215,12 +216,13 @@ class _Shifting(RunningFingerprint):
     """A fingerprint whose bytes change behind its back."""
 
     def __init__(self, data: bytes, choices: Random) -> None:
-        super().__init__(view_of(data))
+        self._data = view_of(data)
+        super().__init__(self._data)
         self._choices = choices
 
     def advance(self, batches: int = 2) -> None:
         super().advance(batches)
-        self.data[:] = changed(bytes(self.data), self._choices)
+        self._data[:] = changed(bytes(self._data), self._choices)
 
 
 def shifting_fold(data: bytes, choices: Random) -> str:
@@ -242,8 +244,8 @@ def shifting_fold(data: bytes, choices: Random) -> str:
                 case 1:
                     fold_segment(segment, rules=rules, limits=LIMITS, on_damage=on_damage)
                 case _:
-                    pieces = [Piece(segment, view_of(version)) for version in versions]
-                    pieces[0] = Piece(segment, running.data, None, running)
+                    pieces = [Piece(segment, Windows(view_of(version))) for version in versions]
+                    pieces[0] = Piece(segment, running.windows, None, running)
                     if fold_run(pieces[: choices.randint(1, 3)], rules=rules, limits=LIMITS) is None:
                         return "left"
     except DamagedInputError as error:

@@ -104,13 +104,24 @@ class TestEveryKindOfPath:
 
 
 class TestLocalFiles:
-    def test_reading_maps_the_file(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("size", [6, 3 << 20])
+    def test_what_was_read_stays(self, tmp_path: Path, size: int) -> None:
         path = tmp_path / "file"
-        path.write_bytes(b"before")
+        path.write_bytes(b"x" * size)
         view = storage.read(str(path))
-        with path.open("r+b") as file:
-            file.write(b"after!")
-        assert bytes(view) == b"after!"
+        os.truncate(path, 0)
+        assert bytes(view) == b"x" * size
+
+    def test_the_beginning_of_a_file_is_read(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"before")
+        assert bytes(storage.read(str(tmp_path / "file"), 2)) == b"be"
+        assert bytes(storage.read(str(tmp_path / "file"), 20)) == b"before"
+
+    def test_pipes_and_devices_are_not_read(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        for path in (str(tmp_path / "pipe"), "/dev/zero"):
+            with pytest.raises(UsageError, match="not a regular file"):
+                storage.read(path)
 
     def test_writing_replaces_the_file_as_a_whole(self, tmp_path: Path) -> None:
         path = tmp_path / "file"

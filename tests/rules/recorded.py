@@ -36,6 +36,7 @@ def findings(case: Case) -> set[Finding]:
         *_time_to_come(case),
         *_overdue(case),
         *_without_leader_epoch(case),
+        *_long_metadata(case),
         *_without_offsets(case),
         *_without_tombstone(case),
     }
@@ -109,6 +110,18 @@ def _overdue(case: Case) -> Iterator[Finding]:
         committed_ms = (value or {}).get("data", {}).get("commitTimestamp")
         if committed_ms is not None and committed_ms + RETENTION_MS + GRACE_MS < case.captured_ms:
             yield "R60", key["data"]["group"], key["data"]["topic"], key["data"]["partition"]
+
+
+def _long_metadata(case: Case) -> Iterator[Finding]:
+    """The first commit of a group whose metadata is within a fifth of Kafka's limit."""
+    for group in _groups(case):
+        long = [
+            (topic, partition)
+            for name, topic, partition, offset in _offsets(case)
+            if name == group and 4096 * 0.8 < len(offset.get("metadata") or "") <= 4096
+        ]
+        if long:
+            yield "R47", group, *min(long)
 
 
 def _without_leader_epoch(case: Case) -> Iterator[Finding]:

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core import storage
 from coordinator_core.cli.app import run
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold import cache as fold_cache
 from coordinator_core.fold import tasks as folding
 from coordinator_core.fold.cache import Digests, FoldCache, FoldCacheWarning, cache_of_environment
-from coordinator_core.fold.pin import Pin, pin_snapshot
+from coordinator_core.fold.pin import Pin
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.tasks import CacheUse, SegmentResult, fold_tasks, run_fold_task
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import SegmentFile, Snapshot
+from coordinator_core.log.windows import SegmentWindows
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace, new_run_id
@@ -91,11 +91,11 @@ def test_a_file_that_is_as_it_was_is_not_read_again(
     first = replay(log, tmp_path / "out", cache)
     read: list[str] = []
 
-    def noted(_: object, segment: SegmentFile) -> memoryview:
+    def noted(segment: SegmentFile) -> SegmentWindows:
         read.append(segment.path)
-        return storage.read(segment.path)
+        return SegmentWindows(segment)
 
-    monkeypatch.setattr(folding, "_read", noted)
+    monkeypatch.setattr(folding, "SegmentWindows", noted)
     second = replay(log, tmp_path / "out", cache)
     assert read == []
     assert second["fold_cache"] == counts(len(log.segments), 0)
@@ -126,7 +126,7 @@ def test_the_first_change_since_the_pin_is_told_also_when_a_later_one_is_known_w
     replay(log, tmp_path / "out", cache)
     first, last = log.segments[0].path, log.segments[-1].path
     os.utime(first)
-    pin = pin_snapshot(log)
+    pin = Pin(log)
     changed = replace(pin, fingerprints={**pin.fingerprints, first: "00" * 32, last: "00" * 32})
     with pytest.raises(DamagedInputError) as caught:
         replay(changed, tmp_path / "out", cache)

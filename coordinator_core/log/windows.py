@@ -1,0 +1,175 @@
+"""Segments read a window at a time, into memory that no other process can change.
+
+Nothing is mapped: a process that reads a mapped file dies when another one cuts the file (an election, a cleaner, a
+broker that shuts down). What was read is the reader's own. Whether the file is still the one that was opened shows
+in its version.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import deque
+
+from coordinator_core import storage
+from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.log.layout import LENGTH_END
+from coordinator_core.log.limits import Limits
+from coordinator_core.log.types import SegmentFile
+
+_FEW, _WINDOW, _WIDE_WINDOW = 1 << 18, 1 << 21, 1 << 25
+_TICK_NS = 50_000_000
+"""Of two writes so close to each other the second may not show in the file's version."""
+_LENGTH = struct.Struct(">i")
+_LIMITS = Limits()
+_spare: deque[memoryview] = deque(maxlen=8)
+"""Memory for windows that nobody uses: new memory costs more than reading into it."""
+
+
+class Windows:
+    """``size`` bytes in memory, as one window."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.size = len(data)
+        self.whole: memoryview | None = data
+        """All bytes, where they are in memory."""
+        self._view = data
+        self._first = 0
+
+    def at(self, position: int, *, wide: bool = False) -> tuple[memoryview, int]:
+        """A window, and the position at which it begins: it holds the batch at ``position`` whole, if all bytes do.
+
+        It is valid until the next call. ``wide``: many compressed batches are wanted in one window.
+        """
+        return self._view, self._first
+
+    def covering(self, position: int, size: int) -> tuple[memoryview, int]:
+        """A window that holds ``size`` bytes from ``position`` on."""
+        return self._view, self._first
+
+    def is_zero_from(self, position: int) -> bool:
+        """Whether all bytes from ``position`` on are zero: the end of a preallocated file."""
+        while position < self.size:
+            view, first = self.covering(position, 1)
+            if any(bytes(view[position - first :])):
+                return False
+            position = first + len(view)
+        return True
+
+    def release(self) -> None:
+        """Let go of the window; the bytes can be read again."""
+
+    def has_changed(self) -> bool:
+        """Whether other bytes may be there now than when the file was opened."""
+        return False
+
+
+class SegmentWindows(Windows):
+    """The bytes of a segment. ``size`` is less than the segment's when the file is shorter.
+
+    Raises ``UsageError`` when the file cannot be read, and :class:`DamagedInputError` (``file_changed``) when it is
+    not the file any more that was opened first.
+    """
+
+    def __init__(self, segment: SegmentFile) -> None:
+        super().__init__(memoryview(b""))
+        self.segment = segment
+        self._file: storage.LocalFile | None = None
+        self._buffer = memoryview(b"")
+        self._version: storage.Version | None = None
+        self._opened_ns = 0
+        if storage.is_local(segment.path):
+            self.whole = None
+            self.size = min(segment.size, self._open().version.size)
+        else:
+            self.whole = self._view = storage.read(segment.path, segment.size)
+            self.size = len(self._view)
+
+    def at(self, position: int, *, wide: bool = False) -> tuple[memoryview, int]:
+        left = self._first + len(self._view) - position
+        is_narrow = wide and len(self._view) < _WIDE_WINDOW and left < self.size - position
+        if is_narrow or position < self._first or left < self._wanted(position, left):
+            self._fill(position, _WIDE_WINDOW if wide else _WINDOW)
+            if (wanted := self._wanted(position, len(self._view))) > len(self._view):
+                self._fill(position, wanted)
+        return self._view, self._first
+
+    def covering(self, position: int, size: int) -> tuple[memoryview, int]:
+        if position < self._first or position + size > self._first + len(self._view):
+            self._fill(position, max(size, _FEW))
+        return self._view, self._first
+
+    def release(self) -> None:
+        if self._version is None:
+            return
+        self._view, self._first = memoryview(b""), 0
+        if 0 < len(self._buffer) <= _WIDE_WINDOW:
+            _spare.append(self._buffer)
+        self._buffer = memoryview(b"")
+        self._close()
+
+    def has_changed(self) -> bool:
+        if self._version is None:
+            return False
+        if self._opened_ns - self._version.modified_ns < _TICK_NS:
+            return True
+        try:
+            with storage.LocalFile(self.segment.path) as file:
+                return file.version != self._version
+        except OSError:
+            return True
+
+    def _wanted(self, position: int, left: int) -> int:
+        """Bytes from ``position`` on that a window needs to hold the batch there."""
+        most = self.size - position
+        if left >= most or left < LENGTH_END:
+            return min(LENGTH_END, most)
+        (length,) = _LENGTH.unpack_from(self._view, position - self._first + LENGTH_END - _LENGTH.size)
+        # Of any other batch the readers say what is wrong.
+        return LENGTH_END + length if 0 <= length <= min(_LIMITS.max_batch_bytes, most - LENGTH_END) else 0
+
+    def _fill(self, position: int, wanted: int) -> None:
+        wanted = min(wanted, self.size - position)
+        self._view = memoryview(b"")
+        if len(self._buffer) < wanted:
+            self._buffer = _taken(wanted)
+        count = (self._file or self._open()).read_into(self._buffer[:wanted], position)
+        if count < wanted:
+            raise file_changed(self.segment.path, position + count, "the file became shorter while it was read")
+        self._view, self._first = self._buffer[:wanted], position
+
+    def _open(self) -> storage.LocalFile:
+        try:
+            self._file = file = storage.LocalFile(self.segment.path)
+        except OSError as error:
+            raise storage.unreadable(self.segment.path, error) from error
+        if self._version is None:
+            self._version, self._opened_ns = file.version, time.time_ns()
+        elif file.version[:2] != self._version[:2] or file.version.size < self.size:
+            self._close()
+            raise file_changed(
+                self.segment.path, file.version.size, "another file has taken its place, or it became shorter"
+            )
+        return file
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.__exit__()
+            self._file = None
+
+    def __del__(self) -> None:
+        self._close()
+
+
+def file_changed(path: str, position: int, detail: str) -> DamagedInputError:
+    """The error for a file that changed while it was read."""
+    return DamagedInputError(Damage(path, position, None, "file_changed", detail))
+
+
+def _taken(size: int) -> memoryview:
+    """Spare memory of at least ``size`` bytes, or new."""
+    try:
+        spare = _spare.pop()
+    except IndexError:
+        spare = memoryview(b"")
+    return spare if len(spare) >= size else storage.memory(max(size, _WINDOW))
