@@ -205,11 +205,12 @@ def _says_something(row: Json) -> bool:
 
 
 def fetched_offsets(
-    client: Client, broker: int, asked: OffsetKeys, everything: bool, version: int
+    client: Client, broker: int, asked: OffsetKeys, everything: bool, version: int, *, patience: float | None = None
 ) -> Iterable[tuple[str, int, Any]]:
     """Group id, error code and topics of groups that are all asked of one broker.
 
-    Everything is asked as it stands, offset keys by name must be stable. ``version`` is that of OffsetFetch.
+    Everything is asked as it stands, offset keys by name must be stable. ``version`` is that of OffsetFetch,
+    ``patience`` as in :meth:`Client.ask`.
     """
     asked = {group_id: offset_keys for group_id, offset_keys in asked.items() if everything or offset_keys}
     if not asked:
@@ -227,6 +228,7 @@ def fetched_offsets(
         answer = client.ask(
             lambda: OffsetFetchRequest(groups=groups, require_stable=stable, max_version=OFFSET_FETCH_VERSION),
             broker,
+            patience=patience,
         )
         for group in answer.groups:
             yield group.group_id, group.error_code, group.topics
@@ -239,6 +241,7 @@ def fetched_offsets(
                 group_id=group_id, topics=topics, max_version=version, **extra
             ),
             broker,
+            patience=patience,
         )
         yield group_id, answer.error_code, answer.topics
 
