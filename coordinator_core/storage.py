@@ -34,12 +34,16 @@ def user_cache(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or directory. ``size`` in bytes, 0 for directories."""
+    """A file or directory. ``size`` in bytes, 0 for directories.
+
+    ``modified_ns`` (epoch nanoseconds) changes when the file is written; object stores tell whole seconds.
+    """
 
     name: str
     path: str
     is_directory: bool
     size: int
+    modified_ns: int | None = None
 
 
 def is_local(path: str) -> bool:
@@ -104,8 +108,7 @@ def stat(path: str) -> Entry | None:
     if is_local(path):
         file = local_path(path)
         try:
-            is_directory = file.is_dir()
-            return Entry(name, path, is_directory, 0 if is_directory else file.stat().st_size)
+            return _local_entry(name, path, file.is_dir(), file.stat())
         except (OSError, ValueError):
             return None
     import pyarrow.fs
@@ -117,8 +120,18 @@ def stat(path: str) -> Entry | None:
         raise UsageError(f"{path}: {error}") from error
     if info.type == pyarrow.fs.FileType.NotFound:
         return None
+    return _remote_entry(name, path, info)
+
+
+def _local_entry(name: str, path: str, is_directory: bool, status: os.stat_result) -> Entry:
+    return Entry(name, path, is_directory, 0 if is_directory else status.st_size, status.st_mtime_ns)
+
+
+def _remote_entry(name: str, path: str, info: Any) -> Entry:
+    import pyarrow.fs
+
     is_directory = info.type == pyarrow.fs.FileType.Directory
-    return Entry(name, path, is_directory, 0 if is_directory else info.size)
+    return Entry(name, path, is_directory, 0 if is_directory else info.size, info.mtime_ns)
 
 
 def exists(path: str) -> bool:
@@ -133,17 +146,14 @@ def list_directory(path: str) -> list[Entry]:
             with os.scandir(local_path(path)) as found:
                 for item in found:
                     with suppress(OSError):
-                        is_directory = item.is_dir()
-                        size = 0 if is_directory else item.stat().st_size
-                        entries.append(Entry(item.name, join(path, item.name), is_directory, size))
+                        entries.append(_local_entry(item.name, join(path, item.name), item.is_dir(), item.stat()))
         else:
             import pyarrow.fs
 
             remote, inner = filesystem(path)
             for info in remote.get_file_info(pyarrow.fs.FileSelector(inner)):
-                is_directory = info.type == pyarrow.fs.FileType.Directory
                 name = info.base_name
-                entries.append(Entry(name, join(path, name), is_directory, 0 if is_directory else info.size))
+                entries.append(_remote_entry(name, join(path, name), info))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     return sorted(entries, key=lambda entry: entry.name)

@@ -252,11 +252,12 @@ def load_topology(path: Path) -> Topology:
 
 
 def _topic(name: str, described: Any) -> TopicInfo:
-    infos = (_partition(one) for one in described["partitionInfo"])
+    infos = (partition_info(one) for one in described["partitionInfo"])
     return TopicInfo(name, described.get("topic_id"), tuple(sorted(infos, key=lambda info: info.partition)))
 
 
-def _partition(one: Any) -> PartitionInfo:
+def partition_info(one: Any) -> PartitionInfo:
+    """A partition in the form of ``topology.json`` and ``topics.json``; ``KeyError`` and the like for another."""
     leader, epoch = one["leader"], one.get("leader_epoch")
     return PartitionInfo(
         partition=int(one["partition"]),

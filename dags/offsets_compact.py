@@ -12,7 +12,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, AssetAlias, Param, task
 
 from dags.common.approval import ExpiryApproval
-from dags.common.clusters import ClusterFile, load_clusters
+from dags.common.clusters import ClusterFile, load_clusters, timetable
 from dags.common.form import snapshot_params
 from dags.common.spark import SparkAppOperator
 
@@ -57,7 +57,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         dag_id=f"offsets_compact_{name}" if name else "offsets_compact",
         description="Compact a snapshot of __consumer_offsets, with approval and proof",
         doc_md=DOC,
-        schedule=settings.schedule if settings else None,
+        schedule=timetable(settings.schedule) if settings else None,
         start_date=cluster.start_date if cluster else None,
         catchup=False,
         max_active_runs=1,

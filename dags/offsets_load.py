@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetAlias, task
 
-from dags.common.clusters import ClusterFile, load_clusters
+from dags.common.clusters import ClusterFile, load_clusters, timetable
 from dags.common.form import snapshot_params
 from dags.common.spark import SparkAppOperator
 
@@ -21,7 +21,7 @@ DOC = """
 |---|---|
 | `pin` | finds the segments of the snapshot and writes down which bytes this run reads |
 | `replay` | rebuilds groups, members and committed offsets in Spark and publishes them as a run |
-| `summary` | logs what was found and emits the asset `regroup://<cluster>/offsets` |
+| `summary` | logs what was found and emits the asset `regroup://<cluster>/offsets`: there is a run, not yet judged |
 
 A run never replaces an earlier one: every attempt writes to a directory of its own, which counts only once
 its `manifest.json` is there. Damaged input fails at once, with the file and the position in the log; trouble
@@ -38,7 +38,7 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         dag_id=f"offsets_load_{name}" if name else "offsets_load",
         description="Replay a snapshot of __consumer_offsets and publish the state of its groups",
         doc_md=DOC,
-        schedule=cluster.schedule if cluster else None,
+        schedule=timetable(cluster.schedule) if cluster else None,
         start_date=cluster.start_date if cluster else None,
         catchup=False,
         max_active_runs=1,

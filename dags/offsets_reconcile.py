@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, Asset, Param, task
+from airflow.sdk import DAG, Asset, AssetAlias, Param, task
 
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.form import cluster_param
@@ -23,11 +23,13 @@ DOC = """
 | `rules` | evaluates the rules in Spark and publishes the findings beside the run |
 | `expectations` | evaluates the Great Expectations suites on tables and findings, writes Data Docs |
 | `report` | writes the report |
-| `gate` | fails, with the three worst findings, from the cluster's `fail_on` on, and when tables contradict |
+| `gate` | fails from the cluster's `fail_on` on, and when tables contradict; else emits `regroup://<cluster>/audited` |
 
 The run itself is never changed. The report lies in `_reports/<run id>/` beside the run. A failed gate is not
 retried: look at the report, mute what is known (`rules` in the cluster file), and clear the task.
 """
+
+AUDITED = AssetAlias("regroup-audited", group="regroup")
 
 
 def params(names: list[str]) -> dict[str, Param]:
@@ -77,11 +79,16 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
             return reconcile.report(params["cluster"], requested, expected)
 
-        @task(doc_md="Fails when the run must not be used as it is.")
-        def gate(checked: Any, expected: Any, *, params: Any) -> Any:
+        @task(doc_md="Fails when the run must not be used as it is; else emits the asset event.", outlets=[AUDITED])
+        def gate(checked: Any, expected: Any, *, outlet_events: Any, params: Any) -> Any:
             from dags.common import reconcile
 
-            return reconcile.gate(params["cluster"], checked, expected)
+            passed = reconcile.gate(params["cluster"], checked, expected)
+            cluster = load_clusters().clusters[params["cluster"]]
+            asset = Asset(name=f"{cluster.name}-audited", uri=cluster.audited_asset_uri)
+            for one in passed:
+                outlet_events[AUDITED].add(asset, extra=one)
+            return passed
 
         requested = find()
         rules = SparkAppOperator.partial(

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
 from coordinator_core.jsontext import parse_json
@@ -19,7 +17,7 @@ from coordinator_core.rules.model import Severity
 from coordinator_core.rules.publish import FINDINGS_FILE, RECONCILIATION
 from coordinator_core.runs.read import Run
 from expectations.checks import Check, not_null, schema
-from expectations.frames import UnreadableTableError, read_parquet
+from expectations.frames import StoredTable, UnreadableTableError
 from expectations.result import Refusal
 
 SUITE = FINDINGS.name
@@ -39,12 +37,12 @@ class Reconciled:
     severities: Mapping[str, Severity]
     rows: int
 
-    def table(self) -> pa.Table:
+    def table(self) -> StoredTable:
         """The findings as they are stored; :class:`UnreadableTableError` when they cannot be read."""
         path = storage.join(self.directory, FINDINGS_FILE)
         if not storage.exists(path):
             raise UnreadableTableError(f"{path} is missing")
-        return read_parquet(path)
+        return StoredTable([(path, path)], FINDINGS.arrow, FINDINGS.key)
 
     def checks(self) -> list[Check]:
         """One check for each rule that is not absent, and those of the table itself."""

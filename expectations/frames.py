@@ -5,9 +5,13 @@ The manifest is not believed here: files are read as they are, so that the check
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -19,6 +23,11 @@ from expectations.checks import COUNTED, FILES_COLUMNS, Reference
 
 _HIDDEN = ("_", ".")
 """Readers of directories pass over such names."""
+
+BATCH_ROWS = 1 << 18
+"""Rows that GX has in a data frame; of committed offsets about 150 MiB."""
+
+_READ_ROWS = 1 << 16
 
 
 class UnreadableTableError(Exception):
@@ -40,59 +49,123 @@ def run_files(run: Run) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(FILES_COLUMNS, row, strict=True)) for row in rows], schema=schema)
 
 
-def stored_table(run: Run, name: str) -> pa.Table:
-    """Rows of those listed files of a table that are there.
+class StoredTable:
+    """Rows of Parquet files, read as they are asked for, a bounded number at a time.
 
-    Raises :class:`UnreadableTableError` when they are no Parquet files, or of different schemas.
+    ``files`` are paths, each with its name in messages; files that are not there are left out. Raises
+    :class:`UnreadableTableError` when they are no Parquet files, or of different schemas.
     """
-    parts = []
-    for file in run.manifest["tables"].get(name, {"files": []})["files"]:
-        path = storage.join(run.path, file)
-        if not storage.exists(path):
-            continue
-        parts.append(read_parquet(path, file))
-    if not parts:
-        return TABLES[name].arrow.empty_table()
-    try:
-        return pa.concat_tables(parts)
-    except pa.ArrowInvalid as error:
-        raise UnreadableTableError(f"the files of {name} differ: {error}") from None
+
+    def __init__(self, files: Iterable[tuple[str, str]], schema: pa.Schema, key: Sequence[str]) -> None:
+        self._files = [(path, name) for path, name in files if storage.exists(path)]
+        self.schema = schema
+        self._key = key
+        self.num_rows = 0
+        for number, (path, name) in enumerate(self._files):
+            with _opened(path, name) as parquet:
+                found = parquet.schema_arrow
+                self.num_rows += parquet.metadata.num_rows
+            if number and not found.equals(self.schema):
+                raise UnreadableTableError(f"the files of {name.partition('/')[0]} differ: {name} has other columns")
+            self.schema = found
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows, of ``columns`` only where they are given."""
+        schema = self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])
+        return pa.Table.from_batches(self._record_batches(columns), schema)
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The rows in batches of about :data:`BATCH_ROWS` at most, by hash of their key: equal keys are in one.
+
+        They pass through files, so that no more than a batch is in memory.
+        """
+        count = -(-self.num_rows // BATCH_ROWS)
+        if count <= 1:
+            yield self.read()
+            return
+        with tempfile.TemporaryDirectory(prefix="regroup-batches-") as directory:
+            paths = [f"{directory}/{number}" for number in range(count)]
+            with ExitStack() as opened:
+                options = pa.ipc.IpcWriteOptions(compression="lz4")
+                sinks = [opened.enter_context(pa.OSFile(path, "wb")) for path in paths]
+                writers = [
+                    opened.enter_context(pa.ipc.new_stream(sink, self.schema, options=options)) for sink in sinks
+                ]
+                for rows in self._record_batches():
+                    batch_of = self._hashes(rows) % count
+                    for number, writer in enumerate(writers):
+                        writer.write_batch(rows.filter(pa.array(batch_of == number)))
+            for path in paths:
+                with pa.OSFile(path) as source, pa.ipc.open_stream(source) as reader:
+                    yield reader.read_all()
+                os.unlink(path)
+
+    def _hashes(self, rows: pa.RecordBatch) -> Any:
+        """Of the key of each row, or what there is of it: without all of it, its check is refused anyway."""
+        import pandas as pd
+
+        columns = [name for name in self._key if name in rows.schema.names]
+        if not columns:
+            return np.arange(rows.num_rows, dtype=np.uint64)
+        return pd.util.hash_pandas_object(rows.select(columns).to_pandas(), index=False).to_numpy()
+
+    def _record_batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        for path, name in self._files:
+            with _opened(path, name) as parquet:
+                try:
+                    yield from parquet.iter_batches(batch_size=_READ_ROWS, columns=columns)
+                except (OSError, pa.ArrowInvalid) as error:
+                    raise UnreadableTableError(f"{name} cannot be read: {error}") from None
 
 
-def read_parquet(path: str, name: str | None = None) -> pa.Table:
-    """A Parquet file; :class:`UnreadableTableError`, which calls it ``name``, when it is none."""
+@contextmanager
+def _opened(path: str, name: str) -> Iterator[pq.ParquetFile]:
     try:
         system, inner = storage.filesystem(path)
         with system.open_input_file(inner) as source:
-            return pq.ParquetFile(source).read()
+            yield pq.ParquetFile(source)
     except (OSError, pa.ArrowInvalid) as error:
-        raise UnreadableTableError(f"{name or path} cannot be read: {error}") from None
+        raise UnreadableTableError(f"{name} cannot be read: {error}") from None
 
 
-def with_counts(name: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """The table with a count column per reference.
+def stored_table(run: Run, name: str) -> StoredTable:
+    """Those listed files of a table that are there."""
+    files = run.manifest["tables"].get(name, {"files": []})["files"]
+    table = TABLES[name]
+    return StoredTable(((storage.join(run.path, file), file) for file in files), table.arrow, table.key)
 
-    A reference whose columns are missing adds none, so that its check cannot be evaluated and is refused.
+
+Counts = Sequence[tuple[Reference, pa.Table]]
+
+
+def counts_for(name: str, tables: Mapping[str, StoredTable]) -> Counts:
+    """For each reference of a table: rows of its target by the columns of the reference.
+
+    A reference whose columns are missing has none, so that its check cannot be evaluated and is refused.
     """
-    rows = tables[name]
+    found = []
     for reference in COUNTED:
         if reference.table == name and reference.target in tables:
-            rows = _with_count(rows, tables[reference.target], reference)
+            target = tables[reference.target]
+            columns = list(reference.columns)
+            needed = list(dict.fromkeys([*columns, *([reference.where[0]] if reference.where else [])]))
+            if set(needed) <= set(target.schema.names):
+                rows = target.read(needed)
+                if reference.where is not None:
+                    rows = rows.filter(pc.equal(rows[reference.where[0]], reference.where[1]))
+                found.append((reference, rows.group_by(columns).aggregate([([], "count_all")])))
+    return found
+
+
+def with_counts(rows: pa.Table, counts: Counts) -> pa.Table:
+    """Rows of a table with a count column per reference, where it has the columns."""
+    for reference, counted in counts:
+        columns = list(reference.columns)
+        if set(columns) <= set(rows.column_names):
+            numbered = rows.select(columns).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+            joined = numbered.join(counted, columns, join_type="left outer").sort_by("row")
+            rows = rows.append_column(reference.count_column, pc.fill_null(joined["count_all"], 0))
     return rows
-
-
-def _with_count(rows: pa.Table, target: pa.Table, reference: Reference) -> pa.Table:
-    columns = list(reference.columns)
-    needed = {*columns, *([reference.where[0]] if reference.where else [])}
-    if not needed <= set(target.column_names) or not set(columns) <= set(rows.column_names):
-        return rows
-    if reference.where is not None:
-        column, value = reference.where
-        target = target.filter(pc.equal(target[column], value))
-    counted = target.group_by(columns).aggregate([([], "count_all")])
-    numbered = rows.select(columns).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
-    joined = numbered.join(counted, columns, join_type="left outer").sort_by("row")
-    return rows.append_column(reference.count_column, pc.fill_null(joined["count_all"], 0))
 
 
 def parameters(run: Run, name: str) -> dict[str, Any]:

@@ -24,11 +24,14 @@ import pyarrow as pa
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES
 from expectations.checks import FILES, FILES_COLUMNS, NOT_NULL, Check, suites
+from expectations.combine import CODE, Combined, code_of, raised
 from expectations.data_docs import check_directory, write_data_docs
 from expectations.findings import SUITE as FINDINGS_SUITE
 from expectations.findings import read_reconciled
 from expectations.frames import (
+    StoredTable,
     UnreadableTableError,
+    counts_for,
     parameters,
     run_files,
     stored_table,
@@ -44,7 +47,6 @@ if TYPE_CHECKING:
     from great_expectations.data_context.data_context.file_data_context import FileDataContext
 
 CONTEXT = Path(__file__).parent / "great_expectations.yml"
-_CODE = "code"
 _COORDINATES = ("offsets_partition", "record_offset")
 _KEYS = {FILES: FILES_COLUMNS[:2], FINDINGS_SUITE: ("group_id", "topic", "partition", "member_id", "message")}
 
@@ -60,14 +62,14 @@ def evaluate(run: Run, *, findings: str | None = None, data_docs: str | None = N
         check_directory(data_docs)
     reconciled = None if findings is None else read_reconciled(findings, run)
     declarations = suites() | ({} if reconciled is None else {FINDINGS_SUITE: reconciled.checks()})
-    tables: dict[str, pa.Table] = {}
+    tables: dict[str, StoredTable] = {}
     unreadable: dict[str, str] = {}
     for name in declarations:
         try:
             if name == FINDINGS_SUITE and reconciled is not None:
                 tables[name] = reconciled.table()
-            else:
-                tables[name] = run_files(run) if name == FILES else stored_table(run, name)
+            elif name != FILES:
+                tables[name] = stored_table(run, name)
         except UnreadableTableError as error:
             unreadable[name] = str(error)
     failures: list[Failure] = []
@@ -81,20 +83,25 @@ def evaluate(run: Run, *, findings: str | None = None, data_docs: str | None = N
         for name, all_checks in declarations.items():
             checks = [check for check in all_checks if check.code not in refused_rules]
             declared += len(all_checks)
-            if name in unreadable:
-                refusals += [Refusal(check.code, unreadable[name]) for check in checks]
+            try:
+                if name in unreadable:
+                    raise UnreadableTableError(unreadable[name])
+                counts = counts_for(name, tables)
+                batches = iter([run_files(run)]) if name == FILES else tables[name].batches()
+                parts = (with_counts(rows, counts) for rows in batches)
+                found = _validate(context, data, name, checks, parts, parameters(run, name), run_id)
+            except UnreadableTableError as error:
+                refusals += [Refusal(check.code, str(error)) for check in checks]
                 continue
-            rows = with_counts(name, tables)
-            outcomes = _validate(context, data, name, checks, rows, parameters(run, name), run_id)
-            failed, refused = judge(checks, rows, outcomes)
+            failed, refused = judge(checks, found.examples(), found.result())
             evaluated += len({check.code for check in checks} - {refusal.code for refusal in refused})
             failures += failed
             refusals += refused
         absent = {} if reconciled is None else dict(reconciled.absent)
         result = GateResult(run.path, declared, evaluated, tuple(failures), tuple(refusals), absent)
         if data_docs is not None:
-            counts = {name: len(checks) for name, checks in declarations.items()}
-            write_data_docs(context, result, counts, data_docs)
+            declared_of = {name: len(checks) for name, checks in declarations.items()}
+            write_data_docs(context, result, declared_of, data_docs)
     return result
 
 
@@ -128,10 +135,11 @@ def _validate(
     data: BatchDefinition[Any],
     name: str,
     checks: Sequence[Check],
-    rows: pa.Table,
+    batches: Iterator[pa.Table],
     values: dict[str, Any],
     run_id: RunIdentifier,
-) -> ExpectationSuiteValidationResult:
+) -> Combined:
+    """The results of a suite on a table, batch by batch; what the Data Docs are made of is that of all."""
     import great_expectations as gx
     import pandas as pd
 
@@ -147,9 +155,16 @@ def _validate(
             result_format={"result_format": "SUMMARY", "partial_unexpected_count": EXAMPLES},
         )
     )
-    frame = rows.to_pandas(types_mapper=pd.ArrowDtype)
-    outcome = checkpoint.run(batch_parameters={"dataframe": frame}, expectation_parameters=values, run_id=run_id)
-    return next(iter(outcome.run_results.values()))
+    combined = Combined()
+    for rows in batches:
+        frame = rows.to_pandas(types_mapper=pd.ArrowDtype)
+        outcome = checkpoint.run(batch_parameters={"dataframe": frame}, expectation_parameters=values, run_id=run_id)
+        [(identifier, result)] = outcome.run_results.items()
+        combined.add(rows, result)
+    if combined.batches > 1:
+        # GX has stored the result of each batch under the same name.
+        context.validation_results_store.set(identifier, combined.result())
+    return combined
 
 
 def _store(context: FileDataContext, name: str, checks: Sequence[Check]) -> ExpectationSuite:
@@ -164,7 +179,7 @@ def _store(context: FileDataContext, name: str, checks: Sequence[Check]) -> Expe
                 ExpectationConfiguration(
                     type=check.kind,
                     kwargs=check.arguments,
-                    meta={_CODE: check.code},
+                    meta={CODE: check.code},
                     description=check.summary,
                     severity=FailureSeverity(check.severity.label),
                 )
@@ -181,7 +196,7 @@ def judge(
     results: dict[str, ExpectationValidationResult] = {}
     counts: Counter[str] = Counter()
     for result in outcomes.results:
-        code = _code(result)
+        code = code_of(result)
         counts[code] += 1
         results[code] = result
     failures: list[Failure] = []
@@ -193,26 +208,13 @@ def judge(
             refusals.append(Refusal(check.code, reason))
             continue
         result = results[check.code]
-        raised = _raised(result.exception_info or {})
-        if raised is not None:
-            refusals.append(Refusal(check.code, f"it raised: {raised}"))
+        what = raised(result.exception_info)
+        if what is not None:
+            refusals.append(Refusal(check.code, f"it raised: {what}"))
         elif not result.success:
             failures.append(_failure(check, rows, result.result))
     refusals += [Refusal(code, "it was evaluated but not declared") for code in sorted(counts)]
     return failures, refusals
-
-
-def _code(result: ExpectationValidationResult) -> str:
-    config = result.expectation_config
-    return "" if config is None else str(config.meta.get(_CODE, config.type))
-
-
-def _raised(info: Mapping[str, Any]) -> str | None:
-    """The exception of a result: GX has one mapping, or one per metric."""
-    for entry in (info, *(value for value in info.values() if isinstance(value, dict))):
-        if entry.get("raised_exception"):
-            return str(entry.get("exception_message"))
-    return None
 
 
 def _failure(check: Check, rows: pa.Table, result: Mapping[str, Any]) -> Failure:

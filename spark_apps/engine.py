@@ -1,22 +1,24 @@
 """The Spark engine: a task folds a segment, and merges it at once when it is all of its offsets partition.
 
 Small partitions and segments share a task. Where a partition has several, a second stage merges their
-folds. The driver takes over the rows that the tasks that count have staged, and writes the manifest.
+folds; those of giant partitions are cut into shards in one job, merged in the next and combined in a third, however
+many such partitions there are. The driver lists the files of the tasks that count, and writes the manifest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
+from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.pin import Pin
 from coordinator_core.fold.tasks import fold_tasks
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
-from coordinator_core.merge.shards import MergedShard
+from coordinator_core.merge.shards import StoredShard
 from coordinator_core.releases import Profile
 from coordinator_core.runs.local import check_source
 from coordinator_core.runs.manifest import ReplayFacts
@@ -25,7 +27,7 @@ from coordinator_core.runs.publish import Manifest, RunWriter
 from spark_apps import tasks
 from spark_apps.packing import MIB, Work, packed, share_out, task_bytes
 from spark_apps.session import Session
-from spark_apps.tasks import StagedFold
+from spark_apps.tasks import CutFolds, StagedFold
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 MAX_MERGE_BYTES = 256 * MIB
 """Folds that one task merges. What it holds of them is at most some times as much: where nothing is dead."""
 
+P = TypeVar("P", StagedFold, CutFolds, StoredShard)
 T = TypeVar("T")
 A = TypeVar("A")
 
@@ -58,13 +61,15 @@ def replay(
 
     began = perf_counter()
     snapshot = source.snapshot if isinstance(source, Pin) else source
-    check_source(source, on_damage)
+    # That files are as they were pinned is for the tasks to see, each of its own.
+    check_source(snapshot, on_damage)
     with RunWriter(place, sources=source_directories(snapshot)) as writer:
         chosen = profile or infer_profile(snapshot.partitions)
         inferred = perf_counter()
         context = session.context
         started = perf_counter()
-        rules = tasks.ReplayTask(chosen, now_ms, writer.staging_path)
+        storage.make_directory(writer.staging_path)
+        rules = tasks.ReplayTask(chosen, now_ms, place.path)
         sizes = [segment.size for segment in snapshot.segments]
         limit = bytes_per_task or task_bytes(sizes, context.defaultParallelism)
         works = share_out(fold_tasks(source, on_damage), limit)
@@ -100,14 +105,12 @@ def _folded_and_merged(
     answers = in_tasks(context, partial(tasks.fold, rules=rules), works)
     in_order = [answer for _, answer in sorted(zip(works, answers, strict=True), key=lambda pair: pair[0].place)]
     damage: dict[int, Damage] = {}
-    folds: dict[int, list[StagedFold]] = {}
     for answer in in_order:
         for number, found in answer.damage.items():
             damage.setdefault(number, found)
-        for staged in answer.folds:
-            folds.setdefault(staged.offsets_partition, []).append(staged)
     if damage:
         raise DamagedInputError(damage[min(damage)])
+    folds = _by_partition(staged for answer in in_order for staged in answer.folds)
     merged = _merged(context, list(folds.values()), rules, bytes_per_merge)
     return sorted((answer for answer in [*in_order, *merged] if answer.facts), key=lambda answer: min(answer.facts))
 
@@ -116,31 +119,33 @@ def _merged(
     context: SparkContext, partitions: list[list[StagedFold]], rules: tasks.ReplayTask, bytes_per_merge: int
 ) -> list[tasks.Answer]:
     """Answers of the tasks that merged ``partitions``, each given as its folds in log order."""
-    small: list[list[StagedFold]] = []
-    in_shards: list[tuple[list[StagedFold], list[MergedShard]]] = []
-    for folds in partitions:
-        shards = -(-_size(folds) // bytes_per_merge)
-        if shards > 1:
-            in_shards.append(_merged_in_shards(context, folds, shards, rules, bytes_per_merge))
-        else:
-            small.append(folds)
-    small.sort(key=_size, reverse=True)
+    by_size = sorted(partitions, key=_size, reverse=True)
+    giants = [folds for folds in by_size if _size(folds) > bytes_per_merge]
+    small = by_size[len(giants) :]
+    parts: list[tuple[list[StagedFold], int]] = []
+    for folds in giants:
+        count = -(-_size(folds) // bytes_per_merge)
+        runs = packed([staged.size for staged in folds], bytes_per_merge)
+        parts += [(folds[run.start : run.stop], count) for run in runs]
+    cut_folds = in_tasks(context, partial(tasks.cut, rules=rules), parts)
+    of_shards = [
+        (number, [part.of_shard(shard) for part in of_partition])
+        for number, of_partition in _by_partition(cut_folds).items()
+        for shard in range(len(of_partition[0].ends))
+    ]
+    shards = _by_partition(in_tasks(context, partial(tasks.merge_one_shard, rules=rules), of_shards))
+    combined = [(folds, shards[folds[0].offsets_partition]) for folds in giants]
     return [
         *in_tasks(context, partial(tasks.merge, rules=rules), small),
-        *in_tasks(context, partial(tasks.combine, rules=rules), in_shards),
+        *in_tasks(context, partial(tasks.combine, rules=rules), combined),
     ]
 
 
-def _merged_in_shards(
-    context: SparkContext, folds: list[StagedFold], shards: int, rules: tasks.ReplayTask, bytes_per_task: int
-) -> tuple[list[StagedFold], list[MergedShard]]:
-    """The folds of a giant partition, cut into shards, and what each shard merges to."""
-    runs = packed([staged.size for staged in folds], bytes_per_task)
-    parts = [folds[run.start : run.stop] for run in runs]
-    cut = in_tasks(context, partial(tasks.split, shards=shards, rules=rules), parts)
-    whole = [staged for part in cut for staged in part]
-    merge_one = partial(tasks.merge_one_shard, folds=whole, rules=rules)
-    return whole, in_tasks(context, merge_one, range(shards))
+def _by_partition(items: Iterable[P]) -> dict[int, list[P]]:
+    found: dict[int, list[P]] = {}
+    for item in items:
+        found.setdefault(item.offsets_partition, []).append(item)
+    return found
 
 
 def _size(folds: Sequence[StagedFold]) -> int:

@@ -26,8 +26,16 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--run", required=True, metavar="RUN", help="directory of a published run")
     parser.add_argument("--topics", metavar="FILE", help="ids, partitions, start and end offsets of topics")
     parser.add_argument("--against", metavar="RUN", help="the run before this one")
-    parser.add_argument("--log", metavar="SNAPSHOT", help="the log that the run was made of")
-    parser.add_argument("--transaction-log", metavar="DIR", help="log directory with __transaction_state-<n>")
+    parser.add_argument(
+        "--log", action="append", default=[], metavar="SNAPSHOT", help="the log that the run was made of (repeatable)"
+    )
+    parser.add_argument(
+        "--transaction-log",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="log directory with __transaction_state-<n> (repeatable)",
+    )
     parser.add_argument("--rules", type=Path, metavar="FILE", help="severities, thresholds and mutes")
     parser.add_argument("--rule", action="append", default=[], metavar="CODE", help="only this rule")
     parser.add_argument("--result", metavar="FILE", help="write what is printed into this file, too")

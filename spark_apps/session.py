@@ -93,6 +93,12 @@ class Session:
         context.setLogLevel("ERROR")
         return context
 
+    @property
+    def jvm_process_id(self) -> int:
+        """Of the driver's JVM; waits for it. ``spark-submit`` has started its own, whose id is not known here."""
+        process_id: int = self._gateway.result().proc.pid
+        return process_id
+
     def stop(self) -> None:
         """End the app for Spark. Does not wait: the JVM ends with this process at the latest."""
         if self._context is not None:

@@ -1,8 +1,9 @@
 """Tasks of Spark's Python workers: fold segments, merge partitions.
 
-A task writes its results into files of the run's staging directory and answers with their names. Another attempt of
-the task writes other files; only the files in the answer that Spark took count. So folds pass neither through the JVM
-nor through a shuffle, and outlive the executor that made them.
+A task writes its results into files of the run's staging directory and answers with their names; tables it moves to
+where they belong as the last it does. Another attempt of the task writes other files; only the files in the answer
+that Spark took count. So folds and rows pass neither through the JVM nor through a shuffle, and outlive the executor
+that made them. A task is sent what it needs and no more: its size does not grow with the number of segments.
 
 Damaged input is an answer, not an exception: Spark would retry the task and bury the position in a traceback.
 """
@@ -21,17 +22,16 @@ import pyarrow as pa
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import cache_of_environment
-from coordinator_core.fold.schema import NO_ROWS, FoldRules, SegmentFold
+from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.tasks import FoldTask, SegmentResult, run_fold_task
 from coordinator_core.merge.partition import merge_shard
-from coordinator_core.merge.schema import MergedPartition
-from coordinator_core.merge.shards import MergedShard, combine_shards, shard_folds
+from coordinator_core.merge.shards import StoredShard, combine_shards, shard_folds
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.releases import Profile
 from coordinator_core.runs.manifest import PartitionFacts
-from coordinator_core.runs.merging import merge_partition
-from coordinator_core.runs.publish import StagedTables, TableFile
+from coordinator_core.runs.merging import Merge, merge_partition
+from coordinator_core.runs.publish import STAGING, StagedTables, TableFile
 from coordinator_core.runs.state_hash import TableDigests
 from spark_apps.packing import Work
 
@@ -56,10 +56,11 @@ class FileRange:
 
 @dataclass(frozen=True)
 class StagedFold:
-    """A result with a fold that is left without rows: they are in ``parts``, one a shard."""
+    """The result of a segment, whose fold is in a file; nothing that grows with the segment."""
 
     result: SegmentResult
-    parts: tuple[FileRange, ...]
+    place: FileRange | None
+    """``None``: there is no fold."""
 
     @property
     def offsets_partition(self) -> int:
@@ -68,13 +69,34 @@ class StagedFold:
     @property
     def size(self) -> int:
         """Bytes."""
-        return sum(part.size for part in self.parts)
+        return 0 if self.place is None else self.place.size
 
-    def of_shard(self, shard: int) -> SegmentResult:
-        """The result with the fold of one shard."""
-        if self.result.fold is None:
+    def whole(self) -> SegmentResult:
+        """The result with its fold."""
+        return self.result if self.place is None else replace(self.result, fold=SegmentFold.from_ipc(self.place.read()))
+
+    def head(self) -> SegmentResult:
+        """The result with a fold of which only the head is there: not its rows."""
+        if self.place is None:
             return self.result
-        return replace(self.result, fold=SegmentFold.from_ipc(self.parts[shard].read()))
+        system, inner = storage.filesystem(self.place.path)
+        with system.open_input_file(inner) as file:
+            file.seek(self.place.position)
+            return replace(self.result, fold=SegmentFold.read_ipc_lazily(file))
+
+
+@dataclass(frozen=True)
+class CutFolds:
+    """Folds of one partition, cut into shards: of each shard the parts stand together, in log order."""
+
+    offsets_partition: int
+    path: str
+    ends: tuple[int, ...]
+    """Of the shards, in bytes."""
+
+    def of_shard(self, shard: int) -> FileRange:
+        begin = self.ends[shard - 1] if shard else 0
+        return FileRange(self.path, begin, self.ends[shard] - begin)
 
 
 @dataclass
@@ -99,7 +121,11 @@ class ReplayTask:
 
     profile: Profile
     now_ms: int
-    staging_path: str
+    run_path: str
+
+    def new_path(self, kind: str) -> str:
+        """Of a file that no other attempt writes."""
+        return storage.join(self.run_path, STAGING, f"{kind}-{secrets.token_hex(8)}.arrows")
 
 
 def lightly(function: Callable[[T], A], item: T) -> A:
@@ -117,51 +143,65 @@ def _prepare() -> None:
 def fold(work: Work, rules: ReplayTask) -> Answer:
     """Fold segments and, where they are whole partitions, merge them."""
     answer = Answer()
-    staged = StagedTables(rules.staging_path)
+    staged = StagedTables(rules.run_path, work.tasks[0].log.offsets_partition)
     for offsets_partition, tasks in groupby(work.tasks, key=lambda task: task.log.offsets_partition):
         try:
             results = _folded(tasks, FoldRules.of(rules.profile))
             if work.whole:
                 _merge(offsets_partition, results, rules, staged, answer)
             else:
-                answer.folds += [_staged(result, rules.staging_path) for result in results]
+                answer.folds += _staged(results, rules)
         except DamagedInputError as error:
             answer.damage[offsets_partition] = error.damage
     answer.files, answer.digests = staged.close()
     return answer
 
 
-def split(folds: Sequence[StagedFold], shards: int, rules: ReplayTask) -> list[StagedFold]:
-    """``folds``, each cut into ``shards``."""
-    return [_staged(staged.of_shard(0), rules.staging_path, shards) for staged in folds]
-
-
 def merge(folds: Sequence[StagedFold], rules: ReplayTask) -> Answer:
     """Merge the folds of one partition, given in log order."""
-    answer = Answer()
-    staged = StagedTables(rules.staging_path)
-    results = (fold.of_shard(0) for fold in folds)
-    _merge(folds[0].offsets_partition, results, rules, staged, answer)
-    answer.files, answer.digests = staged.close()
-    return answer
+    return _merged(folds[0].offsets_partition, (fold.whole() for fold in folds), rules)
 
 
-def merge_one_shard(shard: int, folds: Sequence[StagedFold], rules: ReplayTask) -> MergedShard:
-    """Merge one shard of the folds of one partition, given in log order; its offsets are staged."""
-    parts = (fold.of_shard(shard).fold for fold in folds)
-    merged = merge_shard((part for part in parts if part is not None), rules.profile, folds[0].offsets_partition)
-    return merged.stored(_new_path(rules.staging_path, "shard"))
+def cut(work: tuple[Sequence[StagedFold], int], rules: ReplayTask) -> CutFolds:
+    """Cut folds of one partition into so many shards; all of them are in memory together."""
+    folds, shards = work
+    parts: list[list[pa.Buffer]] = [[] for _ in range(shards)]
+    for staged in folds:
+        fold = staged.whole().fold
+        if fold is not None:
+            for of_shard, part in zip(parts, shard_folds(fold, shards), strict=True):
+                of_shard.append(part.to_ipc())
+    path = rules.new_path("shards")
+    system, inner = storage.filesystem(path)
+    ends = []
+    with system.open_output_stream(inner) as file:
+        for of_shard in parts:
+            for buffer in of_shard:
+                file.write(buffer)
+            ends.append(file.tell())
+    return CutFolds(folds[0].offsets_partition, path, tuple(ends))
 
 
-def combine(partition: tuple[Sequence[StagedFold], Sequence[MergedShard]], rules: ReplayTask) -> Answer:
+def merge_one_shard(work: tuple[int, Sequence[FileRange]], rules: ReplayTask) -> StoredShard:
+    """Merge one shard of a partition, whose folds stand in these places in log order."""
+    offsets_partition, places = work
+    merged = merge_shard(_folds_in(places), rules.profile, offsets_partition)
+    return merged.stored(rules.new_path("merged"))
+
+
+def combine(partition: tuple[Sequence[StagedFold], Sequence[StoredShard]], rules: ReplayTask) -> Answer:
     """Combine the merged shards of one partition; its facts come from the folds."""
     folds, shards = partition
-    answer = Answer()
-    staged = StagedTables(rules.staging_path)
-    results = (fold.result for fold in folds)
-    _merge(folds[0].offsets_partition, results, rules, staged, answer, merged=lambda _: combine_shards(shards))
-    answer.files, answer.digests = staged.close()
-    return answer
+    combined = combine_shards([shard.read(rules.profile) for shard in shards])
+    heads = (fold.head() for fold in folds)
+    return _merged(folds[0].offsets_partition, heads, rules, merged=lambda _: combined)
+
+
+def _folds_in(places: Iterable[FileRange]) -> Iterator[SegmentFold]:
+    for place in places:
+        source = pa.BufferReader(place.read())
+        while source.tell() < place.size:
+            yield SegmentFold.read_ipc(source)
 
 
 def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResult]:
@@ -170,13 +210,24 @@ def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResu
         yield from run_fold_task(task, rules, cache)
 
 
+def _merged(
+    offsets_partition: int, results: Iterator[SegmentResult], rules: ReplayTask, merged: Merge | None = None
+) -> Answer:
+    """Answer of a task that merges one partition."""
+    answer = Answer()
+    staged = StagedTables(rules.run_path, offsets_partition)
+    _merge(offsets_partition, results, rules, staged, answer, merged)
+    answer.files, answer.digests = staged.close()
+    return answer
+
+
 def _merge(
     offsets_partition: int,
     results: Iterator[SegmentResult],
     rules: ReplayTask,
     staged: StagedTables,
     answer: Answer,
-    merged: Callable[[Iterable[SegmentFold]], MergedPartition] | None = None,
+    merged: Merge | None = None,
 ) -> None:
     tables, answer.facts[offsets_partition] = merge_partition(
         offsets_partition, results, rules.profile, now_ms=rules.now_ms, merged=merged
@@ -184,20 +235,15 @@ def _merge(
     staged.write_tables(tables)
 
 
-def _staged(result: SegmentResult, staging_path: str, shards: int = 1) -> StagedFold:
-    fold = result.fold
-    if fold is None:
-        return StagedFold(result, ())
-    parts = []
-    path = _new_path(staging_path, "fold")
+def _staged(results: Iterable[SegmentResult], rules: ReplayTask) -> Iterator[StagedFold]:
+    """The results, with their folds in one file."""
+    path = rules.new_path("fold")
     system, inner = storage.filesystem(path)
     with system.open_output_stream(inner) as file:
-        for part in [fold] if shards == 1 else shard_folds(fold, shards):
-            position = file.tell()
-            part.write_ipc(file)
-            parts.append(FileRange(path, position, file.tell() - position))
-    return StagedFold(replace(result, fold=replace(fold, **NO_ROWS)), tuple(parts))
-
-
-def _new_path(staging_path: str, kind: str) -> str:
-    return storage.join(staging_path, f"{kind}-{secrets.token_hex(8)}.arrows")
+        for result in results:
+            place = None
+            if result.fold is not None:
+                position = file.tell()
+                result.fold.write_ipc(file)
+                place = FileRange(path, position, file.tell() - position)
+            yield StagedFold(replace(result, fold=None), place)

@@ -41,11 +41,14 @@ PARTS = (
     Part("live", "real", together=True),
     Part("spark", "real", together=True),
     Part("live/test_codecs.py", "full"),
+    Part("live/test_schemas.py", "real"),
     Part("live/test_generated_log.py", "full"),
     Part("live/test_model.py", "full"),
     Part("drill/test_live_behind.py", "full"),
     Part("cluster/test_releases.py", "full"),
     Part("cluster", "real", together=True),
+    Part("restore/test_live_restore.py", "real", together=True),
+    Part("restore/test_live_rescue.py", "real", together=True),
     Part("reports/test_browser.py", "real"),
     Part("scale", "full"),
     Part("bench/test_rules.py", "full"),
@@ -64,8 +67,11 @@ PARTS = (
     Part("replay", "fast"),
     Part("fuzz", "fast"),
     Part("drill", "fast"),
+    Part("restore", "fast"),
     Part("dags/test_attempts_and_summary.py", "fast"),
     Part("dags/test_cluster_file.py", "fast"),
+    Part("dags/test_connections.py", "fast"),
+    Part("dags/test_drill_state.py", "fast"),
     Part("dags/test_gate.py", "fast"),
     Part("cluster/test_crosscheck.py", "fast"),
     Part("cluster/test_files.py", "fast"),
@@ -105,6 +111,9 @@ def _part_of_file(file: str) -> Part | None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--model-seed", type=int, default=20261121, help="Seed of tests/live/test_model.py's random walks."
+    )
+    parser.addoption(
+        "--kafka-schemas", help="Release whose record schemas tests/live/test_schemas.py compares; RELEASE: the newest."
     )
 
 

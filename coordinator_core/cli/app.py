@@ -82,6 +82,14 @@ _COMMANDS = {
         "coordinator_core.cli.report:report_command",
         "One page about a published run.",
     ),
+    "rescue": Place(
+        "coordinator_core.cli.rescue:rescue_command",
+        "A partition that a coordinator does not load, and the ways out.",
+    ),
+    "restore": Place(
+        "coordinator_core.cli.restore:restore_command",
+        "Committed offsets put back: plan, apply, verify, rollback.",
+    ),
     "rules": Place(
         "coordinator_core.cli.rules:rules_command",
         "The catalogue of reconciliation rules.",

@@ -132,6 +132,8 @@ def _write_text(manifest: dict[str, Any], output: str) -> None:
     write_line(f"seconds:    {seconds:.1f}")
     if manifest["cross_check"] is not None:
         _write_cross_check(manifest["cross_check"])
+    for text in manifest["notes"]:
+        note(f"regroup: {text}")
     for name, partition in rows:
         for text in partition["notes"]:
             note(f"regroup: {name}: {text}")

@@ -14,12 +14,14 @@ from coordinator_core.cli.options import (
     note,
     replay_options,
     replay_options_from,
+    topics_option,
     write_line,
 )
-from coordinator_core.cli.source import ReplayedSource, load_source
+from coordinator_core.cli.source import ReplayedSource, found_beside, load_source
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.reports import consumer_groups
 from coordinator_core.reports.describe import Selection, describe, listing
+from coordinator_core.rules.topics import read_topics
 
 
 @click.command("describe")
@@ -28,6 +30,7 @@ from coordinator_core.reports.describe import Selection, describe, listing
 @click.option("--members", "view", flag_value="members", help="Members and their assignments.")
 @click.option("--state", "view", flag_value="state", help="State, assignor and epochs.")
 @click.option("--verbose", is_flag=True, help="More columns, as the Kafka tool's --verbose.")
+@topics_option
 @group_options
 @replay_options
 @format_option(Format.TEXT, Format.JSON)
@@ -35,15 +38,20 @@ def describe_command(
     paths: tuple[str, ...],
     view: str,
     verbose: bool,
+    topics_file: str | None,
     groups: tuple[str, ...],
     all_groups: bool,
     topics: tuple[str, ...],
     output_format: Format,
     **replay: Any,
 ) -> int:
-    """Groups, members and committed offsets, as the broker that loads this log would hold them."""
+    """Groups, members and committed offsets, as the broker that loads this log would hold them.
+
+    Log ends and lag are there where topics are known: a capture has them.
+    """
     source = load_source(paths, replay_options_from(**replay))
     selection = _selection(source, groups, all_groups, topics)
+    topics_file = topics_file or found_beside(paths).topics
     document = describe(
         source.states,
         profile=source.profile,
@@ -51,6 +59,7 @@ def describe_command(
         partial=source.partial,
         known_topic_names=source.topic_names,
         selection=selection,
+        topics=None if topics_file is None else read_topics(topics_file),
     )
     if output_format is Format.JSON:
         write_line(json.dumps(document, ensure_ascii=False))

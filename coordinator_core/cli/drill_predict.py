@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from coordinator_core import storage
 from coordinator_core.cli.options import (
     Engine,
     Format,
@@ -19,7 +20,7 @@ from coordinator_core.cli.options import (
     replay_options_from,
     write_line,
 )
-from coordinator_core.cli.source import open_snapshot, warn_about_damage, warn_about_load_failures
+from coordinator_core.cli.source import found_beside, open_snapshot, warn_about_damage, warn_about_load_failures
 from coordinator_core.cluster.properties import parse_properties
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.drill.copies import (
@@ -41,6 +42,7 @@ from coordinator_core.drill.predict import Situation, predict
 from coordinator_core.drill.scenario import Scenario
 from coordinator_core.drill.timing import ClusterSettings
 from coordinator_core.errors import Damage, ExitCode, UsageError
+from coordinator_core.log.discovery import TOPOLOGY_FILE
 from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.reports.drill_prediction import prediction_text
 from coordinator_core.runs.read import is_run, open_run
@@ -51,7 +53,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command("predict")
 @click.argument("paths", nargs=-1, metavar="[SNAPSHOT|RUN]")
-@click.option("--topology", "topology_file", type=_FILE, required=True, help="Topology of the cluster (JSON).")
+@click.option(
+    "--topology", "topology_file", type=_FILE, help="Topology of the cluster (JSON). [default: beside the log]"
+)
 @click.option(
     "--scenario",
     required=True,
@@ -87,7 +91,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @format_option(Format.TEXT, Format.JSON)
 def predict_command(
     paths: tuple[str, ...],
-    topology_file: Path,
+    topology_file: Path | None,
     scenario: str,
     brokers: tuple[str, ...],
     server_logs: tuple[Path, ...],
@@ -107,7 +111,7 @@ def predict_command(
     the verdict is not that objectives are met.
     """
     options = replay_options_from(**replay)
-    topology = load_topology(topology_file)
+    topology = load_topology(topology_file or _beside(paths))
     if active_controller is not None:
         topology = replace(topology, active_controller_id=active_controller)
     wanted = _scenario(scenario)
@@ -131,6 +135,13 @@ def predict_command(
             raise UsageError(f"{output}: {error.strerror or error}") from None
     write_line(document if output_format is Format.JSON else prediction_text(prediction))
     return ExitCode.CLEAN if prediction.verdict is Verdict.MET else ExitCode.FINDINGS
+
+
+def _beside(paths: Sequence[str]) -> Path:
+    found = found_beside(paths).topology if paths else None
+    if found is None:
+        raise UsageError(f"no {TOPOLOGY_FILE} lies beside the log; name one: --topology FILE")
+    return storage.local_path(found)
 
 
 def _scenario(given: str) -> Scenario:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,19 +14,24 @@ from coordinator_core.cli.options import (
     note,
     replay_options,
     replay_options_from,
+    time_ms,
+    topics_option,
     write_line,
 )
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.cli.source import found_beside, open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.investigate.investigate import Investigation, investigate, worst
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.releases import profile_from_label
-from coordinator_core.reports.investigation import investigation_document, investigation_text, restore_csv
+from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity
+from coordinator_core.rules.topics import read_topics
+from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.topology import load_topology
 
 
 @click.command("investigate")
@@ -35,26 +39,38 @@ from coordinator_core.runs.read import is_run, open_run
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
 @click.option("--since", metavar="TIME", help="Only what happened from then on: 2026-05-12T02:00, or epoch ms.")
 @click.option("--symptom", metavar="TEXT", help="Only what explains this: an error, or what is seen.")
+@topics_option
+@click.option("--topology", "topology_file", metavar="FILE", help="topology.json. [default: beside the log]")
 @offsets_retention_option
 @replay_options
-@format_option(Format.TEXT, Format.JSON, Format.CSV)
+@format_option(Format.TEXT, Format.JSON, Format.CSV, Format.HTML)
+@click.option(
+    "--output",
+    metavar="DIR",
+    help="Write investigation.html, .json and offsets.csv into this directory, too.",
+)
 def investigate_command(
     paths: tuple[str, ...],
     groups: tuple[str, ...],
     since: str | None,
     symptom: str | None,
+    topics_file: str | None,
+    topology_file: str | None,
     offsets_retention_ms: int | None,
     output_format: Format,
+    output: str | None,
     **replay: Any,
 ) -> int:
     """What happened to GROUP, or in the whole cluster, worst first: verdict, what led there, which records show it,
     what it is not, what to do now, and what to save before it goes.
 
     Of a RUN, the logs that it was made from are read again. CSV is what to put back, for
-    kafka-consumer-groups --from-file.
+    kafka-consumer-groups --from-file; HTML is one page with pictures, which needs nothing but itself.
     """
     options = replay_options_from(**replay)
     wanted = _codes(symptom)
+    beside = found_beside(paths)
+    topics, topology = topics_file or beside.topics, topology_file or beside.topology
     if len(paths) == 1 and is_run(paths[0]):
         run = open_run(paths[0])
         paths = tuple(run.manifest["sources"])
@@ -63,9 +79,16 @@ def investigate_command(
     damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
     found = investigate(
         snapshot,
-        Case(profile, options.now_ms, offsets_retention_ms),
+        Case(
+            profile,
+            options.now_ms,
+            offsets_retention_ms,
+            None if topics is None else read_topics(topics),
+            None if topology is None else load_topology(Path(topology)),
+            read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {},
+        ),
         groups=groups or None,
-        since_ms=_time(since),
+        since_ms=None if since is None else time_ms(since, "--since"),
         on_damage=options.on_damage,
         damage=damage,
     )
@@ -74,16 +97,13 @@ def investigate_command(
     if wanted is not None:
         found = replace(found, explanations=[one for one in found.explanations if one.code in wanted])
         note(f"regroup: looked for {', '.join(wanted)}")
-    match output_format:
-        case Format.JSON:
-            document = investigation_document(found, profile=profile.label, now_ms=options.now_ms, history=bool(groups))
-            write_line(json.dumps(document, ensure_ascii=False))
-        case Format.CSV:
-            for line in restore_csv([one for one in found.explanations if one.severity > Severity.INFO]):
-                write_line(line)
-        case _:
-            for line in investigation_text(found, profile=profile.label):
-                write_line(line)
+    forms = investigation_forms(
+        found, profile=profile.label, now_ms=options.now_ms, sources=paths, of_groups=bool(groups)
+    )
+    if output is not None:
+        note(f"regroup: the page is {write_investigation(output, forms)}")
+    for line in forms[output_format]():
+        write_line(line)
     severity = worst(found.explanations)
     return ExitCode.FINDINGS if severity is not None and severity > Severity.INFO else ExitCode.CLEAN
 
@@ -97,16 +117,6 @@ def _codes(symptom: str | None) -> tuple[str, ...] | None:
             f"nothing is known of the symptom {symptom!r}; known ones are like: {', '.join(known_symptoms())}"
         )
     return codes
-
-
-def _time(text: str | None) -> int | None:
-    if text is None or text.isdigit():
-        return None if text is None else int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--since {text}: expected a time like 2026-05-12T02:00, or epoch milliseconds") from None
-    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _check_groups(groups: tuple[str, ...], found: Investigation) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
 import click
 
 from coordinator_core.cli.output import write
+from coordinator_core.errors import UsageError
 from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE, FoldCache, directory_of_environment
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.reader import OnDamage
@@ -27,6 +29,7 @@ class Format(StrEnum):
     JSON = "json"
     JSONL = "jsonl"
     CSV = "csv"
+    HTML = "html"
 
 
 class Engine(StrEnum):
@@ -104,7 +107,7 @@ def offsets_partitions_option(command: F) -> F:
     )(command)
 
 
-replay_options = together(
+snapshot_options = together(
     click.option(
         "--profile",
         default="auto",
@@ -131,7 +134,6 @@ replay_options = together(
         help="Go on past damage and read every batch that is whole, also behind it.",
     ),
     offsets_partitions_option,
-    engine_options("Replay in this process, or as a Spark application."),
     click.option(
         "--fold-cache",
         default=directory_of_environment,
@@ -141,6 +143,9 @@ replay_options = together(
     ),
     click.option("--no-fold-cache", is_flag=True, help="Fold every segment, and keep nothing."),
 )
+"""How a snapshot is replayed, by every command that takes one."""
+
+replay_options = together(snapshot_options, engine_options("Replay in this process, or as a Spark application."))
 """Options of every command that replays; pass them on to :func:`replay_options_from`."""
 
 
@@ -152,12 +157,12 @@ def replay_options_from(
     partial: bool,
     salvage: bool,
     offsets_topic_num_partitions: int | None,
-    engine: Engine,
-    master: str,
     fold_cache: str,
     no_fold_cache: bool,
+    engine: Engine = Engine.LOCAL,
+    master: str = "local[*]",
 ) -> ReplayOptions:
-    """The values of :func:`replay_options`, checked against each other."""
+    """The values of :func:`replay_options`, or of :func:`snapshot_options`, checked against each other."""
     return ReplayOptions(
         profile=chosen_profile(profile, kafka_version, coordinator),
         now_ms=clock_ms() if now_ms is None else now_ms,
@@ -174,12 +179,42 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def time_ms(text: str, option: str) -> int:
+    """A time of the command line, ISO 8601 (UTC unless it says otherwise) or epoch milliseconds, in the latter."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{option} {text}: expected a time like 2026-05-12T02:00, or epoch milliseconds") from None
+    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+topics_option = click.option(
+    "--topics",
+    "topics_file",
+    metavar="FILE",
+    help="topics.json: ids, partitions, start and end offsets of topics. [default: beside the log]",
+)
+"""``--topics``: where the topics end, for lag."""
+
 group_options = together(
     click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."),
     click.option("--all-groups", is_flag=True, help="All groups (the default)."),
     click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic (repeatable)."),
 )
 """``--group`` (repeatable), ``--all-groups``, ``--topic`` (repeatable)."""
+
+
+client_options = together(
+    click.option("--bootstrap-server", required=True, metavar="HOST:PORT,…", help="Brokers to reach the cluster by."),
+    click.option(
+        "--command-config",
+        metavar="FILE",
+        help="Kafka client properties: security.protocol, sasl.*, ssl.* and timeouts.",
+    ),
+)
+"""``--bootstrap-server`` and ``--command-config``."""
 
 
 def write_line(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,18 +16,24 @@ from coordinator_core.cli.options import (
     engine_options,
     format_option,
     note,
+    replay_options_from,
+    snapshot_options,
     together,
+    topics_option,
     write_line,
 )
-from coordinator_core.cli.source import run_spark_app
-from coordinator_core.errors import ExitCode
+from coordinator_core.cli.source import as_run, found_beside, run_spark_app
+from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.reports.findings import finding_objects, findings_csv, reconciliation_text
+from coordinator_core.rules.beside import FOUND_LOG_BYTES
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.inputs import Inputs
+from coordinator_core.rules.inputs import Inputs, app_arguments
 from coordinator_core.rules.model import Severity
+from coordinator_core.rules.previous import previous_run
 from coordinator_core.rules.publish import publish_findings, read_reconciliation, summary_of
+from coordinator_core.runs.read import is_run, open_run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,22 +41,29 @@ NEVER = "never"
 
 
 def reconcile_options(*, fail_on: str) -> Callable[[F], F]:
-    """Options of every command that evaluates rules; pass their values on to :func:`reconciled`.
+    """Options of every command that evaluates rules; pass their values on to :func:`given_and_found`.
 
     ``fail_on`` is the default of ``--fail-on``, which goes to :func:`exit_code`.
     """
     return together(
-        click.option("--topics", metavar="FILE", help="topics.json: ids, partitions, start and end offsets of topics."),
-        click.option("--against", metavar="RUN", help="The run before this one, to compare with."),
+        topics_option,
         click.option(
-            "--log",
-            metavar="SNAPSHOT",
-            help="The log that the run was made of, for rules about raw records; walks all of it, slowly.",
+            "--against", metavar="RUN", help="The run before this one, to compare with. [default: the one beside RUN]"
         ),
         click.option(
+            "--log",
+            multiple=True,
+            metavar="SNAPSHOT",
+            help="The log that the run was made of, for rules about records and history; walks all of it, slowly. "
+            f"[default: that of the run, up to {FOUND_LOG_BYTES >> 20} MB]",
+        ),
+        click.option("--no-log", is_flag=True, help="Do not walk over the log."),
+        click.option(
             "--transaction-log",
+            multiple=True,
             metavar="DIR",
-            help="A log directory with __transaction_state-<n>, to know whose transactions are going on.",
+            help="A log directory with __transaction_state-<n>, to know whose transactions are going on. "
+            "[default: beside the log]",
         ),
         click.option(
             "--rules",
@@ -68,24 +82,47 @@ def reconcile_options(*, fail_on: str) -> Callable[[F], F]:
     )
 
 
-def reconciled(
-    run: str,
-    topics: str | None,
-    against: str | None,
-    log: str | None,
-    transaction_log: str | None,
-    settings_file: Path | None,
-    codes: tuple[str, ...],
-) -> tuple[Facts, Reconciliation]:
-    """The run with its optional inputs, and what the rules say of it."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What rules look at besides the run: named by options, or found beside it."""
+
+    topics_file: str | None
+    against: str | None
+    log: tuple[str, ...]
+    transaction_log: tuple[str, ...]
+    settings_file: Path | None
+    codes: tuple[str, ...]
+
+
+def given_and_found(run: str, *, no_log: bool, engine: Engine = Engine.LOCAL, **options: Any) -> Given:
+    """The values of :func:`reconcile_options`; what is not named and lies beside the run is taken, too."""
+    given = Given(**options)
+    found, before = found_beside([run]), previous_run(open_run(run))
+    log = given.log or found.log
+    if no_log:
+        log = ()
+    elif not given.log and engine is Engine.LOCAL and found.log_bytes > FOUND_LOG_BYTES:
+        log = ()
+        note(f"regroup: the log of {found.log_bytes >> 20} MB is walked over only when named: --log {found.log[0]}")
+    return replace(
+        given,
+        topics_file=given.topics_file or found.topics,
+        against=given.against or (None if before is None else before.path),
+        log=log,
+        transaction_log=given.transaction_log or found.transaction_log,
+    )
+
+
+def reconciled(run: str, given: Given) -> tuple[Facts, Reconciliation]:
+    """The run with what is given, and what the rules say of it."""
     inputs = Inputs.read(
         run,
-        topics=topics,
-        against=against,
-        log=log,
-        transaction_log=transaction_log,
-        settings_file=settings_file,
-        codes=codes,
+        topics=given.topics_file,
+        against=given.against,
+        log=given.log,
+        transaction_log=given.transaction_log,
+        settings_file=given.settings_file,
+        codes=given.codes,
     )
     facts = inputs.facts()
     return facts, evaluate(facts, inputs.settings, codes=inputs.codes)
@@ -99,30 +136,41 @@ def exit_code(found: Reconciliation, fail_on: str) -> int:
 
 
 @click.command("reconcile")
-@click.argument("run", metavar="RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
 @reconcile_options(fail_on=Severity.WARNING.label)
 @click.option("--publish", is_flag=True, help="Write the findings as a table beside the run.")
-@engine_options("Evaluate in this process, or as a Spark application, which publishes the findings.")
+@snapshot_options
+@engine_options("Work in this process, or as a Spark application, which publishes the findings of a run.")
 @format_option(Format.TEXT, Format.JSON, Format.JSONL, Format.CSV)
 def reconcile_command(
-    run: str,
+    paths: tuple[str, ...],
     fail_on: str,
     publish: bool,
-    engine: Engine,
-    master: str,
     output_format: Format,
-    **inputs: Any,
+    **options: Any,
 ) -> int:
-    """Findings about the groups and offsets of a published RUN, with evidence and remedies."""
-    directory: str | None
-    if engine is Engine.SPARK:
-        directory = _publish_with_spark(run, master, **inputs)
-        summary, found = read_reconciliation(directory)
-    else:
-        keep_freed_memory()
-        facts, found = reconciled(run, **inputs)
-        summary = summary_of(facts, found)
-        directory = publish_findings(facts, found) if publish else None
+    """Findings about the groups and offsets of a RUN, or of a SNAPSHOT, with evidence and remedies.
+
+    Topics, transaction log, log and the run before are found where they lie beside it; options win.
+    """
+    inputs, replay = divided(options)
+    settings = replay_options_from(**replay)
+    is_snapshot = not (len(paths) == 1 and is_run(paths[0]))
+    if publish and is_snapshot:
+        raise UsageError("--publish writes beside a run: make one of the snapshot first (regroup replay)")
+    keep_freed_memory()
+    directory: str | None = None
+    with as_run(paths, settings) as run:
+        given = given_and_found(run, engine=settings.engine, **inputs)
+        if settings.engine is Engine.SPARK:
+            directory = _publish_with_spark(run, settings.master, given)
+            summary, found = read_reconciliation(directory)
+        else:
+            facts, found = reconciled(run, given)
+            summary = summary_of(facts, found)
+            directory = publish_findings(facts, found) if publish else None
+    if is_snapshot:
+        summary["run"]["path"] = directory = None
     match output_format:
         case Format.JSON:
             document = summary | {"findings": list(finding_objects(found.findings))}
@@ -140,27 +188,14 @@ def reconcile_command(
     return exit_code(found, fail_on)
 
 
-def _publish_with_spark(
-    run: str,
-    master: str,
-    topics: str | None,
-    against: str | None,
-    log: str | None,
-    transaction_log: str | None,
-    settings_file: Path | None,
-    codes: tuple[str, ...],
-) -> str:
+def divided(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values of :func:`reconcile_options`, without ``fail_on``, and those of a replay."""
+    names = {field.name for field in fields(Given)} | {"no_log"}
+    inputs = {name: value for name, value in options.items() if name in names}
+    return inputs, {name: value for name, value in options.items() if name not in names}
+
+
+def _publish_with_spark(run: str, master: str, given: Given) -> str:
     """The directory of the findings that a Spark application has published."""
-    options = {
-        "--topics": topics,
-        "--against": against,
-        "--log": log,
-        "--transaction-log": transaction_log,
-        "--rules": settings_file,
-    }
-    arguments = ["--run", run]
-    for name, value in options.items():
-        arguments += [] if value is None else [name, str(value)]
-    for code in codes:
-        arguments += ["--rule", code]
+    arguments = ["--run", run, *app_arguments(asdict(given))]
     return str(run_spark_app("reconcile", master, arguments)["findings"])

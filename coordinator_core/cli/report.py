@@ -6,16 +6,25 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import note, write_line
-from coordinator_core.cli.reconcile import NEVER, exit_code, reconcile_options, reconciled
+from coordinator_core.cli.options import note, replay_options_from, snapshot_options, write_line
+from coordinator_core.cli.reconcile import (
+    NEVER,
+    divided,
+    exit_code,
+    given_and_found,
+    reconcile_options,
+    reconciled,
+)
+from coordinator_core.cli.source import as_run
 from coordinator_core.reports.report_files import FILES, report_forms, write_report
 from coordinator_core.reports.run_metrics import MAX_SERIES
 from coordinator_core.reports.run_report import LOAD_BYTES_PER_SECOND, run_report
 
 
 @click.command("report")
-@click.argument("run", metavar="RUN")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
 @reconcile_options(fail_on=NEVER)
+@snapshot_options
 @click.option(
     "--format",
     "output_format",
@@ -40,20 +49,25 @@ from coordinator_core.reports.run_report import LOAD_BYTES_PER_SECOND, run_repor
     help="Most Prometheus series of one metric; sums are always there.",
 )
 def report_command(
-    run: str,
+    paths: tuple[str, ...],
     fail_on: str,
     output_format: str,
     output: str | None,
     load_bytes_per_second: float | None,
     max_series: int,
-    **inputs: Any,
+    **options: Any,
 ) -> int:
-    """One page about a published RUN: verdict, changes, findings, lag, expiry, heavy groups, open transactions."""
-    facts, found = reconciled(run, **inputs)
-    report, lag = run_report(facts, found, load_bytes_per_second=load_bytes_per_second)
-    if output is None:
-        forms = report_forms(report, facts, lag, max_series=max_series)
-        write_line(forms[output_format]().rstrip("\n"))
-    else:
-        note(f"regroup: the report is {write_report(output, report, facts, lag, max_series=max_series)}")
+    """One page about a RUN, or a SNAPSHOT: verdict, changes, findings, lag, expiry, heavy groups, open transactions.
+
+    Topics, transaction log, log and the run before are found where they lie beside it; options win.
+    """
+    inputs, replay = divided(options)
+    with as_run(paths, replay_options_from(**replay)) as run:
+        facts, found = reconciled(run, given_and_found(run, **inputs))
+        report, lag = run_report(facts, found, load_bytes_per_second=load_bytes_per_second)
+        if output is None:
+            forms = report_forms(report, facts, lag, max_series=max_series)
+            write_line(forms[output_format]().rstrip("\n"))
+        else:
+            note(f"regroup: the report is {write_report(output, report, facts, lag, max_series=max_series)}")
     return exit_code(found, fail_on)

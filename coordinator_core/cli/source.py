@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,8 +23,9 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile, profile_from_label
-from coordinator_core.runs.local import replay_snapshot
-from coordinator_core.runs.place import RunPlace, new_run_id
+from coordinator_core.rules.beside import Beside, beside_log, beside_run
+from coordinator_core.runs.local import replay_snapshot, replay_to_run
+from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, is_run, open_run
 
 
@@ -43,13 +45,54 @@ def load_source(paths: Sequence[str], options: ReplayOptions) -> ReplayedSource:
     if len(paths) == 1 and is_run(paths[0]):
         return _from_run(open_run(paths[0]), options)
     if options.engine is Engine.SPARK:
-        return _from_spark(paths, options)
+        with as_run(paths, options) as path:
+            return _from_run(open_run(path), replace(options, profile=None))
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
     states = replay_snapshot(snapshot, profile, on_damage=options.on_damage, damage=damage, cache=options.fold_cache)
     warn_about_damage(damage, options.on_damage)
     warn_about_load_failures(states, profile.label)
     return ReplayedSource(states, profile, options.now_ms, bool(damage), snapshot.topic_names)
+
+
+@contextmanager
+def as_run(paths: Sequence[str], options: ReplayOptions) -> Iterator[str]:
+    """The path of the run that ``paths`` is, or of one that a snapshot is replayed into for as long as it is needed."""
+    if len(paths) == 1 and is_run(paths[0]):
+        if options.profile is not None:
+            raise already_replayed(open_run(paths[0]))
+        yield paths[0]
+        return
+    with tempfile.TemporaryDirectory(prefix="regroup-") as directory:
+        place = RunPlace(directory, "snapshot", "now", "replayed")
+        if options.engine is Engine.SPARK:
+            publish_with_spark(paths, place, options)
+        else:
+            manifest = replay_to_run(
+                discover(paths),
+                place,
+                profile=options.profile,
+                now_ms=options.now_ms,
+                on_damage=options.on_damage,
+                offsets_topic_num_partitions=options.offsets_topic_num_partitions,
+                cache=options.fold_cache,
+            )
+            warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
+        yield place.path
+
+
+def found_beside(paths: Sequence[str]) -> Beside:
+    """What lies beside a snapshot, or what a run leads to; says on standard error what cannot be used."""
+    is_one_run = len(paths) == 1 and is_run(paths[0])
+    found = beside_run(open_run(paths[0])) if is_one_run else beside_log(paths)
+    for text in found.notes:
+        note(f"regroup: {text}")
+    return found
+
+
+def already_replayed(run: Run) -> UsageError:
+    """Rules were named for a run, which has its own."""
+    return UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
 
 
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:
@@ -133,17 +176,9 @@ def run_spark_app(
     return summary
 
 
-def _from_spark(paths: Sequence[str], options: ReplayOptions) -> ReplayedSource:
-    """Replay with Spark into a run that lives as long as the command."""
-    with tempfile.TemporaryDirectory(prefix="regroup-") as directory:
-        place = RunPlace(directory, "snapshot", "now", new_run_id())
-        publish_with_spark(paths, place, options)
-        return _from_run(open_run(place.path), replace(options, profile=None))
-
-
 def _from_run(run: Run, options: ReplayOptions) -> ReplayedSource:
     if options.profile is not None:
-        raise UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
+        raise already_replayed(run)
     states = run.states()
     warn_about_load_failures(states, run.profile)
     return ReplayedSource(states, profile_from_label(run.profile), run.now_ms, run.partial, run.topic_names)

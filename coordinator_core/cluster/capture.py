@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from coordinator_core.cluster.snapshot import (
     TOPOLOGY,
     CaptureDirectory,
 )
+from coordinator_core.cluster.topics import topics_document
 from coordinator_core.errors import UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.releases import Profile
@@ -105,7 +106,8 @@ def capture(
             voters=voters,
         )
         directory.write(TOPOLOGY, topology.document())
-        directory.write(TOPICS_FILE, _topics_document(client))
+        listed = topics_document(client, brokers)
+        directory.write(TOPICS_FILE, listed)
         directory.write_log_start_offsets(
             {(topic.info.name, state.partition): state.start_offset for topic in topics for state in topic.states}
         )
@@ -117,6 +119,7 @@ def capture(
             "finished_at_ms": _now_ms(),
             "replica": options.replica,
             "cross_check": cross_check,
+            "notes": listed["notes"],
             "topics": [_topic_document(topic) for topic in topics],
         }
         directory.finish(manifest)
@@ -284,33 +287,3 @@ def _removed_offsets(state: Fetching) -> int:
         return state.end_offset - state.start_offset
     before = max(0, files.segments[0].base_offset - state.start_offset)
     return files.removed + before + max(0, state.end_offset - files.next_offset)
-
-
-def _topics_document(client: Client) -> dict[str, Any]:
-    """``topics.json``: every topic that the principal may describe, with its partitions' offsets."""
-    at = _now_ms()
-    topics: Sequence[TopicInfo] = client.topics()
-    leaders = {(topic.name, each.partition): each.leader for topic in topics for each in topic.partitions}
-    starts, ends = client.offsets(leaders, EARLIEST), client.offsets(leaders, LATEST)
-    return {
-        "captured_at_ms": at,
-        "topics": [
-            {
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "partitions": [
-                    {
-                        "partition": each.partition,
-                        "leader": None if each.leader < 0 else each.leader,
-                        "leader_epoch": each.leader_epoch,
-                        "replicas": list(each.replicas),
-                        "isr": list(each.isr),
-                        "start_offset": starts.get((topic.name, each.partition)),
-                        "end_offset": ends.get((topic.name, each.partition)),
-                    }
-                    for each in topic.partitions
-                ],
-            }
-            for topic in topics
-        ],
-    }

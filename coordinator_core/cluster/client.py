@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kafka import errors as kafka_errors
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin.cluster import DescribeQuorumRequest
+from kafka.protocol.admin.configs import DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -29,12 +30,17 @@ K = TypeVar("K", int, str, tuple[str, int])
 TopicPartition = tuple[str, int]
 
 EARLIEST, LATEST = -2, -1
+OLDEST_RECORD = 0
+"""A time: the first record that is not older, which is the oldest one that has a timestamp."""
+TOPIC_CONFIG, BROKER_CONFIG = 2, 4
+"""Types of ``ConfigResource``."""
 RETRIABLE = {3, 5, 6, 7, 9, 13, 14, 15, 16, 56, 74, 75, 78}
 """Error codes that pass: leader or coordinator unknown, moving or loading, storage going away, timeouts."""
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 TOPIC_AUTHORIZATION_FAILED = 29
 GROUP_AUTHORIZATION_FAILED = 30
+CLUSTER_AUTHORIZATION_FAILED = 31
 
 _BACKOFF_SECONDS = (0.05, 1.0)
 _MAX_FRAME_BYTES = 1 << 30
@@ -47,6 +53,14 @@ _HINTS = (
     (re.compile(r"WRONG_VERSION_NUMBER|PACKET_LENGTH|RECORD_LAYER"), "the listener does not speak TLS"),
     (re.compile(r"CERTIFICATE_REQUIRED|BAD_CERTIFICATE|UNKNOWN_CA"), "the broker refuses our certificate"),
 )
+
+
+class Position(NamedTuple):
+    """An answer of ListOffsets: -1 where the broker knows no such record, time (ms) or leader epoch."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
 
 
 class Client:
@@ -218,11 +232,15 @@ class Client:
         return sorted((_topic(found) for found in answer.topics), key=lambda topic: topic.name)
 
     def offsets(self, leaders: Mapping[TopicPartition, int], timestamp: int) -> dict[TopicPartition, int]:
-        """Offset of each partition at ``EARLIEST`` or ``LATEST`` (the high watermark), asked of its leader.
+        """Offsets of :meth:`positions`."""
+        return {one: found.offset for one, found in self.positions(leaders, timestamp).items()}
+
+    def positions(self, leaders: Mapping[TopicPartition, int], timestamp: int) -> dict[TopicPartition, Position]:
+        """Position of each partition at ``EARLIEST``, ``LATEST`` (the high watermark) or a time, asked of its leader.
 
         Partitions that the asked broker does not lead (any more), or does not know yet, are missing.
         """
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, Position] = {}
 
         def one(leader: int, partitions: list[TopicPartition]) -> None:
             for first in range(0, len(partitions), _PARTITIONS_PER_REQUEST):
@@ -230,10 +248,27 @@ class Client:
                 for topic in self.ask(lambda part=part: _list_offsets(part, timestamp), leader).topics:  # type: ignore[misc]
                     for answer in topic.partitions:
                         if usable(answer.error_code, topic.name, answer.partition_index, "Describe"):
-                            found[topic.name, answer.partition_index] = answer.offset
+                            epoch = -1 if answer.leader_epoch is None else answer.leader_epoch
+                            position = Position(answer.offset, answer.timestamp, epoch)
+                            found[topic.name, answer.partition_index] = position
 
         by_broker(leaders, one)
         return found
+
+    def configs(self, kind: int, name: str, keys: Sequence[str], broker: int | None = None) -> dict[str, str]:
+        """Values of those ``keys`` of a topic or broker (``kind``) that it knows and tells.
+
+        ``broker``: whom to ask; a broker's own settings it alone knows. ``MissingAclError`` without DescribeConfigs.
+        """
+        resource = DescribeConfigsRequest.DescribeConfigsResource
+        wanted = resource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
+        (found,) = self.ask(lambda: DescribeConfigsRequest(resources=[wanted]), broker).results
+        if found.error_code in (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
+            of, whose = (f"Topic:{name}", name) if kind == TOPIC_CONFIG else ("Cluster", "the brokers")
+            raise MissingAclError("DescribeConfigs", of, f"the configuration of {whose}")
+        if found.error_code:
+            raise ClusterError(f"configuration of {name}: {error_name(found.error_code)}")
+        return {one.name: one.value for one in found.configs if one.value is not None and one.name in keys}
 
     def epoch_end_offset(self, name: str, partition: int, leader: int, epoch: int) -> tuple[int, int] | None:
         """The leader's largest epoch not above ``epoch``, and where it ends (-1, -1: it knows none).

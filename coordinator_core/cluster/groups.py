@@ -36,7 +36,7 @@ _GROUP_ID_NOT_FOUND = 69
 _DEAD = "Dead"
 
 
-def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys) -> Json:
+def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys, *, only_expected: bool = False) -> Json:
     """Every group that the coordinators list or that is ``expected``, with state, members and offsets.
 
     ``expected`` are the offset keys that the replayed log has: they are asked for by name, because
@@ -45,7 +45,7 @@ def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys) -> Json:
     at = time.time_ns() // 1_000_000
     listed = _listed(client)
     groups: dict[str, Json] = {}
-    for group_id in sorted({*listed, *expected}):
+    for group_id in sorted({*expected} if only_expected else {*listed, *expected}):
         groups[group_id] = {
             "group_id": group_id,
             "type": None,

@@ -19,11 +19,11 @@ from coordinator_core import storage
 from coordinator_core.cluster.files import sync_directory
 from coordinator_core.errors import UsageError
 from coordinator_core.jsontext import parse_json
-from coordinator_core.log.discovery import CAPTURE_MARKER, LOG_START_OFFSETS_FILE, TOPICS_FILE
+from coordinator_core.log.discovery import CAPTURE_MARKER, LOG_START_OFFSETS_FILE, TOPICS_FILE, TOPOLOGY_FILE
 from coordinator_core.topology import is_topic_name
 
 MANIFEST = "capture.json"
-TOPOLOGY = "topology.json"
+TOPOLOGY = TOPOLOGY_FILE
 GROUPS = "groups.json"
 CAPTURE_VERSION = 1
 _NOTICE = "A capture is being written here, or was ended before it was whole. Run it again to finish it.\n"

@@ -1,6 +1,6 @@
-"""The journal of a drill: what was expected, done and seen, as JSON lines, each on disk before the next.
+"""The journal of a drill, or of a restore: what was expected, done and seen, a JSON line each, on disk before the next.
 
-A drill may be killed at any line. What stands before it counts: a last line that is cut off is left out by
+Whoever writes it may be killed at any line. What stands before it counts: a last line that is cut off is left out by
 readers, and taken away by the next writer.
 """
 
@@ -41,7 +41,7 @@ class Journal:
     ``JournalBusyError`` while another process writes to it, ``UsageError`` when it cannot be written.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, writer: str = "a drill") -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
         try:
@@ -52,7 +52,7 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._file)
-            raise JournalBusyError(f"{path}: a drill is writing to it") from None
+            raise JournalBusyError(f"{path}: {writer} is writing to it") from None
         self._cut_torn_line()
 
     def __enter__(self) -> Journal:
@@ -88,8 +88,11 @@ class Journal:
                 raise JournalWriteError(f"{self.path}: the event {event} cannot be written: {error.strerror}") from None
 
 
-def read_journal(path: str | Path) -> list[Event]:
-    """The whole events of a journal. ``DamagedInputError`` names the byte where it is none."""
+def read_journal(path: str | Path, first_event: str = "drill") -> list[Event]:
+    """The whole events of a journal, which begins with ``first_event``.
+
+    ``DamagedInputError`` names the byte where it is none.
+    """
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -102,8 +105,8 @@ def read_journal(path: str | Path) -> list[Event]:
         events.append(_event(line, str(path), position))
         position += len(line)
     first: Event = events[0] if events else {}
-    if first.get("event") != "drill":
-        raise _damage(str(path), 0, "a journal begins with the event drill")
+    if first.get("event") != first_event:
+        raise _damage(str(path), 0, f"a journal begins with the event {first_event}")
     if first.get("journal_version") != JOURNAL_VERSION:
         version = first.get("journal_version")
         raise UsageError(f"{path}: a journal of version {version}, this is for {JOURNAL_VERSION}")

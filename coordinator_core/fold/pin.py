@@ -1,37 +1,36 @@
 """The snapshot manifest: which bytes a run reads, written down before it reads them.
 
-A pinned segment is its path, its size and the fingerprint of that many bytes.  An active segment may grow
-after the pin; a run reads up to the pinned size.  Anything else that happened to it is damage of kind
-``changed_since_pin``.
+A pinned segment is its path, its size and when it was last written; nothing is read for that.  A replay finds
+the fingerprint of its bytes and the offset behind its last record, and completes the pin with them.  The active
+segment of a partition may grow after the pin; a run reads up to the pinned size.  Anything else that happened to
+a segment is damage of kind ``changed_since_pin``.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_core import files, storage
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
-from coordinator_core.log.reader import last_entry
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.log.windows import SegmentWindows
 
-PIN_VERSION = 2
+PIN_VERSION = 3
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A snapshot with the fingerprint of each segment, by path, and the offset behind its last record.
+    """A snapshot, and what a replay has found in it, by path of the segment: nothing before the first one.
 
-    ``next_offsets`` has the base offset for a segment without records.
+    ``fingerprints`` are those of the pinned bytes; ``next_offsets`` are behind the last record, for segments that
+    have one.
     """
 
     snapshot: Snapshot
-    fingerprints: Mapping[str, str]
-    next_offsets: Mapping[str, int]
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    next_offsets: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The snapshot manifest, JSON."""
@@ -47,12 +46,13 @@ class Pin:
 
     def _partition(self, log: PartitionLog) -> dict[str, Any]:
         start, end = cut(log, self.next_offsets)
+        is_complete = all(segment.path in self.fingerprints for segment in log.segments)
         return {
             "offsets_partition": log.offsets_partition,
             "directory": log.directory,
             "checkpointed_log_start_offset": log.log_start_offset,
             "log_start_offset": start,
-            "log_end_offset": end,
+            "log_end_offset": end if is_complete else None,
             "clean_shutdown": log.clean_shutdown,
             "broker_id": log.broker_id,
             "recovery_point": log.recovery_point,
@@ -61,8 +61,9 @@ class Pin:
                     "path": segment.path,
                     "bytes": segment.size,
                     "base_offset": segment.base_offset,
-                    "next_offset": self.next_offsets[segment.path],
-                    "fingerprint": self.fingerprints[segment.path],
+                    "modified_ns": segment.modified_ns,
+                    "next_offset": self.next_offsets.get(segment.path),
+                    "fingerprint": self.fingerprints.get(segment.path),
                 }
                 for segment in log.segments
             ],
@@ -76,27 +77,9 @@ def cut(log: PartitionLog, next_offsets: Mapping[str, int]) -> tuple[int, int]:
     return start, max(start, end)
 
 
-def pin_snapshot(snapshot: Snapshot) -> Pin:
-    """Read every segment once and note what it is."""
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        fingerprints = dict(
-            zip(
-                (segment.path for segment in snapshot.segments),
-                threads.map(segment_fingerprint, snapshot.segments),
-                strict=True,
-            )
-        )
-    return Pin(snapshot, fingerprints, {segment.path: _next_offset(segment) for segment in snapshot.segments})
-
-
-def _next_offset(segment: SegmentFile) -> int:
-    last = last_entry(segment)
-    return segment.base_offset if last is None else last.next_offset
-
-
-def write_pin(snapshot: Snapshot, path: str) -> Pin:
-    """Pin ``snapshot`` and write its manifest to ``path``."""
-    pin = pin_snapshot(snapshot)
+def write_pin(source: Snapshot | Pin, path: str) -> Pin:
+    """Write the snapshot manifest of ``source`` to ``path``. No segment is read."""
+    pin = source if isinstance(source, Pin) else Pin(source)
     files.write_json(path, pin.as_dict())
     return pin
 
@@ -123,9 +106,12 @@ def _pin(document: Mapping[str, Any]) -> Pin:
         segments = []
         for segment in entry["segments"]:
             path = segment["path"]
-            segments.append(SegmentFile(path, entry["offsets_partition"], segment["base_offset"], segment["bytes"]))
-            fingerprints[path] = segment["fingerprint"]
-            next_offsets[path] = segment["next_offset"]
+            place = (path, entry["offsets_partition"], segment["base_offset"], segment["bytes"])
+            segments.append(SegmentFile(*place, segment["modified_ns"]))
+            if segment["fingerprint"] is not None:
+                fingerprints[path] = segment["fingerprint"]
+            if segment["next_offset"] is not None:
+                next_offsets[path] = segment["next_offset"]
         partitions.append(
             PartitionLog(
                 entry["offsets_partition"],
@@ -147,13 +133,27 @@ def _pin(document: Mapping[str, Any]) -> Pin:
     return Pin(snapshot, fingerprints, next_offsets)
 
 
-def check_size(segment: SegmentFile) -> None:
-    """:class:`DamagedInputError` (``changed_since_pin``) when the file has fewer bytes than were pinned."""
+def check_segment(segment: SegmentFile, fingerprint: str | None, *, is_active: bool) -> None:
+    """:class:`DamagedInputError` (``changed_since_pin``) when the file is not as it was found.
+
+    One that ``is_active``, the last of its partition, may have become longer. Where a ``fingerprint`` was pinned,
+    which :func:`check_fingerprint` compares, the file must only have as many bytes.
+    """
     found = storage.stat(segment.path)
     size = 0 if found is None else found.size
-    if found is None or size < segment.size:
+    is_longer = size > segment.size
+    if found is None or size < segment.size or (is_longer and not is_active and fingerprint is None):
         state = "is gone" if found is None else f"has {size} bytes now"
-        raise _changed(segment, size, f"{segment.size} bytes were pinned; the file {state}")
+        raise _changed(segment, min(size, segment.size), f"{segment.size} bytes were pinned; the file {state}")
+    if fingerprint is None and not is_longer and segment.modified_ns not in (None, found.modified_ns):
+        raise _changed(segment, 0, "the file was written to after it was pinned")
+
+
+def check_pin(pin: Pin) -> None:
+    """:func:`check_segment` of all segments."""
+    for log in pin.snapshot.partitions:
+        for segment, end_offset in log.segment_ranges():
+            check_segment(segment, pin.fingerprints.get(segment.path), is_active=end_offset is None)
 
 
 def segment_fingerprint(segment: SegmentFile) -> str:

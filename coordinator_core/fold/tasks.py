@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from coordinator_core import storage
 from coordinator_core.errors import Damage
 from coordinator_core.fold.cache import CorruptEntryError, Digests, FoldCache
-from coordinator_core.fold.pin import Pin, check_fingerprint, check_size, segment_fingerprint
+from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, segment_fingerprint
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
@@ -43,13 +43,15 @@ class CacheUse(StrEnum):
 class FoldTask:
     """Segments that are folded together, all of one partition, each with the offset that it must not reach.
 
-    ``pinned`` are the pinned fingerprints by path, or none. ``cache_use`` is what a fold cache did so far;
-    ``is_new`` says that the cache knows files of the partition, but not this one.
+    ``log`` is the partition without its segments, so that a task is as large as what it is about.
+    ``pinned`` are their pinned fingerprints by path, as far as they are known; ``None``: nothing is pinned.
+    ``cache_use`` is what a fold cache did so far; ``is_new`` says that the cache knows files of the partition, but
+    not this one.
     """
 
     log: PartitionLog
     ranges: tuple[tuple[SegmentFile, int | None], ...]
-    pinned: Mapping[str, str]
+    pinned: Mapping[str, str] | None
     on_damage: OnDamage
     cache_use: CacheUse = CacheUse.MISS
     is_new: bool = False
@@ -68,6 +70,10 @@ class FoldTask:
         """Bytes to read."""
         return sum(segment.size for segment, _ in self.ranges)
 
+    def fingerprint_of(self, segment: SegmentFile) -> str | None:
+        """The pinned fingerprint, if there is one."""
+        return None if self.pinned is None else self.pinned.get(segment.path)
+
 
 @dataclass(frozen=True)
 class SegmentResult:
@@ -85,14 +91,14 @@ class SegmentResult:
 def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
     """The tasks of a replay, in the order of partitions and segments."""
     snapshot = source.snapshot if isinstance(source, Pin) else source
-    pinned = source.fingerprints if isinstance(source, Pin) else {}
+    known = source.fingerprints if isinstance(source, Pin) else {}
     tasks = []
     for log in snapshot.partitions:
         ranges = tuple(log.segment_ranges())
-        if on_damage is OnDamage.RECOVER:
-            tasks.append(FoldTask(log, ranges, pinned, on_damage))
-        else:
-            tasks += [FoldTask(log, (one,), pinned, on_damage) for one in ranges]
+        head = replace(log, segments=())
+        for part in [ranges] if on_damage is OnDamage.RECOVER else [(one,) for one in ranges]:
+            pinned = {segment.path: known[segment.path] for segment, _ in part if segment.path in known}
+            tasks.append(FoldTask(head, part, pinned if isinstance(source, Pin) else None, on_damage))
     return tasks
 
 
@@ -111,7 +117,8 @@ def in_runs(tasks: Iterable[FoldTask], workers: int) -> list[FoldTask]:
         run = runs[-1] if runs else None
         is_local = storage.is_local(task.segments[0].path)
         if run is not None and run.log is task.log and is_local and task.size / 2 <= room:
-            runs[-1] = replace(run, ranges=run.ranges + task.ranges)
+            pinned = None if run.pinned is None else {**run.pinned, **(task.pinned or {})}
+            runs[-1] = replace(run, ranges=run.ranges + task.ranges, pinned=pinned)
             room -= task.size
         else:
             runs.append(task)
@@ -128,7 +135,7 @@ def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentRe
     [(segment, end_offset)] = task.ranges
     sighting = cache.seen(segment)
     digests = None if sighting is None else cache.digests(sighting)
-    if digests is None or digests.fingerprint != task.pinned.get(segment.path, digests.fingerprint):
+    if digests is None or digests.fingerprint != (task.fingerprint_of(segment) or digests.fingerprint):
         # A segment that changed since the pin is reported in its turn.
         return task
     if _is_empty(task, end_offset):
@@ -145,6 +152,21 @@ def run_fold_task(task: FoldTask, rules: FoldRules, cache: FoldCache | None = No
     To be taken to its end, as the cache gets what it lacks last.
     Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that changed since the pin.
     """
+    # Before anything is read, so that the change is told and not what it did; and again of what was read.
+    for segment, end_offset in task.ranges:
+        _check_pinned(task, segment, end_offset)
+    ends = dict(task.ranges)
+    for result in _results(task, rules, cache):
+        _check_pinned(task, result.segment, ends[result.segment])
+        yield result
+
+
+def _check_pinned(task: FoldTask, segment: SegmentFile, end_offset: int | None) -> None:
+    if task.pinned is not None:
+        check_segment(segment, task.fingerprint_of(segment), is_active=end_offset is None)
+
+
+def _results(task: FoldTask, rules: FoldRules, cache: FoldCache | None) -> Iterator[SegmentResult]:
     if task.on_damage is OnDamage.RECOVER:
         yield from _recovered(task, rules)
         return
@@ -167,7 +189,7 @@ def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | 
 
     if any(_is_empty(task, end_offset) for _, end_offset in task.ranges):
         return None
-    read = [_open(task, segment) for segment in task.segments]
+    read = [SegmentWindows(segment) for segment in task.segments]
     fingerprints = [RunningFingerprint(windows) for windows in read]
     for windows in read:
         windows.release()
@@ -181,7 +203,7 @@ def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | 
     results = []
     for segment, windows, running, fold in zip(task.segments, read, fingerprints, folds, strict=True):
         digest = running.finish().digest
-        _check_same(segment, windows, digest, task.pinned)
+        _check_same(segment, windows, digest, task.fingerprint_of(segment))
         results.append(SegmentResult(segment, digest, fold))
     return results
 
@@ -194,18 +216,19 @@ def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
 
     damage: list[Damage] = []
     left = deque(task.segments)
-    opened = deque(_open(task, segment) for segment in task.segments)
+    opened = deque(SegmentWindows(segment) for segment in task.segments)
     for windows in opened:
         windows.release()
 
     def result(fold: SegmentFold | None) -> SegmentResult:
         segment, windows = left.popleft(), opened.popleft()
         digest = fingerprint(windows).digest
-        _check_same(segment, windows, digest, task.pinned)
+        _check_same(segment, windows, digest, task.fingerprint_of(segment))
         return SegmentResult(segment, digest, fold, [found for found in damage if found.path == segment.path])
 
     last: SegmentFold | None = None
-    for fold in fold_partition(task.log, rules=rules, on_damage=task.on_damage, damage=damage):
+    log = replace(task.log, segments=task.segments)
+    for fold in fold_partition(log, rules=rules, on_damage=task.on_damage, damage=damage):
         while last is not None or left[0].path != fold.path:
             yield result(last)
             last = None
@@ -229,7 +252,7 @@ def _cached(
     # Seen before it is read: who writes to it meanwhile changes what will be seen next.
     sighting = cache.seen(segment)
     digests = None if sighting is None else cache.digests(sighting)
-    running = RunningFingerprint(_open(task, segment), with_content=True) if digests is None else None
+    running = RunningFingerprint(SegmentWindows(segment), with_content=True) if digests is None else None
     if running is not None and running.windows.size != segment.size:
         yield _folded(task, segment, end_offset, rules, running)
         return
@@ -239,7 +262,7 @@ def _cached(
         if running is not None:
             digests = _digests(running)
         assert digests is not None
-        check_fingerprint(segment, digests.fingerprint, task.pinned.get(segment.path))
+        check_fingerprint(segment, digests.fingerprint, task.fingerprint_of(segment))
         if _is_empty(task, end_offset):
             yield SegmentResult(segment, digests.fingerprint, None)
             cache.note(sighting, digests)
@@ -252,7 +275,7 @@ def _cached(
             yield kept
             cache.note(sighting, digests)
             return
-    running = running or RunningFingerprint(_open(task, segment), with_content=True)
+    running = running or RunningFingerprint(SegmentWindows(segment), with_content=True)
     result = _folded(task, segment, end_offset, rules, running)
     found = _digests(running)
     key = cache.key(segment, found.content, rules, task.start_offset)
@@ -298,8 +321,8 @@ def _folded(
     from coordinator_core.fold.fingerprint import RunningFingerprint
     from coordinator_core.fold.segments import fold_segment
 
-    running = running or RunningFingerprint(_open(task, segment))
-    pinned = task.pinned.get(segment.path)
+    running = running or RunningFingerprint(SegmentWindows(segment))
+    pinned = task.fingerprint_of(segment)
     is_empty = _is_empty(task, end_offset)
     if pinned is not None or is_empty:
         # Said before any damage that the change may have done.
@@ -317,23 +340,17 @@ def _folded(
             running=running,
         )
     digest = running.finish().digest
-    _check_same(segment, running.windows, digest, task.pinned)
+    _check_same(segment, running.windows, digest, pinned)
     return SegmentResult(segment, digest, fold, damage)
 
 
-def _open(task: FoldTask, segment: SegmentFile) -> SegmentWindows:
-    if segment.path in task.pinned:
-        check_size(segment)
-    return SegmentWindows(segment)
-
-
-def _check_same(segment: SegmentFile, windows: Windows, digest: str, pinned: Mapping[str, str]) -> None:
+def _check_same(segment: SegmentFile, windows: Windows, digest: str, pinned: str | None) -> None:
     """:class:`DamagedInputError` when the file is not what was pinned, or changed while it was read.
 
     A segment that a broker writes to grows; its first bytes stay.
     """
     windows.release()
-    check_fingerprint(segment, digest, pinned.get(segment.path))
+    check_fingerprint(segment, digest, pinned)
     if windows.has_changed():
         found = storage.stat(segment.path)
         size = 0 if found is None else found.size

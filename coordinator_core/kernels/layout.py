@@ -607,6 +607,7 @@ class Role(IntEnum):
     METADATA = 0
     TARGET_METADATA = 1
     EXTRA = 2  # Partition metadata of a consumer group, topics of a share group, topology of a streams group.
+    SECOND_EXTRA = 3  # Partition metadata of a share group of 4.0.
     MEMBER = 4
     TARGET = 5
     CURRENT = 6

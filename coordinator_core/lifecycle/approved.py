@@ -15,7 +15,7 @@ from typing import Any
 
 from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
-from coordinator_core.fold.pin import Pin, check_fingerprint, check_size, read_pin, segment_fingerprint
+from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, read_pin, segment_fingerprint
 from coordinator_core.lifecycle.compact import CompactionOptions
 from coordinator_core.lifecycle.compact_proof import ProofFailedError
 from coordinator_core.lifecycle.compact_publish import REPORT
@@ -108,7 +108,10 @@ def read_plan(path: str, digest: str) -> PlannedCompaction:
         raise UsageError(f"{path} is not a compaction plan: {error!r}") from None
     if not storage.exists(pin_path) or _sha256(pin_path) != pinned:
         raise UsageError(f"{pin_path}: the snapshot manifest of the plan is gone or another one")
-    return PlannedCompaction(digest, document, read_pin(pin_path), options)
+    pin = read_pin(pin_path)
+    if any(segment.path not in pin.fingerprints for segment in pin.snapshot.segments):
+        raise UsageError(f"{pin_path}: a plan needs a snapshot manifest with the fingerprints of what was planned")
+    return PlannedCompaction(digest, document, pin, options)
 
 
 def pinned_segments(pin: Pin) -> dict[int, list[tuple[SegmentFile, str]]]:
@@ -122,7 +125,7 @@ def pinned_segments(pin: Pin) -> dict[int, list[tuple[SegmentFile, str]]]:
 def check_pinned(segments: Iterable[tuple[SegmentFile, str]]) -> None:
     """``DamagedInputError`` (``changed_since_pin``) unless the segments are as they were pinned."""
     for segment, fingerprint in segments:
-        check_size(segment)
+        check_segment(segment, fingerprint, is_active=True)
         check_fingerprint(segment, segment_fingerprint(segment), fingerprint)
 
 

@@ -28,6 +28,8 @@ CAPTURE_MARKER = "capture.incomplete"
 """File that ``regroup capture`` keeps in its directory until the capture is complete."""
 TOPICS_FILE = "topics.json"
 """File in which ``regroup capture`` lists the cluster's topics."""
+TOPOLOGY_FILE = "topology.json"
+"""File in which ``regroup capture`` says who holds and leads which partition."""
 RECORDS_FILE = "records.json"
 """File in which ``regroup import-records`` lists what a log made of records lacks."""
 
@@ -154,7 +156,7 @@ class _Search:
             partition = 0
         named = _numbered(_SEGMENT, file.name)
         base_offset = int(named[1]) if named else _first_offset(file.path)
-        segment = SegmentFile(file.path, partition, base_offset, file.size)
+        segment = SegmentFile(file.path, partition, base_offset, file.size, file.modified_ns)
         self._named_files.setdefault(directory, []).append(segment)
 
     def _add_directory(self, path: str, depth: int) -> None:
@@ -221,7 +223,7 @@ class _Search:
             PartitionLog(
                 partition,
                 path,
-                tuple(SegmentFile(entry.path, partition, base, entry.size) for base, entry in segments),
+                tuple(SegmentFile(one.path, partition, base, one.size, one.modified_ns) for base, one in segments),
                 log_start_offset=log_dir.log_start_offsets.get(partition),
                 clean_shutdown=log_dir.clean_shutdown,
                 broker_id=log_dir.broker_id,

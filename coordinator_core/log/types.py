@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 
@@ -132,12 +132,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A pinned ``.log`` file. ``path`` is a local path or a URI; ``size`` in bytes."""
+    """A ``.log`` file as it was found. ``path`` is a local path or a URI; ``size`` in bytes.
+
+    ``modified_ns`` is when it was last written, as its file system says (``None``: it does not).
+    """
 
     path: str
     offsets_partition: int
     base_offset: int
     size: int
+    modified_ns: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,15 @@ class GroupReplay:
         groups = self.newest.without_note()
         self._restorable = groups, names.of(groups) if len(groups) else []
 
+    def ended_state(self) -> dict[str, Any]:
+        """What :meth:`load_ended` goes on from after :meth:`end`: plain values, like :meth:`state`."""
+        return self.state() | {"restorable": list(self._restorable)}
+
+    def load_ended(self, state: Mapping[str, Any]) -> None:
+        self.load(state)
+        groups, names = state["restorable"]
+        self._restorable = groups, names
+
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
         """The groups after all folds, see :meth:`GroupLoader.finish`."""
         self._restore(*self._restorable)

@@ -2,23 +2,25 @@
 
 For a partition too large for one task. The three steps, and what each has in memory:
 
-1. where a segment is folded: ``shard_folds(fold, shards)`` gives a fold for each shard;
+1. some segments a task: ``shard_folds(fold, shards)`` gives a fold for each shard;
 2. one task a shard: ``merge_shard(folds, profile, offsets_partition)`` (in :mod:`~merge.partition`) of the
-   shard's folds in log order, and ``.stored(path)`` of the result, which pickles small;
-3. one task a partition: ``combine_shards(stored)``, in the order of the shards, is the
-   :class:`MergedPartition` that a merge of the whole folds would have given. Its offsets are read from the
+   shard's folds in log order, and ``.stored(path)`` of the result: files, and their names as an answer;
+3. one task a partition: ``combine_shards([each.read(profile) for each in stored])``, in the order of the shards, is
+   the :class:`MergedPartition` that a merge of the whole folds would have given. Its offsets are read from the
    stored files block by block.
 
-An offset key belongs to one shard, by hash. Everything that is not of offset keys (records other than commits,
-statistics, counts, transactions that lie in one segment) is in shard 0; producers and their markers are in all.
+An offset key belongs to one shard, by hash, and so does a group, with its records and statistics. What belongs to
+neither (records of no group, counts, transactions that lie in one segment) is in shard 0; producers and their
+markers are in all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -28,10 +30,15 @@ import pyarrow.compute as pc
 from coordinator_core import storage
 from coordinator_core.fold.arrow import column
 from coordinator_core.fold.schema import SegmentCounts, SegmentFold
+from coordinator_core.groups.model import CarriedRecord, Group, LoadFailure
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.group_replay import GroupReplay
+from coordinator_core.merge.plain import read_plain, write_plain
 from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, RowBlocks
 from coordinator_core.merge.transactions import transaction_order
+from coordinator_core.releases import Profile
+
+T = TypeVar("T", LoadFailure, CarriedRecord)
 
 _STORED_ROWS = 1 << 16
 """Rows that are read at once of each stored shard."""
@@ -49,9 +56,38 @@ class MergedShard:
     groups_with_offsets: list[str]
     replay: GroupReplay
 
-    def stored(self, path: str) -> MergedShard:
-        """The same with its offsets in a file at ``path``, which may be a URI."""
-        return replace(self, offsets=store_rows(self.offsets, path))
+    def stored(self, path: str) -> StoredShard:
+        """The same in two files: offsets at ``path``, which may be a URI, and the rest beside it."""
+        stored = StoredShard(self.offsets_partition, store_rows(self.offsets, path))
+        system, inner = storage.filesystem(stored.rest_path)
+        rest = {name: getattr(self, name) for name in _REST} | {"replay": self.replay.ended_state()}
+        with system.open_output_stream(inner) as sink:
+            write_plain(rest, sink)
+        return stored
+
+
+_REST = ("pending", "transactions", "group_stats", "groups_with_offsets")
+
+
+@dataclass(frozen=True)
+class StoredShard:
+    """A :class:`MergedShard` in files."""
+
+    offsets_partition: int
+    offsets: StoredRows
+
+    @property
+    def rest_path(self) -> str:
+        return f"{self.offsets.path}.rest"
+
+    def read(self, profile: Profile) -> MergedShard:
+        """The shard, whose offsets stay in their file; ``profile`` is the one that it was merged for."""
+        system, inner = storage.filesystem(self.rest_path)
+        with system.open_input_file(inner) as source:
+            rest = read_plain(source.read_buffer())
+        replay = GroupReplay(profile)
+        replay.load_ended(rest.pop("replay"))
+        return MergedShard(self.offsets_partition, self.offsets, replay=replay, **rest)
 
 
 @dataclass(frozen=True)
@@ -145,7 +181,13 @@ def _blocks_of(pieces: Iterator[pa.Table], block_rows: int) -> Iterator[pa.Table
 def shard_folds(fold: SegmentFold, shards: int) -> list[SegmentFold]:
     """``fold`` in ``shards`` parts, see the module; every part knows all groups and topics."""
     shard_of = _shard_of_offset_keys(fold, shards)
-    return [_part(fold, shard_of, shard) for shard in range(shards)]
+    groups = fold.groups.cast(pa.large_binary()).to_pylist()
+    shard_of_group = np.array([_shard_of_group(name, shards) for name in groups], np.int64)
+    return [_part(fold, shard_of, shard_of_group, shard) for shard in range(shards)]
+
+
+def _shard_of_group(name: bytes, shards: int) -> int:
+    return crc32(name) % shards
 
 
 def _shard_of_offset_keys(fold: SegmentFold, shards: int) -> Int64s:
@@ -164,7 +206,7 @@ def _shard_of_offset_keys(fold: SegmentFold, shards: int) -> Int64s:
     return shard_of
 
 
-def _part(fold: SegmentFold, shard_of: Int64s, shard: int) -> SegmentFold:
+def _part(fold: SegmentFold, shard_of: Int64s, shard_of_group: Int64s, shard: int) -> SegmentFold:
     own = shard_of == shard
     row_of = np.cumsum(own) - 1
     offset_key_of_pending = fold.pending["key"].to_numpy()
@@ -172,7 +214,21 @@ def _part(fold: SegmentFold, shard_of: Int64s, shard: int) -> SegmentFold:
     pending = fold.pending.filter(column(own_pending)).set_column(
         0, fold.pending.schema.field(0), column(row_of[offset_key_of_pending[own_pending]].astype(np.int32))
     )
-    part = replace(fold, offset_keys=fold.offset_keys.filter(column(own)), pending=pending)
+
+    def of_groups(table: pa.Table) -> pa.Table:
+        rows = np.zeros(table.num_rows, np.int64)  # what has no group is in shard 0
+        has_group = table["group"].is_valid().to_numpy()
+        rows[has_group] = shard_of_group[table["group"].drop_null().to_numpy()]
+        return table.filter(column(rows == shard))
+
+    part = replace(
+        fold,
+        offset_keys=fold.offset_keys.filter(column(own)),
+        pending=pending,
+        group_records=of_groups(fold.group_records),
+        implicit_group_creations=of_groups(fold.implicit_group_creations),
+        group_stats=of_groups(fold.group_stats),
+    )
     if shard == 0:
         return part
     # What lies in one segment whole has no keys here, and is left out when the shards are combined.
@@ -182,27 +238,46 @@ def _part(fold: SegmentFold, shard_of: Int64s, shard: int) -> SegmentFold:
         part,
         counts=SegmentCounts(0, 0, 0, None, None, {}, {}, {}),
         transactions=first.set_column(keys, first.schema.field(keys), column(np.zeros(first.num_rows, np.int64))),
-        group_records=fold.group_records.slice(0, 0),
-        implicit_group_creations=fold.implicit_group_creations.slice(0, 0),
-        group_stats=fold.group_stats.slice(0, 0),
     )
 
 
 def combine_shards(shards: Sequence[MergedShard]) -> MergedPartition:
     """The state of the partition, of all its shards in their order."""
     main = shards[0]
-    with_offsets = sorted({group for shard in shards for group in shard.groups_with_offsets})
+    replays = [shard.replay for shard in shards]
+    record_counts: Counter[tuple[int, int | None]] = Counter()
+    for replay in replays:
+        record_counts.update(replay.record_counts)
     return MergedPartition(
         offsets_partition=main.offsets_partition,
         offsets=main.offsets if len(shards) == 1 else CombinedRows([shard.offsets for shard in shards]),
         pending=main.pending if len(shards) == 1 else _in_order([shard.pending for shard in shards]),
         transactions=_combined_transactions([shard.transactions for shard in shards]),
-        group_stats=main.group_stats,
-        tell_groups=partial(main.replay.finish, with_offsets),
-        load_failures=main.replay.load_failures,
-        carried=main.replay.carried,
-        record_counts=main.replay.record_counts,
+        group_stats=pa.concat_tables(shard.group_stats for shard in shards),
+        tell_groups=_told_groups(shards),
+        load_failures=_by_record_offset([replay.load_failures for replay in replays]),
+        carried=_by_record_offset([replay.carried for replay in replays]),
+        record_counts=dict(record_counts),
     )
+
+
+def _told_groups(shards: Sequence[MergedShard]) -> Callable[[], dict[str, Group]]:
+    """Groups come from the shard that has their records; whether they have offsets, from all shards."""
+    with_offsets: list[list[str]] = [[] for _ in shards]
+    for group in sorted({group for shard in shards for group in shard.groups_with_offsets}):
+        with_offsets[_shard_of_group(group.encode(), len(shards))].append(group)
+
+    def told() -> dict[str, Group]:
+        groups: dict[str, Group] = {}
+        for shard, its_groups in zip(shards, with_offsets, strict=True):
+            groups |= shard.replay.finish(its_groups)
+        return groups
+
+    return told
+
+
+def _by_record_offset(lists: Sequence[list[T]]) -> list[T]:
+    return lists[0] if len(lists) == 1 else sorted(chain(*lists), key=lambda found: found.record_offset)
 
 
 def _combined_transactions(tables: Sequence[pa.Table]) -> pa.Table:

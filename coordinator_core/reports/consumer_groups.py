@@ -1,7 +1,7 @@
 """Text with the columns and words of ``kafka-consumer-groups`` (4.x, ``ConsumerGroupCommand``).
 
-The input is the document of :func:`coordinator_core.reports.describe.describe`. What only a running cluster
-knows (log end offset, lag, coordinator address) is shown as the tool shows a missing value: ``-``.
+The input is the document of :func:`coordinator_core.reports.describe.describe`. What is not known (the coordinator's
+address; without topics log end offset and lag) is shown as the tool shows a missing value: ``-``.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def offsets_text(group: Json, *, verbose: bool) -> str:
 def _offset_rows(group: Json) -> list[list[str]]:
     """Cells: group, topic, partition, leader epoch, current offset, end, lag, consumer, host, client."""
     committed = {(row["topic"], row["partition"]): row for row in group["offsets"]}
+    ends = {(row["topic"], row["partition"]): row for row in group.get("log_ends", ())}
     rows: list[list[str]] = []
 
     def add(topic: str, partition: int, owner: Sequence[str]) -> None:
@@ -55,7 +56,8 @@ def _offset_rows(group: Json) -> list[list[str]]:
         known = row is not None and row["committed_offset"] is not None
         epoch, offset = (row["leader_epoch"], row["committed_offset"]) if row and known else (None, None)
         cells = [group["group_id"], topic, str(partition), _text(epoch), _text(offset)]
-        rows.append([*cells, MISSING, MISSING, *owner])
+        end = ends.get((topic, partition), {})
+        rows.append([*cells, _text(end.get("log_end_offset")), _text(end.get("lag")), *owner])
 
     # Members without partitions have no line here, and those with most come first, as in Kafka's tool.
     owners = [(_assigned_partitions(member), member) for member in group["members"]]

@@ -7,9 +7,11 @@ Lists are sorted, absent values are ``None``, times are epoch milliseconds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from coordinator_core.groups.classic import (
     CONSUMER_PROTOCOL_TYPE,
@@ -34,6 +36,7 @@ from coordinator_core.groups.model import (
     Tasks,
 )
 from coordinator_core.releases import Profile
+from coordinator_core.rules.topics import UNKNOWN, Topics, lag_between
 
 DEFAULT_CONSUMER_ASSIGNOR = "uniform"
 """First of the broker's default ``group.consumer.assignors``, used when no member names one."""
@@ -80,9 +83,10 @@ def describe(
     partial: bool,
     known_topic_names: Mapping[str, str],
     selection: Selection,
+    topics: Topics | None = None,
 ) -> Json:
-    """The whole document of ``describe --format json``."""
-    names = topic_names(states, known_topic_names)
+    """The whole document of ``describe --format json``; with ``topics`` also log ends and lag."""
+    names = topic_names(states, known_topic_names if topics is None else topics.names_by_id | {**known_topic_names})
     groups = []
     for state in states:
         offsets = _offsets_by_group(state, selection)
@@ -91,6 +95,9 @@ def describe(
             for group_id, group in state.groups.items()
             if selection.has_group(group_id)
         ]
+    if topics is not None:
+        for group in groups:
+            group["log_ends"] = list(_log_ends(group, topics))
     orphaned = [
         {
             "group_id": offset_key.group_id,
@@ -122,6 +129,32 @@ def describe(
         ],
         "carried_records": _carried(states),
     }
+
+
+def _log_ends(group: Json, topics: Topics) -> Iterator[Json]:
+    """Log start and end of each partition that the group has committed or owns, and how far it is behind."""
+    committed = {(row["topic"], row["partition"]): row["committed_offset"] for row in group["offsets"]}
+    owned = {
+        (entry["topic"], partition)
+        for member in group["members"]
+        if isinstance(member["assignment"], list)
+        for entry in member["assignment"]
+        for partition in entry["partitions"]
+        if entry["topic"] is not None
+    }
+    for topic, partition in sorted(committed.keys() | owned):
+        bounds = topics.bounds(topic, partition)
+        start, end = (None if bounds is None or one == UNKNOWN else one for one in bounds or (None, None))
+        offset = committed.get((topic, partition))
+        known = offset is not None and end is not None
+        lag = lag_between(*(np.array([one or 0]) for one in (offset, start, end)))[0] if known else None
+        yield {
+            "topic": topic,
+            "partition": partition,
+            "log_start_offset": start,
+            "log_end_offset": end,
+            "lag": None if lag is None else int(lag),
+        }
 
 
 def listing(states: Sequence[PartitionState], selection: Selection) -> list[Json]:

@@ -100,10 +100,10 @@ def rule_object(rule: Rule) -> dict[str, Any]:
 
 def rules_text(rules: list[Rule]) -> str:
     """A line for each rule."""
-    lines = [f"{'CODE':<5} {'SEVERITY':<9} {'NEEDS':<13} NAME"]
+    lines = [f"{'CODE':<5} {'SEVERITY':<9} {'NEEDS':<23} NAME"]
     for rule in rules:
         needs = ", ".join(need.value for need in rule.needs) or "-"
-        lines.append(f"{rule.code:<5} {rule.severity.label:<9} {needs:<13} {rule.name}")
+        lines.append(f"{rule.code:<5} {rule.severity.label:<9} {needs:<23} {rule.name}")
     return "\n".join(lines)
 
 

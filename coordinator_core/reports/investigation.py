@@ -102,6 +102,12 @@ def investigation_text(found: Investigation, *, profile: str) -> Iterator[str]:
         yield ""
     if infos > _INFOS:
         yield f"{count(infos - _INFOS, 'note')} more, of what is usual: --format json has all."
+    yield from caveats(found)
+    yield f"Read as {profile}."
+
+
+def caveats(found: Investigation) -> Iterator[str]:
+    """The retention in force, coordinators that moved, and what cannot be known."""
     if found.retention is not None:
         at_most, until = found.retention.at_most_ms, found.retention.until_ms
         yield f"Retention: the brokers applied at most {span(at_most)}, as what expired until {moment(until)} tells."
@@ -119,7 +125,6 @@ def investigation_text(found: Investigation, *, profile: str) -> Iterator[str]:
                 f"Not known: {count(partition.missing, 'record')} of offsets partition "
                 f"{partition.offsets_partition} were removed by the cleaner{at}; what they said cannot be told."
             )
-    yield f"Read as {profile}."
 
 
 def restore_csv(explanations: Sequence[Explanation]) -> list[str]:

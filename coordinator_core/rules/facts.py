@@ -17,6 +17,8 @@ from coordinator_core.rules.needs import Need
 from coordinator_core.rules.topics import Topics
 from coordinator_core.runs.read import Run
 
+_OF_TOPICS = (Need.TOPICS, Need.EPOCHS, Need.REPLICAS, Need.CONFIG)
+
 
 @dataclass(frozen=True)
 class Assigned:
@@ -55,8 +57,8 @@ class Facts:
         return profile_from_label(self.run.profile)
 
     def missing(self, need: Need) -> bool:
-        if need is Need.TOPICS:
-            return self.topics is None
+        if need in _OF_TOPICS:
+            return self.topics is None or need not in self.topics.tells
         if need is Need.PREVIOUS_RUN:
             return self.previous is None
         return need not in self.extra

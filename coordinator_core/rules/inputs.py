@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +19,12 @@ from coordinator_core.runs.read import Run, open_run
 
 @dataclass(frozen=True)
 class Inputs:
-    """``codes``: rules to evaluate; ``None``: all. ``log``: path of a snapshot."""
+    """``codes``: rules to evaluate; ``None``: all. ``log``: paths of a snapshot, none: it is not looked at."""
 
     run: Run
     topics: Topics | None
     against: Run | None
-    log: str | None
+    log: tuple[str, ...]
     transaction_log: TransactionLog | None
     settings: RuleSettings
     codes: tuple[str, ...] | None
@@ -36,8 +36,8 @@ class Inputs:
         *,
         topics: str | None = None,
         against: str | None = None,
-        log: str | None = None,
-        transaction_log: str | None = None,
+        log: Sequence[str] = (),
+        transaction_log: Sequence[str] = (),
         settings_file: Path | None = None,
         codes: Sequence[str] = (),
     ) -> Inputs:
@@ -46,12 +46,12 @@ class Inputs:
             open_run(run),
             None if topics is None else read_topics(topics),
             None if against is None else open_run(against),
-            log,
-            None if transaction_log is None else read_transaction_log(transaction_log),
+            tuple(log),
+            read_transaction_log(*transaction_log) if transaction_log else None,
             RuleSettings() if settings_file is None else read_settings(settings_file, RULES),
             tuple(rule_of(code).code for code in codes) or None,
         )
-        if log is not None:
+        if log:
             logs_of(log, made.run)
         return made
 
@@ -65,8 +65,29 @@ class Inputs:
             return run if partitions is None else RunPart.of(run, partitions)
 
         facts = Facts(part(self.run), self.topics, None if self.against is None else Facts(part(self.against)))
-        if self.log is not None:
+        if self.log:
             facts.extra[Need.LOG] = scan_log(self.log, facts.run) if scan else LogScan(self.log)
         if self.transaction_log is not None:
             facts.extra[Need.TRANSACTION_LOG] = self.transaction_log
         return facts
+
+
+_ARGUMENTS = {
+    "topics_file": "--topics",
+    "against": "--against",
+    "log": "--log",
+    "transaction_log": "--transaction-log",
+    "settings_file": "--rules",
+    "codes": "--rule",
+}
+
+
+def app_arguments(given: Mapping[str, object]) -> list[str]:
+    """Arguments of the Spark application ``reconcile``, by what they are: ``topics_file``, ``against``, ``log``,
+    ``transaction_log``, ``settings_file``, ``codes``; a path, several, or ``None``."""
+    found = []
+    for name, option in _ARGUMENTS.items():
+        value = given.get(name)
+        for one in value if isinstance(value, tuple) else () if value is None else (value,):
+            found += [option, str(one)]
+    return found

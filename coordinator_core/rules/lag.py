@@ -1,8 +1,9 @@
 """Lag and status of every group and partition, on one cut: the run's commits and the topics' ends.
 
-Lag is never negative: what was committed beyond the end that the topic snapshot knows has lag 0 (rule R31
-says what that means).  A partition that a member owns and nobody has committed has the status ``no_commit``
-and no lag.  With a previous run there are also those of Burrow's statuses that two moments can show.
+Lag begins at the log start: what retention has deleted cannot be read any more.  It is never negative: what was
+committed beyond the end that the topic snapshot knows has lag 0 (rule R31 says what that means).  A partition that
+a member owns and nobody has committed has the status ``no_commit`` and no lag.  With a previous run there are also
+those of Burrow's statuses that two moments can show.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from coordinator_core.groups.model import GroupType
 from coordinator_core.rules.columns import Int64s, combined_pair
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.history import matched_offsets
+from coordinator_core.rules.topics import lag_between
 
 
 class LagStatus(IntEnum):
@@ -93,7 +95,7 @@ def lag_of(facts: Facts) -> Lag | None:
     known = np.flatnonzero((at >= 0) & (topics.end[at] >= 0)) if len(topics.end) else np.zeros(0, np.int64)
     start, end = topics.start[at[known]], topics.end[at[known]]
     committed = offsets.numbers("committed_offset")[known]
-    lag = np.maximum(end - np.maximum(committed, 0), 0)
+    lag = lag_between(committed, start, end)
     status = _statuses(facts)[known]
     status[(start >= 0) & (committed >= 0) & (committed < start)] = LagStatus.LOST
     status[(lag == 0) & (status != LagStatus.REWOUND)] = LagStatus.OK

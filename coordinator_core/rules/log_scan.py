@@ -6,7 +6,7 @@ finds them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_core.errors import DamagedInputError, UsageError
@@ -45,7 +45,7 @@ class LogScan:
     under key type 0 whose offset key a tombstone of type 1 deleted.
     """
 
-    path: str
+    paths: tuple[str, ...]
     epochs_back: list[tuple[Place, int, int]] = field(default_factory=list)
     lone_markers: list[tuple[Place, int, str]] = field(default_factory=list)
     lone_tombstones: list[tuple[Place, int, str]] = field(default_factory=list)
@@ -53,29 +53,33 @@ class LogScan:
     two_keys: list[OffsetKeyEvent] = field(default_factory=list)
     shadowed: list[OffsetKeyEvent] = field(default_factory=list)
 
+    @property
+    def path(self) -> str:
+        return ", ".join(self.paths)
 
-def scan_log(path: str, run: Run) -> LogScan:
-    """Walk the snapshot at ``path`` as far as ``run`` has read it.
+
+def scan_log(paths: Sequence[str], run: Run) -> LogScan:
+    """Walk the snapshot at ``paths`` as far as ``run`` has read it.
 
     Raises :class:`UsageError` when it is not the log that the run was made of.
     """
-    scan = LogScan(path)
-    for log, end_offset in logs_of(path, run):
+    scan = LogScan(tuple(paths))
+    for log, end_offset in logs_of(paths, run):
         _PartitionScan(scan, log, end_offset).walk()
     return scan
 
 
-def logs_of(path: str, run: Run) -> list[tuple[PartitionLog, int]]:
-    """The partitions of the snapshot at ``path`` that ``run`` has read, and up to which record offset.
+def logs_of(paths: Sequence[str], run: Run) -> list[tuple[PartitionLog, int]]:
+    """The partitions of the snapshot at ``paths`` that ``run`` has read, and up to which record offset.
 
     Raises :class:`UsageError` when one is not there.
     """
-    logs = {log.offsets_partition: log for log in discover([path]).partitions}
+    logs = {log.offsets_partition: log for log in discover(paths).partitions}
     found = []
     for name, bounds in run.manifest["cut"].items():
         log = logs.get(int(name))
         if log is None:
-            raise UsageError(f"{path} does not hold offsets partition {name}, which the run has read")
+            raise UsageError(f"{', '.join(paths)} does not hold offsets partition {name}, which the run has read")
         found.append((log, int(bounds["log_end_offset"])))
     return found
 

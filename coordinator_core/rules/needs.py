@@ -9,6 +9,9 @@ class Need(StrEnum):
     """What a rule may need besides the run itself."""
 
     TOPICS = "topics"
+    EPOCHS = "leader epochs"
+    REPLICAS = "replicas"
+    CONFIG = "configuration"
     PREVIOUS_RUN = "previous run"
     TRANSACTION_LOG = "transaction log"
     LOG = "log"
@@ -16,6 +19,9 @@ class Need(StrEnum):
 
 NEED_OPTIONS = {
     Need.TOPICS: "--topics",
+    Need.EPOCHS: "--topics",
+    Need.REPLICAS: "--topics",
+    Need.CONFIG: "--topics",
     Need.PREVIOUS_RUN: "--against",
     Need.TRANSACTION_LOG: "--transaction-log",
     Need.LOG: "--log",

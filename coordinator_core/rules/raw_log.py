@@ -55,8 +55,21 @@ def _orphans(facts: Facts, _: Limits) -> pa.Table:
     log: TransactionLog = facts.extra[Need.TRANSACTION_LOG]
     transactions = facts.table("transactions")
     rows = np.flatnonzero(transactions.equals("outcome", TransactionOutcome.OPEN))
-    producers = transactions.numbers("producer_id")[rows].tolist()
-    unknown = np.array([producer not in log.going for producer in producers], np.bool_)
+    stats = facts.table("group_stats")
+    ends: dict[int, int] = {}
+    partitions = stats.numbers("offsets_partition").tolist()
+    for partition, last in zip(partitions, stats.numbers("last_timestamp_ms").tolist(), strict=True):
+        ends[partition] = max(ends.get(partition, -1), last)
+    pairs = zip(
+        transactions.numbers("offsets_partition")[rows].tolist(),
+        transactions.numbers("producer_id")[rows].tolist(),
+        strict=True,
+    )
+    # One that ended after this log was copied has its marker behind the end.
+    unknown = np.array(
+        [one not in log.going and log.updated_ms.get(one, -1) <= ends.get(partition, -1) for partition, one in pairs],
+        np.bool_,
+    )
     return transactions.rows(rows[unknown], "producer_id", "producer_epoch", "keys", "timestamp_ms")
 
 
@@ -127,7 +140,7 @@ ORPHANED = Rule(
     remedy="kafka-transactions --bootstrap-server … abort --topic __consumer_offsets --partition "
     "<offsets partition> --start-offset <record offset>",
     message="producer {producer_id} has a transaction open with {keys} offsets, its coordinator has none",
-    reads=("transactions",),
+    reads=("transactions", "group_stats"),
     needs=(Need.TRANSACTION_LOG,),
     find=_orphans,
 )

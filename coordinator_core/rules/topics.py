@@ -1,9 +1,14 @@
-"""The topics of a cluster at one moment: ids, partitions, log start and end offsets. From ``topics.json``."""
+"""The topics of a cluster at one moment: ids, partitions, offsets, leader epochs; how the offsets topic is kept.
+
+From ``topics.json``.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,17 +19,32 @@ from coordinator_core import storage
 from coordinator_core.errors import UsageError
 from coordinator_core.jsontext import parse_json
 from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.rules.needs import Need
+from coordinator_core.topology import PartitionInfo, partition_info
 
 Int64s = npt.NDArray[np.int64]
 
 UNKNOWN = -1
-"""Start or end offset that ``topics.json`` does not have."""
+"""Offset, leader epoch or time that ``topics.json`` does not have."""
+
+
+@dataclass(frozen=True)
+class OffsetsTopic:
+    """How a cluster keeps the offsets topic. ``config``: settings by name; ``racks``: by broker id, alive ones."""
+
+    config: Mapping[str, str]
+    partitions: tuple[PartitionInfo, ...]
+    racks: Mapping[int, str | None]
 
 
 @dataclass(frozen=True)
 class Topics:
     """``names`` and ``ids`` are parallel; partitions ``first[i]`` to ``first[i] + count[i] - 1`` of the flat
-    arrays ``start`` and ``end`` are those of topic ``i``, in their order; ``UNKNOWN`` where there is none."""
+    arrays are those of topic ``i``, in their order; ``UNKNOWN`` where there is none.
+
+    ``start`` and ``end`` are offsets, ``oldest_epoch`` and ``epoch`` the leader epochs of the first record and of
+    now, ``first_record_ms`` the time of the record at offset 0. ``tells``: what the file has for rules.
+    """
 
     path: str
     sha256: str
@@ -35,6 +55,23 @@ class Topics:
     count: Int64s
     start: Int64s
     end: Int64s
+    oldest_epoch: Int64s
+    epoch: Int64s
+    first_record_ms: Int64s
+    offsets_topic: OffsetsTopic
+    tells: frozenset[Need]
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """Log start and end offset of one partition, ``UNKNOWN`` where not told; ``None`` for one that is not there."""
+        at = self._by_name.get(topic)
+        if at is None or not 0 <= partition < self.count[at]:
+            return None
+        place = self.first[at] + partition
+        return int(self.start[place]), int(self.end[place])
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names.to_pylist())}
 
     @property
     def names_by_id(self) -> dict[str, str]:
@@ -50,6 +87,13 @@ class Topics:
         there = known & (partition >= 0) & (partition < count)
         position[there] = self.first[topic[there]] + partition[there]
         return position
+
+
+def lag_between(committed: Int64s, start: Int64s, end: Int64s) -> Int64s:
+    """Records that a consumer has still to read: from the committed offset, or from the log start where that is
+    beyond it, up to the log end. Never negative; ``UNKNOWN`` starts count as 0."""
+    found: Int64s = np.maximum(end - np.maximum(committed, np.maximum(start, 0)), 0)
+    return found
 
 
 def read_topics(path: str) -> Topics:
@@ -78,19 +122,17 @@ def _topics(path: str, data: bytes, document: Any) -> Topics:
     entries = [{"name": name, **entry} for name, entry in listed.items()] if isinstance(listed, dict) else listed
     names: list[str] = []
     ids: list[str | None] = []
-    starts: list[int] = []
-    ends: list[int] = []
     counts: list[int] = []
+    partitions: list[Any] = []
     for entry in sorted(entries, key=lambda item: str(item["name"])):
         names.append(str(entry["name"]))
         ids.append(_first(entry, "topic_id", "topicId"))
-        info = entry["partitionInfo"] if "partitionInfo" in entry else entry["partitions"]
+        info = _partitions(entry)
         by_number = {int(item["partition"]): item for item in info}
         if sorted(by_number) != list(range(len(info))):
             raise ValueError(f"the partitions of {names[-1]} are not 0 to n-1")
         counts.append(len(info))
-        starts += [_offset(by_number[number], "start_offset", "startOffset") for number in range(len(info))]
-        ends += [_offset(by_number[number], "end_offset", "endOffset") for number in range(len(info))]
+        partitions += [by_number[number] for number in range(len(info))]
     if names == [OFFSETS_TOPIC]:
         raise UsageError(
             f"{path}: lists {OFFSETS_TOPIC} alone, so it does not tell which topics of the groups exist; give the "
@@ -98,6 +140,11 @@ def _topics(path: str, data: bytes, document: Any) -> Topics:
         )
     if len(set(names)) != len(names):
         raise ValueError("a topic is listed twice")
+
+    def column(*fields: str) -> Int64s:
+        return np.array([_number(one, *fields) for one in partitions], np.int64)
+
+    offsets_topic = _offsets_topic(document, entries)
     captured = _first(document, "captured_at_ms", "capturedAtMs")
     count = np.array(counts, np.int64)
     return Topics(
@@ -108,15 +155,43 @@ def _topics(path: str, data: bytes, document: Any) -> Topics:
         tuple(ids),
         np.cumsum(count) - count,
         count,
-        np.array(starts, np.int64),
-        np.array(ends, np.int64),
+        column("start_offset", "startOffset"),
+        column("end_offset", "endOffset"),
+        column("oldest_leader_epoch"),
+        column("leader_epoch"),
+        column("first_record_ms"),
+        offsets_topic,
+        _tells(offsets_topic, partitions),
     )
+
+
+def _offsets_topic(document: Any, entries: Any) -> OffsetsTopic:
+    found: Any = next((entry for entry in entries if entry["name"] == OFFSETS_TOPIC), {})
+    infos = [partition_info(one) for one in found and _partitions(found) if "leader" in one and one.get("replicas")]
+    config = {str(name): str(value) for name, value in (found.get("config") or {}).items()}
+    racks = {int(one["broker_id"]): one.get("rack") for one in document.get("brokers", ())}
+    return OffsetsTopic(config, tuple(sorted(infos, key=lambda info: info.partition)), racks)
+
+
+def _partitions(entry: Any) -> Any:
+    return entry["partitionInfo"] if "partitionInfo" in entry else entry["partitions"]
+
+
+def _tells(offsets_topic: OffsetsTopic, partitions: list[Any]) -> frozenset[Need]:
+    has_epochs = any("first_record_ms" in one for one in partitions)
+    answers = {
+        Need.TOPICS: True,
+        Need.EPOCHS: has_epochs,
+        Need.REPLICAS: bool(offsets_topic.partitions),
+        Need.CONFIG: bool(offsets_topic.config),
+    }
+    return frozenset(need for need, known in answers.items() if known)
 
 
 def _first(entry: Any, *names: str) -> Any:
     return next((entry[name] for name in names if entry.get(name) is not None), None)
 
 
-def _offset(entry: Any, *names: str) -> int:
-    found = next((entry[name] for name in names if entry.get(name) is not None), None)
+def _number(entry: Any, *names: str) -> int:
+    found = _first(entry, *names)
     return UNKNOWN if found is None or int(found) < 0 else int(found)

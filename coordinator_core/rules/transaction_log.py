@@ -28,44 +28,57 @@ STATES = (
 )
 """States of a transaction by their number (``TransactionState``)."""
 
+_Newest = dict[tuple[int, bytes], tuple[int, int, bytes | None]]
+"""Record offset, timestamp and value of the newest record of each partition and key."""
+
 _OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionLog:
-    """Producer id and epoch of every transaction that has not ended, to its transactional id."""
+    """``going``: epoch and transactional id of every producer whose transaction has not ended. ``names``: transactional
+    id of every producer id that the log has. ``updated_ms``: time of a producer's newest record."""
 
     path: str
     going: dict[int, tuple[int, str]]
+    names: dict[int, str]
+    updated_ms: dict[int, int]
 
 
-def read_transaction_log(path: str) -> TransactionLog:
-    """Read the ``__transaction_state-<n>`` directories of a log directory, or of several below ``path``.
+def read_transaction_log(*paths: str) -> TransactionLog:
+    """Read the ``__transaction_state-<n>`` directories of log directories, or of several below a path.
 
     Of several replicas the newest record of a transactional id counts.  Raises :class:`UsageError` when there
     is no such directory.
     """
-    newest: dict[tuple[int, bytes], tuple[int, bytes | None]] = {}
-    directories = list(_directories(path))
+    newest: _Newest = {}
+    directories = [found for path in paths for found in transaction_directories(path)]
     if not directories:
-        raise UsageError(f"{path} holds no directory {TRANSACTION_TOPIC}-<n>")
+        raise UsageError(f"{', '.join(paths)} holds no directory {TRANSACTION_TOPIC}-<n>")
+    names: dict[int, str] = {}
     for directory, partition in directories:
         for file in storage.list_directory(directory):
             stem, _, suffix = file.name.partition(".")
             if suffix == "log" and stem.isdigit():
                 segment = SegmentFile(file.path, partition, int(stem), file.size)
-                _read(segment, newest)
-    going = {}
-    for (_, key), (_, value) in sorted(newest.items()):
+                _read(segment, newest, names)
+    going, updated = {}, {}
+    for (_, key), (_, timestamp_ms, value) in sorted(newest.items()):
         if value is None or len(value) < _VALUE.size:
             continue
         _version, producer_id, epoch, _timeout, state = _VALUE.unpack_from(value)
+        updated[producer_id] = timestamp_ms
         if 0 <= state < len(STATES) and STATES[state] in _OPEN:
-            going[producer_id] = epoch, key[4:].decode("utf-8", "replace")
-    return TransactionLog(path, going)
+            going[producer_id] = epoch, _transactional_id(key)
+    return TransactionLog(", ".join(paths), going, names, updated)
 
 
-def _directories(path: str) -> list[tuple[str, int]]:
+def _transactional_id(key: bytes) -> str:
+    return key[4:].decode("utf-8", "replace")
+
+
+def transaction_directories(path: str) -> list[tuple[str, int]]:
+    """The directories of the transaction log's partitions in a log directory, or in several below ``path``."""
     found = []
     entries = [entry for entry in storage.list_directory(path) if entry.is_directory]
     below = [inner for entry in entries if not _partition(entry.name) for inner in _inner(entry.path)]
@@ -85,14 +98,17 @@ def _partition(name: str) -> int | None:
     return int(number) if topic == TRANSACTION_TOPIC and number.isdigit() else None
 
 
-def _read(segment: SegmentFile, newest: dict[tuple[int, bytes], tuple[int, bytes | None]]) -> None:
+def _read(segment: SegmentFile, newest: _Newest, names: dict[int, str]) -> None:
     for batch in read_segment(segment, on_damage=OnDamage.SALVAGE):
         if batch.is_control:
             continue
         try:
             for record in iter_batch_records(batch, path=segment.path):
                 place = segment.offsets_partition, record.key or b""
-                if newest.get(place, (-1, None))[0] <= record.offset:
-                    newest[place] = record.offset, record.value
+                if record.value is not None and len(record.value) >= _VALUE.size:
+                    # An id has several producer ids in its life: each incarnation of them is named.
+                    names[_VALUE.unpack_from(record.value)[1]] = _transactional_id(place[1])
+                if place not in newest or newest[place][0] <= record.offset:
+                    newest[place] = record.offset, record.timestamp_ms, record.value
         except DamagedInputError:
             continue

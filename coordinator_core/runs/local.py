@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import FoldCache
-from coordinator_core.fold.pin import Pin, check_size
+from coordinator_core.fold.pin import Pin, check_pin
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.tasks import (
     FoldTask,
@@ -60,6 +60,19 @@ def replay_snapshot(
     """
     damage += check_source(source, on_damage)
     states = []
+    for state, facts in replay_partitions(source, profile, on_damage=on_damage, cache=cache):
+        states.append(state)
+        damage += facts.damage
+    return states
+
+
+def replay_partitions(
+    source: Snapshot | Pin, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, cache: FoldCache | None = None
+) -> Iterator[tuple[PartitionState, PartitionFacts]]:
+    """State and facts of every offsets partition of ``source``, sorted by partition, a few in memory at a time.
+
+    Raises as :func:`replay_snapshot` does; damage of the directories is :func:`check_source`'s matter.
+    """
     with _Replay(source, profile, on_damage, cache) as replay:
         # What merges is loaded while the first segments are folded.
         from coordinator_core.runs.merging import merge_results
@@ -68,10 +81,7 @@ def replay_snapshot(
             merged, _, facts = merge_results(number, results, profile, cache=replay.cache, kept=kept)
             return merged.to_state(), facts
 
-        for state, facts in replay.merged(merge):
-            states.append(state)
-            damage += facts.damage
-    return states
+        yield from replay.merged(merge)
 
 
 def replay_to_run(
@@ -142,8 +152,7 @@ def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage
     Raises :class:`DamagedInputError` too when a pinned file has become shorter or is gone.
     """
     if isinstance(source, Pin):
-        for segment in source.snapshot.segments:
-            check_size(segment)
+        check_pin(source)
     snapshot = source.snapshot if isinstance(source, Pin) else source
     if snapshot.damage and on_damage is OnDamage.FAIL:
         raise DamagedInputError(snapshot.damage[0])

@@ -38,7 +38,7 @@ from coordinator_core.runs.state_hash import (
 MANIFEST = "manifest.json"
 LATEST = "latest.json"
 STAGING = "_staging"
-"""Directory of tasks until the driver has all of them; readers of directories pass over names with ``_``."""
+"""Directory in which tasks write until what they write is whole; readers of directories pass over names with ``_``."""
 
 _VERSIONED_PACKAGES = ("numpy", "pyarrow", "pyspark")
 ROW_GROUP_ROWS = 1 << 17
@@ -48,7 +48,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A Parquet file of a run. ``name`` is relative to the run, or to its staging directory."""
+    """A Parquet file of a run. ``name`` is relative to the run."""
 
     table: str
     name: str
@@ -76,6 +76,7 @@ class RunWriter:
         self._files: dict[str, list[TableFile]] = {name: [] for name in TABLES}
         self._digests: TableDigests = {}
         self._committed = False
+        self._has_tasks = False
 
     def __enter__(self) -> Self:
         return self
@@ -103,16 +104,14 @@ class RunWriter:
                 self._digests |= self._part(name).write(rows)
 
     def adopt(self, staged: Sequence[TableFile], digests: TableDigests) -> None:
-        """Move files that tasks staged into their tables, in the order given.
+        """Let files that tasks have put into their tables (:class:`StagedTables`) count, in the order given.
 
-        What other attempts of those tasks have staged stays behind and goes when the run is committed.
+        What other attempts of those tasks have written goes when the run is committed.
         """
         for file in staged:
-            target = f"{file.table}/{_file_name(len(self._files[file.table]))}"
-            storage.make_directory(storage.join(self.place.path, file.table))
-            files.move(storage.join(self.staging_path, file.name), storage.join(self.place.path, target))
-            self._files[file.table].append(TableFile(file.table, target, file.rows, file.proof))
+            self._files[file.table].append(file)
         self._digests |= digests
+        self._has_tasks = True
 
     def commit(self, facts: Mapping[str, Any], *, seconds: float, steps: Mapping[str, float]) -> Manifest:
         """Write the manifest, which makes the run visible, and return it.
@@ -123,7 +122,8 @@ class RunWriter:
             if not written:
                 self._part(name)
         self._close_parts()
-        storage.delete(self.staging_path)
+        if self._has_tasks:
+            self._remove_other_attempts()
         manifest: Manifest = {
             "regroup_version": __version__,
             "schema_version": SCHEMA_VERSION,
@@ -151,6 +151,15 @@ class RunWriter:
         files.write_json(storage.join(self.place.path, MANIFEST), manifest)
         self._committed = True
         return manifest
+
+    def _remove_other_attempts(self) -> None:
+        # The directory first: what is no longer there cannot be moved out of it by an attempt that still runs.
+        storage.delete(self.staging_path)
+        listed = {file.name for written in self._files.values() for file in written}
+        for table in self._files:
+            for entry in storage.list_directory(storage.join(self.place.path, table)):
+                if f"{table}/{entry.name}" not in listed:
+                    storage.delete(entry.path)
 
     def _part(self, table: str) -> _PartWriter:
         if table not in self._parts:
@@ -219,27 +228,35 @@ class _PartWriter:
 
 
 class StagedTables:
-    """Tables that a task writes, apart from other attempts of the task; for :meth:`RunWriter.adopt`."""
+    """Tables that a task writes into a run, apart from other attempts of the task; for :meth:`RunWriter.adopt`.
 
-    def __init__(self, staging_path: str) -> None:
-        self._path = staging_path
-        self._attempt = secrets.token_hex(8)
+    Files have the number of the first offsets partition in their name, so that directories list them in order.
+    """
+
+    def __init__(self, run_path: str, first_partition: int) -> None:
+        self._path = run_path
+        self._name = f"part-{first_partition:05d}-{secrets.token_hex(8)}.parquet"
         self._parts: dict[str, _PartWriter] = {}
         self._digests: TableDigests = {}
-        storage.make_directory(staging_path)
 
     def write_tables(self, tables: Mapping[str, pa.Table | RowBlocks]) -> None:
         """Like :meth:`RunWriter.write_tables`."""
         for table, rows in tables.items():
             if rows.num_rows:
                 if table not in self._parts:
-                    name = f"{table}-{self._attempt}.parquet"
-                    self._parts[table] = _PartWriter(storage.join(self._path, name), table, name)
+                    directory = storage.join(self._path, STAGING, table)
+                    storage.make_directory(directory)
+                    path = storage.join(directory, self._name)
+                    self._parts[table] = _PartWriter(path, table, f"{table}/{self._name}")
                 self._digests |= self._parts[table].write(rows)
 
     def close(self) -> tuple[list[TableFile], TableDigests]:
-        """The files, whole now, and the digests of their rows."""
-        return [part.close() for part in self._parts.values()], self._digests
+        """The files, whole now and moved into their tables, and the digests of their rows."""
+        written = [part.close() for part in self._parts.values()]
+        for file in written:
+            storage.make_directory(storage.join(self._path, file.table))
+            files.move(storage.join(self._path, STAGING, file.name), storage.join(self._path, file.name))
+        return written, self._digests
 
 
 def versions() -> dict[str, str | None]:

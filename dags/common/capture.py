@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -18,6 +19,21 @@ _PLAIN_LOGINS = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_LIBRDKAFKA = {
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.pem": "ssl.keystore.key",
+}
+"""Properties of librdkafka (its CONFIGURATION.md), and what Kafka's Java clients call them."""
+
+_FILES = {
+    "ssl.ca.location": "ssl.truststore.certificates",
+    "ssl.certificate.location": "ssl.keystore.certificate.chain",
+    "ssl.key.location": "ssl.keystore.key",
+}
+"""Those that name PEM files, and the property that has the content of such a file."""
+
 _OPTIONS = ("directory", "replica", "byte_rate")
 
 
@@ -75,8 +91,9 @@ def _parsed(source: str, default_directory: str) -> tuple[str, str, dict[str, An
 def connection_properties(connection_id: str) -> tuple[str, dict[str, str]]:
     """Bootstrap servers and client properties of an Airflow connection.
 
-    Its extra holds Kafka client properties by name; host and port, or ``bootstrap.servers``, the brokers;
-    login and password stand for the JAAS line of PLAIN and SCRAM.
+    Its extra holds Kafka client properties by name, or those of librdkafka, as connections of the provider
+    apache-kafka have them; host and port, or ``bootstrap.servers``, the brokers; login and password (or
+    ``sasl.username`` and ``sasl.password``) stand for the JAAS line of PLAIN and SCRAM.
     """
     from airflow.sdk import Connection
 
@@ -87,12 +104,35 @@ def connection_properties(connection_id: str) -> tuple[str, dict[str, str]]:
         servers = connection.host if connection.port is None else f"{connection.host}:{connection.port}"
     if not servers:
         raise AirflowFailException(f"connection {connection_id}: names no host, and no bootstrap.servers")
-    module = _PLAIN_LOGINS.get(properties.get("sasl.mechanism", ""))
-    if module and "sasl.jaas.config" not in properties and connection.login:
-        options: Mapping[str, str] = {"username": connection.login, "password": connection.password or ""}
+    login, password = connection.login, connection.password or ""
+    if "sasl.username" in properties:
+        login, password = properties.pop("sasl.username"), properties.pop("sasl.password", "")
+    properties = _of_kafka(connection_id, properties)
+    module = _PLAIN_LOGINS.get(properties.get("sasl.mechanism", "").upper())
+    if module and "sasl.jaas.config" not in properties and login:
+        options: Mapping[str, str] = {"username": login, "password": password}
         quoted = " ".join(f'{name}="{_escaped(value)}"' for name, value in options.items())
         properties["sasl.jaas.config"] = f"{module} required {quoted};"
     return servers, properties
+
+
+def _of_kafka(connection_id: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties of librdkafka by the names that Kafka's own clients have for them; the others unchanged."""
+    if properties.get("enable.ssl.certificate.verification", "true").strip().lower() not in ("true", "1"):
+        raise AirflowFailException(
+            f"connection {connection_id}: enable.ssl.certificate.verification: certificates are always verified; "
+            "name the authority in ssl.ca.location"
+        )
+    found = {_LIBRDKAFKA.get(key, key): value for key, value in properties.items()}
+    for name in _FILES:
+        if name in found:
+            try:
+                found[_FILES[name]] = Path(found.pop(name)).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise AirflowFailException(f"connection {connection_id}: {name}: cannot be read: {error}") from None
+    if found.get("ssl.endpoint.identification.algorithm") == "none":
+        found["ssl.endpoint.identification.algorithm"] = ""
+    return found
 
 
 def _text(value: Any) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from airflow.sdk import CronTriggerTimetable
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 CLUSTERS_ENV = "REGROUP_CLUSTERS"
@@ -27,6 +28,14 @@ DEFAULT_CONNECTION = "regroup_spark"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _RELEASE = re.compile(r"\d+(\.\d+){1,3}")
+
+
+def timetable(schedule: str | None) -> CronTriggerTimetable | None:
+    """The times of a schedule in UTC, each its own data interval.
+
+    Of a bare expression Airflow would make intervals as a setting of the deployment says, and with them windows.
+    """
+    return None if schedule is None else CronTriggerTimetable(schedule, timezone="UTC")
 
 
 class ClusterFileError(ValueError):
@@ -123,6 +132,11 @@ class Cluster:
         return f"regroup://{self.name}/offsets"
 
     @property
+    def audited_asset_uri(self) -> str:
+        """The asset whose event says that the gate has let a run of this cluster through."""
+        return f"regroup://{self.name}/audited"
+
+    @property
     def compacted_asset_uri(self) -> str:
         """The asset whose event says that a compacted log of this cluster was published."""
         return f"regroup://{self.name}/compacted"
@@ -132,6 +146,7 @@ class Cluster:
 class ClusterFile:
     """A checked cluster file: ``clusters`` by name, in file order; ``root`` where relative paths start.
 
+    ``problems`` has, by name, what is wrong with entries that cannot be used; they are not among ``clusters``.
     ``retries`` and ``retry_delay_seconds`` (doubled after each attempt) are those of every task.
     """
 
@@ -140,6 +155,7 @@ class ClusterFile:
     clusters: dict[str, Cluster]
     retries: int = 2
     retry_delay_seconds: int = 60
+    problems: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def task_defaults(self) -> dict[str, Any]:
@@ -168,7 +184,10 @@ def clusters_path() -> Path:
 
 
 def load_clusters(path: str | Path | None = None) -> ClusterFile:
-    """The cluster file at ``path`` (default: :func:`clusters_path`). Raises :class:`ClusterFileError`."""
+    """The cluster file at ``path`` (default: :func:`clusters_path`).
+
+    Raises :class:`ClusterFileError` when no cluster of it can be used.
+    """
     file = clusters_path() if path is None else Path(path)
     try:
         text = file.read_text(encoding="utf-8")
@@ -187,16 +206,18 @@ def load_clusters(path: str | Path | None = None) -> ClusterFile:
     top.nothing_else()
     # Read on their own too, so that a slip in the defaults is reported there and not once per cluster.
     _settings(_Section(file, "defaults", defaults), root, {})
-    clusters = {}
+    clusters: dict[str, Cluster] = {}
+    problems: dict[str, str] = {}
     for name in entries.names:
-        section = _Section(file, f"clusters.{name}", entries.value(name))
-        if not _NAME.fullmatch(name):
-            raise section.error("", "a cluster name is at most 64 of a-z 0-9 _ -, not starting with _ or -")
-        clusters[name] = _cluster(section, name, root, defaults)
+        try:
+            clusters[name] = _cluster(_Section(file, f"clusters.{name}", entries.value(name)), name, root, defaults)
+        except ClusterFileError as error:
+            problems[name] = str(error)
     if not clusters:
-        raise entries.error("", "name at least one cluster")
+        nothing = entries.error("", "name at least one cluster")
+        raise ClusterFileError("\n".join(problems.values())) if problems else nothing
     given = {key: value for key, value in tries.items() if value is not None}
-    return ClusterFile(path=file, root=root, clusters=clusters, **given)
+    return ClusterFile(path=file, root=root, clusters=clusters, problems=problems, **given)
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -292,6 +313,8 @@ class _Section:
 
 
 def _cluster(section: _Section, name: str, root: Path, defaults: dict[str, Any]) -> Cluster:
+    if not _NAME.fullmatch(name):
+        raise section.error("", "a cluster name is at most 64 of a-z 0-9 _ -, not starting with _ or -")
     found = _settings(section, root, defaults)
     for key in ("source", "output"):
         if not found.get(key):
@@ -417,10 +440,10 @@ def _schedule(section: _Section) -> str | None:
     schedule = section.text("schedule")
     if schedule is None:
         return None
-    from airflow.timetables.trigger import CronTriggerTimetable
+    from airflow.timetables.trigger import CronTriggerTimetable as SchedulerTimetable
 
     try:
-        CronTriggerTimetable(schedule, timezone="UTC").validate()
+        SchedulerTimetable(schedule, timezone="UTC").validate()
     except AirflowTimetableInvalid as error:
         raise section.error("schedule", f"expected a cron expression or @daily and the like: {error}") from None
     return schedule

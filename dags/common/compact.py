@@ -2,7 +2,7 @@
 
 Everything lies below one local directory, ``compaction.output`` of the cluster:
 
-    _plans/<window>/<attempt>/      forecast.json and plan.json
+    _plans/<window>/<attempt>/      pin.json (with what the replay found), forecast.json and plan.json
     _staging/<DAG run>/<attempt>/   what the app has written and proved, until it is published
     <window>/<attempt>/             a published log
     latest.json                     which of them is the newest
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 WORST = 10
 """Groups that the approval page names."""
 
-PLAN, FORECAST = "plan.json", "forecast.json"
+PIN, PLAN, FORECAST = "pin.json", "plan.json", "forecast.json"
 
 Document = dict[str, Any]
 
@@ -77,10 +77,9 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
         from coordinator_core import files
 
         place = _place(cluster)
-        document = _forecast(pinned["pin"], place, cluster, params, now, partial=partial)
         window = Path(pinned["runs"]).name
         directory = place / "_plans" / window / attempt_id(dag_run.run_id, try_number)
-        directory.mkdir(parents=True)
+        document = _forecast(pinned["pin"], directory, cluster, params, now, partial=partial)
         files.write_json(str(directory / FORECAST), document)
     due, later = len(document["tombstones"]), len(document["forecast"])
     log.info("%d bytes, of which compaction would leave %d", document["bytes"], document["bytes_left"])
@@ -100,12 +99,15 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
 
 
 def _forecast(
-    pin_path: str, place: Path, cluster: Cluster, params: Mapping[str, Any], now: int, *, partial: bool
+    pin_path: str, directory: Path, cluster: Cluster, params: Mapping[str, Any], now: int, *, partial: bool
 ) -> Document:
-    """The document of ``regroup expire``, with what a plan needs besides, and sizes."""
+    """The document of ``regroup expire``, with what a plan needs besides, and sizes; completes the pin.
+
+    One offsets partition after the other: of each stay sizes and what expires.
+    """
     from coordinator_core.fold.cache import cache_of_environment
     from coordinator_core.fold.inference import infer_profile
-    from coordinator_core.fold.pin import read_pin
+    from coordinator_core.fold.pin import Pin, read_pin, write_pin
     from coordinator_core.lifecycle.approved import expiry_row
     from coordinator_core.lifecycle.compact_plan import CompactionRules
     from coordinator_core.lifecycle.compact_publish import logs_to_compact
@@ -113,26 +115,36 @@ def _forecast(
     from coordinator_core.lifecycle.forensics import forensics
     from coordinator_core.log.reader import OnDamage
     from coordinator_core.reports.expiry import expiry_document
-    from coordinator_core.runs.local import replay_snapshot
+    from coordinator_core.runs.local import check_source, replay_partitions
     from coordinator_core.runs.place import check_output_outside, source_directories
 
     pin = read_pin(pin_path)
-    check_output_outside(str(place), source_directories(pin.snapshot))
+    check_output_outside(str(directory), source_directories(pin.snapshot))
     settings = settings_of(cluster)
     on_damage = OnDamage.chosen(partial=partial, salvage=False)
     profile = _profile(cluster, params) or infer_profile(pin.snapshot.partitions)
-    states = replay_snapshot(pin, profile, on_damage=on_damage, damage=[], cache=cache_of_environment())
+    check_source(pin, on_damage)
     retention_ms = settings.offsets_retention_ms or profile.expiry.default_offsets_retention_ms
-    plans = [plan_expiry(state, profile, now_ms=now, offsets_retention_ms=retention_ms) for state in states]
     rules = CompactionRules(now, settings.delete_retention_ms)
-    sizes = [
-        forensics(log, state, rules=rules, topic_names=pin.snapshot.topic_names)
-        for log, state in zip(logs_to_compact(pin.snapshot, on_damage, []), states, strict=True)
-    ]
+    plans, size, size_left = [], 0, 0
+    fingerprints: dict[str, str] = {}
+    next_offsets: dict[str, int] = {}
+    logs = logs_to_compact(pin.snapshot, on_damage, [])
+    replayed = replay_partitions(pin, profile, on_damage=on_damage, cache=cache_of_environment())
+    for log_to_compact, (state, facts) in zip(logs, replayed, strict=True):
+        plans.append(plan_expiry(state, profile, now_ms=now, offsets_retention_ms=retention_ms))
+        measured = forensics(log_to_compact, state, rules=rules, topic_names=pin.snapshot.topic_names)
+        size += measured.size.size_bytes
+        size_left += measured.compacted.size_bytes
+        fingerprints |= facts.fingerprints
+        next_offsets |= facts.next_offsets
+    directory.mkdir(parents=True)
+    completed = str(directory / PIN)
+    write_pin(Pin(pin.snapshot, fingerprints, next_offsets), completed)
     return {
-        "pin": pin_path,
-        "bytes": sum(one.size.size_bytes for one in sizes),
-        "bytes_left": sum(one.compacted.size_bytes for one in sizes),
+        "pin": completed,
+        "bytes": size,
+        "bytes_left": size_left,
         "delete_retention_ms": settings.delete_retention_ms,
         "expiry": [expiry_row(plan) for plan in plans],
         **expiry_document(

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -187,14 +188,20 @@ def fault_and_observe(predicted: Predicted, params: Mapping[str, Any]) -> dict[s
 
 
 def recover(predicted: Predicted, params: Mapping[str, Any]) -> None:
-    """Mends the cluster when the drill itself could not; does nothing when it did."""
+    """Mends the cluster when the drill itself could not; does nothing when it did.
+
+    It runs when the drill was approved and may have begun. So a journal that is not here is an error, not good
+    news: it may lie on the disk of another worker, with a broken cluster.
+    """
     from coordinator_core.drill.journal import JOURNAL
 
     _, settings = _cluster(params)
     journal = Path(predicted["directory"]) / JOURNAL
     if not journal.exists():
-        log.info("no drill was begun")
-        return
+        raise AirflowException(
+            f"no journal on worker {socket.gethostname()}, so nobody knows whether the cluster is as it was: "
+            f"{journal}. Look at the worker of fault_and_observe, and run regroup drill recover there"
+        )
     from coordinator_core.cluster.drill_recover import recover as recover_from
 
     outcome, recovered = recover_from(
@@ -206,14 +213,14 @@ def recover(predicted: Predicted, params: Mapping[str, Any]) -> None:
 
 
 def compare(predicted: Predicted) -> dict[str, Any]:
-    """Writes the report beside the journal; skips when no drill was begun."""
+    """Writes the report beside the journal; skips where there is none."""
     from coordinator_core.drill.journal import JOURNAL
     from coordinator_core.reports.drill_report import JSON, PAGE
 
     directory = Path(predicted["directory"])
     journal = directory / JOURNAL
     if not journal.exists() or not journal.stat().st_size:
-        raise AirflowSkipException("no drill was begun")
+        raise AirflowSkipException(f"there is no journal to compare with: {journal}")
     _regroup("drill", "compare", predicted["prediction"], str(journal), "--output", str(directory))
     document = json.loads((directory / JSON).read_text(encoding="utf-8"))
     return {

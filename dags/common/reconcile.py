@@ -56,28 +56,33 @@ def requests(cluster_name: str, runs: Sequence[str]) -> list[Request]:
 
 def _request(cluster: Cluster, path: str) -> Request:
     from coordinator_core import storage
+    from coordinator_core.rules.beside import beside_run
+    from coordinator_core.rules.inputs import app_arguments
     from coordinator_core.rules.previous import previous_run
     from coordinator_core.runs.read import open_run
 
     run = open_run(path)
-    before = previous_run(run)
+    before, found = previous_run(run), beside_run(run)
+    for text in found.notes:
+        log.info("%s", text)
     parent, run_id = storage.split(path.rstrip("/"))
     directory = storage.join(parent, REPORTS, run_id)
-    topics = None if cluster.topics is None else cluster.topics.replace("{window}", run.manifest["window"])
+    topics = found.topics if cluster.topics is None else cluster.topics.replace("{window}", run.manifest["window"])
     result = storage.join(directory, RESULT)
-    options = {
-        "--topics": topics,
-        "--against": None if before is None else before.path,
-        "--rules": cluster.rules,
+    given = {
+        "topics_file": topics,
+        "against": None if before is None else before.path,
+        "log": found.log,
+        "transaction_log": found.transaction_log,
+        "settings_file": cluster.rules,
     }
-    given = [word for name, value in options.items() if value is not None for word in (name, value)]
     return {
         "run": path,
         "topics": topics,
-        "previous": options["--against"],
+        "previous": given["against"],
         "directory": directory,
         "result": result,
-        "args": ["--run", path, *given, "--result", result],
+        "args": ["--run", path, *app_arguments(given), "--result", result],
     }
 
 

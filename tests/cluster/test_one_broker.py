@@ -78,6 +78,35 @@ def test_what_a_capture_says_of_the_cluster(place: Place, tmp_path: Path) -> Non
         2: 1,
     }
     assert {row["partition"]: row["end_offset"] for row in topics["__consumer_offsets"]["partitions"]} == ends(manifest)
+    listed = json.loads((tmp_path / "capture/topics.json").read_text())
+    assert manifest["notes"] == listed["notes"] == []
+    assert (
+        topics["__consumer_offsets"]["config"].items()
+        >= {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "min.insync.replicas": "1",
+            "retention.bytes": "-1",
+            "retention.ms": "604800000",
+            "segment.bytes": "1048576",
+        }.items()
+    )
+    (settings,) = listed["brokers"]
+    assert (settings["broker_id"], settings["rack"]) == (1, None)
+    assert (
+        settings["config"].items()
+        >= {
+            "offsets.retention.minutes": "10080",
+            "offsets.topic.num.partitions": "3",
+            "log.cleaner.enable": "true",
+        }.items()
+    )
+    for row in topics["__consumer_offsets"]["partitions"]:
+        assert (row["leader"], row["replicas"], row["isr"]) == (1, [1], [1])
+        assert (row["start_offset"], row["oldest_leader_epoch"], row["leader_epoch"]) == (0, 0, 0)
+        batches = (place.broker.log_dir / f"__consumer_offsets-{row['partition']}" / f"{0:020}.log").read_bytes()
+        assert row["first_record_ms"] == int.from_bytes(batches[27:35], "big"), "base timestamp of the first batch"
+    assert topics["orders"]["partitions"][0]["first_record_ms"] is None, "nobody produced to it"
     with place.broker.connect() as connection:
         assert {(name, topic_id) for name, topic_id, _ in connection.topics()} == {
             (name, topic["topic_id"]) for name, topic in topics.items()

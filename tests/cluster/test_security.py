@@ -242,6 +242,21 @@ def test_one_acl_less_is_named(place: Place, tmp_path: Path, missing: tuple[str,
     capture_from(place.broker.server("SECURE"), tmp_path / "capture", place.plain())
 
 
+def test_a_configuration_that_may_not_be_asked_for_is_a_note(place: Place, tmp_path: Path) -> None:
+    acls = [("DESCRIBE_CONFIGS", "TOPIC", "__consumer_offsets"), ("DESCRIBE_CONFIGS", "CLUSTER", "kafka-cluster")]
+    server = place.broker.server("SECURE")
+    notes = capture_from(server, tmp_path / "capture", place.plain())["notes"]
+    assert [note.partition(" needs the ACL ")[2] for note in notes] == [
+        "DescribeConfigs on Cluster",
+        "DescribeConfigs on Topic:__consumer_offsets",
+    ]
+    place.allow(*acls)
+    try:
+        assert capture_from(server, tmp_path / "capture", place.plain())["notes"] == []
+    finally:
+        place.forbid(*acls)
+
+
 @pytest.mark.parametrize("missing", CHECK_ACLS, ids=lambda acl: "-".join(acl[:2]))
 def test_one_acl_less_for_the_comparison_is_named(place: Place, tmp_path: Path, missing: tuple[str, str, str]) -> None:
     """Brokers leave out what may not be described; that is told from what is not there."""

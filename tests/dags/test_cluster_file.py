@@ -301,3 +301,13 @@ def test_a_binary_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ClusterFileError, match="cannot be read"):
         load_clusters(tmp_path / "x.yaml")
+
+
+def test_a_wrong_entry_does_not_hide_the_others(tmp_path: Path) -> None:
+    path = written(tmp_path, f"clusters: {{a: {{{ENTRY}}}, B: {{{ENTRY}}}, c: {{source: s}}}}")
+    file = load_clusters(path)
+    assert list(file.clusters) == ["a"]
+    assert file.problems == {
+        "B": f"cluster file {path}: clusters.B: a cluster name is at most 64 of a-z 0-9 _ -, not starting with _ or -",
+        "c": f"cluster file {path}: clusters.c.output: missing",
+    }

@@ -71,6 +71,7 @@ def all_parsed(home: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> A
     place = tmp_path_factory.mktemp("parsing")
     (place / "wrong.yaml").write_text("clusters: {blue: {source: s}}")
     (place / "other.yaml").write_text("clusters: {blue: {source: s, output: o}}")
+    (place / "partly.yaml").write_text("clusters: {blue: {source: s}, green: {source: s, output: o}}")
     (place / "heavy").mkdir()
     (place / "heavy/heavy.py").write_text("from airflow.sdk import DAG\nimport pyarrow\ndag = DAG('heavy')\n")
     ours = str(ROOT / "dags")
@@ -79,6 +80,7 @@ def all_parsed(home: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> A
         "tests": (ours, {}),
         "bundled": (ours, {"REGROUP_CLUSTERS": str(ROOT / "dags/clusters.yaml")}),
         "wrong": (ours, {"REGROUP_CLUSTERS": str(place / "wrong.yaml")}),
+        "partly": (ours, {"REGROUP_CLUSTERS": str(place / "partly.yaml")}),
         "variable": (
             ours,
             {"REGROUP_CLUSTERS": "", "AIRFLOW_VAR_REGROUP_CLUSTERS": str(place / "other.yaml")},
@@ -155,7 +157,10 @@ def test_runs_follow_each_other(parsed: Any, dag_id: str) -> None:
 def test_only_clusters_with_a_schedule_have_a_dag_of_their_own(parsed: Any) -> None:
     on_request, nightly = parsed["dags"]["offsets_load"], parsed["dags"]["offsets_load_nightly"]
     assert (on_request["schedule"], on_request["start_date"]) == (None, None)
-    assert (nightly["schedule"], nightly["start_date"]) == ("@daily", "2026-01-01T00:00:00+00:00")
+    assert nightly["start_date"] == "2026-01-01T00:00:00+00:00"
+    # Whatever create_cron_data_intervals of the deployment is.
+    assert nightly["schedule"].startswith("CronTriggerTimetable(expression='0 0 * * *', timezone='UTC', interval=")
+    assert "timedelta(0)" in nightly["schedule"]
     assert on_request["params"]["cluster"]["schema"]["enum"] == CLUSTERS
     assert nightly["params"]["cluster"]["schema"]["enum"] == ["nightly"]
 
@@ -192,7 +197,9 @@ def test_compaction_asks_before_it_writes(parsed: Any) -> None:
         assert {task["retries"] for task in tasks.values()} == {1}
         assert parsed["dags"][dag_id]["max_active_runs"] == 1
     schedules = {name: parsed["dags"][name]["schedule"] for name in ("offsets_compact", dag_id)}
-    assert schedules == {"offsets_compact": None, "offsets_compact_bloated": "@weekly"}
+    assert schedules.pop("offsets_compact") is None
+    assert "expression='0 0 * * 0'" in schedules.pop("offsets_compact_bloated")
+    assert not schedules
 
 
 def test_a_drill_asks_before_it_breaks_anything(parsed: Any) -> None:
@@ -249,7 +256,19 @@ def test_the_cluster_file_may_be_named_by_an_airflow_variable(all_parsed: Any) -
 def test_a_wrong_cluster_file_is_shown_as_import_error(all_parsed: Any) -> None:
     assert all_parsed["wrong"]["dags"] == {}
     errors = all_parsed["wrong"]["errors"].values()
-    assert len(errors) == 4
+    assert len(errors) == 5
     for error in errors:
         assert "ClusterFileError: cluster file" in error
         assert "wrong.yaml: clusters.blue.output: missing" in error
+
+
+def test_a_wrong_cluster_is_shown_and_the_others_have_their_dags(all_parsed: Any) -> None:
+    assert set(all_parsed["partly"]["dags"]) == {
+        "offsets_compact",
+        "offsets_load",
+        "offsets_reconcile",
+        "offsets_reconcile_green",
+    }
+    [(file, error)] = all_parsed["partly"]["errors"].items()
+    assert Path(file).name == "cluster_file.py"
+    assert "partly.yaml: clusters.blue.output: missing" in error

@@ -11,8 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from coordinator_core.runs.read import Run
+from coordinator_core.runs.schemas import TABLES
+from expectations import frames
 from expectations.__main__ import main
 from expectations.checks import Check, Severity, suites
+from expectations.frames import stored_table
 from expectations.gate import evaluate, judge
 from expectations.result import Failure, GateResult, Refusal
 
@@ -102,8 +105,8 @@ def docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def faulty(rich: Run, docs: Path, tmp_path_factory: pytest.TempPathFactory) -> GateResult:
-    """What the gate says of a run with one fault of every kind."""
+def faulty_run(rich: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run with one fault of every kind."""
     run = FaultyRun(rich, tmp_path_factory.mktemp("faulty") / "run")
     for table, change in FAULTS.values():
         run.change(table, change)
@@ -114,7 +117,12 @@ def faulty(rich: Run, docs: Path, tmp_path_factory: pytest.TempPathFactory) -> G
     (run.path / "groups" / "part-00001.parquet").write_bytes(b"")
     run.part("load_failures").unlink()
     run.manifest["tables"]["load_failures"]["files"] = []
-    return evaluate(run.opened(), data_docs=str(docs))
+    return run.opened()
+
+
+@pytest.fixture(scope="module")
+def faulty(faulty_run: Run, docs: Path) -> GateResult:
+    return evaluate(faulty_run, data_docs=str(docs))
 
 
 def test_seeded_faults_fire_exactly_their_expectations(faulty: GateResult) -> None:
@@ -160,6 +168,27 @@ def test_examples_show_what_is_wrong(faulty: GateResult, rich: Run) -> None:
     assert failure_of(faulty, "segments.rows").observed == str(rows)
     assert failure_of(faulty, "files.table").observed == "no load_failures"
     assert failure_of(faulty, "group_stats.schema").observed == "colour is not declared"
+
+
+def test_batches_of_a_table_say_what_the_whole_table_says(
+    faulty_run: Run, faulty: GateResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    largest = max(stored_table(faulty_run, name).num_rows for name in TABLES)
+    monkeypatch.setattr(frames, "BATCH_ROWS", largest // 3)
+    parts = [rows.num_rows for rows in stored_table(faulty_run, "group_stats").batches()]
+    assert len(parts) > 1
+    assert sum(parts) == stored_table(faulty_run, "group_stats").num_rows
+
+    docs = tmp_path / "docs"
+    in_batches = evaluate(faulty_run, data_docs=str(docs))
+
+    def told(failure: Failure) -> dict[str, Any]:
+        return failure.as_dict() | {"examples": sorted(map(str, failure.examples))}
+
+    assert list(map(told, in_batches.failures)) == list(map(told, faulty.failures))
+    assert (in_batches.evaluated, in_batches.refusals) == (faulty.evaluated, ())
+    (page,) = (docs / "validations" / "group_stats").rglob("*.html")
+    assert str(sum(parts)) in page.read_text("utf-8")
 
 
 def test_severities_are_counted(faulty: GateResult) -> None:

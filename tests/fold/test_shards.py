@@ -24,7 +24,7 @@ from coordinator_core.merge.partition import merge_columns, merge_shard
 from coordinator_core.merge.schema import OFFSETS, MergedPartition
 from coordinator_core.merge.shards import (
     CombinedRows,
-    MergedShard,
+    StoredShard,
     combine_shards,
     shard_folds,
     store_rows,
@@ -46,8 +46,8 @@ def merged_in_shards(folds: Sequence[SegmentFold], profile: Profile, count: int,
         merge_shard([part[shard] for part in parts], profile, 0).stored(str(directory / f"{shard}.arrows"))
         for shard in range(count)
     ]
-    sent: list[MergedShard] = pickle.loads(pickle.dumps(stored))
-    return combine_shards(sent)
+    sent: list[StoredShard] = pickle.loads(pickle.dumps(stored))
+    return combine_shards([shard.read(profile) for shard in sent])
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from coordinator_core.errors import ExitCode
 from expectations.gate import evaluate
 from tests.drill.test_compare import group, journal, partition, prediction
 from tests.expectations.faults import FaultyRun, published
+from tests.history.incidents import INCIDENTS
 from tests.reports.test_run_report import EMPTY, LOG
 from tests.rules.logs import Log
 
@@ -24,9 +25,9 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(enc
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
-PAGES = ("critical", "clean", "docs", "docs_suite", "docs_validation", "docs_passed", "drill")
+PAGES = ("critical", "clean", "docs", "docs_suite", "docs_validation", "docs_passed", "drill", "group", "cluster")
 VERDICT = {
-    **dict.fromkeys(("critical", "clean", "drill"), ".verdict .word"),
+    **dict.fromkeys(("critical", "clean", "drill", "group", "cluster"), ".verdict .word"),
     **dict.fromkeys(("docs", "docs_passed"), "h1"),
 }
 """What must be seen first."""
@@ -50,7 +51,17 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "docs_validation": next((docs / "validations" / "offsets").rglob("*.html")),
         "docs_passed": place / "good-docs" / "index.html",
         "drill": drill_page(place / "drill"),
+        "group": investigation_of("librdkafka-2782", place / "group", "--group", "billing"),
+        "cluster": investigation_of("KAFKA-13636", place / "cluster"),
     }
+
+
+def investigation_of(incident_id: str, directory: Path, *arguments: str) -> Path:
+    """The page that ``regroup investigate`` writes of an incident."""
+    (incident,) = (one for one in INCIDENTS if one.id == incident_id)
+    command = ["investigate", str(incident.build(directory, True)), "--kafka-version", incident.release, *arguments]
+    assert regroup([*command, "--output", str(directory / "page")]) == ExitCode.FINDINGS
+    return directory / "page/investigation.html"
 
 
 def drill_page(directory: Path) -> Path:
@@ -149,10 +160,31 @@ def test_the_verdict_is_what_the_run_says(browser: Browser, pages: dict[str, Pat
         "clean": "No findings",
         "docs": "Quality gate: not passed",
         "docs_passed": "Quality gate: passed",
+        "group": "Something went wrong",
     }.items():
         opened = Opened(browser, pages[name], "phone")
         assert opened.page.locator(VERDICT[name]).inner_text() == words
         opened.context.close()
+
+
+def test_a_picture_fits_and_reads(browser: Browser, pages: dict[str, Path], size: str) -> None:
+    """One of both pictures shows, with the text that is told, in colours of the page, and a sentence instead of it."""
+    opened = Opened(browser, pages["group"], size, "dark")
+    shown = opened.page.locator("svg.plot:visible")
+    assert shown.count() == 1
+    said = shown.get_attribute("aria-label") or ""
+    assert "orders-2: 100 at 2026-05-28" in said
+    assert "Generations 1 to 3" in said
+    texts = shown.locator("text").all_text_contents()
+    assert {"generation", "coordinator", "orders-3", "orders"} <= set(texts)
+    assert any("rdkafka" in text for text in texts), "owners have names"
+    smallest = shown.locator("text").evaluate_all(
+        "all => Math.min(...all.map(one => one.getBoundingClientRect().height))"
+    )
+    assert smallest >= 11, "text can be read"
+    colour = shown.locator("text").first.evaluate("one => getComputedStyle(one).fill")
+    assert colour == "rgb(232, 237, 242)"
+    opened.context.close()
 
 
 def test_the_check_sees_what_it_looks_for(browser: Browser, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ _HEAD = """# Rules
 
 After this page you know what each rule finds, why it matters and what to do, and can set severities and mutes.
 
-`regroup reconcile RUN` says whether the groups and the committed offsets of a run agree with each other,
-with the topics, and with the run before: what is wrong, at which record, and what to do. This page is made
-from the catalogue.
+`regroup reconcile SNAPSHOT` (or `RUN`) says whether groups and committed offsets agree with each other, with the
+topics, and with the run before: what is wrong, at which record, and what to do. This page is made from the
+catalogue.
 
 ```
-regroup reconcile RUN                        # text; --format json, jsonl, csv
+regroup reconcile CAPTURE                    # text; --format json, jsonl, csv
 regroup reconcile RUN --topics topics.json --against PREVIOUS-RUN --rules rules.yaml --fail-on critical
 regroup reconcile RUN --publish              # writes the findings as a table, too
 regroup reconcile RUN --engine spark         # by offsets partition, with the same findings
@@ -26,17 +26,24 @@ regroup rules R31                            # what a rule says, why, and the re
 
 It exits with 1 when a finding reaches `--fail-on` (default: warning). Every finding has the coordinates
 (offsets partition, record offset) at which `regroup dump` and Kafka's own dump tool print the record. Most
-rules need nothing but the run; the others are listed as *not evaluated*, with what they need:
+rules need nothing but the log's state. What the others need is found where it is: a capture holds topics and, if
+asked for, the transaction log; a run names its log and lies beside the runs before it. An option wins over what is
+found; a file that cannot answer is refused in one sentence. Rules without what they need are listed as *not
+evaluated*:
 
 - topics (`--topics FILE`): ids, partitions, start and end offsets of the cluster's topics, as
   `regroup capture` writes them, or `{"topics": [{"name", "topic_id", "partitions": [{"partition",
   "start_offset", "end_offset"}]}]}`. Take it after the snapshot of the log, not before: what was committed in
   between would lie beyond the ends.
+- leader epochs, replicas, configuration (`--topics FILE`): what the `topics.json` of a capture has besides, if the
+  principal was allowed to ask ([capture.md](capture.md)).
 - previous run (`--against RUN`): the run of an earlier snapshot of the same cluster.
 - log (`--log SNAPSHOT`): the log that the run was made of. Every record is looked at in Python, so this takes
-  many times as long as the replay did.
+  many times as long as the replay did; one larger than 64 MB is looked at only when it is named, or in Spark.
 - transaction log (`--transaction-log DIR`): a log directory, or several below one, with
   `__transaction_state-<n>`.
+
+What was written to after the run was made is of another time, and is not used: topics beside a log that has grown.
 """
 
 _SETTINGS = """## Settings

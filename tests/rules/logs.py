@@ -183,14 +183,44 @@ def transaction(transactional_id: str, producer_id: int, *, state: int = 1, epoc
 HEALTHY = [classic(), commit()]
 """One group whose member owns ``t-0`` and has committed it."""
 
+OFFSETS: dict[str, Any] = {
+    "name": "__consumer_offsets",
+    "topic_id": None,
+    "config": {"cleanup.policy": "compact", "min.insync.replicas": "2"},
+    "partitions": [
+        {
+            "partition": number,
+            "leader": number % 3,
+            "leader_epoch": 1,
+            "replicas": [number % 3, (number + 1) % 3, (number + 2) % 3],
+            "isr": [0, 1, 2],
+            "start_offset": 0,
+            "end_offset": 2,
+        }
+        for number in range(3)
+    ],
+}
+"""The offsets topic of a cluster of three brokers in two racks, as ``topics.json`` has it."""
+
 TOPICS: dict[str, Any] = {
     "captured_at_ms": NOW_MS,
+    "brokers": [{"broker_id": number, "rack": "ab"[number % 2], "config": {}} for number in range(3)],
     "topics": [
         {
             "name": "t",
             "topic_id": TOPIC_ID,
-            "partitions": [{"partition": 0, "start_offset": 10, "end_offset": 100}],
-        }
+            "partitions": [
+                {
+                    "partition": 0,
+                    "start_offset": 10,
+                    "end_offset": 100,
+                    "leader_epoch": 0,
+                    "oldest_leader_epoch": 0,
+                    "first_record_ms": None,
+                }
+            ],
+        },
+        OFFSETS,
     ],
 }
 
@@ -203,13 +233,13 @@ def topic(name: str, *, partitions: int = 1, start: int = 0, end: int = 100, top
     }
 
 
-def log_of(*parts: Record | bytes | list[Record], time_ms: int = NOW_MS) -> bytes:
+def log_of(*parts: Record | bytes | list[Record], time_ms: int = NOW_MS, base_offset: int = 0) -> bytes:
     """A segment: each record, or list of records, is a batch; bytes are a batch already.
 
     Their base offsets are set here.
     """
     out = bytearray()
-    offset = 0
+    offset = base_offset
     for part in parts:
         if isinstance(part, bytes):
             count = int.from_bytes(part[23:27], "big") + 1
@@ -234,9 +264,9 @@ def marker(control_type: int, *, producer_id: int = 7) -> bytes:
 
 @dataclass(frozen=True)
 class Log:
-    """A log and how to look at it. ``partitions`` are segments by offsets partition."""
+    """A log and how to look at it. ``partitions`` are its segments by offsets partition and base offset."""
 
-    partitions: dict[int, bytes]
+    partitions: dict[int, bytes | dict[int, bytes]]
     release: str = "4.3.1"
     coordinator: str | None = None
     now_ms: int = NOW_MS + 1_000
@@ -252,7 +282,8 @@ class Log:
     def publish(self, directory: Path) -> Run:
         """Replay this log and publish it as a run in ``directory``."""
         for number, data in self.partitions.items():
-            write_partition(directory / "log", {0: data}, partition=number)
+            segments = {0: data} if isinstance(data, bytes) else data
+            write_partition(directory / "log", segments, partition=number)
         place = RunPlace(str(directory / "runs"), "c", "w", "r")
         replay_to_run(
             discover([str(directory / "log")]),
@@ -275,7 +306,7 @@ class Log:
         previous = None if self.previous is None else self.previous.facts(directory / "before")
         facts = Facts(run, topics, previous)
         if self.scanned:
-            facts.extra[Need.LOG] = scan_log(str(directory / "now" / "log"), run)
+            facts.extra[Need.LOG] = scan_log([str(directory / "now" / "log")], run)
         if self.going is not None:
             write_partition(
                 directory / "other",

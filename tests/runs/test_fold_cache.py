@@ -18,7 +18,7 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold import cache as fold_cache
 from coordinator_core.fold import tasks as folding
 from coordinator_core.fold.cache import Digests, FoldCache, FoldCacheWarning, cache_of_environment
-from coordinator_core.fold.pin import Pin, pin_snapshot
+from coordinator_core.fold.pin import Pin
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.tasks import CacheUse, SegmentResult, fold_tasks, run_fold_task
 from coordinator_core.log.discovery import discover
@@ -126,7 +126,7 @@ def test_the_first_change_since_the_pin_is_told_also_when_a_later_one_is_known_w
     replay(log, tmp_path / "out", cache)
     first, last = log.segments[0].path, log.segments[-1].path
     os.utime(first)
-    pin = pin_snapshot(log)
+    pin = Pin(log)
     changed = replace(pin, fingerprints={**pin.fingerprints, first: "00" * 32, last: "00" * 32})
     with pytest.raises(DamagedInputError) as caught:
         replay(changed, tmp_path / "out", cache)

@@ -86,11 +86,14 @@ def test_staged_files_give_the_same_run(tmp_path: Path) -> None:
     direct = publish(place(tmp_path))
     staged_place = place(tmp_path, "r2")
     with RunWriter(staged_place, sources=[]) as writer:
-        StagedTables(writer.staging_path).write_tables(state_tables(rich_states(), now_ms=5))  # died
+        StagedTables(staged_place.path, 0).write_tables(state_tables(rich_states(), now_ms=5))  # died
         for state in rich_states():
-            task = StagedTables(writer.staging_path)
-            task.write_tables(state_tables([state], now_ms=5))
-            writer.adopt(*task.close())
+            for is_taken in (False, True):  # an executor may die after its task has ended
+                task = StagedTables(staged_place.path, state.offsets_partition)
+                task.write_tables(state_tables([state], now_ms=5))
+                written = task.close()
+                if is_taken:
+                    writer.adopt(*written)
         staged = writer.commit(FACTS, seconds=0, steps={})
     assert staged["state_hash"] == direct["state_hash"]
     hashes = [{name: table["hash"] for name, table in run["tables"].items()} for run in (direct, staged)]

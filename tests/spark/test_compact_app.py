@@ -9,7 +9,7 @@ import pytest
 
 from coordinator_core.cli.app import run as regroup
 from coordinator_core.errors import ExitCode
-from coordinator_core.fold.pin import write_pin
+from coordinator_core.fold.pin import Pin, segment_fingerprint, write_pin
 from coordinator_core.lifecycle.approved import (
     check_compacted,
     expiry_row,
@@ -84,7 +84,8 @@ class Planned:
         self.pin = directory / "pin.json"
         self.path = directory / "plan.json"
         snapshot = discover([str(self.log)])
-        write_pin(snapshot, str(self.pin))
+        fingerprints = {segment.path: segment_fingerprint(segment) for segment in snapshot.segments}
+        write_pin(Pin(snapshot, fingerprints), str(self.pin))
         profile, now_ms = profile_for_release("4.3.1"), 1_795_260_000_000 + MONTH_MS
         states = replay_snapshot(snapshot, profile, damage=[])
         plans = [plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=MONTH_MS) for state in states]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_core.fold.pin import read_pin, write_pin
+from coordinator_core.fold.pin import read_pin, segment_fingerprint, write_pin
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.tasks import fold_tasks, run_fold_task
 from coordinator_core.log.discovery import discover
@@ -156,6 +156,7 @@ def test_a_pinned_snapshot_is_read_as_pinned(session: Session, tmp_path: Path) -
         now_ms=0,
     )
     assert manifest["state_hash"] == local_run(item, snapshot(item), tmp_path).state_hash
-    assert {entry["path"]: entry["fingerprint"] for entry in manifest["inputs"]} == pin.fingerprints
+    found = {segment.path: segment_fingerprint(segment) for segment in pin.snapshot.segments}
+    assert {entry["path"]: entry["fingerprint"] for entry in manifest["inputs"]} == found
     assert json.loads((Path(place.path) / "manifest.json").read_text()) == manifest
     assert len(discover([str(log)]).segments) == len(cut.segments) + 1

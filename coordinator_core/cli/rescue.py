@@ -1,0 +1,200 @@
+"""``regroup rescue``."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coordinator_core import storage
+from coordinator_core.cli.options import Format, format_option, replay_options, replay_options_from, write_line
+from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.errors import Damage, ExitCode, UsageError
+from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+from coordinator_core.groups.model import LoadFailure
+from coordinator_core.investigate.words import count
+from coordinator_core.log.types import Snapshot
+from coordinator_core.releases import Profile
+from coordinator_core.reports.describe import Selection, describe
+from coordinator_core.restore.rescue import Stuck, repair, stuck_partitions
+from coordinator_core.topology import NO_LEADER, load_topology
+from coordinator_core.untrusted import visible
+
+_TOPOLOGY = "topology.json"
+_SHOWN = 12
+
+
+@click.command("rescue")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
+@click.option(
+    "--topology", type=click.Path(path_type=Path), metavar="FILE", help="topology.json of the cluster: who leads."
+)
+@click.option(
+    "--repair", "repaired", metavar="DIR", help="Write the partitions without the records that stop the load."
+)
+@click.option("--names", "names_file", metavar="CSV", help="Write old,new names of the groups, for restore plan.")
+@replay_options
+@format_option(Format.TEXT, Format.JSON)
+def rescue_command(
+    paths: tuple[str, ...],
+    topology: Path | None,
+    repaired: str | None,
+    names_file: str | None,
+    output_format: Format,
+    **replay: Any,
+) -> int:
+    """What keeps a coordinator of --kafka-version from loading its partitions, whom that concerns, and the ways out.
+
+    Exits with 1 when a partition does not load, with 4 when a repair cannot be proved.
+    """
+    options = replay_options_from(**replay)
+    if options.profile is None:
+        raise UsageError("rescue needs --kafka-version: the release of the broker that does not load")
+    snapshot, profile = open_snapshot(paths, options)
+    leaders, partitions = _leaders(paths, topology)
+    partitions = options.offsets_topic_num_partitions or partitions or DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+    damage: list[Damage] = []
+    found = stuck_partitions(
+        snapshot, profile, partitions, on_damage=options.on_damage, damage=damage, cache=options.fold_cache
+    )
+    warn_about_damage(damage, options.on_damage)
+    dropped = {} if repaired is None else _repair(snapshot, found, profile, repaired)
+    if names_file is not None:
+        _write_names(names_file, found)
+    if output_format is Format.JSON:
+        document = {
+            "profile": profile.label,
+            "offsets_partitions": partitions,
+            "partitions": [_document(one, snapshot, profile, options.now_ms, leaders, dropped) for one in found],
+        }
+        write_line(json.dumps(document, ensure_ascii=False))
+    else:
+        for line in _text(found, profile, paths, leaders, dropped, repaired):
+            write_line(line)
+    return ExitCode.FINDINGS if found else ExitCode.CLEAN
+
+
+def _leaders(paths: Sequence[str], topology: Path | None) -> tuple[dict[int, int], int | None]:
+    """Leaders of the offsets partitions and their number, from the topology given or from that of a capture."""
+    if topology is None:
+        own = [Path(path) / _TOPOLOGY for path in paths if storage.is_local(path)]
+        topology = next((path for path in own if path.is_file()), None)
+    infos = None if topology is None else load_topology(topology).offsets_partitions
+    if not infos:
+        return {}, None
+    return {one.partition: one.leader for one in infos if one.leader != NO_LEADER}, len(infos)
+
+
+def _repair(snapshot: Snapshot, found: Sequence[Stuck], profile: Profile, output: str) -> dict[int, list[LoadFailure]]:
+    stuck = {one.offsets_partition for one in found}
+    if not stuck:
+        return {}
+    with storage.new_directory(output) as staging:
+        return {
+            log.offsets_partition: repair(log, profile, staging)
+            for log in snapshot.partitions
+            if log.offsets_partition in stuck
+        }
+
+
+def _write_names(path: str, found: Sequence[Stuck]) -> None:
+    try:
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows(pair for one in found for pair in one.names.items())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def _document(
+    stuck: Stuck,
+    snapshot: Snapshot,
+    profile: Profile,
+    now_ms: int,
+    leaders: dict[int, int],
+    dropped: dict[int, list[LoadFailure]],
+) -> dict[str, Any]:
+    state = describe(
+        [stuck.state],
+        profile=profile,
+        now_ms=now_ms,
+        partial=False,
+        known_topic_names=snapshot.topic_names,
+        selection=Selection(),
+    )
+    stop = stuck.stop
+    return {
+        "offsets_partition": stuck.offsets_partition,
+        "leader": leaders.get(stuck.offsets_partition),
+        "stop": asdict(stop) | {"fixed_in": None if stop.fixed_in is None else str(stop.fixed_in)},
+        "refused": [one._asdict() for one in stuck.refused],
+        "groups": state["groups"],
+        "loaded_by": [{"release": str(one.release), "coordinator": one.coordinator} for one in stuck.loaded_by],
+        "names": stuck.names,
+        "dropped": [one._asdict() for one in dropped.get(stuck.offsets_partition, ())],
+    }
+
+
+def _text(
+    found: Sequence[Stuck],
+    profile: Profile,
+    paths: Sequence[str],
+    leaders: dict[int, int],
+    dropped: dict[int, list[LoadFailure]],
+    repaired: str | None,
+) -> Iterator[str]:
+    if not found:
+        yield f"{profile.label} loads every partition"
+        return
+    groups = sum(len(one.state.groups) for one in found)
+    yield f"{profile.label} does not load {count(len(found), 'offsets partition')}: {count(groups, 'group')} behind"
+    by_broker: dict[int, list[Stuck]] = {}
+    for one in found:
+        if one.offsets_partition in leaders:
+            by_broker.setdefault(leaders[one.offsets_partition], []).append(one)
+    for broker, some in sorted(by_broker.items()):
+        concerned = count(sum(len(one.state.groups) for one in some), "group")
+        yield f"broker {broker}: {count(len(some), 'partition')}, {concerned}"
+    for one in found:
+        yield ""
+        yield from _partition(one, paths, dropped.get(one.offsets_partition), repaired)
+
+
+def _partition(
+    stuck: Stuck, paths: Sequence[str], dropped: Sequence[LoadFailure] | None, repaired: str | None
+) -> Iterator[str]:
+    stop, number = stuck.stop, stuck.offsets_partition
+    at = "its end" if stop.record_offset is None else f"record {stop.record_offset}"
+    bug = "" if stop.bug is None else f" ({stop.bug})"
+    yield f"offsets partition {number} stops at {at}: {visible(stop.detail)}{bug}"
+    names = sorted(stuck.state.groups)
+    for group_id in names[:_SHOWN]:
+        group = stuck.state.groups[group_id]
+        offsets = sum(key.group_id == group_id for key in stuck.state.offsets)
+        state = group.state or "Empty"
+        members = count(len(group.members), "member")
+        yield f"  {visible(group_id)}: {group.type}, {state}, {members}, {count(offsets, 'committed offset')}"
+    if len(names) > _SHOWN:
+        yield f"  and {count(len(names) - _SHOWN, 'group')} more (--format json has all, in full)"
+    yield "  ways out:"
+    releases = ", ".join(f"{one.release} {one.coordinator}" for one in stuck.loaded_by)
+    yield f"  - a release that loads it: {releases or 'none of the table'}"
+    if dropped is not None:
+        yield f"  - stop the broker and take the partition from {repaired}, which loads: these records are not in it"
+        yield from (f"      record {one.record_offset}: {visible(one.detail)}" for one in dropped[:_SHOWN])
+        if len(dropped) > _SHOWN:
+            yield f"      and {len(dropped) - _SHOWN} more"
+    elif stuck.refused:
+        less = count(len(stuck.refused), "record")
+        yield f"  - a repaired partition for the stopped broker, without {less}: --repair DIR"
+    if stuck.names:
+        old, new = next(iter(stuck.names.items()))
+        words = ["regroup", "restore", "plan", *paths, "--group", old, "--map-group", f"{old}={new}"]
+        yield "  - the groups under names that hash to partitions that load (--names CSV has all):"
+        yield f"      {visible(shlex.join(words))} --bootstrap-server HOST:9092 --output plan.json"

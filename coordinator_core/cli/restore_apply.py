@@ -1,0 +1,177 @@
+"""``regroup restore apply``, ``verify`` and ``rollback``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coordinator_core.cli.options import Format, client_options, format_option, note, write_line
+from coordinator_core.drill.journal import JOURNAL
+from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.releases import chosen_profile
+from coordinator_core.reports.restore import plan_text, proof_text
+from coordinator_core.restore.model import kafka_csv, plan_document, read_plan, write_plan
+
+if TYPE_CHECKING:
+    from coordinator_core.cluster.restore_apply import GroupResult
+
+_ERRORS_SHOWN = 20
+
+
+@click.command("apply")
+@click.argument("plan_path", metavar="PLAN", type=click.Path(path_type=Path))
+@client_options
+@click.option("--execute", is_flag=True, help="Write; without it everything is checked and nothing written.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where plan, journal and capture go; the same directory goes on with an apply that was cut off.",
+)
+@click.option(
+    "--wait-empty",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait so long for groups to lose their members and for transactions to end.",
+)
+@click.option(
+    "--parallel",
+    type=click.IntRange(min=1, max=64),
+    default=4,
+    show_default=True,
+    help="Groups of one coordinator at a time.",
+)
+@format_option(Format.TEXT, Format.JSON)
+def apply_command(
+    plan_path: Path,
+    bootstrap_server: str,
+    command_config: str | None,
+    execute: bool,
+    output: Path | None,
+    wait_empty: float,
+    parallel: int,
+    output_format: Format,
+) -> int:
+    """Carry out PLAN: group by group, after everything in it has been read again and the offsets topic captured.
+
+    Exits with 2 when it is refused and nothing is written, with 4 when a partition or a group failed.
+    """
+    from coordinator_core.cluster.client import Client
+    from coordinator_core.cluster.restore_apply import ApplyOptions, apply_plan, refusals
+    from coordinator_core.cluster.settings import read_settings
+
+    if execute and output is None:
+        raise UsageError("--execute needs --output: the journal that undoes it has to be somewhere")
+    plan, digest = read_plan(plan_path)
+    with Client(read_settings(bootstrap_server, command_config)) as client:
+        if execute and output is not None:
+            results = apply_plan(client, plan_path, output, ApplyOptions(wait_empty, parallel))
+            return _said(digest, results, output, output_format)
+        found = refusals(client, plan)
+    writing = plan.writing()
+    if output_format is Format.JSON:
+        document = {"plan_digest": digest, "execute": False, "refused": [one.text for one in found]}
+        write_line(json.dumps(document | {"groups": [group.group_id for group in writing]}, ensure_ascii=False))
+    else:
+        rows = sum(len(list(group.writes())) for group in writing)
+        write_line(f"dry run:    {rows} offsets of {len(writing)} groups would be written; --execute does it")
+    for one in found[:_ERRORS_SHOWN]:
+        note(f"regroup: refused: {one.text}")
+    return ExitCode.USAGE if found else ExitCode.CLEAN
+
+
+def _said(digest: str, results: Sequence[GroupResult], output: Path, output_format: Format) -> int:
+    failed = [one for one in results if one.errors]
+    if output_format is Format.JSON:
+        groups = [
+            {
+                "group_id": one.group_id,
+                "written": one.written,
+                "errors": [
+                    {"topic": topic, "partition": partition, "error": error} for topic, partition, error in one.errors
+                ],
+            }
+            for one in results
+        ]
+        write_line(json.dumps({"plan_digest": digest, "execute": True, "groups": groups}, ensure_ascii=False))
+    else:
+        write_line(f"applied:    {len(results) - len(failed)} groups, {sum(one.written for one in results)} offsets")
+        write_line(f"failed:     {len(failed)} groups")
+        write_line(f"journal:    {output / JOURNAL}")
+    errors = [(one.group_id, *error) for one in failed for error in one.errors]
+    for group_id, topic, partition, error in errors[:_ERRORS_SHOWN]:
+        where = "" if topic is None else f", {topic}-{partition}"
+        note(f"regroup: failed: group {group_id!r}{where}: {error}")
+    if len(errors) > _ERRORS_SHOWN:
+        note(f"regroup: failed: {len(errors) - _ERRORS_SHOWN} more (the journal has all)")
+    return ExitCode.APPLY_FAILED if failed else ExitCode.CLEAN
+
+
+@click.command("verify")
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@client_options
+@click.option("--kafka-version", metavar="RELEASE", help="Rules of this Kafka release (default: as the records tell).")
+@click.option("--coordinator", type=click.Choice(["classic", "new"]), help="With --kafka-version: which coordinator.")
+@format_option(Format.TEXT, Format.JSON)
+def verify_command(
+    directory: Path,
+    bootstrap_server: str,
+    command_config: str | None,
+    kafka_version: str | None,
+    coordinator: str | None,
+    output_format: Format,
+) -> int:
+    """Prove what the apply in DIR wrote: the offsets topic is captured again, the records that were added are exactly
+    the planned ones, and the replay and the coordinators have the state that the plan foresaw.
+
+    Exits with 4 when anything else is found.
+    """
+    from coordinator_core.cluster.client import Client
+    from coordinator_core.cluster.restore_verify import verify
+    from coordinator_core.cluster.settings import read_settings
+
+    profile = chosen_profile("auto", kafka_version, coordinator)
+    with Client(read_settings(bootstrap_server, command_config)) as client:
+        proof = verify(client, directory, profile)
+    if output_format is Format.JSON:
+        write_line(json.dumps(proof.document(), ensure_ascii=False))
+    else:
+        for line in proof_text(proof):
+            write_line(line)
+    return ExitCode.APPLY_FAILED if proof.problems else ExitCode.CLEAN
+
+
+@click.command("rollback")
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@client_options
+@click.option("--output", "plan_path", required=True, metavar="PLAN", help="Where the plan is written.")
+@format_option(Format.TEXT, Format.JSON, Format.CSV)
+def rollback_command(
+    directory: Path, bootstrap_server: str, command_config: str | None, plan_path: str, output_format: Format
+) -> int:
+    """Plan the way back of the apply in DIR: offsets as they were, and what was made is deleted.
+
+    The plan is applied and verified as every other. Exits with 1 when a part of it is blocked.
+    """
+    from coordinator_core.cluster.client import Client
+    from coordinator_core.cluster.restore_verify import rollback_plan
+    from coordinator_core.cluster.settings import read_settings
+
+    with Client(read_settings(bootstrap_server, command_config)) as client:
+        plan = rollback_plan(client, directory.parent if directory.name == JOURNAL else directory)
+    digest = write_plan(plan_path, plan)
+    match output_format:
+        case Format.JSON:
+            write_line(json.dumps(plan_document(plan), ensure_ascii=False))
+        case Format.CSV:
+            for line in kafka_csv(plan).splitlines():
+                write_line(line)
+        case _:
+            for line in plan_text(plan, digest):
+                write_line(line)
+    return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS

@@ -1,0 +1,447 @@
+"""``regroup restore plan``."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coordinator_core import files, storage
+from coordinator_core.cli.options import (
+    Format,
+    ReplayOptions,
+    clock_ms,
+    format_option,
+    replay_options,
+    replay_options_from,
+    time_ms,
+    together,
+    write_line,
+)
+from coordinator_core.cli.source import load_source, open_snapshot, warn_about_damage
+from coordinator_core.errors import Damage, ExitCode, UsageError
+from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.investigate.investigate import investigate
+from coordinator_core.investigate.model import Case
+from coordinator_core.log.discovery import TOPICS_FILE
+from coordinator_core.log.types import Snapshot
+from coordinator_core.releases import Profile, profile_from_label
+from coordinator_core.reports.restore import plan_text
+from coordinator_core.restore.decide import Choices, decide
+from coordinator_core.restore.model import Plan, kafka_csv, plan_document, write_plan
+from coordinator_core.restore.selection import Move, Scenario, keys_of, moved, parse_duration_ms, parse_topics
+from coordinator_core.restore.source import (
+    Wanted,
+    incidents_of,
+    read_csv,
+    renamed,
+    states_at,
+    wanted_before,
+    wanted_of,
+)
+from coordinator_core.restore.target import Target, groups_of, topics_of, with_records
+from coordinator_core.rules.model import Severity
+from coordinator_core.rules.topics import read_topics
+from coordinator_core.runs.read import is_run, open_run
+
+_MANIFEST = "capture.json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """Where the log of the source is cut; nothing set: at its end."""
+
+    time_ms: int | None
+    before: Mapping[int, int] | None
+    incident: bool
+
+    @property
+    def is_end(self) -> bool:
+        return self.time_ms is None and self.before is None and not self.incident
+
+
+_source_options = together(
+    click.option("--from-file", metavar="CSV", help="Offsets of Kafka's CSV: group,topic,partition,offset."),
+    click.option("--at-time", metavar="TIME", help="As the source was then: before its first newer record."),
+    click.option(
+        "--before-record",
+        "before_records",
+        multiple=True,
+        metavar="P:OFFSET",
+        help="As offsets partition P was before this record (repeatable).",
+    ),
+    click.option("--before-incident", is_flag=True, help="As it was before what regroup investigate finds worst."),
+    click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable)."),
+    click.option("--all-groups", is_flag=True, help="All groups of the source, or of the target."),
+    click.option("--topic", "topics", multiple=True, metavar="T[:P,…]", help="Only these partitions (repeatable)."),
+    click.option("--map-group", "group_names", multiple=True, metavar="OLD=NEW", help="Under another group id."),
+    click.option("--map-groups", "names_file", metavar="CSV", help="old,new group ids, as rescue --names writes them."),
+    click.option("--map-topic", "topic_names", multiple=True, metavar="OLD=NEW", help="For another topic."),
+)
+
+_scenario_options = together(
+    click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset."),
+    click.option("--to-datetime", metavar="TIME", help="To the first record at or after this time."),
+    click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of the last hours or days."),
+    click.option("--shift-by", type=int, metavar="N", help="By so many offsets, forward or back."),
+    click.option("--to-current", is_flag=True, help="To what is committed; to the end where nothing is."),
+    click.option("--to-earliest", is_flag=True, help="To the log start."),
+    click.option("--to-latest", is_flag=True, help="To the log end."),
+)
+
+_target_options = together(
+    click.option("--bootstrap-server", metavar="HOST:PORT,…", help="The cluster that the plan is for."),
+    click.option("--command-config", metavar="FILE", help="Kafka client properties of that cluster."),
+    click.option(
+        "--capture",
+        "capture_directory",
+        metavar="DIR",
+        help="Capture its offsets topic, so that the plan names records and the producers of open transactions.",
+    ),
+    click.option("--against", multiple=True, metavar="RUN|SNAPSHOT", help="A state instead of a cluster: a dry run."),
+    click.option("--topics", "topics_file", metavar="FILE", help="topics.json of --against (a capture has its own)."),
+)
+
+_choice_options = together(
+    click.option(
+        "--out-of-range",
+        type=click.Choice(["fail", "trim"]),
+        default="fail",
+        show_default=True,
+        help="What becomes of an offset that the topic's log does not have: blocked, or trimmed to its start or end.",
+    ),
+    click.option(
+        "--metadata",
+        type=click.Choice(["keep", "drop"]),
+        default="keep",
+        show_default=True,
+        help="What becomes of metadata longer than the brokers take: blocked, or written without.",
+    ),
+    click.option(
+        "--other-topics", is_flag=True, help="The offsets are meant for topics of the same names, made again."
+    ),
+    click.option("--delete-others", is_flag=True, help="Delete what the source has not committed."),
+)
+
+
+@click.command("plan")
+@click.argument("paths", nargs=-1, metavar="[SNAPSHOT|RUN]…")
+@_source_options
+@_scenario_options
+@_target_options
+@_choice_options
+@click.option("--output", metavar="PLAN", help="Where the plan is written.")
+@replay_options
+@format_option(Format.TEXT, Format.JSON, Format.CSV)
+def plan_command(
+    paths: tuple[str, ...],
+    from_file: str | None,
+    at_time: str | None,
+    before_records: tuple[str, ...],
+    before_incident: bool,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    topics: tuple[str, ...],
+    group_names: tuple[str, ...],
+    names_file: str | None,
+    topic_names: tuple[str, ...],
+    bootstrap_server: str | None,
+    command_config: str | None,
+    capture_directory: str | None,
+    against: tuple[str, ...],
+    topics_file: str | None,
+    out_of_range: str,
+    metadata: str,
+    other_topics: bool,
+    delete_others: bool,
+    output: str | None,
+    output_format: Format,
+    **others: Any,
+) -> int:
+    """Say which offsets would be written where, and what follows for each; nothing is written to a cluster.
+
+    Offsets come from a SNAPSHOT or RUN (at its end, at a time, before a record or an incident), from a CSV, or from
+    what the target holds; scenarios (--to-…, --shift-by, --by-duration) move them. Exits with 1 when an offset cannot
+    be written as wanted: such a plan is not applied.
+    """
+    scenario = _scenario(others)
+    options = replay_options_from(**others)
+    chosen = parse_topics(topics)
+    renamed_groups, renamed_topics = _names(group_names, "--map-group"), _names(topic_names, "--map-topic")
+    of_file = {} if names_file is None else _names_of_file(names_file)
+    point = _Point(None if at_time is None else time_ms(at_time, "--at-time"), _before(before_records), before_incident)
+    _check(paths, from_file, point, scenario, groups, all_groups or bool(of_file), bootstrap_server, against)
+    wanted, source = _wanted(paths, from_file, point, groups, options)
+    if wanted is not None:
+        # Groups of the file that have committed nothing have nothing to move.
+        of_file = {old: new for old, new in of_file.items() if any(key.group_id == old for key in wanted.positions)}
+        if of_file and not groups and not all_groups:
+            groups = tuple(of_file)
+        wanted = renamed(_chosen(wanted, groups), of_file | renamed_groups, renamed_topics)
+        chosen = {renamed_topics.get(topic, topic): parts for topic, parts in chosen.items()}
+    choices = Choices(chosen, out_of_range == "trim", metadata == "drop", other_topics, delete_others)
+    named = None if all_groups and wanted is None else groups
+    if wanted is not None:
+        named = tuple({key.group_id: None for key in wanted.positions})
+    if bootstrap_server is not None:
+        target, at = _live(
+            bootstrap_server, command_config, capture_directory, wanted, named, chosen, scenario, options
+        )
+    else:
+        target, at = _replayed(against, topics_file, options), {}
+        if scenario is not None and scenario.needs_time:
+            raise UsageError(f"--{scenario.move} asks the topics' leaders; it needs --bootstrap-server")
+    warnings = ["nothing is known of the topics: ranges are not checked"] if target.topics is None else []
+    if scenario is not None:
+        base = keys_of(named, chosen, target) if wanted is None else wanted.positions
+        moves = moved(base, scenario, target, at)
+        warned = {**(wanted.warnings if wanted is not None else {}), **moves.warnings}
+        wanted = replace(wanted or moves, positions=moves.positions, warnings=warned)
+        source = f"{source}, --{scenario.move}" if source else f"--{scenario.move}"
+    assert wanted is not None
+    plan = Plan(
+        kind="restore",
+        cluster_id=target.cluster_id,
+        target=target.name,
+        source=source,
+        choices={
+            "out_of_range": out_of_range,
+            "metadata": metadata,
+            "other_topics": str(other_topics).lower(),
+            "delete_others": str(delete_others).lower(),
+        },
+        created_at_ms=clock_ms(),
+        groups=tuple(decide(wanted, target, choices)),
+        warnings=tuple(warnings),
+    )
+    document = plan_document(plan)
+    if output is not None:
+        write_plan(output, plan)
+    match output_format:
+        case Format.JSON:
+            write_line(json.dumps(document, ensure_ascii=False))
+        case Format.CSV:
+            for line in kafka_csv(plan).splitlines():
+                write_line(line)
+        case _:
+            for line in plan_text(plan, document["digest"]):
+                write_line(line)
+    return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS
+
+
+def _scenario(options: dict[str, Any]) -> Scenario | None:
+    """The scenario of the options, which are taken out."""
+    given = {move: options.pop(move.value.replace("-", "_")) for move in Move}
+    found = [move for move, value in given.items() if value is not None and value is not False]
+    if len(found) > 1:
+        raise UsageError(f"--{found[0]} and --{found[1]} exclude each other")
+    if not found:
+        return None
+    (move,) = found
+    value = given[move]
+    if move is Move.TO_DATETIME:
+        return Scenario(move, time_ms(value, "--to-datetime"))
+    if move is Move.BY_DURATION:
+        return Scenario(move, clock_ms() - parse_duration_ms(value))
+    return Scenario(move, 0 if value is True else int(value))
+
+
+def _check(
+    paths: Sequence[str],
+    from_file: str | None,
+    point: _Point,
+    scenario: Scenario | None,
+    groups: Sequence[str],
+    all_groups: bool,
+    bootstrap_server: str | None,
+    against: Sequence[str],
+) -> None:
+    if (bootstrap_server is None) == (not against):
+        raise UsageError("a plan is for a cluster (--bootstrap-server) or for a state (--against): give one of them")
+    if paths and from_file is not None:
+        raise UsageError("offsets come from SNAPSHOT|RUN or from --from-file, not from both")
+    if not paths and from_file is None and scenario is None:
+        raise UsageError("nothing says which offsets are wanted: give a SNAPSHOT or RUN, --from-file, or a scenario")
+    if not point.is_end and not paths:
+        raise UsageError("--at-time, --before-record and --before-incident need a SNAPSHOT or RUN")
+    if sum((point.time_ms is not None, point.before is not None, point.incident)) > 1:
+        raise UsageError("--at-time, --before-record and --before-incident exclude each other")
+    if groups and all_groups:
+        raise UsageError("--group and --all-groups exclude each other")
+    if not groups and not all_groups and from_file is None:
+        raise UsageError("--group or --all-groups is missing")
+
+
+def _names(texts: Sequence[str], option: str) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        old, equals, new = text.partition("=")
+        if not (old and equals and new):
+            raise UsageError(f"{option} {text}: expected OLD=NEW")
+        found[old] = new
+    return found
+
+
+def _names_of_file(path: str) -> dict[str, str]:
+    found = {}
+    rows = csv.reader(_text_of(path).splitlines())
+    for row in rows:
+        if len(row) != 2 or not all(row):
+            raise UsageError(f"{path}: line {rows.line_num}: expected old,new; found {len(row)} fields")
+        found[row[0]] = row[1]
+    return found
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _before(texts: Sequence[str]) -> dict[int, int] | None:
+    found = {}
+    for text in texts:
+        partition, _, offset = text.partition(":")
+        if not all(part.isascii() and part.isdigit() for part in (partition, offset)):
+            raise UsageError(f"--before-record {text}: expected PARTITION:OFFSET")
+        found[int(partition)] = int(offset)
+    return found or None
+
+
+def _wanted(
+    paths: Sequence[str], from_file: str | None, point: _Point, groups: Sequence[str], options: ReplayOptions
+) -> tuple[Wanted | None, str]:
+    """Offsets of the source, and what to call it; ``None``: those that the target holds."""
+    if from_file is not None:
+        return read_csv(from_file, _text_of(from_file), groups), from_file
+    if not paths:
+        return None, ""
+    name = ", ".join(paths)
+    cluster_id = _cluster_of(paths)
+    if point.is_end:
+        source = load_source(paths, options)
+        return wanted_of(source.states, _ids(source.topic_names), cluster_id), name
+    if len(paths) == 1 and is_run(paths[0]):
+        run = open_run(paths[0])
+        paths = tuple(run.manifest["sources"])
+        options = replace(options, profile=options.profile or profile_from_label(run.profile))
+    snapshot, profile = open_snapshot(paths, options)
+    damage: list[Damage] = []
+    found = _at(snapshot, profile, point, groups, options, cluster_id, damage)
+    warn_about_damage(damage, options.on_damage)
+    return found, f"{name} {_point_name(point)}"
+
+
+def _at(
+    snapshot: Snapshot,
+    profile: Profile,
+    point: _Point,
+    groups: Sequence[str],
+    options: ReplayOptions,
+    cluster_id: str | None,
+    damage: list[Damage],
+) -> Wanted:
+    ids, logs = _ids(snapshot.topic_names), snapshot.partitions
+    if not point.incident:
+        states = states_at(
+            logs, profile, time_ms=point.time_ms, before=point.before, on_damage=options.on_damage, damage=damage
+        )
+        return wanted_of(states, ids, cluster_id)
+    case = Case(profile, options.now_ms, None)
+    told = investigate(snapshot, case, groups=groups or None, since_ms=None, on_damage=options.on_damage, damage=damage)
+    # That a group nobody reads any more was deleted or expired is no incident, unless somebody asks for that group.
+    incidents = incidents_of([one for one in told.explanations if groups or one.severity > Severity.INFO])
+    if not incidents:
+        raise UsageError("regroup investigate finds nothing in this log that took offsets from these groups")
+    return wanted_before(logs, profile, incidents, ids, cluster_id, on_damage=options.on_damage, damage=[])
+
+
+def _point_name(point: _Point) -> str:
+    if point.incident:
+        return "before the incident"
+    if point.before is not None:
+        return "before " + ", ".join(f"{partition}:{offset}" for partition, offset in sorted(point.before.items()))
+    return f"at {point.time_ms} ms"
+
+
+def _ids(names: Mapping[str, str]) -> dict[str, str]:
+    """Topic ids by name, of names that only one topic has had."""
+    found: dict[str, str | None] = {}
+    for topic_id, name in names.items():
+        found[name] = None if name in found else topic_id
+    return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
+
+
+def _cluster_of(paths: Sequence[str]) -> str | None:
+    """The cluster that a capture is of; ``None`` where the source does not tell."""
+    for path in paths:
+        manifest = storage.join(path, _MANIFEST)
+        if storage.exists(manifest):
+            try:
+                found = files.read_json(manifest)
+            except ValueError as error:
+                raise UsageError(f"{manifest}: not JSON: {error}") from None
+            return found.get("cluster_id") if isinstance(found, dict) else None
+    return None
+
+
+def _chosen(wanted: Wanted, groups: Sequence[str]) -> Wanted:
+    if not groups:
+        return wanted
+    for group_id in groups:
+        if not any(key.group_id == group_id for key in wanted.positions):
+            raise UsageError(f"the source has no committed offset of group {group_id!r}")
+    chosen = {key: place for key, place in wanted.positions.items() if key.group_id in groups}
+    return replace(wanted, positions=chosen)
+
+
+def _live(
+    bootstrap_server: str,
+    command_config: str | None,
+    capture_directory: str | None,
+    wanted: Wanted | None,
+    groups: Sequence[str] | None,
+    topics: Mapping[str, frozenset[int] | None],
+    scenario: Scenario | None,
+    options: ReplayOptions,
+) -> tuple[Target, dict[tuple[str, int], int]]:
+    """The cluster, and the offsets of the time that a scenario names."""
+    from coordinator_core.cluster.client import Client
+    from coordinator_core.cluster.restore_target import captured, live_target, offsets_at
+    from coordinator_core.cluster.settings import read_settings
+
+    with Client(read_settings(bootstrap_server, command_config)) as client:
+        states = None
+        if capture_directory is not None:
+            _, states = captured(client, capture_directory, options.profile)
+        keys: list[OffsetKey] = [] if wanted is None else list(wanted.positions)
+        target = live_target(client, keys, groups, topics)
+        if states is not None:
+            with_records(target.groups, states)
+        if scenario is None or not scenario.needs_time:
+            return target, {}
+        base = keys or list(keys_of(groups, topics, target))
+        return target, offsets_at(client, base, scenario.number)
+
+
+def _replayed(paths: Sequence[str], topics_file: str | None, options: ReplayOptions) -> Target:
+    """A run or a snapshot in the place of a cluster."""
+    source = load_source(paths, replace(options, profile=None) if is_run(paths[0]) else options)
+    if topics_file is None:
+        own = [storage.join(path, TOPICS_FILE) for path in paths]
+        topics_file = next((path for path in own if storage.exists(path)), None)
+    count = options.offsets_topic_num_partitions or DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+    return Target(
+        name=", ".join(paths),
+        cluster_id=_cluster_of(paths),
+        groups=groups_of(source.states, _ids(source.topic_names)),
+        topics=None if topics_file is None else topics_of(read_topics(topics_file)),
+        offsets_partitions=count,
+    )

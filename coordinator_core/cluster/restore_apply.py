@@ -1,0 +1,367 @@
+"""A plan carried out: everything is read again, captured, written group by group, and noted before and after.
+
+Whoever is killed in between goes on where the journal ends: what a group holds is read before it is written, so that
+nothing is written twice, and nothing that somebody else has committed is overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kafka.protocol.admin import DeleteGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+
+from coordinator_core.cluster.capture import CaptureOptions, capture
+from coordinator_core.cluster.client import RETRIABLE, UNKNOWN_TOPIC_OR_PARTITION, Client, by_broker
+from coordinator_core.cluster.drill_probes import error_text
+from coordinator_core.cluster.drill_states import coordinators
+from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.cluster.files import sync_directory
+from coordinator_core.cluster.groups import OFFSET_FETCH_VERSION, fetched_offsets
+from coordinator_core.cluster.restore_target import live_groups
+from coordinator_core.coordinator.errors import Errors
+from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Event, Journal, of_kind, read_journal
+from coordinator_core.errors import UsageError
+from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.restore.inverse import FIRST_EVENT
+from coordinator_core.restore.model import NO_EPOCH, Action, GroupPlan, Plan, Position, Row, Value, read_plan
+from coordinator_core.restore.target import TargetGroup
+
+PLAN = "plan.json"
+CAPTURE = "capture"
+
+_AGAIN = RETRIABLE - {UNKNOWN_TOPIC_OR_PARTITION}
+_COMMIT_VERSION, _DELETE_OFFSETS_VERSION, _DELETE_GROUPS_VERSION = 8, 0, 2
+_ROWS_PER_REQUEST = 500
+_METADATA_PER_REQUEST = 1 << 18
+"""Characters: the records of a request are one batch, which ``max.message.bytes`` of the offsets topic limits."""
+_LOOK_SECONDS = 0.2
+_WAITS = "end it, or let --wait-empty wait for it"
+
+_Error = tuple[str | None, int | None, str]
+"""Topic, partition and error of an offset key; of a group, where they are ``None``."""
+
+
+class Refusal(NamedTuple):
+    """Why a plan is not applied; ``passes``: it may be otherwise later."""
+
+    text: str
+    passes: bool = False
+
+
+class _TryAgainError(Exception):
+    """The coordinator moves, loads, or does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """``wait_seconds``: for groups to lose their members and transactions to end. ``parallel``: groups of one
+    coordinator at a time."""
+
+    wait_seconds: float = 0.0
+    parallel: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """What became of a group. ``written`` counts the offset keys of this attempt; the others were so already, written
+    before a kill."""
+
+    group_id: str
+    written: int
+    errors: tuple[_Error, ...] = ()
+
+
+def refusals(client: Client, plan: Plan, events: Sequence[Event] = ()) -> list[Refusal]:
+    """Why the plan cannot be applied to the cluster now; everything it rests on is read again.
+
+    ``events`` are those of an apply that was cut off: what it has begun may be written already.
+    """
+    if plan.cluster_id != client.cluster_id:
+        return [Refusal(f"the plan is for cluster {plan.cluster_id}, this is {client.cluster_id}")]
+    if (obstacle := plan.obstacle()) is not None:
+        return [Refusal(obstacle)]
+    writing = plan.writing()
+    if not writing:
+        return [Refusal("the plan is empty: nothing is to be written")]
+    ended = {event["group_id"] for event in of_kind(events, "end") if not event["errors"]}
+    begun = {event["group_id"] for event in of_kind(events, "begin")}
+    left = [group for group in writing if group.group_id not in ended]
+    keys = [row.key for group in left for row in group.writes()]
+    groups = live_groups(client, client.topic(OFFSETS_TOPIC), keys, [group.group_id for group in left])
+    return [reason for group in left for reason in _refusals_of(group, groups[group.group_id], group.group_id in begun)]
+
+
+def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Refusal]:
+    if now.has_members:
+        yield Refusal(f"group {group.group_id!r} has members ({now.state}): {_WAITS}", passes=True)
+    for row in group.writes():
+        held = now.offsets.get((row.topic, row.partition))
+        if (row.topic, row.partition) in now.unstable:
+            yield Refusal(f"{_name(row)}: a transaction is open that commits it: {_WAITS}", passes=True)
+        elif not _is(held, row.before) and not (begun and _is(held, row.after)):
+            found = "nothing is" if held is None else f"offset {held.offset} (leader epoch {held.leader_epoch}) is"
+            yield Refusal(f"the plan is stale: {_name(row)}: {found} committed now; plan again")
+    if group.action is Action.DELETE:
+        planned = {(row.topic, row.partition) for row in group.rows}
+        for topic, partition in sorted(now.offsets.keys() - planned):
+            where = f"group {group.group_id!r} has committed {topic}-{partition} since"
+            yield Refusal(f"the plan is stale: {where}; plan again")
+
+
+def _is(held: Position | None, planned: Position | None) -> bool:
+    return (None if held is None else held.value) == (None if planned is None else planned.value)
+
+
+def _name(row: Row) -> str:
+    return f"group {row.group_id!r}, {row.topic}-{row.partition}"
+
+
+def apply_plan(client: Client, plan_path: Path, directory: Path, options: ApplyOptions) -> list[GroupResult]:
+    """Apply a plan, or go on with it; its plan, journal and capture are in ``directory``.
+
+    ``UsageError`` when it is refused: nothing was written then that was not written before. Per-partition errors are
+    in the results of groups.
+    """
+    plan, digest = read_plan(plan_path)
+    directory.mkdir(parents=True, exist_ok=True)
+    with Journal(directory / JOURNAL, "another apply") as journal:
+        events = read_journal(journal.path, FIRST_EVENT) if journal.path.stat().st_size else []
+        if events and events[0]["plan_digest"] != digest:
+            raise UsageError(f"{directory}: holds the apply of another plan, {events[0]['plan_digest']}")
+        _await(client, plan, events, options.wait_seconds)
+        if not (directory / PLAN).exists():
+            shutil.copyfile(plan_path, directory / f"{PLAN}.new")
+            os.replace(directory / f"{PLAN}.new", directory / PLAN)
+            sync_directory(directory)
+        if not events:
+            journal.write(
+                FIRST_EVENT,
+                journal_version=JOURNAL_VERSION,
+                plan_digest=digest,
+                kind=plan.kind,
+                cluster_id=client.cluster_id,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+            )
+        if not of_kind(events, "captured"):
+            manifest = capture(client, directory / CAPTURE, CaptureOptions())
+            (topic,) = manifest["topics"]
+            ends = {str(one["partition"]): one["log_end_offset"] for one in topic["partitions"]}
+            journal.write("captured", directory=CAPTURE, ends=ends)
+        ended = {event["group_id"] for event in of_kind(events, "end") if not event["errors"]}
+        results = [GroupResult(event["group_id"], 0) for event in of_kind(events, "end") if not event["errors"]]
+        left = [group for group in plan.writing() if group.group_id not in ended]
+        results += _Writer(client, journal, options.parallel).write(left)
+        failed = sorted(one.group_id for one in results if one.errors)
+        journal.write("verdict", groups=len(results), failed=failed)
+    return sorted(results, key=lambda one: one.group_id)
+
+
+def _await(client: Client, plan: Plan, events: Sequence[Event], seconds: float) -> None:
+    """Return once nothing speaks against the plan; ``UsageError`` when something does, or still does after a time."""
+    deadline = time.monotonic() + seconds
+    while found := refusals(client, plan, events):
+        final = [one for one in found if not one.passes]
+        if final or time.monotonic() > deadline:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise UsageError(f"refused, nothing is written: {(final or found)[0].text}{more}")
+        time.sleep(_LOOK_SECONDS)
+
+
+class _Writer:
+    """Writes groups at their coordinators, a bounded number of each at a time."""
+
+    def __init__(self, client: Client, journal: Journal, parallel: int) -> None:
+        self._client = client
+        self._journal = journal
+        self._parallel = parallel
+        self._version = client.max_version(OffsetFetchRequest(max_version=OFFSET_FETCH_VERSION))
+
+    def write(self, groups: Sequence[GroupPlan]) -> list[GroupResult]:
+        """Results of all groups. One whose coordinator moves or does not answer is tried again while others get on."""
+        left = {group.group_id: group for group in groups}
+        results: list[GroupResult] = []
+        deadline = time.monotonic() + self._client.patience_seconds
+        while left:
+            done = self._round(list(left.values()))
+            for result in done:
+                del left[result.group_id]
+            results += done
+            if done:
+                deadline = time.monotonic() + self._client.patience_seconds
+            elif time.monotonic() > deadline:
+                break
+            if left:
+                time.sleep(_LOOK_SECONDS)
+        for group_id in left:
+            seconds = self._client.patience_seconds
+            results.append(self._ended(group_id, 0, [(None, None, f"no answer of its coordinator in {seconds:g} s")]))
+        return results
+
+    def _round(self, groups: Sequence[GroupPlan]) -> list[GroupResult]:
+        by_id = {group.group_id: group for group in groups}
+        try:
+            places = coordinators(self._client, self._client.topic(OFFSETS_TOPIC), by_id)
+        except ClusterError:
+            return []
+        done: list[GroupResult] = []
+
+        def one(broker: int, part: list[str]) -> None:
+            with ThreadPoolExecutor(self._parallel) as threads:
+                tried = threads.map(lambda group_id: self._group(broker, by_id[group_id]), part)
+                done.extend(result for result in tried if result is not None)
+
+        by_broker(places, one)
+        return done
+
+    def _group(self, broker: int, group: GroupPlan) -> GroupResult | None:
+        """One group; ``None`` when it is to be tried again."""
+        try:
+            left, errors = self._left(broker, group)
+            errors += [
+                _of(row, "STALE: somebody else has committed") for row, held in left if held != _value(row.before)
+            ]
+            if errors:
+                return self._ended(group.group_id, 0, errors)
+            self._journal.write("begin", group_id=group.group_id, action=group.action.value, offset_keys=len(left))
+            if group.action is Action.DELETE:
+                errors = self._delete_group(broker, group.group_id)
+            else:
+                errors = self._commit(broker, group.group_id, [row for row, _ in left if row.after is not None])
+                errors += self._delete(broker, group.group_id, [row for row, _ in left if row.after is None])
+        except (ClusterError, _TryAgainError):
+            # Whether it was written is read when it is tried again.
+            return None
+        return self._ended(group.group_id, len(left) - len(errors), errors)
+
+    def _ended(self, group_id: str, written: int, errors: Sequence[_Error]) -> GroupResult:
+        rows = [{"topic": topic, "partition": partition, "error": error} for topic, partition, error in errors]
+        self._journal.write("end", group_id=group_id, written=written, errors=rows)
+        return GroupResult(group_id, written, tuple(errors))
+
+    def _left(self, broker: int, group: GroupPlan) -> tuple[list[tuple[Row, Value | None]], list[_Error]]:
+        """The rows that do not hold yet what they shall, with what they hold; and what cannot be told."""
+        rows = list(group.writes())
+        held: dict[tuple[str, int], Value] = {}
+        errors: list[_Error] = []
+        asked = {group.group_id: [(row.topic, row.partition) for row in rows]}
+        for _, code, topics in fetched_offsets(self._client, broker, asked, False, self._version):
+            if code not in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND):
+                errors.append((None, None, _passed(code)))
+            errors += _failed(topics)
+            for topic in topics:
+                for each in topic.partitions:
+                    if not each.error_code and each.committed_offset >= 0:
+                        epoch = each.committed_leader_epoch
+                        place = Value(each.committed_offset, NO_EPOCH if epoch is None else epoch, each.metadata or "")
+                        held[topic.name, each.partition_index] = place
+        now = [(row, held.get((row.topic, row.partition))) for row in rows]
+        return [(row, value) for row, value in now if value != _value(row.after)], errors
+
+    def _commit(self, broker: int, group_id: str, rows: Sequence[Row]) -> list[_Error]:
+        kind = OffsetCommitRequest.OffsetCommitRequestTopic
+        errors: list[_Error] = []
+        for part in _requests(rows):
+            topics: dict[str, list[Any]] = {}
+            for row in part:
+                assert row.after is not None
+                partition = kind.OffsetCommitRequestPartition(
+                    partition_index=row.partition,
+                    committed_offset=row.after.offset,
+                    committed_leader_epoch=row.after.leader_epoch,
+                    committed_metadata=row.after.metadata,
+                )
+                topics.setdefault(row.topic, []).append(partition)
+            asked = [kind(name=name, partitions=partitions) for name, partitions in topics.items()]
+            answer = self._client.ask(
+                lambda asked=asked: OffsetCommitRequest(  # type: ignore[misc]
+                    group_id=group_id,
+                    generation_id_or_member_epoch=-1,
+                    member_id="",
+                    group_instance_id=None,
+                    topics=asked,
+                    max_version=_COMMIT_VERSION,
+                ),
+                broker,
+                patience=0,
+            )
+            errors += _failed(answer.topics)
+        return errors
+
+    def _delete(self, broker: int, group_id: str, rows: Sequence[Row]) -> list[_Error]:
+        kind = OffsetDeleteRequest.OffsetDeleteRequestTopic
+        errors: list[_Error] = []
+        for part in _requests(rows):
+            topics: dict[str, list[Any]] = {}
+            for row in part:
+                partition = kind.OffsetDeleteRequestPartition(partition_index=row.partition)
+                topics.setdefault(row.topic, []).append(partition)
+            asked = [kind(name=name, partitions=partitions) for name, partitions in topics.items()]
+            answer = self._client.ask(
+                lambda asked=asked: OffsetDeleteRequest(  # type: ignore[misc]
+                    group_id=group_id, topics=asked, max_version=_DELETE_OFFSETS_VERSION
+                ),
+                broker,
+                patience=0,
+            )
+            if answer.error_code:
+                return [*errors, (None, None, _passed(answer.error_code))]
+            errors += _failed(answer.topics)
+        return errors
+
+    def _delete_group(self, broker: int, group_id: str) -> list[_Error]:
+        answer = self._client.ask(
+            lambda: DeleteGroupsRequest(groups_names=[group_id], max_version=_DELETE_GROUPS_VERSION),
+            broker,
+            patience=0,
+        )
+        code = answer.results[0].error_code
+        return [] if code in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND) else [(None, None, _passed(code))]
+
+
+def _value(place: Position | None) -> Value | None:
+    return None if place is None else place.value
+
+
+def _of(row: Row, error: str) -> _Error:
+    return row.topic, row.partition, error
+
+
+def _passed(code: int) -> str:
+    """Kafka's name of an error; :class:`_TryAgainError` for one that passes."""
+    if code in _AGAIN:
+        raise _TryAgainError
+    return error_text(code)
+
+
+def _failed(topics: Iterable[Any]) -> list[_Error]:
+    return [
+        (topic.name, each.partition_index, _passed(each.error_code))
+        for topic in topics
+        for each in topic.partitions
+        if each.error_code
+    ]
+
+
+def _requests(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Rows in portions that a broker takes as one batch."""
+    part: list[Row] = []
+    size = 0
+    for row in rows:
+        length = 0 if row.after is None else len(row.after.metadata)
+        if part and (len(part) == _ROWS_PER_REQUEST or size + length > _METADATA_PER_REQUEST):
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += length
+    if part:
+        yield part

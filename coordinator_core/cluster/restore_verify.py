@@ -1,0 +1,96 @@
+"""Verification of an apply on the live cluster, and the plan that undoes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from coordinator_core.cluster.capture import CaptureOptions, capture
+from coordinator_core.cluster.client import Client
+from coordinator_core.cluster.restore_apply import CAPTURE, PLAN
+from coordinator_core.cluster.restore_target import live_groups, live_target
+from coordinator_core.drill.journal import JOURNAL, Event, of_kind, read_journal
+from coordinator_core.errors import UsageError
+from coordinator_core.fold.inference import infer_profile
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import read_records
+from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, Snapshot
+from coordinator_core.releases import Profile
+from coordinator_core.replay.interpret import interpret
+from coordinator_core.restore.inverse import FIRST_EVENT, begun, inverse
+from coordinator_core.restore.model import Plan, read_plan
+from coordinator_core.restore.proof import Added, Proof, prove
+from coordinator_core.runs.local import replay_snapshot
+
+
+def read_apply(directory: Path) -> tuple[Plan, list[Event]]:
+    """Plan and journal of an apply; ``UsageError`` where there is none."""
+    events = read_journal(directory / JOURNAL, FIRST_EVENT)
+    plan, digest = read_plan(directory / PLAN)
+    if digest != events[0]["plan_digest"]:
+        raise UsageError(f"{directory}: {PLAN} is not the plan that was applied")
+    return plan, events
+
+
+def verify(client: Client, directory: Path, profile: Profile | None) -> Proof:
+    """Capture again, behind what the apply captured before its first write, and compare with the plan."""
+    plan, events = read_apply(directory)
+    _check_cluster(client, plan)
+    captured = of_kind(events, "captured")
+    if not captured:
+        raise UsageError(f"{directory}: nothing was applied: its journal ends before the first group")
+    ends = {int(partition): end for partition, end in captured[0]["ends"].items()}
+    writing = plan.writing()
+    wanted = {group.offsets_partition for group in writing}
+    capture(client, directory / CAPTURE, CaptureOptions())
+    snapshot = _only(discover([str(directory / CAPTURE)]), wanted)
+    rules = profile or infer_profile(snapshot.partitions)
+    keys = [row.key for group in writing for row in group.writes()]
+    answered = live_groups(client, client.topic(OFFSETS_TOPIC), keys, [group.group_id for group in writing])
+    return prove(plan, _added(snapshot, ends, rules), replay_snapshot(snapshot, rules, damage=[]), answered)
+
+
+def _only(snapshot: Snapshot, partitions: set[int]) -> Snapshot:
+    logs = tuple(log for log in snapshot.partitions if log.offsets_partition in partitions)
+    return replace(snapshot, partitions=logs)
+
+
+def _added(snapshot: Snapshot, ends: Mapping[int, int], profile: Profile) -> Iterator[Added]:
+    for log in snapshot.partitions:
+        end = ends.get(log.offsets_partition, 0)
+        for _, batch, records in read_records(_from(log, end)):
+            for record in () if batch.is_control else records:
+                if record.offset >= end:
+                    meaning = interpret(record.offset, record.key, record.value, profile)
+                    yield Added(log.offsets_partition, record.offset, meaning)
+
+
+def _from(log: PartitionLog, offset: int) -> PartitionLog:
+    """The log from the segment on that ``offset`` is in."""
+    kept = tuple(segment for segment, following in log.segment_ranges() if following is None or following > offset)
+    return replace(log, segments=kept)
+
+
+def rollback_plan(client: Client, directory: Path) -> Plan:
+    """The plan that undoes what an apply has begun; it is applied and verified as every other."""
+    plan, events = read_apply(directory)
+    _check_cluster(client, plan)
+    groups = begun(plan, events)
+    keys = [row.key for group in groups for row in group.writes()]
+    target = live_target(client, keys, [group.group_id for group in groups], ())
+    return Plan(
+        kind="rollback",
+        cluster_id=client.cluster_id,
+        target=target.name,
+        source=f"the journal of plan {events[0]['plan_digest']}",
+        choices={},
+        created_at_ms=time.time_ns() // 1_000_000,
+        groups=tuple(inverse(groups, target)),
+    )
+
+
+def _check_cluster(client: Client, plan: Plan) -> None:
+    if plan.cluster_id != client.cluster_id:
+        raise UsageError(f"the plan is for cluster {plan.cluster_id}, this is {client.cluster_id}")

@@ -1,0 +1,268 @@
+"""The decision on each offset key: what is written, and why, or why not.
+
+Sources: ``OffsetMetadataManager.validateOffsetCommit``, ``ConsumerUtils.refreshCommittedOffsets`` (a leader epoch
+above the topic's own keeps a consumer refreshing its metadata), ``GroupMetadataManager`` (an offset commit makes an
+absent group a classic simple one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from coordinator_core.groups.hashing import partition_for
+from coordinator_core.groups.model import GroupType, OffsetKey
+from coordinator_core.investigate.words import count
+from coordinator_core.restore.model import (
+    NO_EPOCH,
+    Action,
+    GroupPlan,
+    Position,
+    Row,
+    after_of,
+    state_digest,
+)
+from coordinator_core.restore.source import Wanted
+from coordinator_core.restore.target import LogRange, Target, TargetGroup, TargetTopic, in_scope
+from coordinator_core.rules.topics import UNKNOWN
+
+_SHARE_WARNINGS = (
+    "a share group has no committed offsets: only its start offsets can be set, by kafka-share-groups --reset-offsets "
+    "--from-file (Kafka 4.4 and later) with the CSV of this plan; nothing of it is applied here",
+    "what was in flight behind the start offset is not restored: records that were acknowledged may be delivered "
+    "again, and delivery counts begin anew",
+)
+_STATE_TOPICS = ("-changelog", "-repartition")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the operator has said beforehand. ``topics``: only these; ``delete_others``: what the source has not goes.
+
+    ``other_topics``: the offsets were committed for topics of the same names that are others (made again, or of
+    another cluster), and are meant for these.
+    """
+
+    topics: Mapping[str, frozenset[int] | None]
+    trim: bool = False
+    drop_metadata: bool = False
+    other_topics: bool = False
+    delete_others: bool = False
+
+
+def decide(wanted: Wanted, target: Target, choices: Choices) -> list[GroupPlan]:
+    """A plan for each group that ``wanted`` names, in order of group ids, with all offsets that it holds."""
+    by_group: dict[str, dict[OffsetKey, Position]] = {}
+    for key, place in wanted.positions.items():
+        if in_scope(key, choices.topics):
+            by_group.setdefault(key.group_id, {})[key] = place
+    elsewhere = None not in (wanted.cluster_id, target.cluster_id) and wanted.cluster_id != target.cluster_id
+    found = []
+    for group_id, positions in sorted(by_group.items()):
+        group = target.group(group_id)
+        rows = []
+        for topic, partition in sorted({key[1:] for key in positions} | group.offsets.keys()):
+            key = OffsetKey(group_id, topic, partition)
+            if key in positions:
+                rows.append(_wanted_row(key, positions[key], group, target, choices, elsewhere))
+            else:
+                rows.append(_other_row(key, group, choices))
+        kind = wanted.types.get(group_id)
+        warnings = [*wanted.warnings.get(group_id, ()), *_group_warnings(group, kind, target)]
+        if group.type == GroupType.SHARE:
+            rows, warnings = [_of_share_group(row) for row in rows], [*warnings, *_SHARE_WARNINGS]
+        plan = group_plan(group, target, rows, warnings)
+        found.append(replace(plan, action=Action.BLOCKED) if group.type == GroupType.SHARE else plan)
+    return found
+
+
+def group_plan(
+    group: TargetGroup,
+    target: Target,
+    rows: Iterable[Row],
+    warnings: Iterable[str] = (),
+    *,
+    delete: bool = False,
+) -> GroupPlan:
+    """The plan of a group; ``delete``: the group goes with its offsets."""
+    rows = tuple(rows)
+    if delete:
+        action = Action.DELETE
+    elif any(row.action is Action.BLOCKED for row in rows):
+        action = Action.BLOCKED
+    elif all(row.action is Action.KEEP for row in rows):
+        action = Action.KEEP
+    else:
+        action = Action.CREATE if group.state is None else Action.UPDATE
+    return GroupPlan(
+        group.group_id,
+        group.type,
+        group.state,
+        group.members,
+        partition_for(group.group_id, target.offsets_partitions),
+        action,
+        rows,
+        state_digest(after_of(rows)),
+        tuple(warnings),
+    )
+
+
+def changed_row(key: OffsetKey, before: Position | None, after: Position | None, log: LogRange, why: str) -> Row:
+    """The row that takes an offset key from ``before`` to ``after``, with what that means for its reader."""
+    if before is None and after is None:
+        action = Action.KEEP
+    elif before is None:
+        action = Action.CREATE
+    elif after is None:
+        action = Action.DELETE
+    else:
+        action = Action.KEEP if before.value == after.value else Action.UPDATE
+    read_again = skipped = left = None
+    if after is not None and UNKNOWN not in (log.start, log.end):
+        to = min(max(after.offset, log.start), log.end)
+        left = log.end - to
+        if before is not None:
+            came = min(max(before.offset, log.start), log.end)
+            read_again, skipped = max(came - to, 0), max(to - came, 0)
+    return Row(*key, action, before, after, why, read_again, skipped, left)
+
+
+def _wanted_row(
+    key: OffsetKey, place: Position, group: TargetGroup, target: Target, choices: Choices, elsewhere: bool
+) -> Row:
+    before = group.offsets.get(key[1:])
+    topic = None if target.topics is None else target.topics.get(key.topic)
+    log = LogRange() if topic is None else topic.partitions.get(key.partition, LogRange())
+    is_above = NO_EPOCH != log.leader_epoch < place.leader_epoch
+    if before is not None and before.value == place.value and not is_above:
+        return changed_row(key, before, before, log, "it is so already")
+    reasons = list(_blocking(key, place, target, topic, choices, elsewhere))
+    if reasons:
+        return replace(changed_row(key, before, place, log, "; ".join(reasons)), action=Action.BLOCKED)
+    after, said = _fitted(place, log)
+    after, epoch_said = _with_epoch(after, place, topic, log, elsewhere)
+    said += epoch_said
+    if len(after.metadata.encode("utf-16-be", "surrogatepass")) // 2 > target.metadata_limit:
+        after = replace(after, metadata="")
+        said += [f"its metadata is longer than {target.metadata_limit} characters and dropped"]
+    row = changed_row(key, before, after, log, "; ".join(said) or _plain_reason(before, after))
+    return replace(row, warnings=_row_warnings(key, group, row))
+
+
+def _blocking(
+    key: OffsetKey, place: Position, target: Target, topic: TargetTopic | None, choices: Choices, elsewhere: bool
+) -> Iterator[str]:
+    """Why the offset key cannot be written as it is wanted."""
+    if target.topics is not None:
+        if topic is None:
+            yield f"the target has no topic {key.topic}"
+            return
+        if key.partition not in topic.partitions:
+            yield f"topic {key.topic} has {len(topic.partitions)} partitions"
+            return
+        if _is_other(place, topic) and not (choices.other_topics or elsewhere):
+            yield (
+                f"it was committed for another topic of this name (id {place.topic_id}, now {topic.topic_id}): made "
+                "again, or of another cluster (--other-topics if it is meant)"
+            )
+        log = topic.partitions[key.partition]
+        if not choices.trim:
+            if place.offset < log.start:
+                yield f"offset {place.offset} is below the log start {log.start} (--out-of-range trim takes that)"
+            elif UNKNOWN != log.end < place.offset:
+                yield f"offset {place.offset} is above the log end {log.end} (--out-of-range trim takes that)"
+    if place.offset < 0:
+        yield f"offset {place.offset} is none"
+    length = len(place.metadata.encode("utf-16-be", "surrogatepass")) // 2
+    if length > target.metadata_limit and not choices.drop_metadata:
+        yield (
+            f"its metadata has {length} characters, the brokers take {target.metadata_limit} (--metadata drop writes "
+            "it without)"
+        )
+
+
+def _is_other(place: Position, topic: TargetTopic) -> bool:
+    return None not in (place.topic_id, topic.topic_id) and place.topic_id != topic.topic_id
+
+
+def _fitted(place: Position, log: LogRange) -> tuple[Position, list[str]]:
+    """The position within the log; only called where trimming is allowed, or not needed."""
+    if place.offset < log.start:
+        return replace(place, offset=log.start), [f"trimmed from {place.offset} to the log start {log.start}"]
+    if UNKNOWN != log.end < place.offset:
+        return replace(place, offset=log.end), [f"trimmed from {place.offset} to the log end {log.end}"]
+    return place, []
+
+
+def _with_epoch(
+    after: Position, place: Position, topic: TargetTopic | None, log: LogRange, elsewhere: bool
+) -> tuple[Position, list[str]]:
+    """The leader epoch is kept where it is one of this topic, and not above the current one."""
+    if after.leader_epoch == NO_EPOCH:
+        return after, []
+    epoch = f"leader epoch {place.leader_epoch} is dropped"
+    if after.offset != place.offset:
+        why = "it belongs to the offset before trimming"
+    elif topic is None or place.topic_id is None or topic.topic_id is None:
+        why = "it is not known whether it is of this topic"
+    elif elsewhere or place.topic_id != topic.topic_id:
+        why = "it is of another topic"
+    elif log.leader_epoch == NO_EPOCH:
+        why = "the current leader epoch is not known"
+    elif place.leader_epoch > log.leader_epoch:
+        why = f"it is above the current one, {log.leader_epoch}"
+    else:
+        return after, []
+    return replace(after, leader_epoch=NO_EPOCH), [f"{epoch}: {why}"]
+
+
+def _plain_reason(before: Position | None, after: Position) -> str:
+    if before is None:
+        return "nothing is committed"
+    if before.offset != after.offset:
+        return "another offset is committed"
+    return "the offset is so already, leader epoch or metadata are not"
+
+
+def _row_warnings(key: OffsetKey, group: TargetGroup, row: Row) -> tuple[str, ...]:
+    if row.action is Action.KEEP or key[1:] not in group.unstable:
+        return ()
+    producers = ", ".join(map(str, group.unstable[key[1:]]))
+    who = f"of producer {producers} " if producers else ""
+    return (f"a transaction {who}is open that commits this offset: it has to end first",)
+
+
+def _other_row(key: OffsetKey, group: TargetGroup, choices: Choices) -> Row:
+    held = group.offsets[key[1:]]
+    if choices.delete_others and in_scope(key, choices.topics):
+        row = changed_row(key, held, None, LogRange(), "the source has no committed offset for it")
+        return replace(row, warnings=_row_warnings(key, group, row))
+    return Row(*key, Action.KEEP, held, held, "not asked for")
+
+
+def _of_share_group(row: Row) -> Row:
+    """A start offset has neither epoch nor metadata."""
+    if row.action is Action.BLOCKED or row.after is None:
+        return row
+    after = replace(row.after, leader_epoch=NO_EPOCH, metadata="")
+    return replace(row, after=after, reason="the start offset of a share group, as far as it is known")
+
+
+def _group_warnings(group: TargetGroup, source_type: str | None, target: Target) -> Iterator[str]:
+    if group.has_members:
+        members = "members" if not group.members else count(group.members, "member")
+        yield f"it has {members} ({group.state}): nothing is written before it is empty"
+    if group.state is None:
+        yield "the group is absent: it becomes a classic group that only stores offsets, until members join it"
+        if source_type == GroupType.STREAMS:
+            yield "streams members of Kafka 4.1.0 to 4.2.0 cannot join such a group (KAFKA-20254)"
+    stores = sorted(
+        name for name in target.topics or () if name.startswith(f"{group.group_id}-") and name.endswith(_STATE_TOPICS)
+    )
+    if stores:
+        yield (
+            f"a Streams application with state ({', '.join(stores[:3])}): its stores stay as they are, at another "
+            "moment than these offsets; kafka-streams-application-reset clears them"
+        )
+    elif GroupType.STREAMS in (source_type, group.type):
+        yield "a Streams application: state stores, if it has any, stay at another moment than these offsets"

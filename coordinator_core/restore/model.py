@@ -1,0 +1,223 @@
+"""A plan as values: for every offset key what it holds, what it shall hold, and what follows from that.
+
+A plan is a file of canonical JSON (sorted keys, no spaces, ASCII) with the SHA-256 of itself. Nothing is written to a
+cluster that is not in a plan.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coordinator_core.jsontext import parse_json
+from coordinator_core import __version__, storage
+from coordinator_core.drill.jsonform import from_json, to_json
+from coordinator_core.errors import UsageError
+from coordinator_core.groups.model import OffsetKey
+
+PLAN_VERSION = 1
+NO_EPOCH = -1
+"""``RecordBatch.NO_PARTITION_LEADER_EPOCH``: a consumer takes the offset as it stands."""
+
+
+class Value(NamedTuple):
+    """What an OffsetCommit sets and an OffsetFetch answers; ``leader_epoch`` is -1 for none."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A committed offset, where it is known with the record that holds it and the topic id in that record."""
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+    topic_id: str | None = None
+    offsets_partition: int | None = None
+    record_offset: int | None = None
+
+    @property
+    def value(self) -> Value:
+        """The part that requests set and show."""
+        return Value(self.offset, self.leader_epoch, self.metadata)
+
+
+class Action(StrEnum):
+    """What is done to an offset key, or to a group."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    KEEP = "keep"
+    BLOCKED = "blocked"
+    """It cannot be done, or only in a way that nobody asked for: ``reason`` says why. Nothing of such a plan is
+    applied."""
+
+
+WRITES = frozenset({Action.CREATE, Action.UPDATE, Action.DELETE})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One offset key. ``before`` is what the target holds, ``after`` what it shall hold; ``None``: nothing.
+
+    ``read_again`` and ``skipped`` count offsets of the topic's log between the two, ``left`` those from ``after`` to
+    its end; ``None`` where they cannot be known. Offsets are not all records: transaction markers and cleaned
+    records count.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    action: Action
+    before: Position | None
+    after: Position | None
+    reason: str
+    read_again: int | None = None
+    skipped: int | None = None
+    left: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> OffsetKey:
+        return OffsetKey(self.group_id, self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """One group of the target with all its offset keys, those that stay too.
+
+    ``action`` is ``DELETE`` where the group goes (DeleteGroups), ``CREATE`` where it is absent, ``BLOCKED`` where a row
+    is, or where no request of ours sets its offsets (share groups). ``state`` and ``members`` are as of the plan.
+    ``state_digest`` is that of the group's offsets once the plan is applied (:func:`state_digest`).
+    """
+
+    group_id: str
+    type: str
+    state: str | None
+    members: int | None
+    offsets_partition: int
+    action: Action
+    rows: tuple[Row, ...]
+    state_digest: str
+    warnings: tuple[str, ...] = ()
+
+    def writes(self) -> Iterator[Row]:
+        """The rows that change something."""
+        return (row for row in self.rows if row.action in WRITES)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be written to a cluster, and what it was told from. Groups are in order, and their rows too."""
+
+    kind: str
+    cluster_id: str | None
+    target: str
+    source: str
+    choices: dict[str, str]
+    created_at_ms: int
+    groups: tuple[GroupPlan, ...]
+    warnings: tuple[str, ...] = ()
+    plan_version: int = PLAN_VERSION
+    regroup_version: str = field(default=__version__)
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, group by group."""
+        return (row for group in self.groups for row in group.rows)
+
+    def writing(self) -> list[GroupPlan]:
+        """The groups that change."""
+        return [group for group in self.groups if group.action is Action.DELETE or any(group.writes())]
+
+    def obstacle(self) -> str | None:
+        """Why nothing of the plan is applied: the first row or group that is blocked."""
+        blocked = [row for row in self.rows() if row.action is Action.BLOCKED]
+        if blocked:
+            first = blocked[0]
+            where = f"group {first.group_id!r}, {first.topic}-{first.partition}"
+            return f"{len(blocked)} offsets are blocked, first {where}: {first.reason}"
+        group = next((group for group in self.groups if group.action is Action.BLOCKED), None)
+        return None if group is None else f"group {group.group_id!r} is blocked: it is a {group.type} group"
+
+    def counts(self) -> dict[str, int]:
+        """Offset keys by action."""
+        found = Counter(row.action for row in self.rows())
+        return {action.value: found[action] for action in Action}
+
+
+def canonical(document: Any) -> bytes:
+    """Canonical JSON: sorted keys, no spaces, ASCII."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def digest_of(document: Any) -> str:
+    """SHA-256 (hex) of :func:`canonical` JSON."""
+    return hashlib.sha256(canonical(document)).hexdigest()
+
+
+def state_digest(offsets: Iterable[tuple[OffsetKey, Value]]) -> str:
+    """SHA-256 (hex) of committed offsets, equal exactly when they are: offset, leader epoch and metadata by key."""
+    return digest_of(sorted([[*key, *value] for key, value in offsets]))
+
+
+def after_of(rows: Iterable[Row]) -> Iterator[tuple[OffsetKey, Value]]:
+    """Committed offsets once the rows are applied."""
+    return ((row.key, row.after.value) for row in rows if row.after is not None)
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """JSON of a plan; ``digest`` is that of all the rest."""
+    document = to_json(plan) | {"counts": plan.counts()}
+    return {**document, "digest": digest_of(document)}
+
+
+def write_plan(path: str, plan: Plan) -> str:
+    """Write the file of a plan; its digest."""
+    document = plan_document(plan)
+    storage.write_atomic(path, canonical(document) + b"\n")
+    return str(document["digest"])
+
+
+def read_plan(path: str | Path) -> tuple[Plan, str]:
+    """A plan and its digest; ``UsageError`` when the file is no plan, or not as it was written."""
+    try:
+        document: Any = parse_json(Path(path).read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: not JSON: {error}") from None
+    if not isinstance(document, dict) or "plan_version" not in document:
+        raise UsageError(f"{path}: not a plan")
+    if document["plan_version"] != PLAN_VERSION:
+        raise UsageError(f"{path}: a plan of version {document['plan_version']}, this is for {PLAN_VERSION}")
+    digest = document.pop("digest", None)
+    if digest != digest_of(document):
+        raise UsageError(f"{path}: it was changed since it was planned: its digest is another")
+    document.pop("counts", None)
+    try:
+        return from_json(Plan, document), str(digest)
+    except ValueError as error:
+        raise UsageError(f"{path}: not a plan: {error}") from None
+
+
+def kafka_csv(plan: Plan) -> str:
+    """``group,topic,partition,offset`` of what is created and updated, for ``--reset-offsets --from-file`` of Kafka's
+    tools, which set neither epoch nor metadata and delete nothing."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for row in plan.rows():
+        if row.action in (Action.CREATE, Action.UPDATE) and row.after is not None:
+            writer.writerow([row.group_id, row.topic, row.partition, row.after.offset])
+    return out.getvalue()

@@ -1,0 +1,163 @@
+"""The ways out when a coordinator does not load a partition: another release, a log without what stops it, other names.
+
+A coordinator that stops while it loads answers for none of the groups of that partition, and will not until the record
+is gone: ``CoordinatorLoaderImpl`` gives up, and nothing tries again before the leader changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coordinator_core.errors import Damage, ExitCode, RegroupError
+from coordinator_core.fold.cache import FoldCache
+from coordinator_core.groups.hashing import partition_for
+from coordinator_core.groups.model import LoadFailure, PartitionState
+from coordinator_core.lifecycle.loads import Stop, loads
+from coordinator_core.log.limits import Limits
+from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.types import PartitionLog, Snapshot
+from coordinator_core.log.writer import empty_batch, rebuild_batch
+from coordinator_core.releases import Profile, every_profile
+from coordinator_core.runs.local import replay_snapshot
+
+_ROUNDS = 16
+_LIMITS = Limits()
+
+
+class RepairError(RegroupError):
+    """Without the records that stop it the log does not load either, or says something else."""
+
+    exit_code = ExitCode.APPLY_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """An offsets partition that ``stop`` keeps from loading. ``refused``: all records that the loader would stop at.
+
+    ``state`` is what the log says, read on behind them. ``loaded_by`` are the profiles of the table of releases that
+    load it. ``names`` has for each group the nearest new name that hashes to a partition that loads; it is empty where
+    none does.
+    """
+
+    offsets_partition: int
+    stop: Stop
+    refused: tuple[LoadFailure, ...]
+    state: PartitionState
+    loaded_by: tuple[Profile, ...]
+    names: dict[str, str]
+
+
+def stuck_partitions(
+    snapshot: Snapshot,
+    profile: Profile,
+    offsets_partitions: int,
+    *,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage],
+    cache: FoldCache | None = None,
+) -> list[Stuck]:
+    """The partitions that ``profile`` does not load, in order. Raises as ``replay_snapshot`` does."""
+    (mine,) = loads(snapshot, profile, [profile], on_damage=on_damage, damage=damage, cache=cache)
+    numbers = {one.offsets_partition for one in mine.partitions if one.stop is not None}
+    part = replace(snapshot, partitions=tuple(log for log in snapshot.partitions if log.offsets_partition in numbers))
+    if not numbers:
+        return []
+    # The other releases tell which load it, and where the stop is mended.
+    asked = [profile, *(one for one in every_profile() if one != profile)]
+    found = loads(part, profile, asked, on_damage=on_damage, damage=[], cache=cache)
+    states = replay_snapshot(part, profile, on_damage=on_damage, damage=[], cache=cache)
+    healthy = set(range(offsets_partitions)) - numbers
+    return [
+        _stuck(state, [(load.profiles, load.partitions[at].stop) for load in found], healthy, offsets_partitions)
+        for at, state in enumerate(states)
+    ]
+
+
+def _stuck(
+    state: PartitionState,
+    stops: Sequence[tuple[tuple[Profile, ...], Stop | None]],
+    healthy: Collection[int],
+    offsets_partitions: int,
+) -> Stuck:
+    stop = stops[0][1]
+    assert stop is not None
+    return Stuck(
+        state.offsets_partition,
+        stop,
+        tuple(state.load_failures),
+        state,
+        tuple(
+            sorted(
+                (profile for profiles, one in stops if one is None for profile in profiles),
+                key=lambda profile: (profile.release, profile.coordinator),
+            )
+        ),
+        new_names(state.groups, healthy, offsets_partitions),
+    )
+
+
+def new_names(group_ids: Collection[str], healthy: Collection[int], offsets_partitions: int) -> dict[str, str]:
+    """For each group ``GROUP-1``, ``GROUP-2`` … : the first that is no group here and hashes to a healthy partition."""
+    found: dict[str, str] = {}
+    if not healthy:
+        return found
+    taken = set(group_ids)
+    for group_id in sorted(group_ids):
+        number = 1
+        while (name := f"{group_id}-{number}") in taken or partition_for(name, offsets_partitions) not in healthy:
+            number += 1
+        taken.add(name)
+        found[group_id] = name
+    return found
+
+
+def repair(log: PartitionLog, profile: Profile, directory: Path) -> list[LoadFailure]:
+    """Write the partition without the records that ``profile`` refuses; these records.
+
+    The rest is as it was: offsets, batches, markers. :class:`RepairError` when what is left does not load or has other
+    committed offsets than the log read on behind the refused records; ``directory`` is then of no use.
+    """
+    (before,) = _replayed(log, profile)
+    dropped: list[LoadFailure] = []
+    state, current = before, log
+    for _ in range(_ROUNDS):
+        if not state.load_failures:
+            break
+        dropped += state.load_failures
+        current = _written(log, {failure.record_offset for failure in dropped}, directory)
+        (state,) = _replayed(current, profile)
+    (again,) = loads(Snapshot((), (current,), (), (), {}), profile, [profile], on_damage=OnDamage.FAIL, damage=[])
+    (load,) = again.partitions
+    where = f"offsets partition {log.offsets_partition}"
+    if load.stop is not None:
+        raise RepairError(f"{where} does not load without the refused records either: {load.stop.detail}")
+    if state.offsets != before.offsets or state.pending != before.pending:
+        raise RepairError(f"{where}: without the refused records committed offsets are others")
+    return sorted(dropped)
+
+
+def _replayed(log: PartitionLog, profile: Profile) -> list[PartitionState]:
+    return replay_snapshot(Snapshot((), (log,), (), (), {}), profile, damage=[])
+
+
+def _written(log: PartitionLog, dropped: Collection[int], directory: Path) -> PartitionLog:
+    place = directory / f"__consumer_offsets-{log.offsets_partition}"
+    place.mkdir(parents=True, exist_ok=True)
+    data: dict[int, bytearray] = {segment.base_offset: bytearray() for segment in log.segments}
+    for segment, batch, records in read_records(log):
+        gone = {record.offset for record in records} & set(dropped)
+        if not gone:
+            kept = bytes(batch.data)
+        elif len(gone) == len(records):
+            kept = empty_batch(batch)
+        else:
+            kept = rebuild_batch(batch, lambda offset, gone=gone: offset not in gone, path=segment.path, limits=_LIMITS)  # type: ignore[misc]
+        data[segment.base_offset] += kept
+    segments = []
+    for segment in log.segments:
+        path = place / f"{segment.base_offset:020d}.log"
+        path.write_bytes(data[segment.base_offset])
+        segments.append(replace(segment, path=str(path), size=len(data[segment.base_offset])))
+    return replace(log, directory=str(place), segments=tuple(segments))

@@ -1,0 +1,141 @@
+"""What is chosen, as in ``kafka-consumer-groups --reset-offsets``: groups, topics, and where offsets go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator_core.errors import UsageError
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.restore.model import Position
+from coordinator_core.restore.source import Wanted
+from coordinator_core.restore.target import LogRange, Target, in_scope
+from coordinator_core.rules.topics import UNKNOWN
+
+Topics = Mapping[str, frozenset[int] | None]
+"""Chosen partitions by topic; ``None`` for all of a topic."""
+
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
+_UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000)
+
+
+class Move(StrEnum):
+    """Scenarios of Kafka's tool (``ConsumerGroupCommandOptions``)."""
+
+    TO_OFFSET = "to-offset"
+    TO_DATETIME = "to-datetime"
+    BY_DURATION = "by-duration"
+    SHIFT_BY = "shift-by"
+    TO_CURRENT = "to-current"
+    TO_EARLIEST = "to-earliest"
+    TO_LATEST = "to-latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """``number`` is the offset, the step, or the time in epoch milliseconds."""
+
+    move: Move
+    number: int = 0
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether the topics' leaders have to be asked for the offset of a time."""
+        return self.move in (Move.TO_DATETIME, Move.BY_DURATION)
+
+
+def parse_topics(texts: Sequence[str]) -> dict[str, frozenset[int] | None]:
+    """``orders`` or ``orders:0,1``, as Kafka's ``--topic``."""
+    found: dict[str, frozenset[int] | None] = {}
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        parts = numbers.split(",")
+        if not topic or (colon and not all(part.isascii() and part.isdigit() for part in parts)):
+            raise UsageError(f"--topic {text}: expected TOPIC or TOPIC:0,1,2")
+        found[topic] = frozenset(map(int, parts)) if colon else None
+    return found
+
+
+def parse_duration_ms(text: str) -> int:
+    """``PnDTnHnMnS`` (``java.time.Duration.parse``) in milliseconds."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise UsageError(f"--by-duration {text}: expected PnDTnHnMnS, such as PT1H")
+    return int(sum(float(part or 0) * unit for part, unit in zip(match.groups(), _UNITS_MS, strict=True)))
+
+
+def keys_of(groups: Sequence[str] | None, topics: Topics, target: Target) -> dict[OffsetKey, Position | None]:
+    """Offset keys that a scenario moves where no source names them: what the groups (``None``: all) have committed, and
+    all chosen partitions of chosen topics; with the committed offset."""
+    found: dict[OffsetKey, Position | None] = {}
+    for group_id in sorted(target.groups) if groups is None else groups:
+        held = target.group(group_id).offsets
+        if not held and not topics and groups is not None:
+            raise UsageError(f"group {group_id!r} has committed nothing: name the topics (--topic)")
+        for key, place in held.items():
+            if in_scope(OffsetKey(group_id, *key), topics):
+                found[OffsetKey(group_id, *key)] = place
+        for topic, partitions in topics.items():
+            existing = () if target.topics is None or topic not in target.topics else target.topics[topic].partitions
+            for partition in existing if partitions is None else partitions:
+                found.setdefault(OffsetKey(group_id, topic, partition), None)
+    return found
+
+
+def moved(
+    base: Mapping[OffsetKey, Position] | Mapping[OffsetKey, Position | None],
+    scenario: Scenario,
+    target: Target,
+    at_time: Mapping[tuple[str, int], int],
+) -> Wanted:
+    """Where a scenario puts each offset key of ``base``. ``at_time`` are the offsets of the first records at or after
+    its time; -1 where there is none.
+
+    An offset that changes has neither the leader epoch nor the metadata of the one before: both tell of that.
+    """
+    positions = {}
+    warnings: dict[str, tuple[str, ...]] = {}
+    for key, held in base.items():
+        log = _log(target, key)
+        match scenario.move:
+            case Move.TO_OFFSET:
+                offset = scenario.number
+            case Move.SHIFT_BY:
+                if held is None:
+                    raise UsageError(f"{_name(key)} has no committed offset to shift; leave it out, or name an offset")
+                offset = held.offset + scenario.number
+            case Move.TO_CURRENT:
+                offset = _known(log.end, key) if held is None else held.offset
+            case Move.TO_EARLIEST:
+                offset = _known(log.start, key)
+            case Move.TO_LATEST:
+                offset = _known(log.end, key)
+            case Move.TO_DATETIME | Move.BY_DURATION:
+                offset = at_time.get(key[1:], UNKNOWN)
+                if offset == UNKNOWN:
+                    offset = _known(log.end, key)
+                    said = f"{key.topic}-{key.partition} has no record at or after that time: its end is taken"
+                    warnings[key.group_id] = (*warnings.get(key.group_id, ()), said)
+        topic = None if target.topics is None else target.topics.get(key.topic)
+        if held is not None and held.offset == offset:
+            positions[key] = held
+        else:
+            positions[key] = Position(offset, topic_id=None if topic is None else topic.topic_id)
+    return Wanted(positions, warnings=warnings)
+
+
+def _log(target: Target, key: OffsetKey) -> LogRange:
+    topic = None if target.topics is None else target.topics.get(key.topic)
+    return LogRange() if topic is None else topic.partitions.get(key.partition, LogRange())
+
+
+def _known(offset: int, key: OffsetKey) -> int:
+    if offset == UNKNOWN:
+        raise UsageError(f"{_name(key)}: the start and end of the topic's partition are not known")
+    return offset
+
+
+def _name(key: OffsetKey) -> str:
+    return f"group {key.group_id!r}, {key.topic}-{key.partition}"

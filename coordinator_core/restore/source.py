@@ -1,0 +1,204 @@
+"""Where wanted offsets come from: a replayed state, the log up to a point, an incident, a CSV; and their new names."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from coordinator_core.errors import Damage, UsageError
+from coordinator_core.groups.model import CommittedOffset, OffsetKey, PartitionState
+from coordinator_core.investigate.model import Explanation
+from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.types import PartitionLog, Record
+from coordinator_core.releases import Profile
+from coordinator_core.replay.sequential import SequentialReplayer
+from coordinator_core.restore.model import Position
+from coordinator_core.restore.target import groups_of, position_of
+
+Steps = Iterator[tuple[SequentialReplayer, Record | None]]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``positions`` by offset key, ``types`` of groups where they are known; ``cluster_id`` of where they were
+    committed. ``warnings`` by group."""
+
+    positions: Mapping[OffsetKey, Position]
+    types: Mapping[str, str] = field(default_factory=dict)
+    cluster_id: str | None = None
+    warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def wanted_of(states: Sequence[PartitionState], topic_ids: Mapping[str, str], cluster_id: str | None) -> Wanted:
+    """Everything that a replayed state has committed. ``topic_ids`` by name."""
+    groups = groups_of(states, topic_ids)
+    return Wanted(
+        {
+            OffsetKey(group_id, *key): place
+            for group_id, group in groups.items()
+            for key, place in sorted(group.offsets.items())
+        },
+        {group_id: group.type for group_id, group in groups.items()},
+        cluster_id,
+        {group_id: _open_at_source(group.unstable) for group_id, group in groups.items() if group.unstable},
+    )
+
+
+def _open_at_source(unstable: Mapping[tuple[str, int], tuple[int, ...]]) -> tuple[str, ...]:
+    producers = sorted({producer for each in unstable.values() for producer in each})
+    named = ", ".join(map(str, producers))
+    return (f"a transaction of producer {named} was open at the source: what it committed is not taken",)
+
+
+def states_at(
+    logs: Iterable[PartitionLog],
+    profile: Profile,
+    *,
+    time_ms: int | None = None,
+    before: Mapping[int, int] | None = None,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage],
+) -> list[PartitionState]:
+    """State before the first record that is newer than ``time_ms``, or before the record offsets of ``before``
+    (by offsets partition; only these partitions then).
+
+    Each partition has the clock of its leaders, and times can step back: the first newer record ends it.
+    Raises ``UsageError`` for a record offset that the log does not reach.
+    """
+    found = []
+    for log in logs:
+        end = None if before is None else before.get(log.offsets_partition)
+        if before is not None and end is None:
+            continue
+        last = -1
+        for replayer, record in _steps(log, profile, on_damage, damage):
+            if record is None:
+                if end is not None and end > last + 1:
+                    at = f"offsets partition {log.offsets_partition}"
+                    raise UsageError(f"{at} ends with record offset {last}: nothing is at {end}")
+            elif record.offset < end if end is not None else record.timestamp_ms <= (time_ms or 0):
+                last = record.offset
+                continue
+            found.append(replayer.finish())
+            break
+    missing = set(before or ()) - {state.offsets_partition for state in found}
+    if missing:
+        raise UsageError(f"the snapshot has no offsets partition {min(missing)}")
+    return found
+
+
+def _steps(log: PartitionLog, profile: Profile, on_damage: OnDamage, damage: list[Damage]) -> Steps:
+    """The replay before each record that a loader looks at, and at the end (``None``)."""
+    replayer = SequentialReplayer(profile, log.offsets_partition)
+    for _, batch, records in read_records(log, on_damage=on_damage, damage=damage):
+        for record in replayer.loaded_records(batch, records):
+            yield replayer, record
+            replayer.replay_record(batch, records, record)
+    yield replayer, None
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """What an explanation says was lost by one group: the keys, and the first record that did it."""
+
+    group_id: str
+    offsets_partition: int
+    record_offset: int
+    keys: frozenset[OffsetKey]
+    code: str
+
+
+def incidents_of(explanations: Sequence[Explanation]) -> list[Incident]:
+    """The worst of each group that has something to put back; explanations come worst first."""
+    found: dict[str, Incident] = {}
+    for one in explanations:
+        if one.group_id is None or one.offsets_partition is None or not one.restore or not one.evidence:
+            continue
+        first = min(event.place.record_offset for event in one.evidence)
+        incident = Incident(one.group_id, one.offsets_partition, first, frozenset(one.restore), one.code)
+        found.setdefault(one.group_id, incident)
+    return list(found.values())
+
+
+def wanted_before(
+    logs: Iterable[PartitionLog],
+    profile: Profile,
+    incidents: Sequence[Incident],
+    topic_ids: Mapping[str, str],
+    cluster_id: str | None,
+    *,
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage],
+) -> Wanted:
+    """What the keys of each incident held before its first record, with epoch and metadata."""
+    positions: dict[OffsetKey, Position] = {}
+    types: dict[str, str] = {}
+    for log in logs:
+        stops = sorted(
+            (one for one in incidents if one.offsets_partition == log.offsets_partition),
+            key=lambda one: one.record_offset,
+        )
+        for replayer, record in _steps(log, profile, on_damage, damage) if stops else ():
+            while stops and (record is None or record.offset >= stops[0].record_offset):
+                incident = stops.pop(0)
+                held: Mapping[OffsetKey, CommittedOffset] = replayer.offset_keys()
+                for key in sorted(incident.keys & held.keys()):
+                    positions[key] = position_of(held[key], log.offsets_partition, topic_ids.get(key.topic))
+                group = replayer.group(incident.group_id)
+                types[incident.group_id] = "classic" if group is None else str(group.type)
+            if not stops:
+                break
+    return Wanted(positions, types, cluster_id)
+
+
+def read_csv(path: str, text: str, groups: Collection[str]) -> Wanted:
+    """Wanted offsets of Kafka's ``--from-file``: ``group,topic,partition,offset``, or without the group where there is
+    one in ``groups``. ``UsageError`` with the line."""
+    positions: dict[OffsetKey, Position] = {}
+    rows = csv.reader(text.splitlines())
+    for row in rows:
+        if not row:
+            continue
+        where = f"{path}: line {rows.line_num}"
+        if len(row) == 3 and len(groups) == 1:
+            row = [*groups, *row]
+        if len(row) != 4:
+            expected = "topic,partition,offset with one --group, or group,topic,partition,offset"
+            raise UsageError(f"{where}: expected {expected}; found {len(row)} fields")
+        group_id, topic, partition, offset = row
+        if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
+            raise UsageError(f"{where}: partition and offset are numbers; found {partition!r} and {offset!r}")
+        key = OffsetKey(group_id, topic, int(partition))
+        if key in positions:
+            raise UsageError(f"{where}: {group_id!r} has {topic}-{partition} twice")
+        positions[key] = Position(int(offset))
+    if not positions:
+        raise UsageError(f"{path}: names no offset")
+    return Wanted(positions)
+
+
+def renamed(wanted: Wanted, groups: Mapping[str, str], topics: Mapping[str, str]) -> Wanted:
+    """The wanted offsets under other names of groups and topics. An offset for another topic has no topic id.
+
+    ``UsageError`` for a name that nothing has, and where two offsets come to one offset key.
+    """
+    for what, names, known in (
+        ("group", groups, {key.group_id for key in wanted.positions}),
+        ("topic", topics, {key.topic for key in wanted.positions}),
+    ):
+        for name in names.keys() - known:
+            raise UsageError(f"--map-{what} {name}={names[name]}: the source has no committed offset of this {what}")
+    found: dict[OffsetKey, Position] = {}
+    for key, place in wanted.positions.items():
+        topic = topics.get(key.topic, key.topic)
+        new = OffsetKey(groups.get(key.group_id, key.group_id), topic, key.partition)
+        if new in found:
+            raise UsageError(f"two offsets of the source come to group {new.group_id!r}, {new.topic}-{new.partition}")
+        found[new] = place if topic == key.topic else replace(place, topic_id=None)
+    return replace(
+        wanted,
+        positions=found,
+        types={groups.get(group_id, group_id): kind for group_id, kind in wanted.types.items()},
+        warnings={groups.get(group_id, group_id): said for group_id, said in wanted.warnings.items()},
+    )

@@ -1,0 +1,139 @@
+"""What a plan is made for: groups, committed offsets and the topics' logs, of a cluster or of a replayed state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coordinator_core.groups.model import CommittedOffset, GroupState, OffsetKey, PartitionState
+from coordinator_core.restore.model import NO_EPOCH, Position
+from coordinator_core.rules.topics import UNKNOWN, Topics
+
+METADATA_LIMIT = 4096
+"""Kafka's default of ``offset.metadata.max.bytes``."""
+
+WITHOUT_MEMBERS = frozenset({None, str(GroupState.EMPTY), str(GroupState.DEAD)})
+"""States in which a group takes commits of an admin client; ``None``: the group is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Log start and end (high watermark) of a topic's partition, and its leader epoch; -1 where it is not known."""
+
+    start: int = UNKNOWN
+    end: int = UNKNOWN
+    leader_epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """A topic; its id is ``None`` before Kafka 2.8."""
+
+    topic_id: str | None
+    partitions: Mapping[int, LogRange]
+
+
+@dataclass(slots=True)
+class TargetGroup:
+    """A group as it stands. ``state`` is ``None`` while it is absent.
+
+    ``unstable`` has the producers of open transactions by (topic, partition); an empty tuple where only that there is
+    one is known.
+    """
+
+    group_id: str
+    type: str = "classic"
+    state: str | None = None
+    members: int | None = None
+    offsets: dict[tuple[str, int], Position] = field(default_factory=dict)
+    unstable: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def has_members(self) -> bool:
+        return self.state not in WITHOUT_MEMBERS
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """``topics`` is ``None`` where nothing is known of the topics' logs."""
+
+    name: str
+    cluster_id: str | None
+    groups: Mapping[str, TargetGroup]
+    topics: Mapping[str, TargetTopic] | None
+    offsets_partitions: int
+    metadata_limit: int = METADATA_LIMIT
+
+    def group(self, group_id: str) -> TargetGroup:
+        """The group as it stands, also an absent one."""
+        return self.groups.get(group_id) or TargetGroup(group_id)
+
+
+def position_of(offset: CommittedOffset, offsets_partition: int, topic_id: str | None) -> Position:
+    """A replayed committed offset; ``topic_id`` is taken where the record has none."""
+    return Position(
+        offset.committed_offset,
+        NO_EPOCH if offset.leader_epoch is None else offset.leader_epoch,
+        offset.metadata,
+        offset.topic_id or topic_id,
+        offsets_partition,
+        offset.record_offset,
+    )
+
+
+def groups_of(states: Sequence[PartitionState], topic_ids: Mapping[str, str]) -> dict[str, TargetGroup]:
+    """Groups of a replayed state, as their coordinators would answer. ``topic_ids`` by name."""
+    found: dict[str, TargetGroup] = {}
+    for state in states:
+        for group_id, group in state.groups.items():
+            members = len(group.members)
+            found[group_id] = TargetGroup(group_id, str(group.type), str(group.state or GroupState.EMPTY), members)
+        for key, offset in state.offsets.items():
+            if key.group_id in found:
+                place = position_of(offset, state.offsets_partition, topic_ids.get(key.topic))
+                found[key.group_id].offsets[key.topic, key.partition] = place
+        for producer_id, commits in state.pending.items():
+            for key in commits:
+                if key.group_id in found:
+                    unstable = found[key.group_id].unstable
+                    unstable[key[1:]] = (*unstable.get(key[1:], ()), producer_id)
+    return found
+
+
+def topics_of(topics: Topics) -> dict[str, TargetTopic]:
+    """Topics of a ``topics.json``, which has no leader epochs that could be relied on."""
+    return {
+        name: TargetTopic(
+            topics.ids[at],
+            {
+                number: LogRange(int(topics.start[first + number]), int(topics.end[first + number]))
+                for number in range(int(topics.count[at]))
+            },
+        )
+        for at, (name, first) in enumerate(zip(topics.names.to_pylist(), topics.first.tolist(), strict=True))
+    }
+
+
+def with_records(groups: Mapping[str, TargetGroup], states: Sequence[PartitionState]) -> None:
+    """Give the committed offsets of live groups the records that hold them, and their open transactions the producers,
+    as far as a replay of the same log agrees."""
+    replayed = groups_of(states, {})
+    for group_id, group in groups.items():
+        known = replayed.get(group_id)
+        if known is None:
+            continue
+        for key, place in group.offsets.items():
+            logged = known.offsets.get(key)
+            if logged is not None and logged.value == place.value:
+                group.offsets[key] = logged
+        for key, producers in known.unstable.items():
+            if key in group.unstable:
+                group.unstable[key] = producers
+
+
+def in_scope(key: OffsetKey, topics: Mapping[str, frozenset[int] | None]) -> bool:
+    """Whether an offset key is of the chosen topics and partitions; no topics: of all."""
+    if not topics:
+        return True
+    chosen = topics.get(key.topic, frozenset())
+    return chosen is None or key.partition in chosen

@@ -1,0 +1,91 @@
+"""What lies beside a log, and what a run leads back to: nobody should have to name a file that is there.
+
+A capture holds ``topics.json`` and ``topology.json``; a log directory may hold ``__transaction_state-<n>`` too. A run
+names the logs that it was made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from coordinator_core import storage
+from coordinator_core.errors import UsageError
+from coordinator_core.log.discovery import TOPICS_FILE, TOPOLOGY_FILE
+from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.rules.topics import read_topics
+from coordinator_core.rules.transaction_log import transaction_directories
+from coordinator_core.runs.read import Run
+
+FOUND_LOG_BYTES = 64 << 20
+"""A log that was found, not named, is walked over in one process up to this size: about a minute of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Paths of what was found; ``notes`` name what was found and cannot be used, and why."""
+
+    topics: str | None = None
+    topology: str | None = None
+    transaction_log: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+    log_bytes: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def beside_log(paths: Sequence[str]) -> Beside:
+    """What lies beside the log at ``paths``: in its log directory, or in the directory that holds several."""
+    directories = _directories(paths)
+    notes = []
+    topics = _first(directories, TOPICS_FILE)
+    transactions = {path: transaction_directories(path) for path in directories}
+    transaction_log = tuple(path for path, found in transactions.items() if found)
+    try:
+        if topics is not None:
+            read_topics(topics)
+    except UsageError as error:
+        topics = None
+        notes.append(f"{error}; it is not used")
+    numbers = {number for found in transactions.values() for _, number in found}
+    if numbers != set(range(len(numbers))):
+        # A broker holds its replicas only; a transaction that is not in them may still be known elsewhere.
+        notes.append(f"{transaction_log[0]} holds some partitions of the transaction log only; it is not used")
+        transaction_log = ()
+    return Beside(topics, _first(directories, TOPOLOGY_FILE), transaction_log, tuple(paths), notes=tuple(notes))
+
+
+def beside_run(run: Run) -> Beside:
+    """What ``run`` leads to: its log, as long as that holds what the run has read, and what lies beside it.
+
+    Files beside a log that has been written to since the run are of another time, and are not used.
+    """
+    inputs = run.manifest["inputs"]
+    sources = tuple(run.manifest["sources"])
+    sizes = [storage.stat(entry["path"]) for entry in inputs]
+    if not inputs or any(size is None for size in sizes):
+        return Beside()
+    change = [0 if size is None else size.size - int(entry["bytes"]) for size, entry in zip(sizes, inputs, strict=True)]
+    if min(change) < 0:
+        return Beside(notes=("the log that the run was made of has been rewritten since",))
+    size = sum(int(entry["bytes"]) for entry in inputs)
+    if max(change) > 0:
+        notes = ("the log has grown since the run was made: what lies beside it is of another time",)
+        return Beside(log=sources, log_bytes=size, notes=notes)
+    return replace(beside_log(sources), log_bytes=size)
+
+
+def _directories(paths: Sequence[str]) -> list[str]:
+    """Directories in which files beside a log may be: those named, and the log directory of a partition."""
+    found: dict[str, None] = {}
+    for path in paths:
+        entry = storage.stat(path)
+        if entry is not None:
+            directory = path if entry.is_directory else storage.split(path)[0]
+            parent, name = storage.split(directory)
+            found |= dict.fromkeys((directory, parent) if name.startswith(f"{OFFSETS_TOPIC}-") else (directory,))
+    return list(found)
+
+
+def _first(directories: Sequence[str], name: str) -> str | None:
+    paths = (storage.join(directory, name) for directory in directories)
+    return next((path for path in paths if storage.exists(path)), None)

@@ -1,0 +1,172 @@
+"""What lies beside a log, or is named by a run, is found: topics, topology, transaction log, the run before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.cli.app import run
+from coordinator_core.log.types import OFFSETS_TOPIC
+from coordinator_core.rules import beside
+from coordinator_core.rules.catalogue import RULES
+from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
+from tests.log.builders import NOW_MS, write_partition
+from tests.rules.logs import HEALTHY, TOPICS, classic, commit, log_of, pending, topic, transaction
+
+NOW = ["--now-ms", str(NOW_MS + 1000)]
+RELEASE = ["--kafka-version", "4.3.1"]
+
+
+def capture(directory: Path, *records: Any, topics: Any = TOPICS, producers: Any = None) -> str:
+    """A directory as a capture leaves it, with one offsets partition and one of the transaction log."""
+    write_partition(directory, {0: log_of(*records)})
+    going = {"pay": 7} if producers is None else producers
+    transactions = [transaction(name, producer) for name, producer in going.items()]
+    write_partition(directory, {0: log_of(*transactions)}, topic="__transaction_state")
+    (directory / "topics.json").write_text(json.dumps(topics))
+    brokers = {1: BrokerInfo(1, {"PLAINTEXT": ("broker", 9092)})}
+    topology = Topology.of_offsets(brokers, [PartitionInfo(0, 1, 0, (1,), (1,))])
+    (directory / "topology.json").write_text(json.dumps(topology.document()))
+    return str(directory)
+
+
+def answer(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[Any, str]:
+    assert run([*arguments, "--format", "json"]) == code
+    printed = capfd.readouterr()
+    return json.loads(printed.out), printed.err
+
+
+def published(snapshot: str, output: Path, capfd: pytest.CaptureFixture[str], now_ms: int) -> str:
+    command = ["replay", snapshot, *RELEASE, "--now-ms", str(now_ms), "--output", str(output), "--cluster", "c"]
+    document, _ = answer(capfd, *command, "--window", "w", "--offsets-topic-num-partitions", "1")
+    return str(document["run"])
+
+
+def test_a_capture_shows_log_ends_and_lag(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    snapshot = capture(tmp_path / "capture", *HEALTHY)
+    document, _ = answer(capfd, "describe", snapshot, *RELEASE, *NOW)
+    (group,) = document["groups"]
+    assert group["log_ends"] == [
+        {"topic": "t", "partition": 0, "log_start_offset": 10, "log_end_offset": 100, "lag": 50}
+    ]
+    assert run(["describe", snapshot, *RELEASE, *NOW]) == 0
+    header, row = (line.split() for line in capfd.readouterr().out.strip().splitlines())
+    assert (row[header.index("LOG-END-OFFSET")], row[header.index("LAG")]) == ("100", "50")
+
+
+@pytest.mark.parametrize(("offset", "lag"), [(5, 90), (10, 90), (99, 1), (100, 0), (140, 0)])
+def test_lag_begins_at_the_log_start_and_is_never_negative(
+    offset: int, lag: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = capture(tmp_path / "capture", classic(), commit(offset=offset))
+    document, _ = answer(capfd, "describe", snapshot, *RELEASE, *NOW)
+    assert document["groups"][0]["log_ends"][0]["lag"] == lag
+    report, _ = answer(capfd, "report", snapshot, *RELEASE, *NOW)
+    assert report["lag"]["total"] == lag
+
+
+def test_without_topics_describe_is_as_before(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_partition(tmp_path / "log", {0: log_of(*HEALTHY)})
+    document, _ = answer(capfd, "describe", str(tmp_path / "log"), *RELEASE, *NOW)
+    assert "log_ends" not in document["groups"][0]
+
+
+def test_reconcile_of_a_capture_needs_no_option(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    snapshot = capture(tmp_path / "capture", *HEALTHY)
+    one = ["--offsets-topic-num-partitions", "1"]
+    document, _ = answer(capfd, "reconcile", snapshot, *RELEASE, *NOW, *one)
+    assert document["findings"] == []
+    assert {need for rule in document["not_evaluated"] for need in RULES[rule].needs} == {"previous run"}
+    assert document["run"]["path"] is None
+    assert run(["reconcile", snapshot, *RELEASE, *NOW, "--publish"]) == 2
+
+
+def test_a_run_leads_back_to_all_of_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    snapshot = capture(tmp_path / "capture", *HEALTHY)
+    before = published(snapshot, tmp_path / "runs", capfd, NOW_MS)
+    now = published(snapshot, tmp_path / "runs", capfd, NOW_MS + 1000)
+    document, _ = answer(capfd, "reconcile", now)
+    assert document["not_evaluated"] == {}
+    assert document["previous"]["path"] == before
+    assert document["topics"]["path"] == f"{snapshot}/topics.json"
+    unwalked, _ = answer(capfd, "reconcile", now, "--no-log")
+    assert {need for rule in unwalked["not_evaluated"] for need in RULES[rule].needs} == {"log"}
+
+
+def test_what_is_named_wins(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    snapshot = capture(tmp_path / "capture", *HEALTHY)
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"topics": [topic("t", end=60)]}))
+    document, _ = answer(capfd, "describe", snapshot, *RELEASE, *NOW, "--topics", str(other))
+    assert document["groups"][0]["log_ends"][0]["lag"] == 10
+
+
+def test_a_file_that_cannot_answer_is_not_used_and_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    alone = {"topics": [topic(OFFSETS_TOPIC)]}
+    snapshot = capture(tmp_path / "capture", *HEALTHY, topics=alone)
+    document, said = answer(capfd, "reconcile", snapshot, *RELEASE, *NOW, "--offsets-topic-num-partitions", "1")
+    assert "lists __consumer_offsets alone" in said
+    assert document["topics"] is None
+    assert document["findings"] == []
+
+
+def test_a_part_of_the_transaction_log_proves_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A broker holds some of its partitions only: what is not in them may go on elsewhere."""
+    snapshot = capture(tmp_path / "capture", *HEALTHY, pending(commit(offset=70)), producers={"other": 8})
+    one = ["--offsets-topic-num-partitions", "1"]
+    whole, _ = answer(capfd, "reconcile", snapshot, *RELEASE, *NOW, *one, code=1)
+    assert [row["rule"] for row in whole["findings"]] == ["R52"]
+    (tmp_path / "capture/__transaction_state-0").rename(tmp_path / "capture/__transaction_state-4")
+    part, said = answer(capfd, "reconcile", snapshot, *RELEASE, *NOW, *one)
+    assert part["findings"] == []
+    assert "some partitions of the transaction log only" in said
+
+
+def test_a_transaction_that_ended_after_the_copy_is_known(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The transaction log was copied later: it has ended there, and its marker is behind the end of the other copy."""
+    snapshot = capture(tmp_path / "capture", *HEALTHY, pending(commit(offset=70)))
+    done = log_of([transaction("pay", 7, state=4)], time_ms=NOW_MS + 50)
+    write_partition(tmp_path / "capture", {0: done}, topic="__transaction_state")
+    document, _ = answer(capfd, "reconcile", snapshot, *RELEASE, *NOW, "--offsets-topic-num-partitions", "1")
+    assert document["findings"] == []
+
+
+def test_a_log_that_was_written_to_since_is_of_another_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    snapshot = capture(tmp_path / "capture", *HEALTHY)
+    now = published(snapshot, tmp_path / "runs", capfd, NOW_MS)
+    write_partition(tmp_path / "capture", {0: log_of(*HEALTHY, commit(offset=60))})
+    grown, said = answer(capfd, "reconcile", now)
+    assert "has grown since" in said
+    assert (grown["topics"], grown["transaction_log"]) == (None, None)
+    assert grown["log"]["path"] == snapshot
+    write_partition(tmp_path / "capture", {0: log_of(commit(offset=60))})
+    rewritten, said = answer(capfd, "reconcile", now)
+    assert "has been rewritten since" in said
+    assert rewritten["log"] is None
+
+
+def test_a_large_log_is_walked_over_only_when_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert beside.FOUND_LOG_BYTES > 10_000_000
+    monkeypatch.setattr("coordinator_core.cli.reconcile.FOUND_LOG_BYTES", 10)
+    snapshot = capture(tmp_path / "capture", *HEALTHY)
+    one = ["--offsets-topic-num-partitions", "1"]
+    document, said = answer(capfd, "reconcile", snapshot, *RELEASE, *NOW, *one)
+    assert document["log"] is None
+    assert f"--log {snapshot}" in said
+    named, _ = answer(capfd, "reconcile", snapshot, *RELEASE, *NOW, *one, "--log", snapshot)
+    assert named["log"]["path"] == snapshot
+
+
+def test_predict_finds_the_topology(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    snapshot = capture(tmp_path / "capture", *HEALTHY)
+    scenario = ["--scenario", "lose-brokers=1"]
+    document, _ = answer(capfd, "drill", "predict", snapshot, *RELEASE, *NOW, *scenario, code=1)
+    assert document["scenario"]
+    (tmp_path / "capture/topology.json").unlink()
+    assert run(["drill", "predict", snapshot, *RELEASE, *NOW, *scenario]) == 2
+    assert "--topology FILE" in capfd.readouterr().err

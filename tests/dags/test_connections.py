@@ -1,0 +1,74 @@
+"""Airflow connections of Kafka clusters: with the properties of Kafka's clients, and with those of librdkafka."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from coordinator_core.cluster.settings import client_settings
+from dags.common.capture import connection_properties
+from tests.cluster.certificates import KEY_PASSWORD, Authority
+
+
+def told(monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any], **connection: Any) -> tuple[str, dict[str, str]]:
+    monkeypatch.setenv("AIRFLOW_CONN_K", json.dumps({"conn_type": "kafka", **connection, "extra": extra}))
+    return connection_properties("k")
+
+
+LIBRDKAFKA = {
+    "bootstrap.servers": "b1:9092,b2:9092",
+    "group.id": "airflow",
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanisms": "SCRAM-SHA-512",
+    "sasl.username": "regroup",
+    "sasl.password": 'p"w\\d',
+}
+"""As the provider's documentation has them, in ``extra`` alone."""
+
+
+def test_a_connection_of_the_kafka_provider_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers, properties = told(monkeypatch, LIBRDKAFKA)
+    settings = client_settings(servers, properties)
+    assert settings.bootstrap_servers == ("b1:9092", "b2:9092")
+    assert settings.client["sasl_mechanism"] == "SCRAM-SHA-512"
+    assert settings.client["sasl_plain_username"] == "regroup"
+    assert settings.client["sasl_plain_password"] == 'p"w\\d'
+
+
+def test_it_says_the_same_as_one_with_the_properties_of_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_provider = told(monkeypatch, LIBRDKAFKA)
+    extra = {"group.id": "airflow", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512"}
+    login = {"login": "regroup", "password": LIBRDKAFKA["sasl.password"]}
+    assert told(monkeypatch, extra, host="b1:9092,b2:9092", **login) == of_provider
+
+
+def test_certificates_are_files_of_the_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    client = authority.identity("regroup")
+    extra = {
+        "bootstrap.servers": "b:9093",
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.pem),
+        "ssl.certificate.location": str(client.pem),
+        "ssl.key.location": str(client.encrypted_pem),
+        "ssl.key.password": KEY_PASSWORD,
+    }
+    settings = client_settings(*told(monkeypatch, extra))
+    context = settings.client["ssl_context"]
+    assert isinstance(context, ssl.SSLContext)
+    assert len(context.get_ca_certs()) == 1
+
+
+def test_a_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AirflowFailException, match=r"connection k: ssl\.ca\.location: cannot be read"):
+        told(monkeypatch, {"bootstrap.servers": "b:1", "ssl.ca.location": "/nowhere.pem"})
+
+
+def test_certificates_are_verified_whatever_a_connection_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AirflowFailException, match="certificates are always verified"):
+        told(monkeypatch, {"bootstrap.servers": "b:1", "enable.ssl.certificate.verification": False})

@@ -1,0 +1,361 @@
+"""Plans applied to a real 4.3.1 broker, proved from its log, killed on the way, and undone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, KafkaAdminClient, ResourcePattern, ResourceType
+from kafka.errors import NoError
+from kafka.structs import OffsetAndMetadata
+
+from coordinator_core.errors import ExitCode
+from coordinator_core.restore.model import read_plan, write_plan
+from tests.cluster.kit import Json, SecuredBroker
+from tests.live.broker import Kafka, wait_for
+from tests.live.scenario import ROOT, Clients
+
+TOPIC, PARTITIONS, RECORDS = "orders", 4, 100
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PASSWORD = "s3cret-of-the-restore"
+SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} required user_restorer="{PASSWORD}";',
+}
+Offsets = dict[tuple[str, int], tuple[int, int, str]]
+
+
+@dataclass(frozen=True)
+class Place:
+    broker: SecuredBroker
+    admin: KafkaAdminClient
+    clients: Clients
+
+    @property
+    def server(self) -> tuple[str, str]:
+        return "--bootstrap-server", self.broker.bootstrap
+
+    def commit(self, group: str, offsets: Mapping[int, tuple[int, str, int]]) -> None:
+        """Offset, metadata and leader epoch by partition."""
+        wanted = {TopicPartition(TOPIC, number): OffsetAndMetadata(*place) for number, place in offsets.items()}
+        assert set(self.admin.alter_group_offsets(group, wanted).values()) == {NoError}
+
+    def held(self, *groups: str) -> dict[str, Offsets]:
+        """Committed offsets as the coordinators answer; absent groups are left out."""
+        listed = {group["group_id"] for group in self.admin.list_groups()}
+        found = {}
+        for group in listed.intersection(groups):
+            answered = self.admin.list_group_offsets(group)[group]
+            found[group] = {
+                (tp.topic, tp.partition): (place.offset, place.leader_epoch, place.metadata)
+                for tp, place in answered.items()
+                if place.offset >= 0
+            }
+        return found
+
+
+def regroup(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "coordinator_core", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "REGROUP_DEBUG": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    broker = SecuredBroker(
+        Kafka.fetch(), tmp_path_factory.mktemp("restore") / "broker", {"SASL": "SASL_PLAINTEXT"}, SETTINGS
+    )
+    broker.start()
+    clients = Clients(broker)
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        admin.create_topics({TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+        for number in range(PARTITIONS * RECORDS):
+            producer.send(TOPIC, f"record {number}".encode(), partition=number % PARTITIONS)
+        producer.close()
+        yield Place(broker, admin, clients)
+    finally:
+        admin.close()
+        for client in clients._started:
+            client.kill()
+        broker.kill()
+
+
+def offsets_of(number: int) -> dict[int, tuple[int, str, int]]:
+    return {partition: (10 + number + partition, f"metadata {number}", 0) for partition in range(PARTITIONS)}
+
+
+def plan_of(place: Place, *arguments: str | Path, output: Path, code: int = 0) -> Json:
+    done = regroup("restore", "plan", *arguments, *place.server, "--output", output, "--format", "json", code=code)
+    document: Json = json.loads(done.stdout)
+    assert document == json.loads(output.read_text())
+    return document
+
+
+def applied(place: Place, plan: Path, directory: Path) -> Json:
+    """A plan applied, and proved."""
+    regroup("restore", "apply", plan, *place.server, "--execute", "--output", directory)
+    done = regroup("restore", "verify", directory, *place.server, "--format", "json")
+    proof: Json = json.loads(done.stdout)
+    assert proof["verified"]
+    return proof
+
+
+def rolled_back(place: Place, directory: Path, scratch: Path) -> Json:
+    regroup("restore", "rollback", directory, *place.server, "--output", scratch / "rollback.json")
+    return applied(place, scratch / "rollback.json", scratch / "rolled-back")
+
+
+def test_deleted_and_reset_groups_come_back_and_go_again(place: Place, tmp_path: Path) -> None:
+    groups = [f"lost-{number}" for number in range(4)]
+    for number, group in enumerate(groups):
+        place.commit(group, offsets_of(number))
+    good = place.held(*groups)
+    regroup("capture", *place.server, "--output", tmp_path / "good")
+    place.admin.delete_groups(["lost-0"])
+    place.commit("lost-1", {0: (1, "", -1), 1: (99, "reset", -1)})
+    place.admin.delete_group_offsets("lost-2", [TopicPartition(TOPIC, 1)])
+    bad = place.held(*groups)
+    assert bad != good
+    assert "lost-0" not in bad
+
+    chosen = [word for group in groups for word in ("--group", group)]
+    arguments = [tmp_path / "good", *chosen, "--capture", tmp_path / "now"]
+    document = plan_of(place, *arguments, output=tmp_path / "plan.json")
+    assert document["counts"] == {"blocked": 0, "create": 5, "delete": 0, "keep": 9, "update": 2}
+    assert {group["group_id"]: group["action"] for group in document["groups"]} == {
+        "lost-0": "create",
+        "lost-1": "update",
+        "lost-2": "update",
+        "lost-3": "keep",
+    }
+    reset = document["groups"][1]["rows"][1]
+    assert (reset["before"]["offset"], reset["after"]["offset"], reset["read_again"]) == (99, 12, 87)
+    assert reset["after"]["leader_epoch"] == 0
+    assert reset["before"]["record_offset"] > reset["after"]["record_offset"] >= 0
+    regroup("restore", "apply", tmp_path / "plan.json", *place.server)
+    assert place.held(*groups) == bad, "a dry run writes nothing"
+
+    proof = applied(place, tmp_path / "plan.json", tmp_path / "applied")
+    assert len(proof["records"]) == 7
+    assert place.held(*groups) == good
+    dumped = regroup("dump", tmp_path / "applied/capture", "--format", "jsonl").stdout
+    records = {(row["offsets_partition"], row["record_offset"]): row for row in map(json.loads, dumped.splitlines())}
+    for record in proof["records"]:
+        row = records[record["offsets_partition"], record["record_offset"]]
+        key = row["key"]["data"]
+        assert (key["group"], key["topic"], key["partition"]) == (
+            record["group_id"],
+            record["topic"],
+            record["partition"],
+        )
+        offset, epoch, metadata = good[key["group"]][key["topic"], key["partition"]]
+        assert row["value"]["data"]["offset"] == offset
+        assert row["value"]["data"]["leaderEpoch"] == epoch
+        assert row["value"]["data"]["metadata"] == metadata
+
+    rolled_back(place, tmp_path / "applied", tmp_path)
+    assert place.held(*groups) == bad, "what was made is gone again"
+
+
+def test_what_is_refused(place: Place, tmp_path: Path) -> None:
+    place.commit("refused", offsets_of(1))
+    path = tmp_path / "plan.json"
+    plan_of(place, "--group", "refused", "--to-earliest", output=path)
+    place.commit("refused", {3: (50, "", -1)})
+    apply = ("restore", "apply", path, *place.server, "--execute", "--output", tmp_path / "applied")
+    assert "the plan is stale" in regroup(*apply, code=ExitCode.USAGE).stderr
+    plan_of(place, "--group", "refused", "--to-current", output=path)
+    assert "the plan is empty" in regroup(*apply, code=ExitCode.USAGE).stderr
+    plan_of(place, "--group", "refused", "--to-offset", "101", output=path, code=ExitCode.FINDINGS)
+    assert "above the log end 100" in regroup(*apply, code=ExitCode.USAGE).stderr
+    trimmed = plan_of(place, "--group", "refused", "--to-offset", "101", "--out-of-range", "trim", output=path)
+    assert {row["reason"] for row in trimmed["groups"][0]["rows"]} == {"trimmed from 101 to the log end 100"}
+    assert {row["after"]["offset"] for row in trimmed["groups"][0]["rows"]} == {RECORDS}
+    plan, _ = read_plan(path)
+    write_plan(str(path), replace(plan, cluster_id="another"))
+    assert "for cluster another" in regroup(*apply, code=ExitCode.USAGE).stderr
+    text = path.read_text()
+    path.write_text(text.replace('"refused"', '"refuses"'))
+    assert "its digest is another" in regroup(*apply, code=ExitCode.USAGE).stderr
+    assert place.held("refused")["refused"][TOPIC, 3] == (50, -1, "")
+
+
+def test_a_group_with_members_is_waited_for(place: Place, tmp_path: Path) -> None:
+    member = place.clients.member("busy", TOPIC, "member", "range")
+    wait_for("the assignment", lambda: member.ask("commit")["assignment"] or None)
+    document = plan_of(place, "--group", "busy", "--to-earliest", output=tmp_path / "plan.json")
+    assert document["groups"][0]["warnings"] == ["it has 1 member (Stable): nothing is written before it is empty"]
+    apply = ("restore", "apply", tmp_path / "plan.json", *place.server, "--execute", "--output", tmp_path / "applied")
+    assert "has members (Stable)" in regroup(*apply, code=ExitCode.USAGE).stderr
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "coordinator_core", *map(str, apply), "--wait-empty", "60"], cwd=ROOT
+    )
+    member.ask("leave")
+    assert waiting.wait(60) == 0
+    assert {place[0] for place in place.held("busy")["busy"].values()} == {0}
+
+
+def test_a_leader_epoch_from_elsewhere_is_not_written(place: Place, tmp_path: Path) -> None:
+    """With it Java's consumer refreshes metadata and reads nothing; as planned it reads."""
+
+    def read() -> str:
+        command = place.broker.kafka.command(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", place.broker.bootstrap, "--topic", TOPIC, "--group", "foreign"),
+            *("--max-messages", "1", "--timeout-ms", "9000"),
+            heap="96m",
+        )
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120).stdout
+
+    place.commit("foreign", dict.fromkeys(range(PARTITIONS), (7, "m", 42)))
+    regroup("capture", *place.server, "--output", tmp_path / "elsewhere")
+    assert read() == ""
+    wait_for("the consumer to be gone", lambda: "Empty" in str(place.admin.describe_groups(["foreign"])))
+    document = plan_of(place, tmp_path / "elsewhere", "--group", "foreign", output=tmp_path / "plan.json")
+    rows = document["groups"][0]["rows"]
+    assert [(row["action"], row["after"]["offset"], row["after"]["leader_epoch"]) for row in rows] == [
+        ("update", 7, -1)
+    ] * PARTITIONS
+    assert {row["reason"] for row in rows} == {"leader epoch 42 is dropped: it is above the current one, 0"}
+    applied(place, tmp_path / "plan.json", tmp_path / "applied")
+    assert read().startswith("record ")
+
+
+def test_an_open_transaction_is_named_and_has_to_end(place: Place, tmp_path: Path) -> None:
+    place.commit("exactly-once", offsets_of(2))
+    producer = place.clients.producer("restore-tx")
+    producer.ask({"begin": {"exactly-once": [[TOPIC, 0, 77, "", -1]]}})
+    arguments = ("--group", "exactly-once", "--topic", f"{TOPIC}:0", "--to-earliest", "--capture", tmp_path / "now")
+    document = plan_of(place, *arguments, output=tmp_path / "plan.json")
+    (warning,) = document["groups"][0]["rows"][0]["warnings"]
+    assert warning.startswith("a transaction of producer ")
+    apply = ("restore", "apply", tmp_path / "plan.json", *place.server, "--execute", "--output", tmp_path / "applied")
+    assert "a transaction is open" in regroup(*apply, code=ExitCode.USAGE).stderr
+    producer.ask("commit")
+    wait_for("the marker", lambda: place.held("exactly-once")["exactly-once"][TOPIC, 0][0] == 77)
+    assert "the plan is stale" in regroup(*apply, code=ExitCode.USAGE).stderr
+    plan_of(place, *arguments, output=tmp_path / "plan.json")
+    applied(place, tmp_path / "plan.json", tmp_path / "applied")
+    assert place.held("exactly-once")["exactly-once"][TOPIC, 0] == (0, -1, "")
+
+
+def test_an_apply_that_is_killed_goes_on_with_nothing_lost_or_twice(place: Place, tmp_path: Path) -> None:
+    groups = [f"many-{number:03}" for number in range(90)]
+    for number, group in enumerate(groups[::3]):
+        place.commit(group, offsets_of(number))
+    before = place.held(*groups)
+    csv = "".join(f"{group},{TOPIC},{number},{40 + number}\n" for group in groups for number in range(PARTITIONS))
+    (tmp_path / "wanted.csv").write_text(csv)
+    plan_of(place, "--from-file", tmp_path / "wanted.csv", output=tmp_path / "plan.json")
+    kills = until_it_ends(place, tmp_path / "plan.json", tmp_path / "applied")
+    assert kills >= 4
+    proof = json.loads(regroup("restore", "verify", tmp_path / "applied", *place.server, "--format", "json").stdout)
+    assert proof["verified"]
+    assert len(proof["records"]) == len(groups) * PARTITIONS
+    after = place.held(*groups)
+    assert {group: {key: place[0] for key, place in held.items()} for group, held in after.items()} == {
+        group: {(TOPIC, number): 40 + number for number in range(PARTITIONS)} for group in groups
+    }
+    regroup("restore", "rollback", tmp_path / "applied", *place.server, "--output", tmp_path / "back.json")
+    assert until_it_ends(place, tmp_path / "back.json", tmp_path / "back") >= 4
+    regroup("restore", "verify", tmp_path / "back", *place.server)
+    assert place.held(*groups) == before
+
+
+def until_it_ends(place: Place, plan: Path, directory: Path) -> int:
+    """Applies a plan again and again, killed once its journal has grown by some lines; how often it was killed."""
+    journal = directory / "journal.jsonl"
+    command = ["restore", "apply", str(plan), *place.server, "--execute", "--output", str(directory), "--parallel", "2"]
+    kills = 0
+    for lines in (1, 2, 5, 18, 31, 40):
+        begun = written(journal)
+        process = subprocess.Popen([sys.executable, "-m", "coordinator_core", *command], cwd=ROOT)
+        while process.poll() is None and written(journal) < begun + lines:
+            time.sleep(0.001)
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    regroup(*command)
+    return kills
+
+
+def written(journal: Path) -> int:
+    return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
+
+def test_an_apply_that_is_killed_can_be_rolled_back_as_it_is(place: Place, tmp_path: Path) -> None:
+    groups = [f"half-{number:02}" for number in range(40)]
+    place.commit(groups[0], offsets_of(0))
+    before = place.held(*groups)
+    csv = "".join(f"{group},{TOPIC},0,5\n" for group in groups)
+    (tmp_path / "wanted.csv").write_text(csv)
+    plan_of(place, "--from-file", tmp_path / "wanted.csv", output=tmp_path / "plan.json")
+    apply = ["restore", "apply", tmp_path / "plan.json", *place.server, "--execute", "--output", tmp_path / "applied"]
+    process = subprocess.Popen([sys.executable, "-m", "coordinator_core", *map(str, apply)], cwd=ROOT)
+    wait_for("some groups", lambda: written(tmp_path / "applied/journal.jsonl") >= 20 or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert 1 < len(place.held(*groups)) < len(groups)
+    rolled_back(place, tmp_path / "applied", tmp_path)
+    assert place.held(*groups) == before
+
+
+def test_a_group_without_permission_fails_alone_and_the_second_try_ends_well(place: Place, tmp_path: Path) -> None:
+    def acl(operation: str, kind: str, name: str) -> ACL:
+        pattern = ResourcePattern(ResourceType[kind], name)
+        allow = ACLPermissionType.ALLOW
+        return ACL("User:restorer", "*", ACLOperation[operation], allow, pattern)
+
+    def allow(*acls: ACL) -> None:
+        assert not place.admin.create_acls(list(acls))["failed"]
+        for one in acls:
+            wait_for("the authorizer", lambda one=one: bool(place.admin.describe_acls(one)[0]))
+
+    allow(
+        acl("READ", "TOPIC", "__consumer_offsets"),
+        acl("READ", "TOPIC", TOPIC),
+        acl("DESCRIBE", "GROUP", "*"),
+        acl("READ", "GROUP", "may"),
+    )
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={PLAIN} required username="restorer" password="{PASSWORD}";\n'
+    )
+    (tmp_path / "wanted.csv").write_text(f"may,{TOPIC},0,5\nmay-not,{TOPIC},0,6\n")
+    login = ("--bootstrap-server", place.broker.server("SASL"), "--command-config", properties)
+    regroup("restore", "plan", "--from-file", tmp_path / "wanted.csv", *login, "--output", tmp_path / "plan.json")
+    apply = ("restore", "apply", tmp_path / "plan.json", *login, "--execute", "--output", tmp_path / "applied")
+    failed = regroup(*apply, code=ExitCode.APPLY_FAILED)
+    assert "failed: group 'may-not', orders-0: GROUP_AUTHORIZATION_FAILED" in failed.stderr
+    assert set(place.held("may", "may-not")) == {"may"}
+    verified = regroup("restore", "verify", tmp_path / "applied", *login, "--format", "json", code=4)
+    assert [record["group_id"] for record in json.loads(verified.stdout)["records"]] == ["may"]
+    allow(acl("READ", "GROUP", "may-not"))
+    regroup(*apply)
+    verified = regroup("restore", "verify", tmp_path / "applied", *login, "--format", "json")
+    assert [record["group_id"] for record in json.loads(verified.stdout)["records"]] == ["may", "may-not"]

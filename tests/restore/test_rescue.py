@@ -1,0 +1,133 @@
+"""``regroup rescue``: what stops a load, whom it concerns, and ways out that are proved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.cli.app import run
+from coordinator_core.errors import ExitCode
+from coordinator_core.groups.hashing import partition_for
+from coordinator_core.log.discovery import discover
+from coordinator_core.releases import profile_for_release
+from coordinator_core.runs.local import replay_snapshot
+from tests.cases import CORPUS
+from tests.groups.test_java_loader import GROUP_KEY, assignment, member_key, with_member
+from tests.lifecycle.test_loads import snapshot_of
+from tests.replay.histories import GROUP, History
+
+Json = dict[str, Any]
+PARTITIONS = 3
+HOME = partition_for(GROUP, PARTITIONS)
+
+
+def downgraded() -> History:
+    """A member record of KIP-848 behind the classic group that its group became again (KAFKA-21117)."""
+    return History().commit(5).group("m").modern(3, GROUP_KEY, {"epoch": 1}).commit(6)
+
+
+def early_patch() -> History:
+    """A partition goes to another member while one owns it (KAFKA-19862)."""
+    return with_member(History().commit(5), "m", 0, 1, epoch=5).modern(8, member_key("n"), assignment(6, 0))
+
+
+def rescued(capfd: pytest.CaptureFixture[str], *arguments: str | Path, code: int) -> Json:
+    given = ["rescue", *map(str, arguments), "--format", "json", "--now-ms", "1800000000000"]
+    assert run([*given, "--offsets-topic-num-partitions", str(PARTITIONS)]) == code
+    document: Json = json.loads(capfd.readouterr().out)
+    return document
+
+
+@pytest.mark.parametrize(
+    "history, release, bug, loads_on",
+    [
+        (downgraded(), "4.3.1", "KAFKA-21117", ()),
+        (early_patch(), "4.0.1", "KAFKA-19862", ("4.0.2", "4.1.2", "4.3")),
+    ],
+)
+def test_what_stops_it_whom_it_concerns_and_where_it_loads(
+    history: History,
+    release: str,
+    bug: str,
+    loads_on: tuple[str, ...],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    snapshot_of(tmp_path / "log", history.batches, partition=HOME)
+    document = rescued(capfd, tmp_path / "log", "--kafka-version", release, code=ExitCode.FINDINGS)
+    (partition,) = document["partitions"]
+    assert partition["offsets_partition"] == HOME
+    assert partition["stop"]["bug"] == bug
+    assert [one["record_offset"] for one in partition["refused"]] == [partition["stop"]["record_offset"]]
+    assert [group["group_id"] for group in partition["groups"]] == [GROUP]
+    assert partition["groups"][0]["offsets"][0]["committed_offset"] in (5, 6)
+    newer = {one["release"] for one in partition["loaded_by"] if one["coordinator"] == "new"}
+    assert set(loads_on) <= newer
+    assert release not in newer
+    assert partition_for(partition["names"][GROUP], PARTITIONS) != HOME
+    assert partition["names"][GROUP].startswith(f"{GROUP}-")
+
+
+@pytest.mark.parametrize("history, release", [(downgraded(), "4.3.1"), (early_patch(), "4.0.1")])
+def test_a_repaired_partition_loads_with_the_same_offsets(
+    history: History, release: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot_of(tmp_path / "log", history.batches[:1], history.batches[1:], partition=HOME)
+    output = tmp_path / "repaired"
+    document = rescued(capfd, tmp_path / "log", "--kafka-version", release, "--repair", output, code=ExitCode.FINDINGS)
+    assert document["partitions"][0]["dropped"] == document["partitions"][0]["refused"]
+    profile = profile_for_release(release, "new")
+    (old,) = replay_snapshot(before, profile, damage=[])
+    (new,) = replay_snapshot(discover([str(output)]), profile, damage=[])
+    assert old.load_failures
+    assert not new.load_failures
+    assert (new.offsets, new.groups) == (old.offsets, old.groups)
+    assert sum(new.record_counts.values()) == sum(old.record_counts.values()) - 1
+    assert rescued(capfd, output, "--kafka-version", release, code=ExitCode.CLEAN)["partitions"] == []
+    assert run(["rescue", str(tmp_path / "log"), "--kafka-version", release, "--repair", str(output)]) == ExitCode.USAGE
+
+
+def test_new_names_are_planned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    snapshot_of(tmp_path / "log", downgraded().batches, partition=HOME)
+    names = tmp_path / "names.csv"
+    document = rescued(capfd, tmp_path / "log", "--kafka-version", "4.3.1", "--names", names, code=ExitCode.FINDINGS)
+    new = document["partitions"][0]["names"][GROUP]
+    assert names.read_text() == f"{GROUP},{new}\n"
+    # The planned target is a log in which every partition loads.
+    healthy = str(CORPUS / "k431-txn/log")
+    plan = ["restore", "plan", str(tmp_path / "log"), "--map-groups", str(names), "--against", healthy]
+    assert run([*plan, "--kafka-version", "4.3.1", "--format", "csv"]) == ExitCode.CLEAN
+    assert capfd.readouterr().out == f"{new},t,0,6\n"
+
+
+def test_the_text_names_every_way_out(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    snapshot_of(tmp_path / "log", early_patch().batches, partition=HOME)
+    topic = {
+        "partitionInfo": [
+            {"partition": n, "leader": n % 2 + 1, "replicas": [n % 2 + 1], "isr": [n % 2 + 1]} for n in range(3)
+        ]
+    }
+    topology = {"brokers": [{"broker_id": 1}, {"broker_id": 2}], "topics": {"__consumer_offsets": topic}}
+    (tmp_path / "topology.json").write_text(json.dumps(topology))
+    arguments = ["rescue", str(tmp_path / "log"), "--kafka-version", "4.0.1", "--coordinator", "new"]
+    assert run([*arguments, "--topology", str(tmp_path / "topology.json")]) == ExitCode.FINDINGS
+    text = capfd.readouterr().out
+    assert "does not load 1 offsets partition: 1 group behind" in text
+    assert f"broker {HOME % 2 + 1}: 1 partition, 1 group" in text
+    assert "(KAFKA-19862)" in text
+    assert f"  {GROUP}: consumer, " in text
+    assert "a release that loads it: " in text
+    assert "4.0.2 new" in text
+    assert "--repair DIR" in text
+    assert f"--map-group {GROUP}={GROUP}-" in text
+
+
+def test_what_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    log = str(CORPUS / "k431-txn/log")
+    assert run(["rescue", log]) == ExitCode.USAGE
+    assert "--kafka-version" in capfd.readouterr().err
+    assert run(["rescue", log, "--kafka-version", "4.3.1"]) == ExitCode.CLEAN
+    assert "loads every partition" in capfd.readouterr().out

@@ -1,0 +1,66 @@
+"""Logs and clusters that look like faults of the offsets topic, and are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.faults import DAY_MS, UNCLEANED, with_offsets_topic, with_partition
+from tests.rules.logs import HEALTHY, NOW_MS, TOPICS, Log, classic, commit, log_of, one, pending
+
+_COMMITS = [commit(offset=number) for number in range(30)]
+
+TWINS = {
+    "R81: only the copy begins later": Log({0: {7: log_of(*HEALTHY, base_offset=7)}}, topics=TOPICS),
+    "R82: a cluster of one broker": one(
+        *HEALTHY, topics=with_offsets_topic("a", leader=0, replicas=[0], isr=[0], config={"min.insync.replicas": "1"})
+    ),
+    "R84: all replicas there are": one(*HEALTHY, topics=with_offsets_topic(replicas=[0, 1], isr=[0, 1])),
+    "R85: no other rack": one(*HEALTHY, topics=with_offsets_topic("aaa")),
+    "R87: not for long": Log(UNCLEANED, now_ms=NOW_MS + 3_600_000),
+    "R87: cleaned, and little came since": Log(
+        {
+            0: {
+                0: log_of(classic()) + log_of(*_COMMITS[:20], base_offset=9),
+                29: log_of(*_COMMITS[20:24], base_offset=29),
+                33: log_of(commit(), base_offset=33),
+            }
+        },
+        now_ms=NOW_MS + DAY_MS,
+    ),
+    "R87: a lag is configured": Log(
+        UNCLEANED,
+        now_ms=NOW_MS + DAY_MS,
+        topics=with_offsets_topic(config={"min.compaction.lag.ms": str(2 * DAY_MS)}),
+    ),
+    "R88: two empty segments": Log({0: {0: log_of(*HEALTHY), 2: b"", 3: b"", 4: log_of(commit(), base_offset=4)}}),
+    "R89: committed at the log start": one(
+        classic(), commit(offset=10, leader_epoch=0), topics=with_partition(oldest_leader_epoch=1, leader_epoch=1)
+    ),
+    "R90: nothing was read": one(
+        classic(), commit(offset=0), topics=with_partition(start_offset=0, first_record_ms=NOW_MS + DAY_MS)
+    ),
+    "R91: a storm": one(classic(generation=90), commit()),
+}
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_a_twin_of_a_fault_has_no_finding(twin: str, tmp_path: Path) -> None:
+    found = TWINS[twin].reconcile(tmp_path)
+    assert twin[:3] in found.evaluated
+    assert found.findings.to_pylist() == []
+
+
+def test_a_transaction_that_holds_the_cleaner_is_the_finding(tmp_path: Path) -> None:
+    """R87 would send people to the cleaner; what to end is the transaction."""
+    closed = log_of(pending(commit("g", offset=70)), classic(), *_COMMITS)
+    log = Log({0: {0: closed, 32: log_of(commit(), base_offset=32)}}, now_ms=NOW_MS + DAY_MS)
+    assert {row["rule"] for row in log.reconcile(tmp_path).findings.to_pylist()} == {"R50"}
+
+
+def test_what_a_file_does_not_tell_is_not_evaluated(tmp_path: Path) -> None:
+    topics = {"topics": [{"name": "t", "partitions": [{"partition": 0, "start_offset": 10, "end_offset": 100}]}]}
+    found = one(*HEALTHY, topics=topics).reconcile(tmp_path)
+    assert found.not_evaluated.keys() >= {"R80", "R82", "R83", "R84", "R85", "R86", "R89", "R90"}
+    assert found.not_evaluated["R83"] == "needs replicas (--topics), configuration (--topics)"
