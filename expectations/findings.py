@@ -14,7 +14,8 @@ from coordinator_core.jsontext import parse_json
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.findings import FINDINGS
 from coordinator_core.rules.model import Severity
-from coordinator_core.rules.publish import FINDINGS_FILE, RECONCILIATION
+from coordinator_core.rules.publish import FINDINGS_FILE
+from coordinator_core.runs.place import RECONCILIATION
 from coordinator_core.runs.read import Run
 from expectations.checks import Check, not_null, schema
 from expectations.frames import StoredTable, UnreadableTableError

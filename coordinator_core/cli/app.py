@@ -70,6 +70,10 @@ _COMMANDS = {
         "coordinator_core.cli.loads:loads_command",
         "Which Kafka releases load this log, and where others stop.",
     ),
+    "prune": Place(
+        "coordinator_core.cli.prune:prune_command",
+        "Old runs and pins of a cluster that nothing refers to.",
+    ),
     "reconcile": Place(
         "coordinator_core.cli.reconcile:reconcile_command",
         "Findings about the groups and offsets of a run.",

@@ -24,10 +24,9 @@ from coordinator_core.rules.findings import FINDINGS
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.settings import settings_from
 from coordinator_core.rules.transaction_log import TransactionLog
+from coordinator_core.runs.place import FINDINGS_DIRECTORY, RECONCILIATION
 
-FINDINGS_DIRECTORY = "_findings"
 FINDINGS_FILE = "findings.parquet"
-RECONCILIATION = "reconciliation.json"
 
 
 def inputs_of(facts: Facts) -> dict[str, Any]:

@@ -13,6 +13,15 @@ from coordinator_core import storage
 from coordinator_core.errors import UsageError
 from coordinator_core.log.types import Snapshot
 
+PINS_DIRECTORY = "_pins"
+"""Of a cluster: snapshot manifests, by window. Readers of windows, and of Parquet, pass over such names."""
+
+FINDINGS_DIRECTORY, REPORTS_DIRECTORY = "_findings", "_reports"
+"""Of a window: what was found out about its runs, by run id."""
+
+RECONCILIATION = "reconciliation.json"
+"""In a directory of findings: what was looked at."""
+
 _COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]*")
 
 

@@ -52,15 +52,14 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
         from coordinator_core.errors import DamagedInputError
         from coordinator_core.fold.pin import write_pin
         from coordinator_core.log.discovery import discover
-        from coordinator_core.runs.place import check_output_outside
+        from coordinator_core.runs.place import PINS_DIRECTORY, check_output_outside
 
         captures = storage.join(cluster.output, cluster.name, "_captures")
         sources = [captured(source, captures) for source in sources]
         check_output_outside(cluster.output, sources)
         log.info("looking for segments under %s", ", ".join(sources))
         snapshot = discover(sources)
-        # The underscore keeps readers of windows, and of Parquet, out of this directory.
-        pins = storage.join(cluster.output, cluster.name, "_pins", window)
+        pins = storage.join(cluster.output, cluster.name, PINS_DIRECTORY, window)
         storage.make_directory(pins)
         path = storage.join(pins, f"{attempt_id(dag_run.run_id, try_number)}.json")
         write_pin(snapshot, path)

@@ -105,7 +105,8 @@ def parsed(all_parsed: Any) -> Any:
 
 def test_every_dag_file_parses(parsed: Any) -> None:
     assert parsed["errors"] == {}
-    files = ["failover_drill.py", "offsets_compact.py", "offsets_load.py", "offsets_reconcile.py"]
+    files = ["failover_drill.py", "offsets_compact.py", "offsets_load.py"]
+    files += ["offsets_maintain.py", "offsets_reconcile.py"]
     assert [Path(file).name for file in parsed["files"]] == files
     assert set(parsed["dags"]) == {
         "failover_drill",
@@ -113,6 +114,7 @@ def test_every_dag_file_parses(parsed: Any) -> None:
         "offsets_compact_bloated",
         "offsets_load",
         "offsets_load_nightly",
+        "offsets_maintain",
         "offsets_reconcile",
         *(f"offsets_reconcile_{name}" for name in CLUSTERS),
     }
@@ -242,6 +244,7 @@ def test_the_bundled_cluster_file_parses(all_parsed: Any) -> None:
     assert set(all_parsed["bundled"]["dags"]) == {
         "offsets_compact",
         "offsets_load",
+        "offsets_maintain",
         "offsets_reconcile",
         "offsets_reconcile_demo",
     }
@@ -249,14 +252,15 @@ def test_the_bundled_cluster_file_parses(all_parsed: Any) -> None:
 
 def test_the_cluster_file_may_be_named_by_an_airflow_variable(all_parsed: Any) -> None:
     dags = all_parsed["variable"]["dags"]
-    assert set(dags) == {"offsets_compact", "offsets_load", "offsets_reconcile", "offsets_reconcile_blue"}
+    on_request = {"offsets_compact", "offsets_load", "offsets_maintain", "offsets_reconcile"}
+    assert set(dags) == on_request | {"offsets_reconcile_blue"}
     assert {tuple(dag["params"]["cluster"]["schema"]["enum"]) for dag in dags.values()} == {("blue",)}
 
 
 def test_a_wrong_cluster_file_is_shown_as_import_error(all_parsed: Any) -> None:
     assert all_parsed["wrong"]["dags"] == {}
     errors = all_parsed["wrong"]["errors"].values()
-    assert len(errors) == 5
+    assert len(errors) == 6
     for error in errors:
         assert "ClusterFileError: cluster file" in error
         assert "wrong.yaml: clusters.blue.output: missing" in error
@@ -266,6 +270,7 @@ def test_a_wrong_cluster_is_shown_and_the_others_have_their_dags(all_parsed: Any
     assert set(all_parsed["partly"]["dags"]) == {
         "offsets_compact",
         "offsets_load",
+        "offsets_maintain",
         "offsets_reconcile",
         "offsets_reconcile_green",
     }

@@ -16,8 +16,9 @@ from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import evaluate as reconcile
 from coordinator_core.rules.findings import FINDINGS
 from coordinator_core.rules.model import Severity
-from coordinator_core.rules.publish import FINDINGS_FILE, RECONCILIATION, publish_findings
+from coordinator_core.rules.publish import FINDINGS_FILE, publish_findings
 from coordinator_core.rules.settings import settings_from
+from coordinator_core.runs.place import RECONCILIATION
 from coordinator_core.runs.read import Run
 from expectations import gate
 from expectations.__main__ import main

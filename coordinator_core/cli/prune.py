@@ -1,0 +1,57 @@
+"""``regroup prune``."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import click
+
+from coordinator_core.cli.options import Format, format_option, write_line
+from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.runs.place import check_component
+from coordinator_core.runs.prune import KINDS, Keep, prunable, prune
+
+
+@click.command("prune")
+@click.argument("output", metavar="OUTPUT")
+@click.option("--cluster", required=True, metavar="NAME", help="Cluster whose old runs and pins go.")
+@click.option(
+    "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only these (repeatable). Default: all kinds."
+)
+@click.option("--keep", "newest", type=click.IntRange(min=1), metavar="N", help="The newest N of each kind stay.")
+@click.option("--keep-days", "days", type=click.FloatRange(min=1), metavar="D", help="What is younger stays.")
+@click.option("--apply", is_flag=True, help="Delete. Without it nothing is changed.")
+@click.option("--now-ms", type=int, metavar="MS", help="The time to judge by. Default: the clock.")
+@format_option(Format.TEXT, Format.JSON)
+def prune_command(
+    output: str,
+    cluster: str,
+    kinds: tuple[str, ...],
+    newest: int | None,
+    days: float | None,
+    apply: bool,
+    now_ms: int | None,
+    output_format: Format,
+) -> int:
+    """Say which published runs and pins below OUTPUT are old, and delete them with --apply.
+
+    A run that latest.json names, or that the findings about a newer one compare with, stays, as does everything of
+    the last day.
+    """
+    check_component("cluster", cluster)
+    if newest is None and days is None:
+        raise UsageError("--keep, --keep-days: say what stays")
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    removals = prunable(output, cluster, dict.fromkeys(kinds or KINDS, Keep(newest, days)), now)
+    if apply:
+        prune(removals)
+    if output_format is Format.JSON:
+        document = {"applied": apply, "removals": [removal.as_dict() for removal in removals]}
+        write_line(json.dumps(document, ensure_ascii=False))
+    else:
+        for removal in removals:
+            write_line(f"{removal.kind}  {removal.paths[-1]}")
+        done = "deleted" if apply else "would be deleted; --apply deletes"
+        write_line(f"{len(removals)} {done}")
+    return ExitCode.CLEAN

@@ -1,0 +1,134 @@
+"""What of a cluster's output is old enough to go, and going about it.
+
+Kinds: ``runs``, each with its findings and its report, and ``pins``. A run goes only when ``latest.json`` does not
+name it and the findings of no run that stays compare with it. Nothing of the last day goes, whatever was asked for: a
+task may be at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator_core import files, storage
+from coordinator_core.errors import UsageError
+from coordinator_core.runs.place import FINDINGS_DIRECTORY, PINS_DIRECTORY, RECONCILIATION, REPORTS_DIRECTORY
+from coordinator_core.runs.publish import LATEST, MANIFEST
+from coordinator_core.storage import Entry
+
+KINDS = ("runs", "pins")
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What stays of a kind: the ``newest`` so many, and what is younger than ``days``; at least one is given."""
+
+    newest: int | None = None
+    days: float | None = None
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Something that may go: ``paths`` in the order in which they are deleted, ``at_ms`` when it was published."""
+
+    kind: str
+    at_ms: int
+    paths: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "path": self.paths[-1], "at_ms": self.at_ms, "with": list(self.paths[:-1])}
+
+
+def prunable(output: str, cluster: str, keep: Mapping[str, Keep], now_ms: int) -> list[Removal]:
+    """What may go of the kinds in ``keep``, the oldest first; ``UsageError`` where nothing of the cluster is."""
+    place = storage.join(output, cluster)
+    if storage.stat(place) is None:
+        raise UsageError(f"{place}: no such directory")
+    found: list[Removal] = []
+    if "pins" in keep:
+        found += _old([_pin(entry) for entry in _pins(place)], keep["pins"], now_ms)
+    if "runs" in keep:
+        found += _old_runs(place, keep["runs"], now_ms)
+    return sorted(found, key=lambda removal: (removal.at_ms, removal.paths))
+
+
+def prune(removals: list[Removal]) -> None:
+    """Delete them. A run without its manifest is none any more, so that goes first."""
+    for removal in removals:
+        for path in removal.paths:
+            storage.delete(path)
+
+
+def _old(items: list[Removal], keep: Keep, now_ms: int) -> list[Removal]:
+    by_age = sorted(items, key=lambda item: (-item.at_ms, item.paths))
+    oldest_ms = now_ms - int(max(keep.days or 0, 1) * DAY_MS)
+    return [item for item in by_age[keep.newest or 0 :] if item.at_ms < oldest_ms]
+
+
+def _old_runs(place: str, keep: Keep, now_ms: int) -> list[Removal]:
+    runs = {path: _run(path, manifest) for path, manifest in _runs(place)}
+    old = _old(list(runs.values()), keep, now_ms)
+    staying = set(runs) - {removal.paths[-1] for removal in old}
+    latest = storage.join(place, LATEST)
+    named = {storage.join(place, *files.read_json(latest)["path"].split("/"))} if storage.exists(latest) else set()
+    for path in staying | named:
+        named |= {storage.join(place, *run) for run in _compared_with(path)}
+    return [removal for removal in old if removal.paths[-1] not in named]
+
+
+def _run(path: str, manifest: Entry) -> Removal:
+    window, run_id = storage.split(path)
+    beside = (storage.join(window, directory, run_id) for directory in (FINDINGS_DIRECTORY, REPORTS_DIRECTORY))
+    others = [other for other in beside if storage.stat(other) is not None]
+    return Removal("runs", _at_ms(manifest), (manifest.path, *others, path))
+
+
+def _pin(entry: Entry) -> Removal:
+    return Removal("pins", _at_ms(entry), (entry.path,))
+
+
+def _at_ms(entry: Entry) -> int:
+    if entry.modified_ns is None:
+        raise UsageError(f"{entry.path}: its storage does not tell when it was written")
+    return entry.modified_ns // 1_000_000
+
+
+def _runs(place: str) -> Iterator[tuple[str, Entry]]:
+    """Published runs with their manifests; what has none may still be written."""
+    for window in _directories(place):
+        for run in _directories(window):
+            manifest = storage.stat(storage.join(run, MANIFEST))
+            if manifest is not None:
+                yield run, manifest
+
+
+def _directories(path: str) -> list[str]:
+    """Windows or runs; names with an underscore are for other things."""
+    return [
+        entry.path
+        for entry in storage.list_directory(path)
+        if entry.is_directory and not entry.name.startswith(("_", "."))
+    ]
+
+
+def _pins(place: str) -> Iterator[Entry]:
+    pins = storage.join(place, PINS_DIRECTORY)
+    if storage.stat(pins) is not None:
+        for window in storage.list_directory(pins):
+            yield from storage.list_directory(window.path)
+
+
+def _compared_with(run: str) -> Iterator[tuple[str, str]]:
+    """Window and id of the runs that findings about ``run`` compare it with."""
+    window, run_id = storage.split(run)
+    findings = storage.join(window, FINDINGS_DIRECTORY, run_id)
+    if storage.stat(findings) is None:
+        return
+    for directory in storage.list_directory(findings):
+        path = storage.join(directory.path, RECONCILIATION)
+        if storage.exists(path):
+            previous = files.read_json(path)["previous"]
+            if previous is not None:
+                yield previous["window"], previous["run_id"]

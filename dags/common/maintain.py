@@ -1,0 +1,106 @@
+"""Functions of the tasks of ``offsets_maintain``. The core is imported when a task runs, never before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from dags.common.attempts import attempt_id
+from dags.common.clusters import load_clusters
+from dags.common.load import final_errors
+
+if TYPE_CHECKING:
+    from coordinator_core.runs.prune import Removal
+
+log = logging.getLogger(__name__)
+
+APPROVAL_HOURS = 72
+SHOWN = 20
+"""Paths that the approval page names."""
+
+
+class PruneApproval(ApprovalOperator):
+    """Asks whether what was found may be deleted; skips itself when nothing was.
+
+    Rejected, or not answered within :data:`APPROVAL_HOURS`, nothing is deleted.
+
+    :param count: how many things would go (templated)
+    """
+
+    template_fields = (*ApprovalOperator.template_fields, "count")
+
+    def __init__(self, *, count: Any, **kwargs: Any) -> None:
+        timeout = timedelta(hours=APPROVAL_HOURS)
+        super().__init__(defaults=self.REJECT, response_timeout=timeout, **kwargs)
+        self.count = count
+
+    def execute(self, context: Context) -> Any:
+        if not self.count:
+            raise AirflowSkipException("nothing is old, so nobody is asked")
+        return super().execute(context)
+
+
+def find(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
+    """Lists what is old in a file below the cluster's output; nothing is deleted.
+
+    Returns path and digest of the list, and what a person is asked.
+    """
+    cluster = load_clusters().clusters[params["cluster"]]
+    now_ms = round(dag_run.run_after.timestamp() * 1000)
+    found = _prunable(params, now_ms)
+    with final_errors():
+        from coordinator_core import storage
+
+        directory = storage.join(cluster.output, cluster.name, "_prune")
+        storage.make_directory(directory)
+        path = storage.join(directory, f"{attempt_id(dag_run.run_id, try_number)}.json")
+        text = json.dumps([removal.as_dict() for removal in found], indent=1).encode()
+        storage.write_atomic(path, text)
+    kinds = Counter(removal.kind for removal in found)
+    named = "".join(f"- `{removal.paths[-1]}`\n" for removal in found[:SHOWN])
+    more = f"- and {len(found) - SHOWN} more\n" if len(found) > SHOWN else ""
+    return {
+        "list": path,
+        "digest": hashlib.sha256(text).hexdigest(),
+        "now_ms": now_ms,
+        "count": len(found),
+        "subject": f"Delete {', '.join(f'{count} {kind}' for kind, count in kinds.items())} of {cluster.name}?",
+        "body": f"The oldest:\n\n{named}{more}\nAll of them: `{path}`\n",
+    }
+
+
+def remove(found: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Deletes what was approved, but for what something refers to by now."""
+    with final_errors():
+        from coordinator_core import storage
+        from coordinator_core.runs.prune import prune
+
+        text = bytes(storage.read(found["list"]))
+        if hashlib.sha256(text).hexdigest() != found["digest"]:
+            raise AirflowFailException(f"{found['list']} is not the list that was approved")
+        approved = {entry["path"] for entry in json.loads(text)}
+        going = [removal for removal in _prunable(params, found["now_ms"]) if removal.paths[-1] in approved]
+        for removal in going:
+            log.info("deleting %s", removal.paths[-1])
+        prune(going)
+    return {"deleted": len(going), "kept": len(approved) - len(going)}
+
+
+def _prunable(params: Mapping[str, Any], now_ms: int) -> list[Removal]:
+    cluster = load_clusters().clusters[params["cluster"]]
+    if params["keep"] is None and params["keep_days"] is None:
+        raise AirflowFailException("say what stays: keep, keep_days, or both")
+    with final_errors():
+        from coordinator_core.runs.prune import KINDS, Keep, prunable
+
+        keep = Keep(params["keep"], params["keep_days"])
+        return prunable(cluster.output, cluster.name, dict.fromkeys(KINDS, keep), now_ms)

@@ -1,0 +1,77 @@
+"""DAG ``offsets_maintain``: old runs and pins of a cluster are deleted when a person has approved the list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import DAG, Param, task
+
+from dags.common.clusters import ClusterFile, load_clusters
+from dags.common.form import cluster_param
+from dags.common.maintain import PruneApproval
+
+DOC = """
+### Delete old runs and pins
+
+| task | does |
+|---|---|
+| `find` | lists what is older than what is to stay, in a file below the output of the cluster; deletes nothing |
+| `approve` | asks a person; skipped, with what follows, when nothing is old |
+| `remove` | deletes what was approved and is still old |
+
+What `latest.json` names, what the findings about a newer run compare with, and everything of the last day stays.
+"""
+
+
+def params(names: list[str]) -> dict[str, Param]:
+    """The form."""
+    return {
+        "cluster": cluster_param(names),
+        "keep": Param(
+            30, type=["null", "integer"], minimum=1, title="Keep", description="The newest so many of each kind stay."
+        ),
+        "keep_days": Param(
+            30, type=["null", "number"], minimum=1, title="Keep days", description="What is younger stays."
+        ),
+    }
+
+
+def build(file: ClusterFile) -> DAG:
+    """The DAG, for all clusters on request."""
+    with DAG(
+        dag_id="offsets_maintain",
+        description="Delete old runs and pins, with approval",
+        doc_md=DOC,
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,
+        tags=["regroup", "offsets"],
+        params=params(list(file.clusters)),
+        default_args=file.task_defaults,
+    ) as dag:
+
+        @task(multiple_outputs=True, doc_md="Lists what is old; deletes nothing.")
+        def find(**context: Any) -> Any:
+            from dags.common import maintain
+
+            return maintain.find(context["params"], context["dag_run"], context["ti"].try_number)
+
+        @task(doc_md="Deletes what was approved and is still old.")
+        def remove(found: Any, *, params: Any) -> Any:
+            from dags.common import maintain
+
+            return maintain.remove(found, params)
+
+        found = find()
+        approve = PruneApproval(
+            task_id="approve",
+            count=found["count"],
+            subject=found["subject"],
+            body=found["body"],
+            doc_md="Asks a person. Rejected or not answered: nothing is deleted.",
+        )
+        approve >> remove(found)
+    return dag
+
+
+offsets_maintain = build(load_clusters())
