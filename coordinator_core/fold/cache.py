@@ -33,7 +33,7 @@ import pyarrow as pa
 from coordinator_core import storage
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.log.types import SegmentFile
-from coordinator_core.storage import user_cache
+from coordinator_core.storage import is_private, user_cache
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -220,7 +220,7 @@ class FoldCache:
         """
         if self._usable is None:
             try:
-                self._usable = _is_private(os.stat(self.directory))
+                self._usable = is_private(os.stat(self.directory))
             except OSError:
                 return True
             if not self._usable:
@@ -274,17 +274,12 @@ def _cache(directory: str, max_bytes: int | None, min_segment_bytes: int) -> Fol
     return FoldCache(directory, max_bytes=max_bytes, min_segment_bytes=min_segment_bytes)
 
 
-def _is_private(status: os.stat_result) -> bool:
-    """Whether a file or directory is this user's, and no one else may write to it."""
-    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
 def _mapped(path: Path) -> pa.Buffer | None:
     """The bytes of an entry; ``None`` for a file that somebody else may have written."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or not _is_private(status):
+        if not stat.S_ISREG(status.st_mode) or not is_private(status):
             return None
         # Empty files cannot be mapped.
         return pa.py_buffer(mmap.mmap(handle, 0, access=mmap.ACCESS_READ) if status.st_size else b"")

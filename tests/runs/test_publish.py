@@ -26,7 +26,18 @@ from tests.runs.state_tables import computed_state_hash, state_tables
 
 from .states import offset, rich_states
 
-FACTS = {"now_ms": 5, "profile": "J3", "complete": True, "topic_names": {}}
+FACTS = {
+    "now_ms": 5,
+    "profile": "J3",
+    "profile_inferred": False,
+    "complete": True,
+    "topic_names": {},
+    "offsets_topic_num_partitions": 50,
+    "sources": [],
+    "inputs": [],
+    "cut": {},
+    "damage": [],
+}
 
 
 def place(output: Path, run_id: str = "r1", window: str = "w") -> RunPlace:
