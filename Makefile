@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
-.PHONY: help setup browser demo check test test-full durations lint check-kernels bench bench-full wheel environment lock clean
+.PHONY: help setup browser demo check test test-full kafka-next durations lint check-kernels bench bench-full wheel environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -25,6 +25,9 @@ test: lint browser ## Lint, then fast and real tests: real brokers, Spark, Airfl
 
 test-full: browser ## The other tests: image, installations, scale, every release, drills, walks, clusters
 	$(TESTS) -m full
+
+kafka-next: setup ## Compare our record schemas with those of the newest Kafka that Maven has
+	$(PYTEST) -q tests/live/test_schemas.py --kafka-schemas RELEASE
 
 durations: browser ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
 	@printf '| Tier | Tests | Minutes | Minutes of all workers |\n|---|---:|---:|---:|\n'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
@@ -28,6 +30,22 @@ class UsageError(RegroupError):
     """The request itself cannot be carried out: unknown path, option, group or release."""
 
     exit_code = ExitCode.USAGE
+
+
+class WriteError(RegroupError):
+    """Output cannot be written: the disk is full, read-only or broken. What was there before stays."""
+
+    exit_code = ExitCode.APPLY_FAILED
+
+
+_DISK = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO))
+
+
+def not_written(path: str, error: OSError) -> RegroupError:
+    """The error for output to ``path``: the disk's fault, or that of who named the path."""
+    if error.errno in _DISK:
+        return WriteError(f"{path}: cannot be written: {os.strerror(error.errno)}")
+    return UsageError(f"{path}: cannot be written: {error.strerror or error}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from coordinator_core import storage
+from coordinator_core.errors import not_written
+from coordinator_core.jsontext import parse_json
 
 
 def create_directory(path: str) -> None:
@@ -22,8 +24,13 @@ def create_directory(path: str) -> None:
     """
     if storage.is_local(path):
         local = storage.local_path(path)
-        local.parent.mkdir(parents=True, exist_ok=True)
-        local.mkdir()
+        try:
+            local.parent.mkdir(parents=True, exist_ok=True)
+            local.mkdir()
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise not_written(path, error) from error
         return
     if storage.exists(path):
         raise FileExistsError(path)
@@ -38,7 +45,7 @@ def move(source: str, target: str) -> None:
 
 def read_json(path: str) -> Any:
     """Content of a JSON file; ``ValueError`` when it is none."""
-    return json.loads(bytes(storage.read(path)))
+    return parse_json(bytes(storage.read(path)))
 
 
 def write_json(path: str, document: Any) -> None:

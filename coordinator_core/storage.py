@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from coordinator_core.errors import RegroupError, UsageError
+from coordinator_core.errors import UsageError, not_written
 
 _MOST_AT_ONCE, _LARGE = 1 << 30, 1 << 20
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
@@ -259,11 +259,13 @@ def write_atomic(path: str, data: bytes | memoryview) -> None:
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o666 & ~_umask())
             os.replace(temporary, target)
+            sync(str(target.parent))
         except BaseException:
-            os.unlink(temporary)
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
             raise
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise not_written(path, error) from error
 
 
 @contextmanager
@@ -272,7 +274,7 @@ def new_directory(path: str, *, over_empty: bool = False) -> Iterator[Path]:
 
     It is made beside ``path`` and renamed, so that half of it is never taken for a whole one. Raises
     :class:`UsageError` when ``path`` is there already, but for an empty directory with ``over_empty``, or
-    cannot be made, and :class:`RegroupError` for an ``OSError`` in the block.
+    cannot be made, and what :func:`~coordinator_core.errors.not_written` says for an ``OSError`` in the block.
     """
     if not is_local(path):
         raise UsageError(f"{path}: a log is written to local directories only")
@@ -282,16 +284,33 @@ def new_directory(path: str, *, over_empty: bool = False) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise not_written(path, error) from error
     try:
         making.chmod(0o777 & ~_umask())
         yield making
         _refuse_existing(target, path, over_empty)
+        _sync_tree(making)
         making.rename(target)
+        sync(str(target.parent))
     except OSError as error:
-        raise RegroupError(f"{path}: nothing was published: {error}") from error
+        raise not_written(path, error) from error
     finally:
         shutil.rmtree(making, ignore_errors=True)
+
+
+def sync(path: str) -> None:
+    """Have a local file, or the names in a directory, on the disk before anything that is written later."""
+    handle = os.open(local_path(path), os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_tree(directory: Path) -> None:
+    for parent, _, names in os.walk(directory):
+        for name in (*names, "."):
+            sync(os.path.join(parent, name))
 
 
 def _refuse_existing(target: Path, path: str, over_empty: bool) -> None:

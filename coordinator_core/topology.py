@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_core.errors import UsageError
+from coordinator_core.jsontext import parse_json
 from coordinator_core.log.types import OFFSETS_TOPIC
 
 TOPOLOGY_VERSION = 1
@@ -217,7 +218,7 @@ def load_topology(path: Path) -> Topology:
     Raises :class:`UsageError` for another form, or when partitions are not 0 to n-1.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not JSON: {error}") from None
     except OSError as error:

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
+from coordinator_core.jsontext import parse_json
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.findings import FINDINGS
 from coordinator_core.rules.model import Severity
@@ -103,7 +103,7 @@ def read_reconciled(directory: str, run: Run) -> Reconciled:
     if not storage.exists(path):
         raise UsageError(f"{directory} holds no {RECONCILIATION}; regroup reconcile --publish writes one")
     try:
-        document = json.loads(bytes(storage.read(path)))
+        document = parse_json(bytes(storage.read(path)))
         about = document["run"]
         found = Reconciled(
             directory,

@@ -18,6 +18,7 @@ class Case:
     """One snapshot. ``paths`` are its log directories, ``directory`` holds ``expected/``.
 
     ``captured_ms``: when the log was copied, or its broker killed, in ms since the epoch.
+    ``is_modern``: answers are those of requests (parts 1 and 3 of the corpus); part 2 has the coordinator's memory.
     """
 
     name: str
@@ -27,15 +28,11 @@ class Case:
     coordinator: str | None
     offsets_partitions: int
     captured_ms: int
+    is_modern: bool = True
 
     @property
     def expected(self) -> Path:
         return self.directory / "expected"
-
-    @property
-    def is_modern(self) -> bool:
-        """Recorded with the harness of 3.9.2 and 4.3.1 (part 1 of the corpus), not the one of old brokers."""
-        return self.release >= "3"
 
     def reloaded(self) -> dict[str, Any]:
         """What a broker rebuilt from a copy of the log alone."""
@@ -63,9 +60,10 @@ def _cases() -> list[Case]:
                 directory=directory,
                 paths=paths,
                 release=release,
-                coordinator="classic" if release == "3.9.2" else None,
+                coordinator=_coordinator(release, description),
                 offsets_partitions=_offsets_partitions(directory, description),
                 captured_ms=description.get("captured_at_ms") or description["capturedAtMs"],
+                is_modern="capturedAtMs" in description,
             )
         )
     return found
@@ -77,6 +75,13 @@ def _description(directory: Path) -> dict[str, Any]:
             description: dict[str, Any] = json.loads(candidate.read_text(encoding="utf-8"))
             return description
     raise FileNotFoundError(f"no case.json for {directory}")
+
+
+def _coordinator(release: str, description: dict[str, Any]) -> str | None:
+    """The coordinator, of releases that have two."""
+    if release.rpartition(".")[0] not in ("3.7", "3.8", "3.9"):
+        return None
+    return "classic" if "classic" in description["coordinator"] else "new"
 
 
 def _offsets_partitions(directory: Path, description: dict[str, Any]) -> int:
@@ -108,6 +113,7 @@ FAST_CASES = (
     "k431-mixed",
     "k431-torn/bitflip",
     "k431-txn",
+    "k440/before",
     "kmix-0102-241/mixed",
 )
 """A small log of every release, format and kind of trouble."""

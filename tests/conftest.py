@@ -41,12 +41,14 @@ PARTS = (
     Part("live", "real", together=True),
     Part("spark", "real", together=True),
     Part("live/test_codecs.py", "full"),
+    Part("live/test_schemas.py", "real"),
     Part("live/test_generated_log.py", "full"),
     Part("live/test_model.py", "full"),
     Part("drill/test_live_behind.py", "full"),
     Part("cluster/test_releases.py", "full"),
     Part("cluster", "real", together=True),
     Part("restore/test_live_restore.py", "real", together=True),
+    Part("restore/test_live_rescue.py", "real", together=True),
     Part("reports/test_browser.py", "real"),
     Part("scale", "full"),
     Part("bench/test_rules.py", "full"),
@@ -110,6 +112,9 @@ def _part_of_file(file: str) -> Part | None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--model-seed", type=int, default=20261121, help="Seed of tests/live/test_model.py's random walks."
+    )
+    parser.addoption(
+        "--kafka-schemas", help="Release whose record schemas tests/live/test_schemas.py compares; RELEASE: the newest."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import click
@@ -11,7 +12,7 @@ import click
 from coordinator_core import __version__
 from coordinator_core.cli.lazy import LazyGroup, Place
 from coordinator_core.cli.output import ReaderGoneError, discard, flush
-from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.errors import ExitCode, RegroupError, WriteError, not_written
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.process.leaving import leave
 from coordinator_core.untrusted import visible_lines
@@ -125,6 +126,7 @@ def cli() -> None:
 def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with the documented exit code."""
     start_light()
+    warnings.showwarning = _warn
     leave(run(args))
 
 
@@ -143,16 +145,27 @@ def run(args: list[str] | None = None) -> int:
     except ReaderGoneError:
         discard()
         return ExitCode.CLEAN
+    except OSError as error:
+        if isinstance(failure := not_written("output", error), WriteError):
+            return _fail(str(failure), failure.exit_code)
+        return _internal(error)
     except MemoryError:
         return _fail("not enough memory", ExitCode.INTERNAL)
     except Exception as error:
-        if os.environ.get("REGROUP_DEBUG"):
-            raise
-        return _fail(
-            f"internal error: {type(error).__name__}: {error} (set REGROUP_DEBUG=1 for the trace)",
-            ExitCode.INTERNAL,
-        )
+        return _internal(error)
     return int(result) if isinstance(result, int) else ExitCode.CLEAN
+
+
+def _internal(error: Exception) -> int:
+    if os.environ.get("REGROUP_DEBUG"):
+        raise error
+    reason = f"internal error: {type(error).__name__}: {error} (set REGROUP_DEBUG=1 for the trace)"
+    return _fail(reason, ExitCode.INTERNAL)
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning as one line; the line of code that it comes from tells an operator nothing."""
+    click.echo(f"regroup: warning: {visible_lines(str(message))}", err=True)
 
 
 def _fail(message: str, code: ExitCode) -> int:

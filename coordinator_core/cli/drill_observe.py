@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -11,12 +10,13 @@ from coordinator_core.cli.options import note
 from coordinator_core.drill.journal import JOURNAL, of_kind, read_journal
 from coordinator_core.drill.model import Prediction
 from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.jsontext import parse_json
 
 
 def read_prediction(path: Path) -> Prediction:
     """The prediction that ``drill predict --format json`` printed."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: not a prediction: {error}") from None
     return Prediction.from_json(document)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,10 +15,11 @@ from coordinator_core.cli.options import (
     replay_options,
     replay_options_from,
     time_ms,
+    topics_option,
     write_line,
 )
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.cli.source import found_beside, open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.investigate.investigate import Investigation, investigate, worst
@@ -26,7 +28,10 @@ from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.releases import profile_from_label
 from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity
+from coordinator_core.rules.topics import read_topics
+from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.topology import load_topology
 
 
 @click.command("investigate")
@@ -34,6 +39,8 @@ from coordinator_core.runs.read import is_run, open_run
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
 @click.option("--since", metavar="TIME", help="Only what happened from then on: 2026-05-12T02:00, or epoch ms.")
 @click.option("--symptom", metavar="TEXT", help="Only what explains this: an error, or what is seen.")
+@topics_option
+@click.option("--topology", "topology_file", metavar="FILE", help="topology.json. [default: beside the log]")
 @offsets_retention_option
 @replay_options
 @format_option(Format.TEXT, Format.JSON, Format.CSV, Format.HTML)
@@ -47,6 +54,8 @@ def investigate_command(
     groups: tuple[str, ...],
     since: str | None,
     symptom: str | None,
+    topics_file: str | None,
+    topology_file: str | None,
     offsets_retention_ms: int | None,
     output_format: Format,
     output: str | None,
@@ -60,6 +69,8 @@ def investigate_command(
     """
     options = replay_options_from(**replay)
     wanted = _codes(symptom)
+    beside = found_beside(paths)
+    topics, topology = topics_file or beside.topics, topology_file or beside.topology
     if len(paths) == 1 and is_run(paths[0]):
         run = open_run(paths[0])
         paths = tuple(run.manifest["sources"])
@@ -68,7 +79,14 @@ def investigate_command(
     damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
     found = investigate(
         snapshot,
-        Case(profile, options.now_ms, offsets_retention_ms),
+        Case(
+            profile,
+            options.now_ms,
+            offsets_retention_ms,
+            None if topics is None else read_topics(topics),
+            None if topology is None else load_topology(Path(topology)),
+            read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {},
+        ),
         groups=groups or None,
         since_ms=None if since is None else time_ms(since, "--since"),
         on_damage=options.on_damage,

@@ -174,4 +174,4 @@ def rollback_command(
         case _:
             for line in plan_text(plan, digest):
                 write_line(line)
-    return ExitCode.FINDINGS if plan.counts()["blocked"] else ExitCode.CLEAN
+    return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS

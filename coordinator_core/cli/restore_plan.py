@@ -232,7 +232,7 @@ def plan_command(
         case _:
             for line in plan_text(plan, document["digest"]):
                 write_line(line)
-    return ExitCode.FINDINGS if document["counts"]["blocked"] else ExitCode.CLEAN
+    return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS
 
 
 def _scenario(options: dict[str, Any]) -> Scenario | None:

@@ -87,10 +87,8 @@ def refusals(client: Client, plan: Plan, events: Sequence[Event] = ()) -> list[R
     """
     if plan.cluster_id != client.cluster_id:
         return [Refusal(f"the plan is for cluster {plan.cluster_id}, this is {client.cluster_id}")]
-    blocked = [row for row in plan.rows() if row.action is Action.BLOCKED]
-    if blocked:
-        first = blocked[0]
-        return [Refusal(f"{len(blocked)} offsets are blocked, first {_name(first)}: {first.reason}")]
+    if (obstacle := plan.obstacle()) is not None:
+        return [Refusal(obstacle)]
     writing = plan.writing()
     if not writing:
         return [Refusal("the plan is empty: nothing is to be written")]

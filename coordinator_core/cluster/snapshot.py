@@ -18,6 +18,7 @@ from typing import Any
 from coordinator_core import storage
 from coordinator_core.cluster.files import sync_directory
 from coordinator_core.errors import UsageError
+from coordinator_core.jsontext import parse_json
 from coordinator_core.log.discovery import CAPTURE_MARKER, LOG_START_OFFSETS_FILE, TOPICS_FILE, TOPOLOGY_FILE
 from coordinator_core.topology import is_topic_name
 
@@ -62,7 +63,7 @@ class CaptureDirectory:
         if not path.exists():
             return None
         try:
-            document: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            document: Mapping[str, Any] = parse_json(path.read_text(encoding="utf-8"))
             version = document["capture_version"]
         except (ValueError, KeyError, TypeError):
             raise UsageError(f"{path} is not a capture's manifest") from None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError, UsageError
+from coordinator_core.jsontext import parse_json
 
 JOURNAL = "journal.jsonl"
 JOURNAL_VERSION = 1
@@ -123,7 +124,7 @@ def of_kind(events: Iterable[Event], kind: str, **values: Any) -> list[Event]:
 
 def _event(line: bytes, path: str, position: int) -> Event:
     try:
-        event: Any = json.loads(line.decode("utf-8", "surrogatepass"))
+        event: Any = parse_json(line.decode("utf-8", "surrogatepass"))
     except ValueError as error:
         raise _damage(path, position, f"not JSON: {error}") from None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):

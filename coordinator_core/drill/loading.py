@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 import time
@@ -15,6 +14,7 @@ from coordinator_core.drill.jsonform import from_json
 from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Band, Calibration
 from coordinator_core.errors import UsageError
+from coordinator_core.jsontext import parse_json
 from coordinator_core.records import decode_key, decode_value, encode_key, encode_value
 
 US_PER_RECORD = 1.4
@@ -58,7 +58,7 @@ def read_samples(path: Path) -> list[LoadSample]:
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         try:
-            found.append(from_json(LoadSample, json.loads(line)))
+            found.append(from_json(LoadSample, parse_json(line)))
         except ValueError as error:
             raise UsageError(f"{path}: line {number}: {error}") from None
     return found

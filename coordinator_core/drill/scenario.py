@@ -9,6 +9,7 @@ from typing import Any
 
 from coordinator_core.drill.jsonform import from_json, to_json
 from coordinator_core.errors import UsageError
+from coordinator_core.jsontext import parse_json
 
 
 class Kind(StrEnum):
@@ -84,7 +85,7 @@ class Scenario:
         """
         if text.lstrip().startswith("{"):
             try:
-                return cls.from_json(json.loads(text))
+                return cls.from_json(parse_json(text))
             except json.JSONDecodeError as error:
                 raise UsageError(f"scenario: not JSON: {error}") from None
         name, _, what = text.strip().partition("=")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from coordinator_core.jsontext import parse_json
 from coordinator_core.releases import Loader, MergeOffsetRule, Profile
 
 FORMAT = 3
@@ -247,7 +248,7 @@ class SegmentFold:
             metadata = _read_stream(source).schema.metadata or {}
             if metadata.get(b"regroup.fold.format") != str(FORMAT).encode():
                 raise ValueError("not a fold of this version")
-            head = json.loads(metadata[b"regroup.fold"])
+            head = parse_json(metadata[b"regroup.fold"])
         except (pa.ArrowException, KeyError, TypeError, OSError) as error:
             raise ValueError(f"not a fold: {error}") from error
         rules = head["rules"]

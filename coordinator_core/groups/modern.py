@@ -371,6 +371,7 @@ class ShareRecords(ModernRecords):
     member_class = ShareMember
     type = GroupType.SHARE
     metadata, member, target_metadata, target_member, current_assignment = 11, 10, 12, 13, 14
+    partition_metadata = 9
     replaces_simple = False
 
     def __init__(self, groups: dict[str, Any], rules: ModernRules) -> None:
@@ -379,7 +380,7 @@ class ShareRecords(ModernRecords):
         """Share-partitions by group, until :meth:`finish`."""
 
     def handlers(self) -> dict[int, Handler]:
-        return super().handlers() | {15: self._state}
+        return super().handlers() | {15: self._state, self.partition_metadata: self._partition_metadata}
 
     def group(self, group_id: str, *, create: bool) -> Any:
         """As for the other kinds; the first releases with share groups stop where a group is missing."""
@@ -410,6 +411,10 @@ class ShareRecords(ModernRecords):
         if value is not None:
             member.state = MEMBER_STATES.get(value["state"], MemberState.UNKNOWN)
         member.assigned = _assignment(value["assignedPartitions"]) if value else {}
+
+    def _partition_metadata(self, record_offset: int, key: Record, value: Record | None) -> None:
+        """Numbers of partitions are all there is; only 4.0 writes and reads them."""
+        self.group(key["groupId"], create=value is not None)
 
     def _state(self, record_offset: int, key: Record, value: Record | None) -> None:
         group_id = key["groupId"]

@@ -196,6 +196,17 @@ class Overtaken(NamedTuple):
     held: CommittedOffset
 
 
+class Trespass(NamedTuple):
+    """A commit of ``by`` for a partition that belongs to ``owner`` in this generation; ``by`` had it in ``before``."""
+
+    key: OffsetKey
+    place: Place
+    by: Member
+    owner: Member
+    generation: int
+    before: int
+
+
 @dataclass(slots=True)
 class GroupHistory:
     """What happened to one group in one offsets partition, in log order."""
@@ -208,6 +219,7 @@ class GroupHistory:
     dropped: int = 0
     """Commits of aborted transactions."""
     overtaken: list[Overtaken] = field(default_factory=list)
+    trespasses: list[Trespass] = field(default_factory=list)
     size_bytes: int = 0
     records: int = 0
     largest_batch_bytes: int = 0

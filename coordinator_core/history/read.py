@@ -7,6 +7,7 @@ the keys of tombstones, which tell what else was deleted at the same time.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from coordinator_core.errors import Damage
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
@@ -25,6 +26,7 @@ from coordinator_core.history.model import (
     PartitionHistory,
     Place,
     Removal,
+    Trespass,
     Version,
 )
 from coordinator_core.lifecycle.expiry import Condition, condition_of
@@ -57,14 +59,17 @@ def read_history(
     every_commit: bool = False,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
+    end_offset: int | None = None,
 ) -> PartitionHistory:
     """The history of ``groups`` (``None``: all) in one offsets partition.
 
     Without ``every_commit`` consecutive commits of one writer are one :class:`Version`, so that memory follows what
-    happened and not how often groups commit. Raises as ``read_records`` does.
+    happened and not how often groups commit. ``end_offset``: no further. Raises as ``read_records`` does.
     """
     reader = _Reader(log, profile, groups, deletions, topic_names, every_commit)
     for segment, batch, records in read_records(log, on_damage=on_damage, damage=damage):
+        if end_offset is not None and batch.base_offset >= end_offset:
+            break
         reader.batch(segment, batch, records)
     return reader.finish()
 
@@ -81,6 +86,9 @@ class _Reader:
     ) -> None:
         self._profile = profile
         self._replayer = SequentialReplayer(profile, log.offsets_partition)
+        # The Java coordinator writes commits of several requests into one batch.
+        self._batch_is_request = profile.loader is Loader.SCALA
+        self._requests: dict[str, list[_Commit]] = {}
         self._history = PartitionHistory(log.offsets_partition, profile)
         self._deletions = deletions
         self._topic_names = dict(topic_names)
@@ -115,6 +123,9 @@ class _Reader:
                 self._data(batch, records, record, place)
             elif record.value is None:
                 self._note_deletion(record)
+        for group_id, commits in self._requests.items():
+            self._group(group_id).trespasses += _trespasses(commits)
+        self._requests.clear()
 
     def finish(self) -> PartitionHistory:
         self._settle_removals()
@@ -232,6 +243,10 @@ class _Reader:
             return
         members = self._members_of(key.group_id, group)
         owner = _owner(members, key)
+        if self._batch_is_request and owner is not None and len(members) > 1 and not batch.is_transactional:
+            versions = self._group(key.group_id).versions.setdefault(key, [])
+            commit = _Commit(key, place, owner, _generation(group), versions)
+            self._requests.setdefault(key.group_id, []).append(commit)
         replayer.replay_data(batch, records, record, meaning)
         if is_pending(batch, self._profile):
             value = replayer.pending(key)[batch.producer_id]
@@ -377,6 +392,35 @@ class _Reader:
             causes.append("a regular expression was resolved anew")
         elif record.key_type in (6, 12, 20):
             causes.clear()
+
+
+class _Commit(NamedTuple):
+    """A commit of a batch: the partition's owner, and its values."""
+
+    key: OffsetKey
+    place: Place
+    owner: Member
+    generation: int | None
+    versions: Sequence[Version]
+
+
+def _trespasses(commits: Sequence[_Commit]) -> list[Trespass]:
+    """Partitions in a request of one member that another owns, and that the first one had in an earlier generation."""
+    by_id = {commit.owner.member_id: commit.owner for commit in commits}
+    found = []
+    for commit in commits if len(by_id) > 1 else ():
+        others = (
+            (by, version.generation)
+            for version in reversed(commit.versions)
+            if version.member is not None
+            and (by := by_id.get(version.member.member_id)) is not None
+            and by.member_id != commit.owner.member_id
+        )
+        by, before = next(others, (commit.owner, None))
+        if before is not None and commit.generation is not None and before < commit.generation:
+            found.append(Trespass(commit.key, commit.place, by, commit.owner, commit.generation, before))
+    # A request is of one member: where two had lost something to each other, nothing tells which one sent it.
+    return found if len({one.by.member_id for one in found}) == 1 else []
 
 
 def _is_commit(marker: Record) -> bool:

@@ -16,6 +16,7 @@ from coordinator_core.investigate.members import explain_members
 from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
+from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.rules.model import Severity
@@ -80,6 +81,8 @@ def investigate(
         if groups is None or log.offsets_partition in of_interest:
             explanations += explain_partition(history, log, case)
     explanations += explain_cluster(histories, case)
+    if groups is None:
+        explanations += explain_replicas(histories, case)
     shown = tuple(log for log in logs if groups is None or log.offsets_partition in of_interest)
     by_partition = {history.offsets_partition: history for history in histories}
     explanations += explain_loads(replace(snapshot, partitions=shown), by_partition, case, on_damage, [])
@@ -93,6 +96,7 @@ def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from explain_losses(group, case)
     yield from explain_moves(group, case)
     yield from explain_members(group, case)
+    yield from explain_topics(group, case)
 
 
 def _retention(groups: Sequence[GroupHistory]) -> Retention | None:

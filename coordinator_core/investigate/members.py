@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, Member
+from coordinator_core.history.signs import (
+    Replaced,
+    Storm,
+    disagree,
+    flapping_of,
+    name_of,
+    replaced_of,
+    rounds_of,
+    storm_of,
+)
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.investigate.steps import name_of, step
+from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, moment
 from coordinator_core.rules.model import Severity
 
-HOUR_MS = 3_600_000
-_STORM = 20
-"""Rebalances in an hour."""
-_REPLACEMENTS = 3
 _SHOWN = 8
 
 
 def explain_members(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Everything about the members of one group."""
-    rounds = [one for one in group.changes if one.kind in (ChangeKind.GENERATION, ChangeKind.EPOCH, ChangeKind.EMPTY)]
-    yield from _storm(group, rounds)
-    yield from _duplicate_instance(group, rounds)
+    rounds = rounds_of(group)
+    storm = storm_of(group)
+    replaced = replaced_of(group)
+    if storm is not None:
+        yield _storm(group, storm)
+    elif not replaced:
+        yield from _flapping(group)
+    yield from (_duplicate_instance(group, one) for one in replaced)
     if rounds and rounds[-1].members and group.changes[-1].kind is not ChangeKind.DELETED:
         mixed = list(_mixed(group, rounds[-1]))
         yield from mixed
@@ -34,37 +43,18 @@ def explain_members(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from _connector(group, rounds, case)
 
 
-def _storm(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explanation]:
-    """The hour with most rebalances, if they are a storm, and who came and went in it."""
-    best: Sequence[Change] = ()
-    first = 0
-    for last, change in enumerate(rounds):
-        while change.place.timestamp_ms - rounds[first].place.timestamp_ms > HOUR_MS:
-            first += 1
-        if last - first + 1 > len(best):
-            best = rounds[first : last + 1]
-    if len(best) < _STORM:
-        return
-    came = Counter(name_of(member) for change in best for member in change.joined)
-    often = came.most_common(1)
+def _storm(group: GroupHistory, storm: Storm) -> Explanation:
+    """The hour with most rebalances, and who came and went in it."""
+    best, often = storm.rounds, storm.joins.most_common(1)
     begin, end = best[0].place, best[-1].place
-    quiet = sum(
-        1
-        for before, after in itertools.pairwise(best)
-        if not any(
-            before.place.record_offset < version.last_place.record_offset
-            and version.place.record_offset < after.place.record_offset
-            for _, version in group.all_versions()
-        )
-    )
     verdict = (
         f"{group.group_id} rebalanced {len(best)} times from {moment(begin.timestamp_ms)} to {moment(end.timestamp_ms)}"
     )
-    if often and often[0][1] >= _STORM // 4:
+    if often and often[0][1] >= len(best) // 8:
         verdict += f"; {often[0][0]} joined {often[0][1]} times"
-    if quiet:
-        verdict += f"; {count(quiet, 'generation')} passed without a commit"
-    yield Explanation(
+    if storm.quiet:
+        verdict += f"; {count(storm.quiet, 'generation')} passed without a commit"
+    return Explanation(
         "rebalance-storm",
         Severity.WARNING,
         verdict + ".",
@@ -86,48 +76,61 @@ def _storm(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explanatio
     )
 
 
-def _duplicate_instance(group: GroupHistory, rounds: Sequence[Change]) -> Iterator[Explanation]:
-    """Two processes with one group instance id put each other out, again and again."""
-    replaced: dict[str, list[Change]] = {}
-    for change in rounds:
-        instances = {member.member_id: member.instance_id for member in change.joined}
-        for _, new in change.replaced:
-            replaced.setdefault(instances[new] or "", []).append(change)
-    for instance, changes in replaced.items():
-        hosts = {member.client_host for one in changes for member in one.joined if member.instance_id == instance}
-        close = [
-            one
-            for one, following in zip(changes, changes[_REPLACEMENTS - 1 :], strict=False)
-            if following.place.timestamp_ms - one.place.timestamp_ms <= HOUR_MS
-        ]
-        if not close:
-            continue
-        verdict = (
-            f"The member behind group instance id {instance} of {group.group_id} was replaced {len(changes)} times, "
-            f"from {', '.join(sorted(hosts))}: "
-            + ("two processes use the same id." if len(hosts) > 1 else "it restarts, or two processes use the same id.")
-        )
+def _flapping(group: GroupHistory) -> Iterator[Explanation]:
+    """A client that comes and goes, too seldom to be a storm."""
+    for one in flapping_of(group):
+        begin, end = one.joins[0].place, one.joins[-1].place
         yield Explanation(
-            "duplicate-instance-id",
+            "flapping-member",
             Severity.WARNING,
-            verdict,
-            close[0].place.timestamp_ms,
+            f"{one.name} joined {group.group_id} {len(one.joins)} times from {moment(begin.timestamp_ms)} to "
+            f"{moment(end.timestamp_ms)}: it comes and goes, and each time all members give up their partitions.",
+            begin.timestamp_ms,
             group.group_id,
             group.offsets_partition,
-            events=[step(one) for one in changes[:_SHOWN]],
-            evidence=[step(close[0])],
-            now=["Give each process a group.instance.id of its own; the fenced one logs FencedInstanceIdException."],
+            events=[step(change) for change in one.joins[:_SHOWN]],
+            evidence=[step(change) for change in one.joins[:_SHOWN]],
+            not_this=["It was no deployment: the other members stayed."],
+            now=[
+                "Look at that client: max.poll.interval.ms against its slowest batch, session.timeout.ms against its "
+                "pauses, restarts by its supervisor.",
+                "Give members a group.instance.id, so that a restart within session.timeout.ms is no rebalance.",
+            ],
         )
+
+
+def _duplicate_instance(group: GroupHistory, found: Replaced) -> Explanation:
+    """Two processes with one group instance id put each other out, again and again."""
+    verdict = (
+        f"The member behind group instance id {found.instance_id} of {group.group_id} was replaced "
+        f"{len(found.changes)} times, from {', '.join(sorted(found.hosts))}: "
+        + (
+            "two processes use the same id."
+            if len(found.hosts) > 1
+            else "it restarts, or two processes use the same id."
+        )
+    )
+    return Explanation(
+        "duplicate-instance-id",
+        Severity.WARNING,
+        verdict,
+        found.close[0].place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(one) for one in found.changes[:_SHOWN]],
+        evidence=[step(found.close[0])],
+        now=["Give each process a group.instance.id of its own; the fenced one logs FencedInstanceIdException."],
+    )
 
 
 def _mixed(group: GroupHistory, change: Change) -> Iterator[Explanation]:
-    """Members with different subscriptions, none of which holds the other: two applications in one group."""
+    """Members with subscriptions that have no topic in common: two applications in one group."""
     classes: dict[tuple[str, ...], list[Member]] = {}
     for member in change.members:
         if member.topics:
             classes.setdefault(member.topics, []).append(member)
     kinds = sorted(classes, key=lambda topics: (-len(classes[topics]), topics))
-    if not any(not set(one) <= set(other) and not set(other) <= set(one) for one in kinds for other in kinds):
+    if not disagree([frozenset(topics) for topics in kinds]):
         return
     told = " and ".join(
         f"{', '.join(topics)} "

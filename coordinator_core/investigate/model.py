@@ -11,6 +11,8 @@ from coordinator_core.history.model import Place
 from coordinator_core.lifecycle.due import expiry_of
 from coordinator_core.releases import Profile
 from coordinator_core.rules.model import Severity
+from coordinator_core.rules.topics import Topics
+from coordinator_core.topology import Topology
 
 
 class Event(NamedTuple):
@@ -52,6 +54,10 @@ class Case:
     now_ms: int
     retention_ms: int | None
     """``offsets.retention.minutes``, where it is known."""
+    topics: Topics | None = None
+    topology: Topology | None = None
+    transactional_ids: Mapping[int, str] = field(default_factory=dict)
+    """By producer id, where the transaction log is known."""
 
     @property
     def likely_retention_ms(self) -> int:

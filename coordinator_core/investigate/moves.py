@@ -3,58 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import EndKind, GroupHistory, OriginKind, Overtaken, Version
+from coordinator_core.history.model import GroupHistory, Overtaken, Version
+from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
 from coordinator_core.rules.model import Severity
 
 _SHOWN = 8
-_USUAL_COMMITS = 3
-_USUAL_STEPS = 50
-_SMALL_STEP = 1000
-
-
-class Move(NamedTuple):
-    """A step of an offset key from ``before`` to ``after``; ``earlier`` had committed the same value long before."""
-
-    key: OffsetKey
-    before: Version
-    after: Version
-    earlier: Version | None
-
-    @property
-    def records(self) -> int:
-        return self.after.first.committed_offset - self.before.last.committed_offset
 
 
 def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     """Resets, stale commits, jumps: those of one kind and one moment together."""
-    moves = [move for key, versions in group.versions.items() for move in _moves(key, versions)]
-    back = [move for move in moves if move.records < 0]
-    kinds: dict[str, list[Move]] = {}
-    for move in back:
-        kinds.setdefault(_kind_of(move), []).append(move)
-    for kind, found in kinds.items():
-        if kind == "reset":
-            for _, some in _by_request(found):
-                yield _reset(group, some)
-        elif kind == "mirror":
-            yield _mirror(group, found)
-        elif kind == "stale":
-            yield _stale(group, found)
-        else:
-            yield _moved_back(group, found)
-    ahead = [move for move in moves if move.records > 0]
-    by_admin = [move for move in ahead if _origin(move) is OriginKind.ADMIN]
-    for _, some in _by_request(by_admin):
+    moves = moves_of(group)
+    for _, some in _by_request(moves.get(MoveKind.RESET, ())):
+        yield _reset(group, some)
+    for kind, explain in _TOGETHER.items():
+        if moves.get(kind):
+            yield explain(group, moves[kind])
+    for _, some in _by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
-    jumps = [move for move in ahead if _origin(move) is not OriginKind.ADMIN]
-    if jumps:
-        yield _jumped(group, jumps)
+    rivals = rivals_of(group)
+    if rivals:
+        yield _rivals(group, rivals)
+    if group.trespasses:
+        yield _trespass(group)
     overtaken = [one for one in group.overtaken if one.held.committed_offset < one.version.last.committed_offset]
     if overtaken:
         yield _overtaken(group, overtaken)
@@ -93,39 +68,6 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
         ],
         restore={one.offset_key: one.version.last.committed_offset for one in found},
     )
-
-
-def _moves(key: OffsetKey, versions: Sequence[Version]) -> Iterator[Move]:
-    for at, after in enumerate(versions[1:], 1):
-        before = versions[at - 1]
-        if before.end is None or before.end.kind is not EndKind.NEWER_VALUE:
-            continue
-        ids = before.last.topic_id, after.first.topic_id
-        if None not in ids and ids[0] != ids[1]:
-            continue  # The topic was made again, and its offsets begin again.
-        step = after.first.committed_offset - before.last.committed_offset
-        if step < 0:
-            value = after.first.committed_offset
-            earlier = next((one for one in reversed(versions[: at - 1]) if one.last.committed_offset == value), None)
-            yield Move(key, before, after, earlier)
-        elif after.missing != before.missing:
-            continue  # The cleaner has removed records between, perhaps commits of this key.
-        elif before.commits >= _USUAL_COMMITS and step > max(_SMALL_STEP, _USUAL_STEPS * before.largest_step):
-            yield Move(key, before, after, None)
-
-
-def _origin(move: Move) -> OriginKind | None:
-    return None if move.after.origin is None else move.after.origin.kind
-
-
-def _kind_of(move: Move) -> str:
-    match _origin(move):
-        case OriginKind.ADMIN:
-            return "reset"
-        case OriginKind.MIRROR:
-            return "mirror"
-    changed = move.after.generation != move.before.generation
-    return "stale" if move.earlier is not None and changed else "back"
 
 
 def _by_request(moves: Sequence[Move]) -> list[tuple[int, list[Move]]]:
@@ -323,3 +265,63 @@ def _jumped(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
             f"To read the skipped records, stop the consumers and set them back: {from_file(group.group_id)}",
         ],
     )
+
+
+def _rivals(group: GroupHistory, found: Sequence[Rivals]) -> Explanation:
+    key, turns = found[0]
+    first, second = turns[0], turns[1]
+    who = dict.fromkeys(_who(turn.version) for turn in turns)
+    return Explanation(
+        "two-writers",
+        Severity.WARNING,
+        f"Two clients commit in turn for {count(len(found), 'partition')} of {group.group_id}: {key.topic}-"
+        f"{key.partition} goes to and fro between about {first.committed} and {second.committed}, {len(turns)} times "
+        f"from {moment(first.place.timestamp_ms)} on, by {' and '.join(who)}.",
+        first.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[
+            Event(turn.place, f"{key.topic}-{key.partition}: {turn.committed}, by {_who(turn.version)}")
+            for turn in turns[:_SHOWN]
+        ],
+        evidence=[Event(turn.place, f"{key.topic}-{key.partition}: {turn.committed}") for turn in turns[:2]],
+        not_this=["It is no reset and no reprocessing: both sequences go on where they were."],
+        now=[
+            "Find the second client of this group id: one that uses assign(), runs in another environment, or was "
+            "left behind by a deployment; give it a group id of its own.",
+            "Until then a restart may begin at either of both offsets.",
+        ],
+        capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
+    )
+
+
+def _trespass(group: GroupHistory) -> Explanation:
+    first = group.trespasses[0]
+    key = first.key
+    return Explanation(
+        "commit-after-losing-partition",
+        Severity.WARNING,
+        f"{name_of(first.by)} committed {key.topic}-{key.partition} of {group.group_id} in generation "
+        f"{first.generation}, in which it belongs to {name_of(first.owner)}: it had the partition in generation "
+        f"{first.before}, and lost it ({count(len(group.trespasses), 'such commit')}).",
+        first.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[
+            Event(one.place, f"{one.key.topic}-{one.key.partition}, in one request with what {one.by.member_id} owns")
+            for one in group.trespasses[:_SHOWN]
+        ],
+        not_this=["It was no zombie of an old generation: the coordinator refuses those."],
+        now=[
+            "Let the client commit what it still owns only: drop stored offsets in onPartitionsRevoked, and do not "
+            "commit a map of all partitions that it ever read.",
+        ],
+    )
+
+
+_TOGETHER = {
+    MoveKind.MIRROR: _mirror,
+    MoveKind.STALE: _stale,
+    MoveKind.BACK: _moved_back,
+    MoveKind.JUMPED: _jumped,
+}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Place
+from coordinator_core.history.signs import Seen, families
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.words import consumer_groups, count, moment, span
@@ -19,7 +19,6 @@ _LOAD_BUFFER_BYTES = 5 << 20
 _TRANSACTION_MAX_MS = int(THRESHOLDS["transaction_max_timeout_ms"].default)
 _HEAVY_RECORDS = 100_000
 _HEAVY_SHARE = 0.5
-_FAMILY = 50
 _SEGMENTS_EMPTY = 3
 _SHOWN = 8
 
@@ -267,46 +266,41 @@ def _last_place(group: GroupHistory) -> Place:
     return max(places, key=lambda place: place.record_offset)
 
 
-_VARIABLE = re.compile(
-    r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|(?<![0-9A-Za-z])[0-9a-fA-F]{16,}(?![0-9A-Za-z])|\d{3,}"
-)
-
-
 def _families(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
-    families: dict[str, list[GroupHistory]] = {}
-    total = 0
-    for history in histories:
-        for group in history.groups.values():
-            total += group.size_bytes
-            pattern = _VARIABLE.sub("*", group.group_id)
-            if pattern != group.group_id:
-                families.setdefault(pattern, []).append(group)
-    for pattern, groups in families.items():
-        once = [group for group in groups if sum(one.kind is ChangeKind.GENERATION for one in group.changes) <= 1]
-        if len(once) < _FAMILY:
-            continue
-        births = sorted(_first_place(group).timestamp_ms for group in groups)
-        hours = max(1.0, (births[-1] - births[0]) / 3_600_000)
+    groups = {
+        group.group_id: group
+        for history in histories
+        for group in history.groups.values()
+        if group.changes or group.versions
+    }
+    total = sum(group.size_bytes for group in groups.values())
+    for family in families(_seen(group) for group in groups.values()):
+        born = [groups[one.group_id] for one in family.groups]
         clients = Counter(
             f"{member.client_id} on {member.client_host}"
-            for group in groups
+            for group in born
             for change in group.changes
             for member in change.joined
         )
-        share = sum(group.size_bytes for group in groups) / max(1, total)
         behind = f", most of {clients.most_common(1)[0][0]}" if clients else ""
         yield Explanation(
             "one-shot-groups",
             Severity.WARNING,
-            f"{len(groups):,} groups named like {pattern}{behind}: {len(groups) / hours:.1f} new ones an hour, "
-            f"{share:.0%} of the bytes; each start of that application leaves one for the retention time.",
-            births[-1],
-            evidence=[Event(_first_place(group), group.group_id) for group in groups[:_SHOWN]],
+            f"{len(born):,} groups named like {family.pattern}{behind}: {family.born_per_hour:.1f} new ones an hour, "
+            f"{family.size_bytes / max(1, total):.0%} of the bytes; each start of that application leaves one for the "
+            "retention time.",
+            family.groups[-1].first_ms,
+            evidence=[Event(_first_place(group), group.group_id) for group in born[:_SHOWN]],
             now=[
                 "Give the application a fixed group.id; if it needs none, read with assign() and without commits.",
-                f"Remove the old ones: {consumer_groups(groups[0].group_id, '--delete')} (--group is repeatable)",
+                f"Remove the old ones: {consumer_groups(born[0].group_id, '--delete')} (--group is repeatable)",
             ],
         )
+
+
+def _seen(group: GroupHistory) -> Seen:
+    once = sum(one.kind is ChangeKind.GENERATION for one in group.changes) <= 1
+    return Seen(group.group_id, _first_place(group).timestamp_ms, group.size_bytes, once)
 
 
 def _first_place(group: GroupHistory) -> Place:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator_core.history.model import Change, ChangeKind, Member
+from coordinator_core.history.model import Change, ChangeKind
+from coordinator_core.history.signs import name_of
 from coordinator_core.investigate.model import Event
 from coordinator_core.investigate.words import count
 
@@ -28,9 +29,3 @@ def step(change: Change) -> Event:
     if change.kind is ChangeKind.EPOCH and change.cause:
         text += f"; cause: {change.cause}"
     return Event(change.place, text)
-
-
-def name_of(member: Member) -> str:
-    """Instance id if it has one, client id and host."""
-    known = f"{member.client_id} on {member.client_host}"
-    return f"instance {member.instance_id} ({known})" if member.instance_id is not None else known

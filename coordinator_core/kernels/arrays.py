@@ -6,6 +6,7 @@ do not overflow; ``np.asarray`` of either is the array.
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Any, cast
 
@@ -18,6 +19,9 @@ from coordinator_core.kernels.mode import IS_COMPILED
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
+
+HASH_SECRETS = tuple(int.from_bytes(os.urandom(8), "little") for _ in range(4))
+"""What hashes of this process are made with."""
 
 _CODES = {"i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "u8": "u1"}
 _CACHE_LINE_BYTES = 64

@@ -9,7 +9,7 @@ Each included file is a module of this package, made into C functions by ``setup
 cimport cython
 import cython
 
-from coordinator_core.kernels.arrays import grown, new_bytes, new_rows, zeros
+from coordinator_core.kernels.arrays import HASH_SECRETS, grown, new_bytes, new_rows, zeros
 
 ctypedef long long Int
 ctypedef unsigned long long Word
@@ -29,6 +29,7 @@ cdef extern from "native.h" nogil:
     Int load_be32(const unsigned char *first, const unsigned char *last)
     Int load_be16(const unsigned char *first, const unsigned char *last)
     Word load_le64(const unsigned char *first, const unsigned char *last)
+    Word folded_product(Word left, Word right)
     void copy_run(unsigned char *first, unsigned char *last, const unsigned char *source, const unsigned char *end)
     void copy_fields(const unsigned char *row, Int row_bytes, unsigned char *column, Int size, Int count)
     void fetch_ahead(const void *address)

@@ -322,31 +322,95 @@ def find_keys(data: Bytes, count: Int, tables: FoldTables) -> cython.void:
 
 # Transactions
 
+_LOOKED_AT = cython.declare(Int, 8)
+"""Rows at the beginning of a key's list that are looked at one by one."""
+
+
+@cython.cfunc
+def _pair(key: Int, producer: Int, tables: FoldTables) -> Int:
+    """The hash of a pair, which is put into ``tables.pair``."""
+    put_be(tables.pair, 0, key, 8)
+    put_be(tables.pair, 8, producer, 8)
+    return hash_bytes(tables.pair, 0, 16)
+
+
+@cython.cfunc
+def _note_deep(row: Int, tables: FoldTables) -> cython.void:
+    """Have :func:`_deep_row` find the row, the last that is looked at, when another one comes before it."""
+    hashed: Int = _pair(tables.pending[row].key, tables.pending[row].producer, tables)
+    pair: Int = tables.pairs.find(tables.pair, 0, 16, hashed)
+    if pair < 0:
+        pair = tables.pairs.add(tables.pair, 0, 16, hashed)
+    tables.pair_rows[pair] = row
+
+
+@cython.cfunc
+def _deep_row(key: Int, producer: Int, tables: FoldTables) -> Int:
+    """The open row of a pair that was noted, -1 for none."""
+    pair: Int = tables.pairs.find(tables.pair, 0, 16, _pair(key, producer, tables))
+    if pair < 0:
+        return -1
+    row: Int = tables.pair_rows[pair]
+    is_same: cython.bint = tables.pending[row].key == key and tables.pending[row].producer == producer
+    return row if is_same and tables.pending[row].phase == Phase.OPEN else -1
+
+
+@cython.cfunc
+def _put_first(row: Int, tables: FoldTables) -> cython.void:
+    """Put a pending row at the beginning of the list of its key."""
+    key: Int = tables.pending[row].key
+    following: Int = tables.events[key].pending
+    if following >= 0:
+        tables.pending[following].previous_of_key = row
+    tables.events[key].pending = row
+    tables.pending[row].next_of_key = following
+    tables.pending[row].previous_of_key = -1
+
 
 @cython.cfunc
 def _transaction_row(key: Int, producer: Int, tables: FoldTables) -> Int:
-    """The pending row of the offset key in the producer's open transaction, made when it is new."""
+    """The pending row of the offset key in the producer's open transaction, made when it is new.
+
+    The list of a key begins with the rows that no tombstone has cleared. Of its first rows each is looked at; those
+    behind them are found by ``pairs``.
+    """
     following: Int = tables.events[key].pending
     row: Int = following
-    while row >= 0:
+    last: Int = -1
+    looked: Int = 0
+    while row >= 0 and looked < _LOOKED_AT:
+        looked += 1
         if tables.pending[row].producer == producer:
-            return row
+            break
+        last = row
         row = tables.pending[row].next_of_key
+    tables.list_steps += looked
+    is_deep: cython.bint = looked == _LOOKED_AT and (row < 0 or tables.pending[row].producer != producer)
+    if is_deep and row >= 0:
+        row = _deep_row(key, producer, tables)
+    if row >= 0:
+        if tables.tombstone_drops_pending and tables.pending[row].kind == PendingKind.CLEARED:
+            # It becomes a value, or is cleared again with the others.
+            tables.pending[row].kind = PendingKind.NOTED
+            if row != following:
+                if is_deep:
+                    _note_deep(last, tables)
+                _unlink(row, tables)
+                _put_first(row, tables)
+        return row
+    if is_deep:
+        _note_deep(last, tables)
     row = tables.pending_free
     if row >= 0:
         tables.pending_free = tables.pending[row].next_of_key
     else:
         row = tables.pending_used
         tables.pending_used = row + 1
-    if following >= 0:
-        tables.pending[following].previous_of_key = row
-    tables.events[key].pending = row
     tables.pending[row].key = key
+    _put_first(row, tables)
     tables.pending[row].producer = producer
     tables.pending[row].kind = PendingKind.NOTED
     tables.pending[row].phase = Phase.OPEN
-    tables.pending[row].next_of_key = following
-    tables.pending[row].previous_of_key = -1
     tables.pending[row].next_of_producer = tables.producers[producer].pending
     tables.producers[producer].pending = row
     tables.producers[producer].keys += 1
@@ -517,7 +581,9 @@ def _fold_tombstone(
         tables.key_states[key].last_tombstone = sequence
     if tables.tombstone_drops_pending:
         other = tables.events[key].pending
-        while other >= 0:
+        # Behind the first row that is cleared, all are.
+        while other >= 0 and tables.pending[other].kind != PendingKind.CLEARED:
+            tables.list_steps += 1
             tables.pending[other].kind = PendingKind.CLEARED
             other = tables.pending[other].next_of_key
     elif in_transaction and not tables.pending_by_producer:

@@ -66,6 +66,11 @@ class FoldTables:
     pending = cython.declare(PendingRows, visibility="public")
     pending_used = cython.declare(Int, visibility="public")
     pending_free = cython.declare(Int)  # First free row of ``pending``, chained by ``next_of_key``; -1 for none.
+    pairs = cython.declare(KeyTable, visibility="public")
+    """Offset keys and producers, int64s as they lie in memory; a row each in ``pair_rows``."""
+    pair_rows = cython.declare(MutableInt64s)  # Pending row of a pair, as it was when it was noted.
+    pair = cython.declare(MutableBytes)
+    list_steps = cython.declare(Int, visibility="public")  # Rows of lists of pending rows that were looked at.
     group_records = cython.declare(GroupRecordRows, visibility="public")
     group_records_used = cython.declare(Int, visibility="public")
     creations = cython.declare(CreationRows, visibility="public")
@@ -94,6 +99,9 @@ class FoldTables:
         self.producers = new_rows("Producer", _FIRST_ROWS)
         self.producer_key = new_bytes(8)
         self.pending = new_rows("Pending", _FIRST_ROWS)
+        self.pairs = KeyTable()
+        self.pair_rows = zeros(_FIRST_ROWS)
+        self.pair = new_bytes(16)
         self.group_records = new_rows("GroupRecord", _FIRST_ROWS)
         self.creations = new_rows("Creation", _FIRST_ROWS)
         self.fragments = new_rows("Fragment", _FIRST_ROWS)
@@ -112,6 +120,8 @@ class FoldTables:
         self.producer_ids.clear()
         self.pending_free = -1
         self.pending_used = 0
+        self.pairs.clear()
+        self.list_steps = 0
         self.group_records_used = 0
         self.creations_used = 0
         self.fragments_used = 0
@@ -140,12 +150,14 @@ class FoldTables:
         self.group_ids.reserve(records, data_bytes)
         self.topics.reserve(records, data_bytes)
         self.producer_ids.reserve(records, 8 * records)
+        self.pairs.reserve(records, 16 * records)
         if (
             records > len(self.scratch)
             or self.keys.used + records > len(self.events)
             or self.group_ids.used + records > len(self.groups)
             or self.producer_ids.used + records > len(self.producers)
             or self.pending_used + records > len(self.pending)
+            or self.pairs.used + records > len(self.pair_rows)
             or self.group_records_used + records > len(self.group_records)
             or self.creations_used + records > len(self.creations)
             or self.fragments_used + records > len(self.fragments)
@@ -170,6 +182,7 @@ class FoldTables:
         used = self.producer_ids.used
         self.producers = grown(self.producers, used, used + records)
         self.pending = grown(self.pending, self.pending_used, self.pending_used + records)
+        self.pair_rows = grown(self.pair_rows, self.pairs.used, self.pairs.used + records)
         used = self.group_records_used
         self.group_records = grown(self.group_records, used, used + records)
         self.creations = grown(self.creations, self.creations_used, self.creations_used + records)

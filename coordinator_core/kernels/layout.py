@@ -30,8 +30,6 @@ ALL_64_BITS = 0xFFFFFFFFFFFFFFFF
 TOP_BITS_OF_BYTES = 0x8080808080808080
 
 # Not even, and without a pattern in their bits.
-HASH_SEED = 0xD6E8FEB86659FD93
-HASH_MULTIPLIER = 0x9E3779B97F4A7C15
 HASH_FINISHER = 0xBF58476D1CE4E5B9
 
 KEY_ROW_BITS = (1 << 40) - 1
@@ -609,6 +607,7 @@ class Role(IntEnum):
     METADATA = 0
     TARGET_METADATA = 1
     EXTRA = 2  # Partition metadata of a consumer group, topics of a share group, topology of a streams group.
+    SECOND_EXTRA = 3  # Partition metadata of a share group of 4.0.
     MEMBER = 4
     TARGET = 5
     CURRENT = 6

@@ -47,6 +47,12 @@ static inline uint64_t load_le64(regroup_bytes first, regroup_bytes last) {
     return REGROUP_LITTLE(64, word);
 }
 
+/* Both halves of a product together: no bits of the factors have an effect that is known without the other factor. */
+static inline uint64_t folded_product(uint64_t left, uint64_t right) {
+    unsigned __int128 product = (unsigned __int128)left * right;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
 /* Copies a run of bytes: short ones by words, which a call would cost more than. The ends are included. */
 static inline void copy_run(unsigned char *first, unsigned char *last, regroup_bytes from, regroup_bytes to) {
     size_t size = (size_t)(last - first) + 1;

@@ -8,7 +8,12 @@ import cython
 if not cython.compiled:
     from crc32c import crc32c as _crc32c
 
+    from coordinator_core.kernels.arrays import HASH_SECRETS
     from coordinator_core.kernels.declare import *
+
+    def folded_product(left: Word, right: Word) -> Word:
+        product = left * right
+        return (product ^ (product >> 64)) & ALL_64_BITS
 
 
 @cython.ccall
@@ -200,26 +205,34 @@ def same_bytes(left: Bytes, left_at: Int, right: Bytes, right_at: Int, length: I
     return at >= length
 
 
+_FIRST_STATE = cython.declare(Word, HASH_SECRETS[0])
+_SECOND_STATE = cython.declare(Word, HASH_SECRETS[1])
+_FIRST_FACTOR = cython.declare(Word, HASH_SECRETS[2] | 1)
+_SECOND_FACTOR = cython.declare(Word, HASH_SECRETS[3] | 1)
+
+
 @cython.cfunc
-def _mixed(state: Word, word: Word) -> Word:
-    state = ((state ^ word) * HASH_MULTIPLIER) & ALL_64_BITS
-    return state ^ (state >> 29)
+def _mixed(state: Word, word: Word, factor: Word) -> Word:
+    return folded_product(state ^ word, factor)
 
 
 @cython.ccall
 def hash_bytes(data: Bytes, at: Int, length: Int) -> Int:
-    """A 63-bit hash of ``length`` bytes; decides speed only, never a result."""
+    """A 63-bit hash of ``length`` bytes, another one in each process; decides speed only, never a result.
+
+    Who chooses names cannot choose them so that many have one hash.
+    """
     # Two words side by side: each waits for the one before it.
-    first: Word = length
-    second: Word = HASH_SEED
+    first: Word = _FIRST_STATE ^ length
+    second: Word = _SECOND_STATE
     tail: Word = 0
     stop: Int = at + length
     while at + 16 <= stop:
-        first = _mixed(first, le64(data, at))
-        second = _mixed(second, le64(data, at + 8))
+        first = _mixed(first, le64(data, at), _FIRST_FACTOR)
+        second = _mixed(second, le64(data, at + 8), _SECOND_FACTOR)
         at += 16
     if at + 8 <= stop:
-        first = _mixed(first, le64(data, at))
+        first = _mixed(first, le64(data, at), _FIRST_FACTOR)
         at += 8
     if at < stop:
         if length >= 8:
@@ -228,8 +241,8 @@ def hash_bytes(data: Bytes, at: Int, length: Int) -> Int:
             while at < stop:
                 tail = (tail << 8) | data[at]
                 at += 1
-        second = _mixed(second, tail)
-    first = (_mixed(first, second) * HASH_FINISHER) & ALL_64_BITS
+        second = _mixed(second, tail, _SECOND_FACTOR)
+    first = (_mixed(first, second, _FIRST_FACTOR) * HASH_FINISHER) & ALL_64_BITS
     return (first ^ (first >> 32)) >> 1
 
 

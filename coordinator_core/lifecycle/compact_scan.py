@@ -54,7 +54,7 @@ class ScannedSegment:
     """A segment whose batches were checked; ``size`` are its bytes up to the end of the last one.
 
     ``is_plain``: all of them are v2 batches that the kernels walk over; otherwise :meth:`batches`
-    reads them one by one. Nothing of the file is held between passes; each checks by ``crc``, the CRC-32C of the
+    reads them one by one. Nothing of the file is held between passes; each checks, by ``crc``, the CRC-32C of the
     bytes, that they are those of the first.
     """
 
@@ -65,13 +65,16 @@ class ScannedSegment:
     crc: int
 
     def read(self) -> memoryview:
-        """Bytes of the segment. Raises :class:`DamagedInputError` when they are not what they were."""
+        """Bytes of the segment. Raises :class:`DamagedInputError` when the file has become shorter."""
         data = storage.read(self.segment.path, self.size)
         if len(data) < self.size:
             raise self.damaged(len(data), "file_shorter", f"{self.size - len(data)} bytes are gone")
+        return data
+
+    def check(self, data: memoryview) -> None:
+        """:class:`DamagedInputError` when ``data``, which a pass took for sound, is not what it was."""
         if crc32c.crc32c(data) != self.crc:
             raise self.changed(_first_unsound(data))
-        return data
 
     def batch_at(self, data: memoryview, position: int) -> Batch:
         """The v2 batch at ``position`` of what :meth:`read` gave, which a kernel leaves to others."""
@@ -92,7 +95,9 @@ class ScannedSegment:
 
     def batches(self) -> Iterator[Batch]:
         segment = replace(self.segment, size=self.size)
-        return read_segment(segment, limits=_LIMITS, end_offset=self.end_offset, data=self.read())
+        data = self.read()
+        yield from read_segment(segment, limits=_LIMITS, end_offset=self.end_offset, data=data)
+        self.check(data)
 
     def walk(self, kernel: Kernel, each: Callable[[ScannedSegment, Batch], None]) -> None:
         """Have ``kernel`` pass over the batches, and ``each`` take those that it leaves to others."""
@@ -110,6 +115,7 @@ class ScannedSegment:
                 each(self, batch)
                 position += batch.size
             stopped, position = kernel(data, position)
+        self.check(data)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,13 @@ def proof_profiles(
         each = replace(chosen, has_first_share_layout=False, tolerates_missing_share_groups=True)
         facts = asdict(each) | {"known_key_types": each.known_key_types & present}
         # Compaction changes neither what can be read at all nor where the log ends.
-        unimportant = {*FACTS_BESIDE_LOADING, "newest_message_format", "reads_zstd", "ends_at_empty_read"}
+        unimportant = {
+            *FACTS_BESIDE_LOADING,
+            "newest_message_format",
+            "reads_zstd",
+            "ends_at_empty_read",
+            "grows_load_buffer",
+        }
         if present <= each.known_key_types:
             unimportant.add("unknown_key_aborts")
         if 0 not in present:

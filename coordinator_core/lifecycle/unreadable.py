@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator_core.log.reader import OnDamage, last_entry, read_segment
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
 from coordinator_core.releases import Profile
+
+LOAD_BUFFER_BYTES: Final = 5 * 1024 * 1024
+"""Default of ``offsets.load.buffer.size``."""
 
 
 class Unreadable(NamedTuple):
@@ -33,6 +36,9 @@ def first_unreadable(log: PartitionLog, profile: Profile) -> Unreadable | None:
         for batch in _batches(segment):
             if complaint := _complaint(batch, profile):
                 return Unreadable(batch.base_offset, complaint)
+    if not profile.grows_load_buffer and (large := _first_large(log)):
+        detail = f"a batch of {large.size} bytes, more than offsets.load.buffer.size by default: the load never ends"
+        return Unreadable(large.base_offset, detail, "KAFKA-7286")
     if not profile.ends_at_empty_read and has_empty_tail(log):
         detail = "the last segment is empty, and the last batch ends before it: the load never ends"
         return Unreadable(None, detail, "KAFKA-9065")
@@ -42,6 +48,12 @@ def first_unreadable(log: PartitionLog, profile: Profile) -> Unreadable | None:
 def _batches(segment: SegmentFile) -> Iterator[Batch]:
     """Batches of a segment that was replayed before: damage was reported then."""
     return read_segment(segment, on_damage=OnDamage.SALVAGE, damage=[])
+
+
+def _first_large(log: PartitionLog) -> Batch | None:
+    """The first batch that the loader's buffer does not hold."""
+    batches = (batch for segment in log.segments if segment.size > LOAD_BUFFER_BYTES for batch in _batches(segment))
+    return next((batch for batch in batches if batch.size > LOAD_BUFFER_BYTES), None)
 
 
 def has_empty_tail(log: PartitionLog) -> bool:

@@ -6,7 +6,6 @@ Source of the rules on ``.deleted``, ``.cleaned`` and ``.swap`` files: ``LogLoad
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -14,6 +13,8 @@ from dataclasses import dataclass, field
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, UsageError
+from coordinator_core.jsontext import parse_json
+from coordinator_core.log.layout import LAST_OFFSET
 from coordinator_core.log.reader import last_entry
 from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, SegmentFile, Snapshot
 from coordinator_core.storage import Entry
@@ -44,7 +45,7 @@ _RETIRED_REASONS = {
 }
 _SEGMENT = re.compile(r"^(\d{20})\.log$")
 _SWAP_SEGMENT = re.compile(r"^(\d{20})\.log\.swap$")
-_CLEANED = re.compile(r"^(\d+)\..*\.cleaned$")
+_CLEANED = re.compile(r"^(\d{1,20})\..*\.cleaned$")
 _IGNORED_FILES = (
     (re.compile(r"\.deleted$"), "superseded, waits for deletion"),
     (re.compile(r"\.cleaned$"), "unfinished output of the log cleaner"),
@@ -153,7 +154,7 @@ class _Search:
             if topic is not None and topic.startswith("__"):
                 raise UsageError(f"{file.path}: a segment of {topic}, not of {OFFSETS_TOPIC}")
             partition = 0
-        named = _SEGMENT.match(file.name)
+        named = _numbered(_SEGMENT, file.name)
         base_offset = int(named[1]) if named else _first_offset(file.path)
         segment = SegmentFile(file.path, partition, base_offset, file.size, file.modified_ns)
         self._named_files.setdefault(directory, []).append(segment)
@@ -164,7 +165,7 @@ class _Search:
             _check_whole(path)
         if _is_log_dir(entries):
             self._add_log_dir(path, entries)
-        elif any(_SEGMENT.match(entry.name) or _SWAP_SEGMENT.match(entry.name) for entry in entries):
+        elif any(_numbered(_SEGMENT, entry.name) or _numbered(_SWAP_SEGMENT, entry.name) for entry in entries):
             if depth:
                 self.ignored.append((path, "segments outside a log dir"))
             else:
@@ -257,7 +258,7 @@ class _Search:
     def _read_topics(self, path: str) -> None:
         """Names of topics as a capture wrote them down; damage when it is not such a file."""
         try:
-            topics = json.loads(storage.read_text(path))["topics"]
+            topics = parse_json(storage.read_text(path))["topics"]
             names = {topic["topic_id"]: topic["name"] for topic in topics if topic["topic_id"]}
         except (ValueError, KeyError, TypeError) as error:
             self.damage.append(Damage(path, 0, None, "bad_topics", f"not what a capture writes: {error!r}"))
@@ -271,7 +272,7 @@ class _Search:
         if not storage.exists(path):
             return
         try:
-            unknowns = [entry["unknown"] for entry in json.loads(storage.read_text(path))["partitions"]]
+            unknowns = [entry["unknown"] for entry in parse_json(storage.read_text(path))["partitions"]]
             self.damage += [
                 Damage(
                     storage.join(log_dir, *str(one["path"]).split("/")),
@@ -282,7 +283,7 @@ class _Search:
                 )
                 for one in unknowns
             ]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             detail = f"not what an import of records writes: {error!r}"
             self.damage.append(Damage(path, 0, None, "bad_records_manifest", detail))
 
@@ -299,7 +300,7 @@ class _Search:
         self._read_unknowns(path)
         meta = storage.join(path, META_PROPERTIES_FILE)
         if storage.exists(meta):
-            match = re.search(r"^(?:node|broker)\.id\s*=\s*(-?\d+)\s*$", storage.read_text(meta), re.MULTILINE)
+            match = re.search(r"^(?:node|broker)\.id\s*=\s*(-?\d{1,10})\s*$", storage.read_text(meta), re.MULTILINE)
             log_dir.broker_id = int(match[1]) if match else None
         return log_dir
 
@@ -346,7 +347,10 @@ def parse_checkpoint(text: str) -> dict[int, int]:
         if len(row) != 3:
             raise ValueError(f"line of {len(row)} words")
         if row[0] == OFFSETS_TOPIC:
-            offsets[int(row[1])] = int(row[2])
+            partition, offset = int(row[1]), int(row[2])
+            if not (0 <= partition < 1 << 31 and -1 <= offset <= LAST_OFFSET):
+                raise ValueError(f"partition {row[1][:20]} or offset {row[2][:20]} out of range")
+            offsets[partition] = offset
     return offsets
 
 
@@ -367,12 +371,12 @@ def resolve_segments(
     for entry in entries:
         if entry.is_directory:
             ignored.append((entry.path, "directory"))
-        elif match := _SEGMENT.match(entry.name):
+        elif match := _numbered(_SEGMENT, entry.name):
             segments[int(match[1])] = entry
-        elif match := _SWAP_SEGMENT.match(entry.name):
+        elif match := _numbered(_SWAP_SEGMENT, entry.name):
             swaps[int(match[1])] = entry
         else:
-            if match := _CLEANED.match(entry.name):
+            if match := _numbered(_CLEANED, entry.name):
                 cleaned.append(int(match[1]))
             ignored.append((entry.path, _reason(entry.name)))
 
@@ -422,7 +426,14 @@ def _is_log_dir(entries: Sequence[Entry]) -> bool:
 
 def _parse_directory_name(name: str) -> tuple[str | None, int]:
     match = _PARTITION_DIRECTORY.match(name)
-    return (match["topic"], int(match["partition"])) if match else (None, 0)
+    # A partition is an int32.
+    return (match["topic"], int(match["partition"])) if match and int(match["partition"]) < 1 << 31 else (None, 0)
+
+
+def _numbered(pattern: re.Pattern[str], name: str) -> re.Match[str] | None:
+    """The match of a name with a record offset in it, which is an int64."""
+    match = pattern.match(name)
+    return match if match and int(match[1]) <= LAST_OFFSET else None
 
 
 def _name(path: str) -> str:

@@ -104,8 +104,13 @@ def parse_entry(view: memoryview, position: int, limits: Limits = _DEFAULT_LIMIT
 
 
 def _all_zero(view: memoryview) -> bool:
-    step = 1 << 16
-    return all(bytes(view[at : at + step]).count(0) == min(step, len(view) - at) for at in range(0, len(view), step))
+    at, step = 0, 1 << 6
+    while at < len(view):
+        part = bytes(view[at : at + step])
+        if part.count(0) < len(part):
+            return False
+        at, step = at + step, min(2 * step, 1 << 16)
+    return True
 
 
 def read_segment(

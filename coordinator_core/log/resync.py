@@ -9,7 +9,8 @@ import numpy as np
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Batch
 
-_WINDOW = 1 << 18
+_FIRST_WINDOW, _WINDOW = 1 << 8, 1 << 18
+"""Junk is mostly short; a long search takes larger steps."""
 _TO_MAGIC = 17
 _MIN_SIZE = 14
 CRC_BUDGET = 16
@@ -30,8 +31,9 @@ def find_batch(
     in ``[first_offset, end_offset)``, and what is left of ``budget``, the bytes that candidates may make
     the search read.  The position is ``None`` when there is no such entry, or the budget is used up."""
     total = len(view)
-    for window in range(start, total - _TO_MAGIC + 1, _WINDOW):
-        count = min(_WINDOW, total - _TO_MAGIC + 1 - window)
+    window, step = start, _FIRST_WINDOW
+    while window < total - _TO_MAGIC + 1:
+        count = min(step, total - _TO_MAGIC + 1 - window)
         raw = np.frombuffer(view[window : window + count + _TO_MAGIC - 1], dtype=np.uint8)
         size = _big_endian(raw, 8, count)
         ends = np.arange(window + 12, window + 12 + count, dtype=np.int64) + size
@@ -53,6 +55,7 @@ def find_batch(
             batch = parse(view, position, limits)
             if batch is not None and batch.last_offset < end_offset:
                 return position, budget
+        window, step = window + count, min(2 * step, _WINDOW)
     return None, budget
 
 

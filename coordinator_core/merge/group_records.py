@@ -43,7 +43,11 @@ _NOTHING: Bytes = np.empty(0, np.uint8)
 
 
 def _key_types() -> dict[int, tuple[GroupKind, Role]]:
-    found = {GROUP_METADATA: (GroupKind.CLASSIC, Role.METADATA), _REGEX: (GroupKind.CONSUMER, Role.REGEX)}
+    found = {
+        GROUP_METADATA: (GroupKind.CLASSIC, Role.METADATA),
+        _REGEX: (GroupKind.CONSUMER, Role.REGEX),
+        ShareRecords.partition_metadata: (GroupKind.SHARE, Role.SECOND_EXTRA),
+    }
     for kind, records in _KINDS.items():
         found |= {
             records.metadata: (kind, Role.METADATA),

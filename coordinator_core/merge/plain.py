@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.groups import model
+from coordinator_core.jsontext import parse_json
 
 _HEAD = struct.Struct("<4sQ")
 _MAGIC = b"rgp1"
@@ -45,7 +46,7 @@ def read_plain(data: pa.Buffer) -> Any:
         magic, size = _HEAD.unpack_from(data)
         if magic != _MAGIC:
             raise ValueError("not a value of this format")
-        tree = json.loads(data.slice(_HEAD.size, size).to_pybytes())
+        tree = parse_json(data.slice(_HEAD.size, size).to_pybytes())
         return _Reader(data, _HEAD.size + size).value(tree)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, struct.error, pa.ArrowException) as error:
         raise ValueError(f"not a plain value: {error}") from error

@@ -17,7 +17,7 @@ from coordinator_core.releases.requests import RequestRules
 OFFSET_KEY_TYPES = frozenset({0, 1})
 CLASSIC_KEY_TYPES = frozenset({0, 1, 2})
 CONSUMER_KEY_TYPES = frozenset({3, 4, 5, 6, 7, 8, 16})
-SHARE_KEY_TYPES = frozenset({10, 11, 12, 13, 14, 15})
+SHARE_KEY_TYPES = frozenset({9, 10, 11, 12, 13, 14, 15})
 STREAMS_KEY_TYPES = frozenset({17, 19, 20, 21, 22, 23})
 
 
@@ -246,6 +246,9 @@ class Profile:
     ends_at_empty_read: bool
     """A read that returns nothing below the end of the log ends the load; else the loader reads for ever, and
     no partition behind this one is loaded (KAFKA-9065)."""
+
+    grows_load_buffer: bool
+    """A batch larger than ``offsets.load.buffer.size`` is read; else the loader asks for it for ever (KAFKA-7286)."""
 
     tolerates_missing_groups: bool
     """Tombstones of unknown groups and members are ignored (KAFKA-17306)."""

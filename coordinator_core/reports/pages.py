@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -12,6 +13,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from coordinator_core.untrusted import visible
+
+_WORD = re.compile(r"\S+")
 
 
 def page(template: str, **values: Any) -> str:
@@ -38,10 +41,24 @@ def _environment() -> Environment:
         "bytes": byte_text,
         "duration": duration_text,
         "number": number_text,
+        "shortened": shortened,
         "time": time_text,
         "visible": visible,
     }
     return made
+
+
+def shortened(value: object, most: int = 48) -> str:
+    """A text with each word of more than ``most`` characters cut: its beginning and its end, ``…`` between."""
+    return _WORD.sub(lambda word: cut_name(word[0], most), str(value))
+
+
+def cut_name(name: str, most: int) -> str:
+    """A name of at most ``most`` characters, which keeps its end: ids often differ there alone."""
+    if len(name) <= most:
+        return name
+    end = (most - 1) // 3
+    return f"{name[: most - 1 - end]}…{name[-end:] if end else ''}"
 
 
 def number_text(value: int) -> str:

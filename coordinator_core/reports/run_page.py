@@ -49,6 +49,7 @@ def run_page(report: Document) -> str:
         not_evaluated=[*report["not_evaluated"].items(), *report["not_applicable"].items()],
         mutes=_mutes(report),
         charts=_charts(report, partitions[:PARTITIONS]),
+        expires=any(one["offsets"] for one in report["expiry"]["days"] or []) or report["expiry"]["soonest"],
         partitions=[
             (
                 one["offsets_partition"],
@@ -145,7 +146,20 @@ def _group_rows(report: Document) -> dict[str, Any]:
 def _charts(report: Document, partitions: list[Document]) -> dict[str, str]:
     days = report["expiry"]["days"] or []
     rate = report["commit_rate"]
+    lagging = [one for one in (report["lag"] or {"largest": []})["largest"] if one["lag"]]
+    heaviest = report["groups"]["heaviest"]
     return {
+        "lag": bar_chart(
+            "Groups that are behind, by records",
+            [(visible(one["group_id"]), one["lag"], number_text(one["lag"])) for one in lagging],
+        )
+        if lagging
+        else "",
+        "weight": bar_chart(
+            "Bytes in the log by group; the darker end is dead",
+            [(visible(one["group_id"]), one["bytes"], byte_text(one["bytes"])) for one in heaviest],
+            [one["dead_bytes"] for one in heaviest],
+        ),
         "expiry": bar_chart(
             "Committed offsets that expire, by day",
             [(one["day"], one["offsets"], number_text(one["offsets"])) for one in days],

@@ -162,7 +162,9 @@ def _expiry(facts: Facts, found: Reconciliation) -> Document:
             for one in (*plan.tombstones, *plan.forecast)
             if one.kind in (TombstoneKind.OFFSET, TombstoneKind.GROUP)
         ]
-    days = Counter((at - facts.now_ms) // DAY_MS for at, kind, _ in due if kind == TombstoneKind.OFFSET)
+    # Days of the calendar, as times in the table have them: the first is what is left of today.
+    today = facts.now_ms // DAY_MS
+    days = Counter(at // DAY_MS - today for at, kind, _ in due if kind == TombstoneKind.OFFSET)
     document["days"] = [
         {"day": _day(facts.now_ms + day * DAY_MS), "offsets": days[day]} for day in range(CALENDAR_DAYS)
     ]
@@ -239,7 +241,7 @@ def _partitions(facts: Facts, load_bytes_per_second: float) -> list[Document]:
 def _activity(facts: Facts) -> list[Document]:
     """When groups last committed: committed offsets by day of their commit, the newest days."""
     time = facts.offsets.numbers("commit_timestamp_ms")
-    age = (facts.now_ms - time[time > 0]) // DAY_MS
+    age = facts.now_ms // DAY_MS - time[time > 0] // DAY_MS
     days, counts = np.unique(np.clip(age, 0, CALENDAR_DAYS - 1), return_counts=True)
     by_day = dict(zip(days.tolist(), counts.tolist(), strict=True))
     return [

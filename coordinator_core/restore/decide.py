@@ -26,6 +26,12 @@ from coordinator_core.restore.source import Wanted
 from coordinator_core.restore.target import LogRange, Target, TargetGroup, TargetTopic, in_scope
 from coordinator_core.rules.topics import UNKNOWN
 
+_SHARE_WARNINGS = (
+    "a share group has no committed offsets: only its start offsets can be set, by kafka-share-groups --reset-offsets "
+    "--from-file (Kafka 4.4 and later) with the CSV of this plan; nothing of it is applied here",
+    "what was in flight behind the start offset is not restored: records that were acknowledged may be delivered "
+    "again, and delivery counts begin anew",
+)
 _STATE_TOPICS = ("-changelog", "-repartition")
 
 
@@ -62,9 +68,11 @@ def decide(wanted: Wanted, target: Target, choices: Choices) -> list[GroupPlan]:
             else:
                 rows.append(_other_row(key, group, choices))
         kind = wanted.types.get(group_id)
-        rows = [_of_share_group(row) for row in rows] if group.type == GroupType.SHARE else rows
-        warnings = (*wanted.warnings.get(group_id, ()), *_group_warnings(group, kind, target))
-        found.append(group_plan(group, target, rows, warnings))
+        warnings = [*wanted.warnings.get(group_id, ()), *_group_warnings(group, kind, target)]
+        if group.type == GroupType.SHARE:
+            rows, warnings = [_of_share_group(row) for row in rows], [*warnings, *_SHARE_WARNINGS]
+        plan = group_plan(group, target, rows, warnings)
+        found.append(replace(plan, action=Action.BLOCKED) if group.type == GroupType.SHARE else plan)
     return found
 
 
@@ -233,8 +241,11 @@ def _other_row(key: OffsetKey, group: TargetGroup, choices: Choices) -> Row:
 
 
 def _of_share_group(row: Row) -> Row:
-    why = "a share group has no committed offsets; its start offsets are set by kafka-share-groups --reset-offsets"
-    return row if row.action is Action.KEEP else replace(row, action=Action.BLOCKED, reason=why)
+    """A start offset has neither epoch nor metadata."""
+    if row.action is Action.BLOCKED or row.after is None:
+        return row
+    after = replace(row.after, leader_epoch=NO_EPOCH, metadata="")
+    return replace(row, after=after, reason="the start offset of a share group, as far as it is known")
 
 
 def _group_warnings(group: TargetGroup, source_type: str | None, target: Target) -> Iterator[str]:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coordinator_core.errors import UsageError
-from coordinator_core.rules import commits, expiry, history, membership, offsets_topic, raw_log, states, structure
+from coordinator_core.rules import (
+    commits,
+    expiry,
+    history,
+    membership,
+    offsets_topic,
+    raw_log,
+    states,
+    structure,
+    timeline,
+)
 from coordinator_core.rules.model import Rule
 
 RULES: Mapping[str, Rule] = {
@@ -19,6 +29,7 @@ RULES: Mapping[str, Rule] = {
             *states.RULES,
             *expiry.RULES,
             *raw_log.RULES,
+            *timeline.RULES,
             *offsets_topic.RULES,
         ),
         key=lambda rule: rule.code,

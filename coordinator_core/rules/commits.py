@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
-from coordinator_core.rules.columns import Bools, Int64s, combined_pair
+from coordinator_core.rules.columns import Bools, Int64s, combined_pair, lookup
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
@@ -183,6 +183,49 @@ def _negative(facts: Facts, _: Limits) -> pa.Table:
     return facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset")
 
 
+def _near_limit(facts: Facts, limits: Limits) -> pa.Table:
+    limit = int(limits["offset_metadata_max_bytes"])
+    least = limits["metadata_share"] * limit
+    metadata = facts.offsets.array("metadata")
+    length = pc.fill_null(pc.utf8_length(metadata), 0).to_numpy(zero_copy_only=False)
+    bad = np.flatnonzero((length > least) & (length <= limit))
+    rows, count = first_of_each(_group_of(facts)[bad], bad)
+    found = facts.offsets.rows(rows, *_OFFSET_KEY).append_column("metadata_length", pa.array(length[rows]))
+    return found.append_column("limit", pa.array(np.full(len(rows), limit))).append_column("rows", count)
+
+
+def _stopped(facts: Facts, limits: Limits) -> pa.Table:
+    assert facts.topics is not None
+    offsets, assigned = facts.offsets, facts.assigned
+    judged = facts.of_groups(facts.is_active, facts.group_row("offsets")) & (facts.offset_place >= 0)
+    rows = np.flatnonzero(judged)
+    wanted, owned = combined_pair(
+        (facts.group_row("offsets")[rows], facts.offset_topic[rows], offsets.numbers("partition")[rows]),
+        (assigned.group, assigned.topic, assigned.partition),
+    )
+    first = np.unique(owned, return_index=True)[1]
+    at = lookup(wanted, owned[first])
+    rows, member = rows[at >= 0], assigned.member[first[at[at >= 0]]]
+    time = offsets.numbers("commit_timestamp_ms")[rows]
+    newest = np.full(len(facts.members) + 1, -1, np.int64)
+    np.maximum.at(newest, member, time)
+    quiet = newest[member] - time
+    place = facts.offset_place[rows]
+    start, end, committed = (
+        facts.topics.start[place],
+        facts.topics.end[place],
+        offsets.numbers("committed_offset")[rows],
+    )
+    lag = np.where(end < 0, 0, lag_between(committed, start, end))
+    is_inside = (committed >= start) & (committed <= end)
+    bad = (quiet >= limits["stopped_ms"]) & (lag >= limits["stopped_lag"]) & is_inside & _same_topic(facts)[rows]
+    found = offsets.rows(rows[bad], *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
+    members = facts.members.array("member_id").take(pa.array(member[bad]))
+    for name, values in {"member_id": members, "lag": pa.array(lag[bad]), "quiet_ms": pa.array(quiet[bad])}.items():
+        found = found.append_column(name, values)
+    return found
+
+
 BEYOND_END = Rule(
     "R31",
     "committed-beyond-log-end",
@@ -355,6 +398,37 @@ NEGATIVE = Rule(
     also=("D17",),
 )
 
+STOPPED = Rule(
+    "R46",
+    "partition-stopped",
+    Severity.WARNING,
+    summary="A partition with records to read is not committed any more, while its owner goes on with others.",
+    why="The client has paused it, fails at one of its records again and again, or a worker of it hangs.",
+    evidence="Its lag, how long before the owner's newest commit its own was.",
+    remedy="Look at the owner for that partition; with read_committed also for a transaction that hangs in the topic: "
+    "kafka-transactions.sh find-hanging.",
+    message="{topic}-{partition} stays at {committed_offset}, {lag} behind; its owner's newest commit is {quiet_ms} ms "
+    "later",
+    reads=("offsets", "groups", "members"),
+    needs=(Need.TOPICS,),
+    thresholds=("stopped_ms", "stopped_lag"),
+    find=_stopped,
+)
+NEAR_LIMIT = Rule(
+    "R47",
+    "metadata-near-limit",
+    Severity.WARNING,
+    summary="The metadata of a group's commits is nearly as long as brokers accept.",
+    why="Beyond the limit the broker refuses the commit (OFFSET_METADATA_TOO_LARGE), and the group's offset stands "
+    "still: Kafka Streams with many tasks, parallel consumers that keep their state there.",
+    evidence="Length of one of them, and the limit; how many partitions.",
+    remedy="Shorten it, or raise offset.metadata.max.bytes of the brokers.",
+    message="metadata of {topic}-{partition} has {metadata_length} of {limit} characters",
+    reads=("offsets",),
+    thresholds=("offset_metadata_max_bytes", "metadata_share"),
+    find=_near_limit,
+)
+
 RULES = (
     BEYOND_END,
     BELOW_START,
@@ -368,4 +442,6 @@ RULES = (
     STORM,
     UNSUBSCRIBED,
     NEGATIVE,
+    STOPPED,
+    NEAR_LIMIT,
 )

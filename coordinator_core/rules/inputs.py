@@ -66,7 +66,7 @@ class Inputs:
 
         facts = Facts(part(self.run), self.topics, None if self.against is None else Facts(part(self.against)))
         if self.log:
-            facts.extra[Need.LOG] = scan_log(self.log, facts.run) if scan else LogScan(", ".join(self.log))
+            facts.extra[Need.LOG] = scan_log(self.log, facts.run) if scan else LogScan(self.log)
         if self.transaction_log is not None:
             facts.extra[Need.TRANSACTION_LOG] = self.transaction_log
         return facts

@@ -45,7 +45,7 @@ class LogScan:
     under key type 0 whose offset key a tombstone of type 1 deleted.
     """
 
-    path: str
+    paths: tuple[str, ...]
     epochs_back: list[tuple[Place, int, int]] = field(default_factory=list)
     lone_markers: list[tuple[Place, int, str]] = field(default_factory=list)
     lone_tombstones: list[tuple[Place, int, str]] = field(default_factory=list)
@@ -53,13 +53,17 @@ class LogScan:
     two_keys: list[OffsetKeyEvent] = field(default_factory=list)
     shadowed: list[OffsetKeyEvent] = field(default_factory=list)
 
+    @property
+    def path(self) -> str:
+        return ", ".join(self.paths)
+
 
 def scan_log(paths: Sequence[str], run: Run) -> LogScan:
     """Walk the snapshot at ``paths`` as far as ``run`` has read it.
 
     Raises :class:`UsageError` when it is not the log that the run was made of.
     """
-    scan = LogScan(", ".join(paths))
+    scan = LogScan(tuple(paths))
     for log, end_offset in logs_of(paths, run):
         _PartitionScan(scan, log, end_offset).walk()
     return scan

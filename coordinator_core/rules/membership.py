@@ -7,10 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
+from coordinator_core.history.signs import Seen, disagree, families
 from coordinator_core.rules.columns import Bools, Int64s, coded, combined
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
+
+_GROUP_TYPES = frozenset({2, 3})
+_RECORDS_OF_ONE_LIFE = 2
 
 
 def _group_type_of_members(facts: Facts, *kinds: GroupType) -> Bools:
@@ -200,6 +204,62 @@ def _half_a_member(facts: Facts, _: Limits) -> pa.Table:
     return rows.set_column(rows.column_names.index("record_offset"), "record_offset", rows["assignment_record_offset"])
 
 
+def _two_applications(facts: Facts, _: Limits) -> pa.Table:
+    member, topic = facts.subscriptions
+    # Members of one group with other sums subscribe to other topics; only their groups are looked at one by one.
+    sums = np.zeros(len(facts.members), np.uint64)
+    np.add.at(sums, member, (topic.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+    row = facts.group_row("members")
+    judged = facts.of_groups(facts.is_active & facts.subscription_is_known, row) & (sums > 0)
+    found: list[dict[str, object]] = []
+    by_group: dict[int, list[int]] = {}
+    for number in np.flatnonzero(judged).tolist():
+        by_group.setdefault(int(row[number]), []).append(number)
+    for group, numbers in by_group.items():
+        if len({int(sums[number]) for number in numbers}) < 2:
+            continue
+        topics = {number: frozenset(topic[member == number].tolist()) for number in numbers}
+        if disagree(topics.values()):
+            kinds = sorted(
+                {tuple(sorted(facts.topic_names(np.array(sorted(one))).to_pylist())) for one in topics.values()}
+            )
+            found.append({"group": group, "subscriptions": "; ".join(", ".join(kind) for kind in kinds)})
+    rows = facts.groups.rows(np.array([one["group"] for one in found], np.int64), "group_id", "member_count")
+    return rows.append_column("subscriptions", pa.array([one["subscriptions"] for one in found], pa.string()))
+
+
+def _one_shot_groups(facts: Facts, _: Limits) -> pa.Table:
+    stats = facts.table("group_stats")
+    names = [stats.array("offsets_partition").to_pylist(), stats.array("group_id").to_pylist()]
+    numbers = (
+        stats.numbers(name).tolist()
+        for name in ("key_type", "records", "tombstones", "size_bytes", "first_timestamp_ms")
+    )
+    groups: dict[str, Seen] = {}
+    partitions: dict[str, int] = {}
+    for partition, name, key_type, records, tombstones, size, first in zip(*names, *numbers, strict=True):
+        seen = groups.get(name, Seen(name, first, 0, True))
+        # A group that lives once has a record as its members join, and one as they leave.
+        once = key_type not in _GROUP_TYPES or records - tombstones <= _RECORDS_OF_ONE_LIFE
+        groups[name] = Seen(name, min(seen.first_ms, first), seen.size_bytes + size, seen.is_once and once)
+        partitions[name] = partition
+    rows = [
+        {
+            "offsets_partition": partitions[family.groups[-1].group_id],
+            "record_offset": None,
+            "group_id": family.groups[-1].group_id,
+            "pattern": family.pattern,
+            "groups": len(family.groups),
+            "per_hour": round(family.born_per_hour),
+            "size_bytes": family.size_bytes,
+        }
+        for family in families(groups.values())
+    ]
+    columns = {"offsets_partition": pa.int32(), "record_offset": pa.int64(), "group_id": pa.string()}
+    columns |= {"pattern": pa.string()} | dict.fromkeys(("groups", "per_hour", "size_bytes"), pa.int64())
+    return pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items())))
+
+
 OWNED_TWICE = Rule(
     "R10",
     "partition-owned-twice",
@@ -359,6 +419,33 @@ LEFT_OUT = Rule(
     find=_left_out,
     also=("D8",),
 )
+TWO_APPLICATIONS = Rule(
+    "R26",
+    "two-applications-in-one-group",
+    Severity.WARNING,
+    summary="Members of a group subscribe to topics of which none is the same.",
+    why="Two applications use one group id, or a deployment that changes the topics is half done. Each rebalance of "
+    "one stops the other; with some assignors partitions are left without an owner.",
+    evidence="The different subscriptions.",
+    remedy="Give each application a group id of its own.",
+    message="members of {group_id} subscribe to different topics: {subscriptions}",
+    reads=("members", "groups", "regexes"),
+    find=_two_applications,
+)
+ONE_SHOT_GROUPS = Rule(
+    "R27",
+    "family-of-one-shot-groups",
+    Severity.WARNING,
+    summary="Many groups have ids that differ in a number or a random part only, and lived once.",
+    why="An application makes a group id at each start. Each stays for the retention time: brokers load and keep them, "
+    "and no restart finds its offsets.",
+    evidence="The pattern of the ids, how many, how many new ones an hour, their bytes.",
+    remedy="Give the application a fixed group.id; if it needs none, assign() and no commits. Delete the old ones.",
+    message="{groups} groups are named like {pattern}, {per_hour} new ones an hour",
+    reads=("group_stats",),
+    find=_one_shot_groups,
+    across=True,
+)
 HALF_A_MEMBER = Rule(
     "R63",
     "part-of-a-deleted-member",
@@ -386,5 +473,7 @@ RULES = (
     BROKEN_ASSIGNMENT,
     LARGE_RECORD,
     LEFT_OUT,
+    TWO_APPLICATIONS,
+    ONE_SHOT_GROUPS,
     HALF_A_MEMBER,
 )

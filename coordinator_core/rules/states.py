@@ -168,7 +168,7 @@ OFFSETS_OF_SHARE_GROUP = Rule(
     message="share group {group_id} has committed offsets",
     reads=("offsets", "groups"),
     find=_offsets_of_share_group,
-    applies=lambda profile: profile.known_key_types >= SHARE_KEY_TYPES,
+    applies=lambda profile: not profile.known_key_types.isdisjoint(SHARE_KEY_TYPES),
     also=("D5",),
 )
 

@@ -6,7 +6,6 @@ From ``topics.json``.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
+from coordinator_core.jsontext import parse_json
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.needs import Need
 from coordinator_core.topology import PartitionInfo, partition_info
@@ -105,7 +105,7 @@ def read_topics(path: str) -> Topics:
     """
     data = bytes(storage.read(path))
     try:
-        document: Any = json.loads(data)
+        document: Any = parse_json(data)
     except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from None
     try:

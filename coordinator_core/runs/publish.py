@@ -10,6 +10,7 @@ import platform
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Self
@@ -82,8 +83,11 @@ class RunWriter:
 
     def __exit__(self, *_: object) -> None:
         if not self._committed:
-            self._close_parts()
-            storage.delete(self.place.path)
+            try:
+                with suppress(OSError):
+                    self._close_parts()
+            finally:
+                storage.delete(self.place.path)
 
     @property
     def staging_path(self) -> str:
@@ -217,6 +221,9 @@ class _PartWriter:
 
     def close(self) -> TableFile:
         self._writer.close()
+        if storage.is_local(self._path):
+            # Before the manifest, which says that the rows are there.
+            storage.sync(self._path)
         return TableFile(self.table, self._name, self._rows, proof_of(self._path))
 
 

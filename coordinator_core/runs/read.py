@@ -16,6 +16,7 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.runs.proof import FileProof, open_parquet
 from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
+from coordinator_core.runs.shape import check_manifest
 from coordinator_core.runs.states import partition_states
 
 
@@ -132,6 +133,10 @@ def open_run(path: str) -> Run:
     schema_version = manifest.get("schema_version")
     if schema_version != SCHEMA_VERSION:
         raise RunError(f"{path} has schema version {schema_version}; this version of Regroup reads {SCHEMA_VERSION}")
+    try:
+        check_manifest(manifest)
+    except ValueError as error:
+        raise RunError(f"{path}: {MANIFEST} is not the manifest of a run: {error}") from None
     return Run(path, manifest)
 
 

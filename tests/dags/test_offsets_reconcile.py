@@ -61,5 +61,5 @@ def test_a_run_with_a_critical_finding_closes_the_gate(home: AirflowHome, runs: 
     place = r"\(offsets partition 0, record offset 3\)"
     assert re.search(f"AirflowFailException: the gate is closed: .*{moved} {place}", done.stdout), done.stdout
     [directory] = (Path(runs[2]).parent / "_findings" / Path(runs[2]).name).iterdir()
-    assert pq.read_table(directory / "findings.parquet")["rule"].to_pylist() == ["R30"]
+    assert pq.read_table(directory / "findings.parquet")["rule"].to_pylist() == ["R30", "R72"]
     assert (Path(runs[2]).parent / "_reports" / Path(runs[2]).name / "report.html").is_file()

@@ -5,6 +5,7 @@ Ids are those under which the reports are known; ``docs/investigate.md`` has the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from coordinator_core.log.types import ControlType
 from coordinator_core.records.codec import encode_key, encode_value
+from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 from tests.history.logs import DAY, HOUR, MINUTE, T0, Client, Log
 from tests.log.builders import build_message
 
@@ -391,6 +393,87 @@ def forged(directory: Path, broken: bool) -> Path:
     return log.write(directory)
 
 
+def _topics(directory: Path, *ends: tuple[int, int]) -> Path:
+    """topics.json, as a capture has it: log start and end of each partition of ``orders``."""
+    partitions = [
+        {"partition": number, "start_offset": start, "end_offset": end} for number, (start, end) in enumerate(ends)
+    ]
+    document = {"topics": [{"name": "orders", "topic_id": None, "partitions": partitions}]}
+    (directory / "topics.json").write_text(json.dumps(document))
+    return directory
+
+
+def below_start(directory: Path, broken: bool) -> Path:
+    """Retention emptied partitions that the group had not read to their end; it has nothing to read, and no commit."""
+    log = Log().generation(GROUP, 1, _member())
+    _reads(log, GROUP, range(5000, 5100, 10))
+    bounds = (9_000_000, 9_000_000) if broken else (5000, 5090)
+    return _topics(log.write(directory), bounds, bounds, (0, 5090), (0, 5090))
+
+
+def beyond_end(directory: Path, broken: bool) -> Path:
+    """A partition lost its data and began anew; the client commits nothing below its stored offset."""
+    log = Log(group_version=1, commit_version=1, magic=1).generation(GROUP, 1, _member())
+    _reads(log, GROUP, range(70_000, 70_100, 10))
+    return _topics(log.write(directory), (0, 1200 if broken else 70_100), *[(0, 70_100)] * 3)
+
+
+def stuck_partition(directory: Path, broken: bool) -> Path:
+    """One partition stands still at a record that fails again and again; the others go on."""
+    log = Log().generation(GROUP, 1, _member())
+    _reads(log, GROUP, range(1000, 1200, 10))
+    rest = tuple(key for key in ORDERS if not broken or key != ("orders", 3))
+    _reads(log, GROUP, range(1200, 2000, 5), keys=rest)
+    return _topics(log.write(directory), *[(0, 2500)] * 4)
+
+
+def one_replica(directory: Path, broken: bool) -> Path:
+    """The offsets topic was made while one broker ran alone: each partition has one replica, in a cluster of three."""
+    for partition in range(3):
+        Log().commit(f"{GROUP}-{partition}", dict.fromkeys(ORDERS, 4)).write(directory, partition)
+    brokers = {number: BrokerInfo(number, {"PLAINTEXT": ("broker", 9092)}) for number in range(3)}
+    infos = []
+    for number in range(3):
+        replicas = (number,) if broken else tuple((number + step) % 3 for step in range(3))
+        infos.append(PartitionInfo(number, number, 0, replicas, replicas))
+    (directory / "topology.json").write_text(json.dumps(Topology.of_offsets(brokers, infos).document()))
+    return directory
+
+
+def two_writers(directory: Path, broken: bool) -> Path:
+    """A second process with the same group id and assign(), in another environment."""
+    log = Log()
+    for value in range(12):
+        log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, 100 + value))
+        if broken:
+            log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, 90_000 + value))
+    return log.write(directory)
+
+
+def trespass(directory: Path, broken: bool) -> Path:
+    """A client commits a map of all partitions that it ever read, also those that it has lost."""
+    first, second = ORDERS[:2], ORDERS[2:]
+    log = Log().generation(GROUP, 1, _member(*ORDERS, member="a"))
+    _reads(log, GROUP, range(100, 110))
+    log.wait(MINUTE).generation(GROUP, 2, _member(*first, member="a"), _member(*second, member="b", host="/10.0.0.2"))
+    log.wait(MINUTE).commit(GROUP, dict.fromkeys(second, 120))
+    log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS if broken else first, 125))
+    return log.write(directory)
+
+
+def flapping(directory: Path, broken: bool) -> Path:
+    """One of four members crashes every ten minutes, and comes back."""
+    log = Log()
+    stable = [_member(("orders", number), member=f"c-{number}", host=f"/10.0.0.{number}") for number in range(3)]
+    generation = 0
+    for turn in range(6 if broken else 2):
+        for slow in ([], [_member(ORDERS[3], member=f"crash-{turn}", client_id="crash", host="/10.0.0.9")]):
+            generation += 1
+            log.wait(5 * MINUTE).generation(GROUP, generation, *stable, *slow)
+            log.wait(1000).commit(GROUP, dict.fromkeys(ORDERS, 10 * generation))
+    return log.write(directory)
+
+
 INCIDENTS = (
     Incident(
         "sixt-missing-offsets",
@@ -629,6 +712,33 @@ INCIDENTS = (
         now_ms=T0 + HOUR,
     ),
     Incident(
+        "redpanda-30624",
+        "3.9.2",
+        below_start,
+        "committed-below-log-start",
+        ("2 committed", "orders-0 at 5090", "begins at 9000000", "real lag there is 0"),
+        "--to-earliest",
+        37,
+    ),
+    Incident(
+        "librdkafka-1558",
+        "0.10.2.1",
+        beyond_end,
+        "committed-beyond-log-end",
+        ("orders-0 at 70090", "without a leader epoch", "ends at 1200", "68,890 records"),
+        "--from-file",
+        37,
+    ),
+    Incident(
+        "besthub-rf1",
+        "3.9.2",
+        one_replica,
+        "offsets-topic-without-replicas",
+        ("3 partitions", "3 brokers", "roker 1: billing-1"),
+        "kafka-reassign-partitions.sh",
+        group=None,
+    ),
+    Incident(
         "duplicate-instance",
         "3.9.2",
         duplicate_instance,
@@ -647,5 +757,40 @@ INCIDENTS = (
     Incident(
         "forged-tombstones", "3.9.2", forged, "tombstones-without-a-rule", ("no rule of this release",), "ACLs", 5
     ),
+    Incident(
+        "stuck-partition",
+        "3.9.2",
+        stuck_partition,
+        "partition-stopped",
+        ("1 partition was", "orders-3 stays at 1190", "1,310 behind"),
+        "paused partition",
+        80,
+    ),
+    Incident(
+        "two-writers",
+        "3.9.2",
+        two_writers,
+        "two-writers",
+        ("in turn", "4 partitions", "90000 and 101"),
+        "group id of its own",
+        4,
+    ),
+    Incident(
+        "trespass",
+        "3.9.2",
+        trespass,
+        "commit-after-losing-partition",
+        ("/10.0.0.1 committed orders-2", "generation 2", "/10.0.0.2"),
+        "onPartitionsRevoked",
+        46,
+    ),
+    Incident(
+        "flapping-member",
+        "3.9.2",
+        flapping,
+        "flapping-member",
+        ("crash on /10.0.0.9", "times"),
+        "max.poll.interval.ms",
+    ),
 )
-"""In the order of the reports; the last three are kinds that no report of them has."""
+"""In the order of the reports; those from duplicate-instance on are kinds that no report of them has."""

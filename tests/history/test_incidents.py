@@ -73,5 +73,5 @@ def test_incidents_write_different_logs(tmp_path: Path) -> None:
         logs = []
         for broken in (True, False):
             path = incident.build(tmp_path / incident.id / str(broken), broken)
-            logs.append({file.relative_to(path): file.read_bytes() for file in path.rglob("*.log")})
+            logs.append({file.relative_to(path): file.read_bytes() for file in path.rglob("*.*")})
         assert logs[0] != logs[1] or incident.twin_release not in (None, incident.release), incident.id

@@ -23,7 +23,7 @@ RESET = next(one for one in INCIDENTS if one.id == "offset-reset-180k")
 # What was wrong on purpose in these logs is critical; every other explanation of them is at most a warning.
 MEANT = {"offsets-expired-while-active"}
 # Groups whose offsets raw requests without a member set to and fro.
-CHURNED = ("g-churn", "k-load", "c-churn")
+CHURNED = ("g-churn", "k-load", "c-churn", "g-left", "g-consumer-empty", "g-txn-")
 
 
 def out(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -1,141 +1,116 @@
-"""A table that cannot grow ends the kernel with ``MemoryError``; it must not be written beyond its end."""
+"""Hostile shapes: twice the input is at most a little more than twice the work. Work is counted, not timed."""
 
 from __future__ import annotations
 
-import importlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from coordinator_core.fold.schema import FoldRules
-from coordinator_core.fold.segments import fold_batches
-from coordinator_core.kernels import (
-    BatchFilter,
-    BatchIndex,
-    Bounds,
-    KeyTable,
-    NewestTable,
-    SizeTable,
-    add_record_sizes,
-    arrays,
-    enter_newest,
-    filter_batches,
-    index_batches,
-)
-from coordinator_core.kernels.mode import IS_COMPILED
-from coordinator_core.log.batch import parse_batch
-from coordinator_core.merge.partition import PartitionMerge
-from coordinator_core.records.codec import encode_key
-from tests.fold.group_histories import Writer, classic_value
-from tests.fold.parity import PROFILES
-from tests.replay.histories import History
-
-PROFILE = PROFILES["4.3.1"]
-NONE = np.empty(0, np.int64)
+from coordinator_core.kernels import Bounds, FoldTables, compiled, fold_chunk
+from coordinator_core.kernels.layout import Stop
+from coordinator_core.log import resync
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.types import ControlType
+from coordinator_core.log.verify import verify
+from tests.log.builders import build_batch, build_control_batch, build_empty_batch, write_partition
+from tests.replay.histories import encoded_key, offset_value
 
 
-@pytest.fixture
-def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[np.dtype[Any]], None]:
-    """A function that lets no array of a dtype grow any more, as when memory is short."""
-
-    def refuse(kind: np.dtype[Any]) -> None:
-        def grown(array: Any, used: int, need: int) -> Any:
-            if np.asarray(array).dtype == kind and need > len(array):
-                raise MemoryError
-            return arrays.grown(array, used, need)
-
-        names = ["compiled"] if IS_COMPILED else ["batch_filter", "batch_index", "fold_tables", "group_records"]
-        names += [] if IS_COMPILED else ["key_table", "newest", "record_sizes", "shapes"]
-        for name in names:
-            monkeypatch.setattr(importlib.import_module(f"coordinator_core.kernels.{name}"), "grown", grown)
-
-    return refuse
+def commit(base: int, producer: int) -> bytes:
+    rows = [(encoded_key(), offset_value(base))]
+    return build_batch(base, rows, producer_id=producer, transactional=True)
 
 
-def log(*keys: bytes, size: int = 1) -> np.ndarray[Any, Any]:
-    """Batches of ``size`` records with these keys, of a producer of its own."""
-    made = History()
-    for first in range(0, len(keys), size):
-        made.records(*((key, b"value") for key in keys[first : first + size]), producer_id=first, transactional=False)
-    return np.frombuffer(b"".join(made.batches), np.uint8)
+def producers_on_one_key(size: int) -> bytes:
+    """Each opens a transaction with the same offset key, none ends."""
+    return b"".join(commit(number, number) for number in range(size))
 
 
-KEYS = [b"key %06d" % number for number in range(700)]
+def tombstones_over_them(size: int) -> bytes:
+    tombstones = (build_batch(size + number, [(encoded_key(), None)]) for number in range(size))
+    return producers_on_one_key(size) + b"".join(tombstones)
 
 
-def index() -> None:
-    data = log(*KEYS)
-    index_batches(data, 0, len(data), Bounds(1 << 27, 1 << 20), BatchIndex(0))
+def commits_once_more(size: int) -> bytes:
+    """Each producer commits, a tombstone drops it all, each commits again, the oldest first; then all end."""
+    again = b"".join(commit(size + 1 + number, number) for number in range(size))
+    ends = (
+        build_control_batch(2 * size + 1 + number, ControlType.COMMIT, producer_id=number) for number in range(size)
+    )
+    return producers_on_one_key(size) + build_batch(size, [(encoded_key(), None)]) + again + b"".join(ends)
 
 
-def sizes() -> None:
-    data = log(*KEYS)
-    add_record_sizes(data, 0, len(data), NONE, SizeTable(NONE, 0, 0))
+def list_steps(data: bytes, *, java: bool) -> int:
+    bounds = Bounds(1 << 27, 1 << 18)
+    bounds.last_offset = 1 << 40
+    tables = FoldTables(bounds)
+    tables.pending_by_producer = java
+    tables.tombstone_drops_pending = True
+    tables.max_legacy_version = tables.max_version = 4
+    assert fold_chunk(np.frombuffer(data, np.uint8), 0, len(data), 0, False, tables) == Stop.END
+    return int(tables.list_steps)
 
 
-def newest(size: int = 1) -> None:
-    data = log(*KEYS, size=size)
-    enter_newest(data, 0, len(data), 0, 1 << 62, NONE, NewestTable(1 << 20))
+@pytest.mark.parametrize("java", [False, True])
+@pytest.mark.parametrize("shape", [producers_on_one_key, tombstones_over_them, commits_once_more])
+def test_open_producers_on_one_offset_key(shape: Callable[[int], bytes], java: bool) -> None:
+    once, twice = (list_steps(shape(size), java=java) for size in (400, 800))
+    assert 0 < twice < 2.1 * once
 
 
-def written() -> None:
-    data = log(*KEYS)
-    kept, tombstones, numbered = np.arange(len(KEYS)), np.zeros(len(KEYS), np.uint8), np.zeros(len(KEYS), np.int64)
-    actions = arrays.new_rows("BatchAction", 0)
-    plan = BatchFilter(kept, tombstones, numbered, actions, 0, 1 << 62, 0, False, 0, 16, 16)
-    filter_batches(data, 0, len(data), plan)
+def test_junk_between_sound_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = 0
+    real = resync._big_endian
+
+    def counted(raw: np.ndarray, at: int, count: int) -> np.ndarray:
+        nonlocal read
+        read += count
+        return real(raw, at, count)
+
+    monkeypatch.setattr(resync, "_big_endian", counted)
+    work = []
+    for size in (200, 400):
+        read = 0
+        data = b"".join(build_empty_batch(number) + bytes(16) + b"\x09" for number in range(size))
+        write_partition(tmp_path / str(size), {0: data + build_empty_batch(size)})
+        report = verify(discover([str(tmp_path / str(size))]))
+        assert report.segments[0].batches == size + 1
+        assert read < 20 * len(data)
+        work.append(read)
+    assert work[1] < 2.2 * work[0]
 
 
-def keys() -> None:
-    KeyTable().add_all(arrays.viewed(log(*KEYS)), 10)
+def hashes_elsewhere(names: list[bytes]) -> list[int]:
+    script = (
+        "import sys; from coordinator_core.kernels.compiled import hash_bytes\n"
+        "for line in sys.stdin: name = bytes.fromhex(line); print(hash_bytes(name, 0, len(name)))"
+    )
+    text = "\n".join(name.hex() for name in names)
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=text, capture_output=True, text=True, check=True, env=os.environ
+    )
+    return [int(line) for line in done.stdout.split()]
 
 
-def groups(records: list[tuple[bytes, bytes]]) -> None:
-    batches = [parse_batch(memoryview(data), 0) for data in History().records(*records).batches]
-    fold = fold_batches(batches, rules=FoldRules.of(PROFILE), offsets_partition=0)
-    PartitionMerge(PROFILE, 0).add(fold)
-
-
-def many_groups() -> None:
-    groups([(encode_key(2, {"group": f"group {number}"}), classic_value([])) for number in range(700)])
-
-
-def many_members() -> None:
-    members = [(f"member {number}", f"instance {number}") for number in range(700)]
-    groups([(encode_key(2, {"group": "g"}), classic_value(members))])
-
-
-def many_partitions() -> None:
-    writer = Writer("g", kind="consumer", epochs={"m": 1})
-    writer.metadata()
-    writer.describe("m")
-    writer.current("m", [(0, partition) for partition in range(700)])
-    groups(writer.written)
-
-
-@pytest.mark.parametrize(
-    "kernel, kind",
-    [
-        (index, "IndexedBatch"),
-        (sizes, "RecordSizes"),
-        (newest, "Newest"),
-        (lambda: newest(size=len(KEYS)), "SplitKey"),
-        (written, np.uint8),
-        (keys, "Key"),
-        (many_groups, "Subject"),
-        (many_groups, "NewestRecord"),
-        (many_groups, np.uint8),
-        (many_members, "Mark"),
-        (many_partitions, "PartitionOwner"),
-        (many_partitions, np.int64),
-    ],
-)
-def test_a_table_that_cannot_grow_is_a_memory_error(
-    kernel: Callable[[], None], kind: Any, refuse: Callable[[np.dtype[Any]], None]
-) -> None:
-    kernel()
-    refuse(arrays.dtype(kind) if isinstance(kind, str) else np.dtype(kind))
-    with pytest.raises(MemoryError):
-        kernel()
+def test_names_with_one_hash_cannot_be_chosen() -> None:
+    """Differences that the old hash passed on unchanged, whatever it began with: the highest bits of two words."""
+    names = []
+    for chosen in range(256):
+        name = bytearray(b"A" * 256)
+        for pair in range(8):
+            if chosen >> pair & 1:
+                # Both words are of one lane.
+                for word, bits in ((0, 1 << 63), (2, 1 << 63 | 1 << 34)):
+                    at = 32 * pair + 8 * word
+                    name[at : at + 8] = (int.from_bytes(name[at : at + 8], "little") ^ bits).to_bytes(8, "little")
+        names.append(bytes(name))
+    here = [int(compiled.hash_bytes(name, 0, len(name))) for name in names]
+    assert len(set(here)) == len(names)
+    there = hashes_elsewhere(names)
+    assert len(set(there)) == len(names)
+    assert not set(here) & set(there)

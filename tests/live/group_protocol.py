@@ -11,6 +11,7 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,8 @@ from kafka.protocol.schemas.load_json import load_json
 from tests.live.wire import uuid_text
 
 Json = dict[str, Any]
+Definitions = Callable[[str, str], Json]
+"""Kafka's message definition by API name and ``request`` or ``response``."""
 
 CONSUMER_GROUP_HEARTBEAT: Json = {
     "apiKey": 68,
@@ -147,23 +150,17 @@ _OWN = {
     "ConsumerGroupDescribe": CONSUMER_GROUP_DESCRIBE,
 }
 
-_INTEGERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "bool": "?"}
+_INTEGERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "bool": "?"}
 
 
 @cache
-def _definition(api: str, direction: str) -> Json:
+def definition(api: str, direction: str) -> Json:
+    """Kafka's definition of a ``request`` or ``response``."""
     if api in _OWN:
-        own: Json = _OWN[api][direction]
+        own: Json = {"apiKey": _OWN[api]["apiKey"], **_OWN[api][direction]}
         return own
     found: Json = load_json(f"{api}{direction.capitalize()}")
     return found
-
-
-@cache
-def _api_key(api: str) -> int:
-    if api in _OWN:
-        return int(_OWN[api]["apiKey"])
-    return int(_definition(api, "request")["apiKey"])
 
 
 @cache
@@ -176,35 +173,39 @@ def _range(text: str) -> tuple[int, int]:
     return low, 1 << 15 if match[2] else int(match[3] or low)
 
 
-def _has(version: int, text: str) -> bool:
+def has_version(version: int, text: str) -> bool:
     low, high = _range(text)
     return low <= version <= high
 
 
-def _json_name(name: str) -> str:
+def json_name(name: str) -> str:
     return name[0].lower() + name[1:]
 
 
-class _Codec:
+class Codec:
     """Encodes and decodes messages of one version."""
 
     def __init__(self, definition: Json, version: int) -> None:
         self.version = version
-        self.flexible = _has(version, definition.get("flexibleVersions", "none"))
+        self.flexible = has_version(version, definition.get("flexibleVersions", "none"))
         self.fields: list[Json] = definition["fields"]
         self.structs = {one["name"]: one["fields"] for one in definition.get("commonStructs", ())}
 
-    def _inner(self, field: Json) -> list[Json]:
+    def inner(self, field: Json) -> list[Json]:
         name = field["type"].removeprefix("[]")
         return field.get("fields") or self.structs[name]
+
+    def _may_be_absent(self, field: Json) -> bool:
+        """A nullable struct begins with a byte that says whether it is there."""
+        return not field["type"].startswith("[]") and has_version(self.version, field.get("nullableVersions", "none"))
 
     # Encoding
 
     def encode(self, fields: list[Json], data: Json) -> bytes:
         out = bytearray()
         for field in fields:
-            if _has(self.version, field["versions"]) and "tag" not in field:
-                value = data[_json_name(field["name"])]
+            if has_version(self.version, field["versions"]) and "tag" not in field:
+                value = data[json_name(field["name"])]
                 out += self._value(field, field["type"], value)
         return bytes(out + b"\0") if self.flexible else bytes(out)
 
@@ -224,7 +225,9 @@ class _Codec:
                 return b"\0" if self.flexible else struct.pack(layout, -1)
             raw = value.encode() if type_ == "string" else base64.b64decode(value)
             return self._length(len(raw), layout) + raw
-        return self.encode(self._inner(field), value)
+        if self._may_be_absent(field):
+            return b"\xff" if value is None else b"\x01" + self.encode(self.inner(field), value)
+        return self.encode(self.inner(field), value)
 
     def _length(self, length: int, layout: str) -> bytes:
         return _uvarint(length + 1) if self.flexible else struct.pack(layout, length)
@@ -234,10 +237,10 @@ class _Codec:
     def decode(self, fields: list[Json], reader: Reader) -> Json:
         data: Json = {}
         for field in fields:
-            if _has(self.version, field["versions"]) and "tag" not in field:
+            if has_version(self.version, field["versions"]) and "tag" not in field:
                 value = self._read(field, field["type"], reader)
                 if field["name"] != "ThrottleTimeMs":
-                    data[_json_name(field["name"])] = value
+                    data[json_name(field["name"])] = value
         if self.flexible:
             for _ in range(reader.uvarint()):
                 reader.uvarint()
@@ -258,11 +261,9 @@ class _Codec:
                 return None
             raw = reader.take(length)
             return raw.decode() if type_ == "string" else base64.b64encode(raw).decode()
-        # A nullable struct begins with a byte that says whether it is there.
-        nullable = field.get("nullableVersions") and not field["type"].startswith("[]")
-        if nullable and reader.unpack(">b") < 0:
+        if self._may_be_absent(field) and reader.unpack(">b") < 0:
             return None
-        return self.decode(self._inner(field), reader)
+        return self.decode(self.inner(field), reader)
 
     def _read_length(self, reader: Reader, layout: str) -> int:
         return reader.uvarint() - 1 if self.flexible else reader.unpack(layout)
@@ -306,7 +307,8 @@ def _uvarint(value: int) -> bytes:
 class Connection:
     """One connection with at most one request under way."""
 
-    def __init__(self, port: int, client_id: str) -> None:
+    def __init__(self, port: int, client_id: str, definitions: Definitions = definition) -> None:
+        self._definitions = definitions
         self._socket = socket.create_connection(("127.0.0.1", port), 30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._client_id = client_id.encode()
@@ -319,10 +321,11 @@ class Connection:
         self._socket.close()
 
     def send(self, api: str, version: int, body: Json) -> None:
-        codec = _Codec(_definition(api, "request"), version)
+        request = self._definitions(api, "request")
+        codec = Codec(request, version)
         self._correlation_id += 1
         self._api, self._version, self.waiting = api, version, True
-        header = struct.pack(">hhih", _api_key(api), version, self._correlation_id, len(self._client_id))
+        header = struct.pack(">hhih", request["apiKey"], version, self._correlation_id, len(self._client_id))
         frame = header + self._client_id + (b"\0" if codec.flexible else b"")
         frame += codec.encode(codec.fields, body)
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
@@ -334,8 +337,9 @@ class Connection:
         size = struct.unpack(">i", self._receive(4))[0]
         reader = Reader(self._receive(size))
         assert reader.unpack(">i") == self._correlation_id
-        codec = _Codec(_definition(self._api, "response"), self._version)
-        if codec.flexible:
+        codec = Codec(self._definitions(self._api, "response"), self._version)
+        # Who asks for versions does not know yet which headers the broker speaks.
+        if codec.flexible and self._api != "ApiVersions":
             reader.uvarint()
         self.waiting = False
         return codec.decode(codec.fields, reader)

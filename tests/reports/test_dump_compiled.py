@@ -154,7 +154,7 @@ def test_texts(names: list[str | bytes]) -> None:
         for group, topic, metadata in zip(encoded, encoded[1:], encoded[2:], strict=False)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(storage, "read", lambda path: memoryview(build_batch(0, pairs)))
+        patch.setattr(storage, "read", lambda *_: memoryview(build_batch(0, pairs)))
         segment = SegmentFile("00000000000000000000.log", 0, 0, len(build_batch(0, pairs)))
         log = PartitionLog(0, ".", (segment,), None, True)
         for release in ("2.3.1", "3.7.2", "4.3.1"):

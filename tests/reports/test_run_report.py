@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import re
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from coordinator_core.cli.app import run
 from coordinator_core.reports.charts import WIDTH, bar_chart
 from coordinator_core.reports.commit_rate import MAX_BUCKETS
+from coordinator_core.reports.pages import time_text
 from coordinator_core.reports.run_metrics import run_metrics
 from coordinator_core.reports.run_page import run_page
 from coordinator_core.reports.run_report import EXAMPLES, run_report
@@ -190,8 +192,41 @@ def test_contrast_in_every_mode(mode: int, html: str) -> None:
 def test_an_empty_log_has_a_report(tmp_path: Path) -> None:
     report = reported(EMPTY, tmp_path)
     assert report["verdict"] == "clean"
-    assert "No findings" in run_page(report)
+    page = run_page(report)
+    assert "No findings" in page
+    # Sections without news are a line each.
+    still = re.findall(r'<h2 id="(\w+)" class="still">.*</h2>\s*(?=</section>)', page)
+    assert still == ["changes", "lag", "expiry", "transactions"]
+    assert "No rule found" not in page
     assert run_summary(report).startswith("**No findings**: c, w\n")
+
+
+def test_days_of_the_calendar_are_those_of_the_times(tmp_path: Path) -> None:
+    """Offsets that expire before and after midnight, by the chart and by the table."""
+    week = 7 * 86_400_000
+    midnight = NOW_MS // 86_400_000 * 86_400_000 + 2 * 86_400_000
+    groups = {"before": midnight - 1, "after": midnight}
+    records = [commit(name, time_ms=at - week) for name, at in groups.items()]
+    report = reported(one(*records), tmp_path)
+    expected = {f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d}" for at in groups.values()}
+    days = {day["day"]: day["offsets"] for day in report["expiry"]["days"]}
+    assert {day: days[day] for day in expected} == dict.fromkeys(expected, 1)
+    told = {time_text(one["expires_at_ms"])[:10] for one in report["expiry"]["soonest"]}
+    assert told == expected
+    commits = {day["day"]: day["committed_offsets"] for day in report["activity"] if day["committed_offsets"]}
+    assert commits == {f"{datetime.fromtimestamp((at - week) / 1000, UTC):%Y-%m-%d}": 1 for at in groups.values()}
+
+
+def test_a_long_name_is_cut_and_there(tmp_path: Path) -> None:
+    name = "a" * 100 + "-end"
+    page = Page(run_page(reported(one(classic(name), commit(name, offset=5), topics=TOPICS), tmp_path)))
+    assert len(page.all("details")) > len(page.all("table")) - 1
+    cut = [text for text in page.texts if "…" in text]
+    assert cut
+    assert all(len(word) <= 48 for text in cut for word in text.split())
+    assert any(name == text for text in page.texts)
+    drawings = " ".join(str(drawing["aria-label"]) for drawing in page.all("svg"))
+    assert f"{name}: 95" in drawings, "pictures are read out in full"
 
 
 def test_many_findings_are_counted_not_dropped(tmp_path: Path) -> None:

@@ -164,10 +164,13 @@ def test_warnings() -> None:
     assert "with state (g-counts-changelog)" in warnings(target(topics=stores))
 
 
-def test_share_groups_have_no_committed_offsets() -> None:
-    row = decided(Position(160), to=target(None, type="share"))
-    assert row.action is Action.BLOCKED
-    assert "start offsets" in row.reason
+def test_of_share_groups_only_start_offsets_and_by_kafka_s_tool() -> None:
+    groups = decide(Wanted({KEY: Position(160, 3, "m", HERE)}), target(None, type="share"), Choices({}))
+    plan = plan_of(groups)
+    assert [row.after for row in plan.rows()] == [Position(160, -1, "", HERE)]
+    assert plan.obstacle() == "group 'g' is blocked: it is a share group"
+    assert "delivery counts begin anew" in "; ".join(groups[0].warnings)
+    assert kafka_csv(plan) == "g,orders,0,160\n"
 
 
 def plan_of(groups: list[GroupPlan]) -> Plan:

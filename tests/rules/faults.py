@@ -100,6 +100,31 @@ UNCLEANED = {
 }
 """A closed segment whose commits are superseded, and the active one."""
 
+MINUTE_MS = 60_000
+SCALA = {"release": "3.9.2", "scanned": True, "now_ms": NOW_MS + 120 * MINUTE_MS}
+
+
+def at(minute: float, *records: Record, sequence: int = -1) -> bytes:
+    """One batch, so many minutes after ``NOW_MS``; a sequence number is what clients write."""
+    return build_batch(0, list(records), timestamp=NOW_MS + int(minute * MINUTE_MS), base_sequence=sequence)
+
+
+def committed(minute: float, offset: int, *partitions: int, version: int = 3, **more: Any) -> bytes:
+    """One request, for ``partitions`` of ``t``."""
+    time_ms = NOW_MS + int(minute * MINUTE_MS)
+    records = [commit(partition=one, offset=offset, version=version, time_ms=time_ms, **more) for one in partitions]
+    return at(minute, *records)
+
+
+def _once(number: int) -> list[Any]:
+    """A group that somebody made a random id for, and left."""
+    name = f"web-{number:08x}-1111-2222-3333-444455556666"
+    return [classic(name), commit(name), empty_group(name)]
+
+
+THREE = [member(f"m{number}", owns=assignment(t=[number])) for number in range(3)]
+DAY = 24 * 60
+
 FAULTS: Mapping[str, Log] = {
     "R01": one(*HEALTHY, (key_of_type(99), b"\0\0abc")),
     "R02": one(*HEALTHY, (commit("s")[0], b"\0\x09" + bytes(30)), release="4.3.1"),
@@ -213,4 +238,62 @@ FAULTS: Mapping[str, Log] = {
     "R89": one(classic(), commit(leader_epoch=3), topics=with_partition(leader_epoch=2, oldest_leader_epoch=1)),
     "R90": one(*HEALTHY, topics=with_partition(start_offset=0, first_record_ms=NOW_MS + DAY_MS)),
     "R91": one(classic(generation=200), commit()),
+    "R26": one(
+        classic("g", member("m"), member("n", subscribes=subscription("u"), owns=assignment(u=[0]))),
+        commit(),
+        commit(topic="u"),
+    ),
+    "R27": one(*(record for number in range(60) for record in _once(number))),
+    "R46": one(
+        classic("g", member(owns=assignment(t=[0, 1]))),
+        committed(-180, 50, 0, version=4),
+        committed(0, 60, 1, version=4),
+        topics=with_topics(topic("t", partitions=2, end=9000)),
+    ),
+    "R47": one(classic(), commit(metadata="x" * 4000)),
+    "R69": one(
+        *HEALTHY,
+        at(0, *(record for name in "rs" for record in (empty_group(name), commit(name, "u", version=3)))),
+        *(at(2 * DAY, offset_tombstone(name, "u"), (encode_key(2, {"group": name}), None)) for name in "rs"),
+        committed(2 * DAY, 51, 0),
+        **SCALA | {"now_ms": NOW_MS + 2 * DAY_MS},
+    ),
+    "R70": one(
+        at(0, classic(generation=1)),
+        committed(0, 50, 0),
+        at(8 * DAY, empty_group(generation=2, currentStateTimestamp=NOW_MS + 8 * DAY_MS)),
+        at(8 * DAY + 1, offset_tombstone()),
+        at(8 * DAY + 2, classic(generation=3)),
+        committed(8 * DAY + 3, 55, 0),
+        **SCALA | {"release": "2.8.1", "now_ms": NOW_MS + 9 * DAY_MS},
+    ),
+    "R71": one(
+        classic("g", member(owns=assignment(t=[0, 1]))),
+        committed(0, 50, 0, 1),
+        at(60, offset_tombstone(), sequence=17),
+        committed(60, 60, 1),
+        **SCALA,
+    ),
+    "R72": one(classic(), committed(0, 50, 0), committed(1, 40, 0), **SCALA),
+    "R73": one(classic(), *(committed(n, 50 + n, 0) for n in range(5)), committed(6, 50_000, 0), **SCALA),
+    "R74": one(classic(), *(committed(n, 5000 * (n % 2) + n, 0) for n in range(12)), **SCALA),
+    "R75": one(
+        classic("g", member("m", owns=assignment(t=[0, 1])), generation=2),
+        committed(0, 50, 0, 1),
+        classic("g", member("m"), member("n", owns=assignment(t=[1]))),
+        committed(1, 60, 0, 1),
+        **SCALA,
+    ),
+    "R76": one(*(at(n, classic("g", member(f"m{n}"), generation=n)) for n in range(30)), committed(30, 50, 0), **SCALA),
+    "R77": one(
+        *(at(3 * n, classic("g", *THREE[: 2 + n % 2], generation=n)) for n in range(14)),
+        committed(60, 50, 0, 1, 2),
+        **SCALA,
+    ),
+    "R78": one(*(at(n, classic("g", member(f"i-{n}", instance="i"))) for n in range(5)), committed(6, 50, 0), **SCALA),
+    "R79": one(
+        *HEALTHY,
+        settings={"thresholds": {"offsets_load_buffer_bytes": 100}},
+        **SCALA,
+    ),
 }

@@ -119,13 +119,13 @@ def test_a_segment_that_is_written_to_while_it_is_folded(pin: Pin) -> None:
     results = run_fold_task(task, FoldRules.of(profile_for_release("4.3.1")))
     # The first check has passed when the result is asked for, the second not.
     with pytest.MonkeyPatch.context() as patch:
-        read = storage.read
+        read_into = storage.LocalFile.read_into
 
-        def meanwhile(path: str) -> memoryview:
-            os.utime(path)
-            return read(path)
+        def meanwhile(file: storage.LocalFile, out: memoryview, position: int) -> int:
+            os.utime(segment.path)
+            return read_into(file, out, position)
 
-        patch.setattr(storage, "read", meanwhile)
+        patch.setattr(storage.LocalFile, "read_into", meanwhile)
         with pytest.raises(DamagedInputError, match="written to after it was pinned"):
             next(results)
 

@@ -11,6 +11,7 @@ from typing import Any
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.trace.given import Given
 from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.jsontext import parse_json
 from coordinator_core.storage import write_atomic
 
 Json = dict[str, Any]
@@ -110,7 +111,7 @@ def _damage(path: Path, number: int, position: int, text: str) -> DamagedInputEr
 
 def _object(path: Path, number: int, position: int, raw: bytes) -> Json:
     try:
-        fields = json.loads(raw)
+        fields = parse_json(raw)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise _damage(path, number, position, f"not JSON: {error}") from None
     if not isinstance(fields, dict):
@@ -148,5 +149,5 @@ def _checked_line(path: Path, number: int, position: int, fields: Json) -> Line:
 def add_given(path: Path, given: Given) -> None:
     """Write ``given`` into the first line of a trace; its other lines stay byte for byte."""
     head, separator, rest = path.read_bytes().lstrip().partition(b"\n")
-    fields = json.loads(head) | {"given": given.as_json()}
+    fields = parse_json(head) | {"given": given.as_json()}
     write_atomic(str(path), json.dumps(fields, ensure_ascii=False).encode() + separator + rest)

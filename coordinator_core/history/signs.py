@@ -1,0 +1,351 @@
+"""Signs of trouble in the history of a group, as values. Investigations tell them, rules count them.
+
+A sign is what the records show; how bad it is and what to do is for those who read it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.history.model import (
+    Change,
+    ChangeKind,
+    EndKind,
+    GroupHistory,
+    Member,
+    OriginKind,
+    Place,
+    Removal,
+    Version,
+)
+from coordinator_core.releases import Clock, Profile
+
+HOUR_MS = 3_600_000
+STORM = 20
+"""Rebalances of a group in an hour."""
+FLAPS = 5
+"""Joins of one client in an hour."""
+REPLACEMENTS = 3
+"""Replacements of the member behind one group instance id in an hour."""
+TURNS = 6
+"""Times that the writer of an offset key changes, for two that take turns."""
+FAMILY = 50
+"""Groups of one pattern, each of which lived once."""
+_EACH_IN_DEPLOY = 3
+"""Rebalances that a member causes when a deployment restarts it, at most."""
+_USUAL_COMMITS = 3
+_USUAL_STEPS = 50
+_SMALL_STEP = 1000
+
+
+# Committed offsets that moved
+
+
+class Move(NamedTuple):
+    """A step of an offset key from ``before`` to ``after``; ``earlier`` had committed the same value long before."""
+
+    key: OffsetKey
+    before: Version
+    after: Version
+    earlier: Version | None
+
+    @property
+    def records(self) -> int:
+        return self.after.first.committed_offset - self.before.last.committed_offset
+
+    @property
+    def origin(self) -> OriginKind | None:
+        return None if self.after.origin is None else self.after.origin.kind
+
+
+class MoveKind(StrEnum):
+    RESET = "reset"
+    """Back, by an Admin client."""
+    MIRROR = "mirror"
+    """Back, by somebody who writes offsets of a group without members, again and again."""
+    STALE = "stale"
+    """Back after a rebalance, to a value that was committed before."""
+    BACK = "back"
+    SKIPPED = "skipped"
+    """Forward, by an Admin client."""
+    JUMPED = "jumped"
+    """Forward, by far more than ever before."""
+
+
+def moves_of(group: GroupHistory) -> dict[MoveKind, list[Move]]:
+    """Steps back, and steps forward that are out of proportion; without offset keys that two writers share."""
+    shared = {rivals.key for rivals in rivals_of(group)}
+    found: dict[MoveKind, list[Move]] = {}
+    for key, versions in group.versions.items():
+        for move in _moves(key, versions) if key not in shared else ():
+            found.setdefault(_kind_of(move), []).append(move)
+    return found
+
+
+def _moves(key: OffsetKey, versions: Sequence[Version]) -> Iterator[Move]:
+    for at, after in enumerate(versions[1:], 1):
+        before = versions[at - 1]
+        if before.end is None or before.end.kind is not EndKind.NEWER_VALUE:
+            continue
+        ids = before.last.topic_id, after.first.topic_id
+        if None not in ids and ids[0] != ids[1]:
+            continue  # The topic was made again, and its offsets begin again.
+        step = after.first.committed_offset - before.last.committed_offset
+        if step < 0:
+            value = after.first.committed_offset
+            earlier = next((one for one in reversed(versions[: at - 1]) if one.last.committed_offset == value), None)
+            yield Move(key, before, after, earlier)
+        elif after.missing != before.missing:
+            continue  # The cleaner has removed records between, perhaps commits of this key.
+        elif before.commits >= _USUAL_COMMITS and step > max(_SMALL_STEP, _USUAL_STEPS * before.largest_step):
+            yield Move(key, before, after, None)
+
+
+def _kind_of(move: Move) -> MoveKind:
+    if move.records > 0:
+        return MoveKind.SKIPPED if move.origin is OriginKind.ADMIN else MoveKind.JUMPED
+    match move.origin:
+        case OriginKind.ADMIN:
+            return MoveKind.RESET
+        case OriginKind.MIRROR:
+            return MoveKind.MIRROR
+    changed = move.after.generation != move.before.generation
+    return MoveKind.STALE if move.earlier is not None and changed else MoveKind.BACK
+
+
+class Turn(NamedTuple):
+    """A commit of one of two writers after one of the other."""
+
+    committed: int
+    place: Place
+    version: Version
+
+
+class Rivals(NamedTuple):
+    """Two sequences of values that are committed for one offset key in turn; ``turns`` are commits at which one
+    takes over from the other."""
+
+    key: OffsetKey
+    turns: tuple[Turn, ...]
+
+
+def rivals_of(group: GroupHistory) -> list[Rivals]:
+    """Offset keys that two writers share: each goes on where it was, and the other has been further or less far."""
+    found = []
+    for key, versions in group.versions.items():
+        turns = tuple(_turns(versions))
+        # Values that stand still are nobody's progress.
+        go_on = (len({turn.committed for turn in half}) > 1 for half in (turns[::2], turns[1::2]))
+        if len(turns) >= TURNS and all(go_on):
+            found.append(Rivals(key, turns))
+    return found
+
+
+def _turns(versions: Sequence[Version]) -> Iterator[Turn]:
+    points = [
+        point
+        for version in versions
+        for point in (
+            Turn(version.first.committed_offset, version.place, version),
+            Turn(version.last.committed_offset, version.last_place, version),
+        )[: version.commits]
+    ]
+    found: list[Turn] = []
+    low = high = -1
+    on_high = False
+    for last, point in itertools.pairwise(points):
+        before, value = last.committed, point.committed
+        if high < 0:
+            if value < before:
+                low, high, on_high = value, before, False
+                found = [last, point]
+            continue
+        is_high = value >= high
+        step = value - (high if is_high else low)
+        if step < 0 or 2 * step >= high - low:
+            # No writer was there: it is a step back like others, not a turn.
+            if len(found) >= TURNS:
+                break
+            low, high, found = -1, -1, []
+            if value < before:
+                low, high, on_high = value, before, False
+                found = [last, point]
+            continue
+        if is_high != on_high:
+            found.append(point)
+            on_high = is_high
+        low, high = (low, value) if is_high else (value, high)
+    yield from found
+
+
+# Members
+
+
+def rounds_of(group: GroupHistory) -> list[Change]:
+    """Rebalances: generations, epochs of KIP-848 groups, and the end of the last member."""
+    return [one for one in group.changes if one.kind in (ChangeKind.GENERATION, ChangeKind.EPOCH, ChangeKind.EMPTY)]
+
+
+class Storm(NamedTuple):
+    """The hour with most rebalances. ``joins`` counts joins of each client; ``quiet`` are rebalances without a commit
+    after them."""
+
+    rounds: Sequence[Change]
+    joins: Counter[str]
+    quiet: int
+
+
+def name_of(member: Member) -> str:
+    """Instance id if it has one, client id and host."""
+    known = f"{member.client_id} on {member.client_host}"
+    return f"instance {member.instance_id} ({known})" if member.instance_id is not None else known
+
+
+def storm_of(group: GroupHistory) -> Storm | None:
+    """The busiest hour of a group, if a deployment that restarts each member does not explain it."""
+    rounds = rounds_of(group)
+    best: Sequence[Change] = ()
+    first = 0
+    for last, change in enumerate(rounds):
+        while change.place.timestamp_ms - rounds[first].place.timestamp_ms > HOUR_MS:
+            first += 1
+        if last - first + 1 > len(best):
+            best = rounds[first : last + 1]
+    if len(best) < max(STORM, _EACH_IN_DEPLOY * max((len(one.members) for one in best), default=0)):
+        return None
+    joins = Counter(name_of(member) for change in best for member in change.joined)
+    commits = sorted(version.last_place.record_offset for _, version in group.all_versions())
+    quiet = sum(
+        not any(before.place.record_offset < commit < after.place.record_offset for commit in commits)
+        for before, after in itertools.pairwise(best)
+    )
+    return Storm(best, joins, quiet)
+
+
+class Flapping(NamedTuple):
+    """A client that joins again and again: ``joins`` within an hour, the first ones."""
+
+    name: str
+    joins: Sequence[Change]
+
+
+def flapping_of(group: GroupHistory) -> list[Flapping]:
+    """Clients that come and go, where as many of the same name at once do not explain it."""
+    joins: dict[str, list[Change]] = {}
+    at_once: Counter[str] = Counter()
+    for change in rounds_of(group):
+        for name, count in Counter(map(name_of, change.members)).items():
+            at_once[name] = max(at_once[name], count)
+        # A group of which all members come and go lives so: a job that runs every few minutes.
+        if len(change.members) > len(change.joined):
+            for name in dict.fromkeys(map(name_of, change.joined)):
+                joins.setdefault(name, []).append(change)
+    found = []
+    for name, changes in joins.items():
+        close = _close(changes, max(FLAPS, 2 * at_once[name] + 1))
+        if close:
+            found.append(Flapping(name, close))
+    return found
+
+
+def _close(changes: Sequence[Change], count: int) -> Sequence[Change]:
+    """The first ``count`` of them within an hour; nothing where there are none."""
+    for at, last in enumerate(changes[count - 1 :]):
+        if last.place.timestamp_ms - changes[at].place.timestamp_ms <= HOUR_MS:
+            return changes[at : at + count]
+    return ()
+
+
+class Replaced(NamedTuple):
+    """A group instance id whose member was replaced again and again; ``close`` are the ones within an hour."""
+
+    instance_id: str
+    changes: Sequence[Change]
+    close: Sequence[Change]
+    hosts: frozenset[str]
+
+
+def replaced_of(group: GroupHistory) -> list[Replaced]:
+    """Group instance ids that several processes use, or one that restarts and restarts."""
+    replaced: dict[str, list[Change]] = {}
+    for change in rounds_of(group):
+        instances = {member.member_id: member.instance_id for member in change.joined}
+        for _, new in change.replaced:
+            replaced.setdefault(instances[new] or "", []).append(change)
+    found = []
+    for instance, changes in replaced.items():
+        hosts = frozenset(
+            member.client_host for one in changes for member in one.joined if member.instance_id == instance
+        )
+        close = _close(changes, REPLACEMENTS)
+        if close:
+            found.append(Replaced(instance, changes, close, hosts))
+    return found
+
+
+def disagree(subscriptions: Collection[frozenset[str]]) -> bool:
+    """Whether two of the subscriptions of a group's members have no topic in common: two applications."""
+    return any(one.isdisjoint(other) for one, other in itertools.combinations(set(subscriptions), 2))
+
+
+# Groups
+
+
+class Seen(NamedTuple):
+    """A group as a family sees it: when its first record was written, its bytes, whether it lived only once."""
+
+    group_id: str
+    first_ms: int
+    size_bytes: int
+    is_once: bool
+
+
+class Family(NamedTuple):
+    """Groups whose ids differ in a number or a random part, in the order of their birth."""
+
+    pattern: str
+    groups: Sequence[Seen]
+    born_per_hour: float
+    size_bytes: int
+
+
+_VARIABLE = re.compile(
+    r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|(?<![0-9A-Za-z])[0-9a-fA-F]{16,}(?![0-9A-Za-z])|\d{3,}"
+)
+
+
+def families(groups: Iterable[Seen]) -> list[Family]:
+    """Families of at least :data:`FAMILY` groups that lived once."""
+    found: dict[str, list[Seen]] = {}
+    for group in groups:
+        pattern = _VARIABLE.sub("*", group.group_id)
+        if pattern != group.group_id:
+            found.setdefault(pattern, []).append(group)
+    made = []
+    for pattern, members in sorted(found.items()):
+        if sum(group.is_once for group in members) < FAMILY:
+            continue
+        born = sorted(members, key=lambda group: (group.first_ms, group.group_id))
+        hours = max(1.0, (born[-1].first_ms - born[0].first_ms) / HOUR_MS)
+        made.append(Family(pattern, born, len(born) / hours, sum(group.size_bytes for group in members)))
+    return made
+
+
+# Committed offsets that are gone
+
+
+def is_lost_while_alive(removal: Removal, profile: Profile) -> bool:
+    """Whether an offset expired that its group still needed: by commit age while members read the topic, or during a
+    rebalance."""
+    end = removal.end
+    if end is None or end.kind is not EndKind.EXPIRY:
+        return False
+    return end.bug is not None or (
+        removal.had_members and (removal.subscribed or profile.expiry.clock is not Clock.GROUP)
+    )

@@ -1,0 +1,1 @@
+"""Records corpus cases from real brokers (``tests/corpus/README.md``, part 3)."""
