@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
-.PHONY: help setup browser demo check test test-full kafka-next durations lint check-kernels bench bench-full wheel environment lock clean
+.PHONY: help setup browser demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -14,7 +14,7 @@ help: ## This list
 setup: ## Install everything; afterwards .venv/bin/regroup runs
 	@.ci/setup.sh
 
-demo: setup ## Run the main job, through its DAG, on a real broker's log that comes with the tests
+demo: setup ## Run the main job, through its DAGs, on the log of an incident (demo/README.md), and explain it
 	@.ci/demo.sh
 
 check: setup ## Fast tests: no JVM, no browser
@@ -44,6 +44,9 @@ lint: setup ## ruff, mypy, the direction of imports
 
 check-kernels: setup ## Kernels with bounds checks and sanitizers: tests, corpus, fuzzer; INPUTS=… SECONDS=… SEED=…
 	@.ci/check-kernels.sh $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+
+fuzz: setup ## Hostile logs, to kernels and commands, against the plain readers; SECONDS=… INPUTS=… SEED=…
+	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## Measure; ratios against Kafka's own tools on the same bytes, some minutes
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)

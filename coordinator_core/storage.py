@@ -32,6 +32,11 @@ def user_cache(name: str) -> str:
     return os.path.join(home, "regroup", name)
 
 
+def is_private(status: os.stat_result) -> bool:
+    """Whether a file or directory is this user's, and no one else may write to it."""
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat_modes.S_IWGRP | stat_modes.S_IWOTH)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A file or directory. ``size`` in bytes, 0 for directories.

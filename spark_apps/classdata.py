@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -19,7 +20,7 @@ from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 
 from coordinator_core.process.plain import is_plain
-from coordinator_core.storage import user_cache
+from coordinator_core.storage import is_private, user_cache
 
 _WRITE_SECONDS = 60.0
 _STALE_SECONDS = 3600.0
@@ -36,11 +37,17 @@ class ClassData:
         """Options that use the archive or, when there is none, have the JVM write one as it ends."""
         if is_plain("class-archive"):
             return []
-        # The JVM would report an archive that does not fit on standard output, which is the app's.
-        if self.archive.exists():
-            return [f"-XX:SharedArchiveFile={self.archive}", "-Xlog:disable"]
         try:
-            self.archive.parent.mkdir(parents=True, exist_ok=True)
+            self.archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # The JVM runs what is in an archive, so nobody else may have put it there, or put it there later.
+            if not is_private(self.archive.parent.lstat()):
+                return []
+            if os.path.lexists(self.archive):
+                status = self.archive.lstat()
+                if not stat.S_ISREG(status.st_mode) or not is_private(status):
+                    return []
+                # The JVM would report an archive that does not fit on standard output, which is the app's.
+                return [f"-XX:SharedArchiveFile={self.archive}", "-Xlog:disable"]
             _remove_leftovers(self.archive.parent)
             handle, name = tempfile.mkstemp(prefix=".", suffix=".new", dir=self.archive.parent)
             os.close(handle)

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # A package imports itself and those before it.
 LAYERS = (
     "errors",
+    "jsontext",
     "untrusted",
     "process",
     "releases",

@@ -173,11 +173,9 @@ def scan_log(log: PartitionLog, *, workers: int = 1) -> LogScan:
     """Check every batch of ``log``; raises :class:`DamagedInputError` at the first that is not sound."""
     start = log.log_start_offset or 0
     ranges = [(segment, end) for segment, end in log.segment_ranges() if end is None or end > start]
-    indexed = _side_by_side(lambda item: _index_segment(*item), ranges, workers)
+    indexed = _side_by_side(lambda item: _index_segment(*item, start), ranges, workers)
     for number, segment in enumerate(indexed):
         segment.rows["segment"] = number
-        if number + 1 < len(indexed):
-            _check_whole(segment.scanned, segment.next_offset)
     return LogScan(
         log,
         tuple(segment.scanned for segment in indexed),
@@ -187,14 +185,6 @@ def scan_log(log: PartitionLog, *, workers: int = 1) -> LogScan:
         max((segment.last_base_offset for segment in indexed), default=-1),
         max((segment.next_offset for segment in indexed), default=0),
     )
-
-
-def _check_whole(scanned: ScannedSegment, next_offset: int) -> None:
-    """Zeroes at the end of the last segment are a preallocated file; before another one, lost records."""
-    segment, zeroes = scanned.segment, scanned.segment.size - scanned.size
-    if zeroes:
-        detail = f"{zeroes} zero bytes before the last segment"
-        raise DamagedInputError(Damage(segment.path, scanned.size, next_offset, "zero_tail", detail))
 
 
 @dataclass(frozen=True)
@@ -209,7 +199,8 @@ class _IndexedSegment:
     next_offset: int
 
 
-def _index_segment(segment: SegmentFile, end_offset: int | None) -> _IndexedSegment:
+def _index_segment(segment: SegmentFile, end_offset: int | None, start_offset: int) -> _IndexedSegment:
+    """Batches wholly below ``start_offset`` are no part of the log: their records are not looked at."""
     data = storage.read(segment.path, segment.size)
     bounds = Bounds(_LIMITS.max_batch_bytes, _LIMITS.max_records)
     bounds.last_offset = last_offset_of(segment, end_offset)
@@ -217,16 +208,19 @@ def _index_segment(segment: SegmentFile, end_offset: int | None) -> _IndexedSegm
     stopped, position = index_batches(data, 0, len(data), bounds, index)
     # Zeroes up to the end are a preallocated file.
     if len(data) < segment.size or (stopped != Stop.END and parse_entry(data, position, _LIMITS) is not None):
-        return _index_unusual_segment(segment, end_offset, data)
+        return _index_unusual_segment(segment, end_offset, start_offset, data)
     scanned = ScannedSegment(segment, position, end_offset, True, crc32c.crc32c(data[:position]))
     rows = np.asarray(index.rows)[: index.used].copy()
     for row in np.flatnonzero(rows["control_type"] == UNREAD_CONTROL_TYPE):
         batch = scanned.batch_at(data, int(rows[row]["position"]))
-        rows["control_type"][row] = _control_type(batch, segment.path)
+        is_read = batch.last_offset >= start_offset
+        rows["control_type"][row] = _control_type(batch, segment.path) if is_read else ControlType.UNKNOWN
     return _IndexedSegment(scanned, rows, index.batches, index.records, index.last_base_offset, index.next_offset)
 
 
-def _index_unusual_segment(segment: SegmentFile, end_offset: int | None, data: memoryview) -> _IndexedSegment:
+def _index_unusual_segment(
+    segment: SegmentFile, end_offset: int | None, start_offset: int, data: memoryview
+) -> _IndexedSegment:
     """The same by the readers that know everything; they raise what is damage."""
     rows = []
     size, leader_epoch, batches, records = 0, -2, 0, 0
@@ -236,7 +230,7 @@ def _index_unusual_segment(segment: SegmentFile, end_offset: int | None, data: m
         if count is None:
             count = len(batch_records(batch, path=segment.path, limits=_LIMITS))
         if batch.producer_id != -1 or batch.is_control or batch.partition_leader_epoch != leader_epoch:
-            rows.append(_row(batch, count, segment.path))
+            rows.append(_row(batch, count, segment.path, batch.last_offset >= start_offset))
         leader_epoch = batch.partition_leader_epoch
         size = batch.position + batch.size
         last_base_offset, next_offset = batch.base_offset, batch.next_offset
@@ -261,7 +255,7 @@ def _rows(rows: list[tuple[int, ...]]) -> Array:
     return np.array(rows, dtype("IndexedBatch"))
 
 
-def _row(batch: Batch, count: int, path: str) -> tuple[int, ...]:
+def _row(batch: Batch, count: int, path: str, is_read: bool) -> tuple[int, ...]:
     return (
         batch.base_offset,
         batch.last_offset,
@@ -271,11 +265,17 @@ def _row(batch: Batch, count: int, path: str) -> tuple[int, ...]:
         batch.producer_epoch,
         batch.max_timestamp_ms,
         -1 if batch.delete_horizon_ms is None else batch.delete_horizon_ms,
-        _control_type(batch, path) if batch.is_control and count else NO_CONTROL_TYPE,
+        _row_control_type(batch, count, path, is_read),
         batch.partition_leader_epoch,
         batch.position,
         0,
     )
+
+
+def _row_control_type(batch: Batch, count: int, path: str, is_read: bool) -> int:
+    if not batch.is_control or not count:
+        return NO_CONTROL_TYPE
+    return _control_type(batch, path) if is_read else int(ControlType.UNKNOWN)
 
 
 def _control_type(batch: Batch, path: str) -> int:

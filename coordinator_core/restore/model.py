@@ -21,6 +21,7 @@ from coordinator_core import __version__, storage
 from coordinator_core.drill.jsonform import from_json, to_json
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
+from coordinator_core.jsontext import parse_json
 
 PLAN_VERSION = 1
 NO_EPOCH = -1
@@ -192,7 +193,7 @@ def write_plan(path: str, plan: Plan) -> str:
 def read_plan(path: str | Path) -> tuple[Plan, str]:
     """A plan and its digest; ``UsageError`` when the file is no plan, or not as it was written."""
     try:
-        document: Any = json.loads(Path(path).read_bytes())
+        document: Any = parse_json(Path(path).read_bytes())
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValueError as error:

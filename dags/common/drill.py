@@ -6,10 +6,11 @@ prediction, the journal, the report.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
-import shlex
+import re
 import socket
 import subprocess
 import sys
@@ -129,6 +130,7 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
     return {
         "directory": str(directory),
         "prediction": str(prediction),
+        "approved": _digest(prediction, settings, scenario),
         "verdict": said["verdict"],
         "subject": f"Do {scenario} to {cluster.name}?",
         "body": f"Objectives: **{said['verdict']}**\n\n{reasons}\n"
@@ -140,8 +142,17 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
 
 
 def _filled(command: str, scenario: Scenario) -> str:
-    brokers = ",".join(map(str, scenario.brokers))
-    return command.replace("{brokers}", brokers).replace("{rack}", shlex.quote(scenario.rack or ""))
+    """The command with its brokers and its rack; a rack that is more than a plain word is refused."""
+    rack = scenario.rack or ""
+    if "{rack}" in command and not re.fullmatch(r"[\w.:/-]*", rack, re.ASCII):
+        raise AirflowFailException(f"rack {rack!a} cannot be put into a command")
+    return command.replace("{brokers}", ",".join(map(str, scenario.brokers))).replace("{rack}", rack)
+
+
+def _digest(prediction: Path, settings: DrillSettings, scenario: Scenario) -> str:
+    """SHA-256 of what a person approves: the prediction, and the commands as they will be run."""
+    commands = [_filled(command, scenario) for command in (settings.fault_command, settings.recover_command)]
+    return hashlib.sha256(json.dumps(commands).encode() + b"\0" + prediction.read_bytes()).hexdigest()
 
 
 def _prediction(predicted: Predicted) -> Prediction:
@@ -171,6 +182,8 @@ def fault_and_observe(predicted: Predicted, params: Mapping[str, Any]) -> dict[s
         from coordinator_core.cluster.drill_run import DrillOptions, Outcome, observe
 
         prediction = _prediction(predicted)
+        if _digest(Path(predicted["prediction"]), settings, prediction.scenario) != predicted["approved"]:
+            raise AirflowFailException("the prediction or a command is not what was approved, so nothing was done")
         options = DrillOptions(
             fault_command=_filled(settings.fault_command, prediction.scenario),
             recover_command=_filled(settings.recover_command, prediction.scenario),

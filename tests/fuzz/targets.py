@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.fuzz import fold_targets, log_targets, segments
+from tests.fuzz import command_targets, fold_targets, log_targets, segments
 from tests.fuzz.hostile import Hostile
 
 
@@ -35,5 +35,6 @@ TARGETS: dict[str, Target] = {
     "inference": Target(fold_targets.inference, 0.02),
     "fold": Target(fold_targets.fold, 0.02),
     "groups": Target(fold_targets.fold, 0.03, segments.segment_of_groups),
+    "commands": Target(command_targets.commands, 0.002),
     "shifting_fold": Target(fold_targets.shifting_fold, 0.01),
 }

@@ -12,17 +12,20 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Record
 from coordinator_core.records.blobs import (
-    decode_connect_assignment,
-    decode_connect_metadata,
     decode_consumer_assignment,
     decode_consumer_subscription,
+    encode_consumer_assignment,
+)
+from coordinator_core.records.codec import decode_key, decode_value
+from tests.blobs import (
+    decode_connect_assignment,
+    decode_connect_metadata,
     encode_connect_assignment,
     encode_connect_metadata,
-    encode_consumer_assignment,
     encode_consumer_subscription,
 )
-from coordinator_core.records.codec import decode_key, decode_value, key_reencodes_exactly, reencodes_exactly
 from tests.cases import CASES, Case
+from tests.records.reencoding import key_reencodes_exactly, reencodes_exactly
 
 IDS = [case.name for case in CASES]
 

@@ -10,13 +10,14 @@ from coordinator_core.rules.previous import previous_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.publish import RunWriter
 from coordinator_core.runs.read import Run, open_run
+from tests.runs.test_publish import FACTS
 
 
 def published(output: Path, window: str, run_id: str, now_ms: int) -> Run:
     place = RunPlace(str(output), "c", window, run_id)
     profile = profile_for_release("4.3.1")
     with RunWriter(place, sources=[]) as writer:
-        writer.commit({"now_ms": now_ms, "profile": profile.label}, seconds=0, steps={})
+        writer.commit({**FACTS, "now_ms": now_ms, "profile": profile.label}, seconds=0, steps={})
     return open_run(place.path)
 
 

@@ -26,7 +26,18 @@ from tests.runs.state_tables import computed_state_hash, state_tables
 
 from .states import offset, rich_states
 
-FACTS = {"now_ms": 5, "profile": "J3", "complete": True, "topic_names": {}}
+FACTS = {
+    "now_ms": 5,
+    "profile": "J3",
+    "profile_inferred": False,
+    "complete": True,
+    "topic_names": {},
+    "offsets_topic_num_partitions": 50,
+    "sources": [],
+    "inputs": [],
+    "cut": {},
+    "damage": [],
+}
 
 
 def place(output: Path, run_id: str = "r1", window: str = "w") -> RunPlace:
@@ -261,8 +272,8 @@ class Blocks:
 
 @pytest.mark.parametrize("block_rows", [1, 3, 100])
 def test_rows_may_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_rows: int) -> None:
-    for module in (publish_module, state_hash_module):
-        monkeypatch.setattr(module, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(publish_module, "ROW_GROUP_ROWS", block_rows)
+    monkeypatch.setattr(state_hash_module, "BLOCK_ROWS", 3)
     state = PartitionState(3, offsets={OffsetKey("g", "t", number): offset(number) for number in range(7)})
     rows = state_tables([state], now_ms=0)["offsets"]
     published = []

@@ -50,7 +50,7 @@ def test_the_second_jvm_maps_what_the_first_wrote() -> None:
 
 def test_an_archive_that_is_none_does_no_harm() -> None:
     data = ClassData()
-    data.archive.parent.mkdir(parents=True)
+    data.archive.parent.mkdir(mode=0o700, parents=True)
     data.archive.write_bytes(b"not an archive")
     jvm, said = run_jvm(data.jvm_options())
     assert jvm.wait() == 0
@@ -84,3 +84,27 @@ def test_a_cache_that_cannot_be_made_is_done_without(tmp_path: Path, monkeypatch
     assert data.jvm_options() == []
     with subprocess.Popen(["true"], stdin=subprocess.PIPE) as process:
         data.keep(process)
+
+
+@pytest.mark.parametrize(
+    "what", ["others may write to the directory", "others may write to it", "a link", "of another"]
+)
+def test_an_archive_that_somebody_else_may_have_put_there_is_not_used(what: str) -> None:
+    data = ClassData()
+    data.archive.parent.mkdir(mode=0o700, parents=True)
+    data.archive.write_bytes(b"classes")
+    assert data.jvm_options() == [f"-XX:SharedArchiveFile={data.archive}", "-Xlog:disable"]
+    match what:
+        case "others may write to the directory":
+            data.archive.parent.chmod(0o777)
+        case "others may write to it":
+            data.archive.chmod(0o666)
+        case "a link":
+            other = data.archive.with_suffix(".other")
+            data.archive.rename(other)
+            data.archive.symlink_to(other)
+        case _:
+            if os.geteuid():
+                pytest.fail("this test gives a file to another user, as root only can")
+            os.chown(data.archive, 65534, 65534)
+    assert ClassData().jvm_options() == []

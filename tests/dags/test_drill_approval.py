@@ -1,0 +1,50 @@
+"""What a person approves of a drill is what is done: the prediction and both commands, bound by a digest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from coordinator_core.drill.scenario import Kind, Scenario
+from dags.common.clusters import DrillSettings
+from dags.common.drill import _digest, _filled
+
+SETTINGS = DrillSettings("c", "stop --brokers {brokers} --rack {rack}", "start {brokers}")
+
+
+def scenario(rack: str) -> Scenario:
+    return Scenario(Kind.LOSE_RACK, rack=rack)
+
+
+def test_a_digest_is_of_the_prediction_and_of_both_commands(tmp_path: Path) -> None:
+    prediction = tmp_path / "prediction.json"
+    prediction.write_text("{}")
+    approved = _digest(prediction, SETTINGS, scenario("r1"))
+    assert approved == _digest(prediction, replace(SETTINGS, limit_seconds=1), scenario("r1"))
+    others = [
+        _digest(prediction, replace(SETTINGS, fault_command="stop --all"), scenario("r1")),
+        _digest(prediction, replace(SETTINGS, recover_command="true"), scenario("r1")),
+        _digest(prediction, SETTINGS, scenario("r2")),
+    ]
+    prediction.write_text('{"verdict": "met"}')
+    others.append(_digest(prediction, SETTINGS, scenario("r1")))
+    assert len({approved, *others}) == 5
+
+
+def test_a_command_gets_brokers_and_a_rack_that_is_a_word() -> None:
+    assert _filled(SETTINGS.fault_command, scenario("eu-west_1a.b:c/d")) == "stop --brokers  --rack eu-west_1a.b:c/d"
+
+
+@pytest.mark.parametrize("rack", ["a b", "$(id)", "a;b", "'", '"', "`id`", "a\nb", "*", "é", "r\n"])
+def test_a_rack_that_a_shell_reads_otherwise_is_refused(rack: str) -> None:
+    with pytest.raises(AirflowFailException, match="rack"):
+        _filled(SETTINGS.fault_command, scenario(rack))
+    assert _filled(SETTINGS.recover_command, scenario(rack)) == "start "
+
+
+def test_a_command_gets_ids_of_brokers() -> None:
+    lost = Scenario(Kind.LOSE_BROKERS, brokers=(1, 2))
+    assert _filled(SETTINGS.fault_command, lost) == "stop --brokers 1,2 --rack "
