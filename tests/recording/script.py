@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from abc import ABC, abstractmethod
 from typing import Any
 
 from coordinator_core.records.blobs import (
@@ -553,7 +554,7 @@ class ClassicMember:
         self.session.ask("LeaveGroup", body)
 
 
-class HeartbeatingMember:
+class HeartbeatingMember(ABC):
     """A member of a group whose coordinator assigns: it heartbeats, and acknowledges what it is given."""
 
     api = ""
@@ -579,12 +580,13 @@ class HeartbeatingMember:
     def leave(self) -> None:
         self.heartbeat(-1)
 
+    @abstractmethod
     def body(self, epoch: int) -> Json:
-        raise NotImplementedError
+        """Fields of a heartbeat in this epoch."""
 
+    @abstractmethod
     def take(self, answer: Json) -> bool:
         """Takes the assignment of an answer; whether it is another than before."""
-        raise NotImplementedError
 
     def commit(self, *commits: Commit) -> None:
         self.script.commit(self.group, *commits, member_id=self.member_id, generation=self.epoch, session=self.session)
