@@ -14,7 +14,7 @@ help: ## This list
 setup: ## Install everything; afterwards .venv/bin/regroup runs
 	@.ci/setup.sh
 
-demo: setup ## Run the main job, through its DAG, on a real broker's log that comes with the tests
+demo: setup ## Run the main job, through its DAGs, on the log of an incident (demo/README.md), and explain it
 	@.ci/demo.sh
 
 check: setup ## Fast tests: no JVM, no browser

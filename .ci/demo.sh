@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job end to end: the DAG offsets_load over the bundled snapshot, which a real 4.3.1 broker wrote.
+# The main job end to end: the DAGs over the bundled snapshot, which real 4.3.1 brokers wrote (demo/README.md), and what happened there.
 # Called by `make demo`. Needs no network and opens no port to others; everything it writes is in demo-output/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -7,8 +7,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 BIN=$PWD/.venv/bin
 OUTPUT=$PWD/demo-output
 LOG=$OUTPUT/airflow.log
+SNAPSHOT=demo/shop
 # The time at which the snapshot was taken: the same now, so the same state hash every time.
-NOW_MS=1795250785872
+NOW_MS=$(sed -n 's/^ "finished_at_ms": \([0-9]*\),$/\1/p' "$SNAPSHOT/capture.json")
 
 # The demo must not depend on, nor touch, an Airflow that this user runs otherwise.
 for name in $(compgen -e | grep -E '^(AIRFLOW|REGROUP_)' || true); do unset "$name"; done
@@ -72,3 +73,18 @@ say "$findings"
 say "- Data Docs: $docs/index.html"
 say
 say "More: .venv/bin/regroup describe '$run' --all-groups"
+
+# investigate DIR ARGUMENT…: its text; it exits with 1 when it has found something.
+investigate() {
+    "$BIN/python" -m coordinator_core investigate "$SNAPSHOT" --kafka-version 4.3.1 --now-ms "$NOW_MS" --output "$@" 2>>"$LOG" || [ $? -eq 1 ]
+}
+
+say
+say "That afternoon customers were charged twice. What happened? (regroup investigate $SNAPSHOT)"
+verdict=$(investigate "$OUTPUT/investigation")
+investigate "$OUTPUT/investigation-payments" --group payments >>"$LOG"
+say
+say "${verdict%%$'\n'*}"
+say
+say "- page of the cluster: $OUTPUT/investigation/investigation.html"
+say "- page of payments:    $OUTPUT/investigation-payments/investigation.html"

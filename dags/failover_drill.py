@@ -13,6 +13,7 @@ from airflow.sdk import DAG, DeadlineAlert, DeadlineReference, Param, SyncCallba
 
 from dags.common import drill
 from dags.common.clusters import DrillSettings, load_clusters
+from dags.common.form import optional
 
 DOC = """
 ### A failover drill: predicted, approved, done, compared
@@ -42,19 +43,14 @@ def params(names: list[str]) -> dict[str, Param]:
             title="Scenario",
             description="lose-brokers=1,2, lose-rack=a, rolling-restart, unclean-election=1, or JSON.",
         ),
-        "rto_seconds": Param(
-            None,
-            type=["null", "integer"],
+        "rto_seconds": optional(
+            "integer",
+            "RTO",
+            "Seconds within which groups are to be served. Default: as the cluster file says.",
             minimum=1,
-            title="RTO",
-            description="Seconds within which groups are to be served. Default: as the cluster file says.",
         ),
-        "rpo_seconds": Param(
-            None,
-            type=["null", "integer"],
-            minimum=0,
-            title="RPO",
-            description="Commits of at most so many seconds may be lost. Default: none.",
+        "rpo_seconds": optional(
+            "integer", "RPO", "Commits of at most so many seconds may be lost. Default: none.", minimum=0
         ),
         "execute": Param(
             False, type="boolean", title="Execute", description="Do it, once approved; else predict only."

@@ -13,7 +13,7 @@ from airflow.sdk import DAG, Asset, AssetAlias, Param, task
 
 from dags.common.approval import ExpiryApproval
 from dags.common.clusters import ClusterFile, load_clusters, timetable
-from dags.common.form import snapshot_params
+from dags.common.form import optional, snapshot_params
 from dags.common.spark import SparkAppOperator
 
 DOC = """
@@ -40,12 +40,7 @@ def params(names: list[str]) -> dict[str, Param]:
     """The form."""
     return {
         **snapshot_params(names),
-        "expire": Param(
-            None,
-            type=["null", "boolean"],
-            title="Expire",
-            description="Tombstone what has expired. Default: as the cluster file says.",
-        ),
+        "expire": optional("boolean", "Expire", "Tombstone what has expired. Default: as the cluster file says."),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from airflow.sdk import DAG, Asset, AssetAlias, Param, task
 
 from dags.common.clusters import ClusterFile, load_clusters
-from dags.common.form import cluster_param
+from dags.common.form import cluster_param, optional
 from dags.common.spark import SparkAppOperator
 
 DOC = """
@@ -36,11 +36,8 @@ def params(names: list[str]) -> dict[str, Param]:
     """The form."""
     return {
         "cluster": cluster_param(names),
-        "run": Param(
-            None,
-            type=["null", "string"],
-            title="Run",
-            description="Path or URI of a published run. Default: what was just published, or the latest.",
+        "run": optional(
+            "string", "Run", "Path or URI of a published run. Default: what was just published, or the latest."
         ),
     }
 

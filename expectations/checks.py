@@ -130,12 +130,7 @@ def suites() -> dict[str, list[Check]]:
 def _table_checks(table: TableSchema) -> list[Check]:
     return [
         schema(table),
-        Check(
-            f"{table.name}.rows",
-            "expect_table_row_count_to_equal",
-            {"value": {"$PARAMETER": "rows"}},
-            "as many rows as the manifest says",
-        ),
+        row_count(table.name, {"$PARAMETER": "rows"}, "as many rows as the manifest says"),
         Check(
             f"{table.name}.key",
             "expect_compound_columns_to_be_unique",
@@ -147,6 +142,22 @@ def _table_checks(table: TableSchema) -> list[Check]:
         *_cut_checks(table),
         *_reference_checks(table.name),
     ]
+
+
+def row_count(suite: str, rows: object, summary: str) -> Check:
+    """The table has that many rows."""
+    return Check(f"{suite}.rows", "expect_table_row_count_to_equal", {"value": rows}, summary)
+
+
+def in_set(code: str, column: str, values: object, summary: str) -> Check:
+    """Every value of the column is one of ``values``."""
+    return Check(code, "expect_column_values_to_be_in_set", {"column": column, "value_set": values}, summary)
+
+
+def _between(
+    code: str, column: str, bounds: dict[str, Any], summary: str, severity: Severity = Severity.CRITICAL
+) -> Check:
+    return Check(code, "expect_column_values_to_be_between", {"column": column, **bounds}, summary, severity)
 
 
 def schema(table: TableSchema) -> Check:
@@ -167,36 +178,15 @@ def _column_checks(table: TableSchema) -> list[Check]:
         code = f"{table.name}.{name}"
         if (table.name, name) in VALUE_SETS:
             values = [str(value) for value in VALUE_SETS[table.name, name]]
-            arguments = {"column": name, "value_set": values}
-            checks.append(
-                Check(
-                    f"{code}.values",
-                    "expect_column_values_to_be_in_set",
-                    arguments,
-                    f"{name} is one of {', '.join(values)}",
-                )
-            )
+            checks.append(in_set(f"{code}.values", name, values, f"{name} is one of {', '.join(values)}"))
         if name in MINIMA:
             minimum, severity = MINIMA[name]
-            checks.append(
-                Check(
-                    f"{code}.minimum",
-                    "expect_column_values_to_be_between",
-                    {"column": name, "min_value": minimum},
-                    f"{name} is not below {minimum}",
-                    severity,
-                )
-            )
+            summary = f"{name} is not below {minimum}"
+            checks.append(_between(f"{code}.minimum", name, {"min_value": minimum}, summary, severity))
         if name in _PAST:
-            checks.append(
-                Check(
-                    f"{code}.not_later_than_now",
-                    "expect_column_values_to_be_between",
-                    {"column": name, "max_value": {"$PARAMETER": "now_ms"}},
-                    f"{name} is not later than now_ms of the run",
-                    Severity.INFO,
-                )
-            )
+            latest = {"max_value": {"$PARAMETER": "now_ms"}}
+            summary = f"{name} is not later than now_ms of the run"
+            checks.append(_between(f"{code}.not_later_than_now", name, latest, summary, Severity.INFO))
     return checks
 
 
@@ -216,10 +206,10 @@ def _cut_checks(table: TableSchema) -> list[Check]:
         )
         for name in positions
     ] or [
-        Check(
+        in_set(
             f"{table.name}.offsets_partition.values",
-            "expect_column_values_to_be_in_set",
-            {"column": "offsets_partition", "value_set": {"$PARAMETER": "offsets_partitions"}},
+            "offsets_partition",
+            {"$PARAMETER": "offsets_partitions"},
             "offsets_partition is one that the run has read",
         )
     ]
@@ -240,14 +230,9 @@ def _reference_checks(table: str) -> list[Check]:
     for reference in REFERENCES:
         if reference.table == table:
             where = "" if reference.where is None else f" whose {' is '.join(reference.where)}"
-            checks.append(
-                Check(
-                    f"{table}.{reference.target}.reference",
-                    "expect_column_values_to_be_between",
-                    {"column": reference.count_column, "min_value": 1},
-                    f"a row of {reference.target}{where} has the same {', '.join(reference.columns)}",
-                )
-            )
+            summary = f"a row of {reference.target}{where} has the same {', '.join(reference.columns)}"
+            code = f"{table}.{reference.target}.reference"
+            checks.append(_between(code, reference.count_column, {"min_value": 1}, summary))
     if table == MEMBER_COUNT.table:
         checks.append(
             Check(
@@ -265,13 +250,9 @@ def _reference_checks(table: str) -> list[Check]:
 
 
 def _files_checks() -> list[Check]:
-    def all_true(column: str, summary: str) -> Check:
-        arguments = {"column": column, "value_set": [True]}
-        return Check(f"{FILES}.{column}", "expect_column_values_to_be_in_set", arguments, summary)
-
     return [
-        all_true("found", "every file that the manifest lists is there"),
-        all_true("listed", "there is no file that the manifest does not list"),
+        in_set(f"{FILES}.found", "found", [True], "every file that the manifest lists is there"),
+        in_set(f"{FILES}.listed", "listed", [True], "there is no file that the manifest does not list"),
         Check(
             f"{FILES}.table",
             "expect_column_distinct_values_to_contain_set",

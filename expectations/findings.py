@@ -17,7 +17,7 @@ from coordinator_core.rules.model import Severity
 from coordinator_core.rules.publish import FINDINGS_FILE
 from coordinator_core.runs.place import RECONCILIATION
 from coordinator_core.runs.read import Run
-from expectations.checks import Check, not_null, schema
+from expectations.checks import Check, in_set, not_null, row_count, schema
 from expectations.frames import StoredTable, UnreadableTableError
 from expectations.result import Refusal
 
@@ -50,22 +50,12 @@ class Reconciled:
         return [
             schema(FINDINGS),
             not_null(FINDINGS),
-            Check(
-                f"{SUITE}.rows",
-                "expect_table_row_count_to_equal",
-                {"value": self.rows},
-                f"as many findings as {RECONCILIATION} says",
-            ),
-            Check(
-                f"{SUITE}.rule.values",
-                "expect_column_values_to_be_in_set",
-                {"column": "rule", "value_set": sorted(self.evaluated)},
-                "rule is one that was evaluated",
-            ),
-            Check(
+            row_count(SUITE, self.rows, f"as many findings as {RECONCILIATION} says"),
+            in_set(f"{SUITE}.rule.values", "rule", sorted(self.evaluated), "rule is one that was evaluated"),
+            in_set(
                 f"{SUITE}.severity.values",
-                "expect_column_values_to_be_in_set",
-                {"column": "severity", "value_set": [level.label for level in Severity]},
+                "severity",
+                [level.label for level in Severity],
                 "severity is one of info, warning, critical",
             ),
             *(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from coordinator_core.rules.model import Severity
@@ -29,14 +29,7 @@ class Failure:
     observed: str | None
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "code": self.code,
-            "severity": self.severity.label,
-            "summary": self.summary,
-            "unexpected_rows": self.unexpected_rows,
-            "examples": list(self.examples),
-            "observed": self.observed,
-        }
+        return asdict(self) | {"severity": self.severity.label, "examples": list(self.examples)}
 
     def __str__(self) -> str:
         lines = [f"{self.severity.label} {self.code}: not so: {self.summary}"]
@@ -65,7 +58,7 @@ class Refusal:
     reason: str
 
     def as_dict(self) -> dict[str, Any]:
-        return {"code": self.code, "reason": self.reason}
+        return asdict(self)
 
     def __str__(self) -> str:
         return f"not evaluated {self.code}: {self.reason}"

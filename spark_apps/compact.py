@@ -83,12 +83,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def execute(arguments: argparse.Namespace) -> None:
     """Check everything that can be checked without Spark, then start it."""
     from coordinator_core.lifecycle.approved import pinned_segments, read_plan
-    from coordinator_core.lifecycle.compact_publish import (
-        compaction_document,
-        logs_to_compact,
-        move_groups,
-        write_report,
-    )
+    from coordinator_core.lifecycle.compact_publish import finish_compaction, logs_to_compact
     from coordinator_core.log.discovery import discover
 
     began = time.perf_counter()
@@ -115,19 +110,17 @@ def execute(arguments: argparse.Namespace) -> None:
         finally:
             session.stop()
         reports = [_report(answer) for answer in sorted(answers, key=lambda answer: answer[0])]
-        reports, moved = move_groups(reports, staging, options)
-        document = compaction_document(
+        document = finish_compaction(
             reports,
+            staging,
             options,
-            moved=moved,
             output=output,
             sources=snapshot.sources,
             damage=damage,
             engine="spark",
-            seconds=time.perf_counter() - began,
+            began=began,
             plan_sha256=planned.digest if planned else None,
         )
-        write_report(staging, document)
     print(json.dumps(document, ensure_ascii=False), flush=True)
     session.close()
 

@@ -49,6 +49,7 @@ PARTS = (
     Part("cluster", "real", together=True),
     Part("restore/test_live_restore.py", "real", together=True),
     Part("restore/test_live_rescue.py", "real", together=True),
+    Part("restore/test_live_three.py", "full"),
     Part("reports/test_browser.py", "real"),
     Part("scale", "full"),
     Part("bench/test_rules.py", "full"),

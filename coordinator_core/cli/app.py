@@ -18,98 +18,29 @@ from coordinator_core.process.leaving import leave
 from coordinator_core.untrusted import visible_lines
 
 _COMMANDS = {
-    "capture": Place(
-        "coordinator_core.cli.capture:capture_command",
-        "Fetch the offsets topic of a live cluster, byte for byte.",
-    ),
-    "compact": Place(
-        "coordinator_core.cli.compact:compact_command",
-        "Write a compacted log that a broker loads, with proof.",
-    ),
-    "describe": Place(
-        "coordinator_core.cli.describe:describe_command",
-        "Groups, members and committed offsets, as a broker describes them.",
-    ),
-    "diff": Place(
-        "coordinator_core.cli.diff:diff_command",
-        "Groups and committed offsets that differ between two runs.",
-    ),
-    "drill": Place(
-        "coordinator_core.cli.drill:drill_command",
-        "Failover drills: predict, observe, recover, compare.",
-    ),
-    "dump": Place(
-        "coordinator_core.cli.dump:dump_command",
-        "Every record in log order, as Kafka's dump tool prints it.",
-    ),
-    "expire": Place(
-        "coordinator_core.cli.expire:expire_command",
-        "Tombstones of the next expiry sweep, and the forecast.",
-    ),
-    "explain": Place(
-        "coordinator_core.cli.explain:explain_command",
-        "How the state of a group came to be, record by record.",
-    ),
-    "find-coordinator": Place(
-        "coordinator_core.cli.find_coordinator:find_coordinator_command",
-        "Offsets partition and coordinator of each group.",
-    ),
-    "import-records": Place(
-        "coordinator_core.cli.import_records:import_command",
-        "Make a log directory of records in Parquet.",
-    ),
-    "investigate": Place(
-        "coordinator_core.cli.investigate:investigate_command",
-        "What happened to a group, or in the cluster, and what to do.",
-    ),
-    "list": Place(
-        "coordinator_core.cli.describe:list_command",
-        "Groups with their type and state.",
-    ),
-    "loads": Place(
-        "coordinator_core.cli.loads:loads_command",
-        "Which Kafka releases load this log, and where others stop.",
-    ),
-    "prune": Place(
-        "coordinator_core.cli.prune:prune_command",
-        "Old runs and pins of a cluster that nothing refers to.",
-    ),
-    "reconcile": Place(
-        "coordinator_core.cli.reconcile:reconcile_command",
-        "Findings about the groups and offsets of a run.",
-    ),
-    "replay": Place(
-        "coordinator_core.cli.replay:replay_command",
-        "Replay a snapshot and publish a run.",
-    ),
-    "report": Place(
-        "coordinator_core.cli.report:report_command",
-        "One page about a published run.",
-    ),
-    "rescue": Place(
-        "coordinator_core.cli.rescue:rescue_command",
-        "A partition that a coordinator does not load, and the ways out.",
-    ),
-    "restore": Place(
-        "coordinator_core.cli.restore:restore_command",
-        "Committed offsets put back: plan, apply, verify, rollback.",
-    ),
-    "rules": Place(
-        "coordinator_core.cli.rules:rules_command",
-        "The catalogue of reconciliation rules.",
-    ),
-    "simulate": Place(
-        "coordinator_core.cli.simulate:simulate_command",
-        "Play recorded requests through the coordinator model.",
-    ),
-    "stats": Place(
-        "coordinator_core.cli.stats:stats_command",
-        "Records, bytes and dead bytes by group and record type.",
-    ),
-    "verify": Place(
-        "coordinator_core.cli.verify:verify_command",
-        "Check framing, checksums and offsets of every segment.",
-    ),
+    "capture": Place("capture", "Fetch the offsets topic of a live cluster, byte for byte."),
+    "compact": Place("compact", "Write a compacted log that a broker loads, with proof."),
+    "describe": Place("describe", "Groups, members and committed offsets, as a broker describes them."),
+    "diff": Place("diff", "Groups and committed offsets that differ between two runs."),
+    "drill": Place("drill", "Failover drills: predict, observe, recover, compare."),
+    "dump": Place("dump", "Every record in log order, as Kafka's dump tool prints it."),
+    "expire": Place("expire", "Tombstones of the next expiry sweep, and the forecast."),
+    "explain": Place("explain", "How the state of a group came to be, record by record."),
+    "find-coordinator": Place("find_coordinator", "Offsets partition and coordinator of each group."),
+    "import-records": Place("import_records", "Make a log directory of records in Parquet."),
+    "investigate": Place("investigate", "What happened to a group, or in the cluster, and what to do."),
+    "list": Place("describe", "Groups with their type and state."),
+    "loads": Place("loads", "Which Kafka releases load this log, and where others stop."),
+    "prune": Place("prune", "Old runs and pins of a cluster that nothing refers to."),
+    "reconcile": Place("reconcile", "Findings about the groups and offsets of a run."),
+    "replay": Place("replay", "Replay a snapshot and publish a run."),
+    "report": Place("report", "One page about a published run."),
+    "rescue": Place("rescue", "A partition that a coordinator does not load, and the ways out."),
+    "restore": Place("restore", "Committed offsets put back: plan, apply, verify, rollback."),
+    "rules": Place("rules", "The catalogue of reconciliation rules."),
+    "simulate": Place("simulate", "Play recorded requests through the coordinator model."),
+    "stats": Place("stats", "Records, bytes and dead bytes by group and record type."),
+    "verify": Place("verify", "Check framing, checksums and offsets of every segment."),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import Format, format_option, note, write_line
+from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
 from coordinator_core.errors import ExitCode
 from coordinator_core.releases import chosen_profile
 from coordinator_core.untrusted import visible
@@ -77,7 +76,7 @@ def capture_command(
     with Client(read_settings(bootstrap_server, command_config)) as client:
         manifest = capture(client, output, options, progress=_progress())
     if output_format is Format.JSON:
-        write_line(json.dumps(manifest, ensure_ascii=False))
+        write_json(manifest)
     else:
         _write_text(manifest, output)
     vanished = any(partition["vanished"] for _, partition in _partitions(manifest))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from time import perf_counter
 from typing import Any
 
@@ -15,21 +14,14 @@ from coordinator_core.cli.options import (
     format_option,
     note,
     replay_options,
-    replay_options_from,
+    write_json,
     write_line,
 )
 from coordinator_core.cli.retention import delete_retention_option, offsets_retention_option
 from coordinator_core.cli.source import open_snapshot, run_spark_app, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.compact import CompactionOptions
-from coordinator_core.lifecycle.compact_publish import (
-    Document,
-    compact_logs,
-    compaction_document,
-    logs_to_compact,
-    move_groups,
-    write_report,
-)
+from coordinator_core.lifecycle.compact_publish import Document, compact_logs, finish_compaction, logs_to_compact
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.segments import DEFAULT_SEGMENT_BYTES
 from coordinator_core.log.types import Codec
@@ -80,16 +72,9 @@ _MOST_TOLD = 5
 def compact_command(
     paths: tuple[str, ...],
     output: str,
-    expire: bool,
-    offsets_retention_ms: int | None,
-    delete_retention_ms: int,
-    renumber: bool,
-    message_format: str,
-    codec: str,
-    offsets_partitions: int | None,
-    segment_bytes: int,
     output_format: Format,
-    **replay: Any,
+    options: ReplayOptions,
+    **chosen: Any,
 ) -> int:
     """Write SNAPSHOT compacted to DIR, as a broker can load it, once it is proved that it loads the same
     state.
@@ -97,25 +82,13 @@ def compact_command(
     Nothing from the first open transaction on is touched. Input that cannot be read ends with exit code 3, a
     failed proof with 4; both publish nothing.
     """
-    replaying = replay_options_from(**replay)
-    if offsets_retention_ms is not None and not expire:
+    if chosen["offsets_retention_ms"] is not None and not chosen["expire"]:
         raise UsageError("--offsets-retention-ms goes with --expire")
-
-    chosen = {
-        "expire": expire,
-        "offsets_retention_ms": offsets_retention_ms,
-        "delete_retention_ms": delete_retention_ms,
-        "renumber": renumber,
-        "message_format": message_format,
-        "codec": codec,
-        "offsets_partitions": offsets_partitions,
-        "segment_bytes": segment_bytes,
-    }
-    compact = _with_spark if replaying.engine is Engine.SPARK else _compact
-    document = compact(paths, output, chosen, replaying)
-    warn_about_damage([Damage(**found) for found in document["damage"]], replaying.on_damage)
+    compact = _with_spark if options.engine is Engine.SPARK else _compact
+    document = compact(paths, output, chosen, options)
+    warn_about_damage([Damage(**found) for found in document["damage"]], options.on_damage)
     if output_format is Format.JSON:
-        write_line(json.dumps(document, ensure_ascii=False))
+        write_json(document)
     else:
         _write_text(document)
     return ExitCode.CLEAN
@@ -130,19 +103,16 @@ def _compact(paths: tuple[str, ...], output: str, chosen: dict[str, Any], replay
         logs = logs_to_compact(snapshot, replaying.on_damage, damage)
         options = CompactionOptions.chosen(profile, now_ms=replaying.now_ms, **chosen)
         reports = compact_logs(logs, staging, options)
-        reports, moved = move_groups(reports, staging, options)
-        document = compaction_document(
+        return finish_compaction(
             reports,
+            staging,
             options,
-            moved=moved,
             output=output,
             sources=snapshot.sources,
             damage=damage,
             engine="local",
-            seconds=perf_counter() - began,
+            began=began,
         )
-        write_report(staging, document)
-    return document
 
 
 def _with_spark(paths: tuple[str, ...], output: str, chosen: dict[str, Any], replaying: ReplayOptions) -> Document:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from coordinator_core.cli.options import (
     Format,
+    ReplayOptions,
     format_option,
     group_options,
     note,
     replay_options,
-    replay_options_from,
     topics_option,
+    write_json,
     write_line,
 )
 from coordinator_core.cli.source import ReplayedSource, found_beside, load_source
-from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.errors import ExitCode
 from coordinator_core.reports import consumer_groups
 from coordinator_core.reports.describe import Selection, describe, listing
 from coordinator_core.rules.topics import read_topics
@@ -43,13 +43,13 @@ def describe_command(
     all_groups: bool,
     topics: tuple[str, ...],
     output_format: Format,
-    **replay: Any,
+    options: ReplayOptions,
 ) -> int:
     """Groups, members and committed offsets, as the broker that loads this log would hold them.
 
     Log ends and lag are there where topics are known: a capture has them.
     """
-    source = load_source(paths, replay_options_from(**replay))
+    source = load_source(paths, options)
     selection = _selection(source, groups, all_groups, topics)
     topics_file = topics_file or found_beside(paths).topics
     document = describe(
@@ -62,7 +62,7 @@ def describe_command(
         topics=None if topics_file is None else read_topics(topics_file),
     )
     if output_format is Format.JSON:
-        write_line(json.dumps(document, ensure_ascii=False))
+        write_json(document)
     else:
         for group in document["groups"]:
             _describe_text(group, view, verbose)
@@ -98,13 +98,13 @@ def list_command(
     all_groups: bool,
     topics: tuple[str, ...],
     output_format: Format,
-    **replay: Any,
+    options: ReplayOptions,
 ) -> int:
     """Groups with their type and state."""
-    source = load_source(paths, replay_options_from(**replay))
+    source = load_source(paths, options)
     rows = listing(source.states, _selection(source, groups, all_groups, topics))
     if output_format is Format.JSON:
-        write_line(json.dumps(rows, ensure_ascii=False))
+        write_json(rows)
     elif rows:
         plain = not (with_type or with_state)
         write_line(consumer_groups.list_text(rows, with_type=plain or with_type, with_state=plain or with_state))
@@ -114,11 +114,7 @@ def list_command(
 def _selection(source: ReplayedSource, groups: tuple[str, ...], all_groups: bool, topics: tuple[str, ...]) -> Selection:
     if groups and all_groups:
         raise click.UsageError("--group and --all-groups exclude each other")
-    known = {group_id for state in source.states for group_id in state.groups}
-    known |= {offset_key.group_id for state in source.states for offset_key in state.orphaned()}
-    for group_id in groups:
-        if group_id not in known:
-            raise UsageError(f"Consumer group {group_id!r} does not exist in this log")
+    source.check_groups(groups)
     return Selection(frozenset(groups) if groups else None, frozenset(topics) if topics else None)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from coordinator_core.cli.drill_observe import read_prediction
-from coordinator_core.cli.options import Format, format_option, note, write_line
+from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
 from coordinator_core.drill.compare import Verdict, compare
 from coordinator_core.drill.journal import read_journal
 from coordinator_core.drill.observed import observed
@@ -41,7 +40,7 @@ def compare_command(prediction: Path, journal: Path, output: str | None, output_
     if output is not None:
         note(f"regroup: the report is {write_drill_report(output, document)}")
     if output_format is Format.JSON:
-        write_line(json.dumps(document, ensure_ascii=False))
+        write_json(document)
     else:
         write_line(comparison_text(document))
     return ExitCode.APPLY_FAILED if seen.restored is False else _CODES[comparison.verdict]

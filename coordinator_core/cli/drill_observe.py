@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
-from coordinator_core.cli.options import note
+from coordinator_core.cli.options import F, note
 from coordinator_core.drill.journal import JOURNAL, of_kind, read_journal
 from coordinator_core.drill.model import Prediction
 from coordinator_core.errors import ExitCode, UsageError
@@ -20,6 +22,11 @@ def read_prediction(path: Path) -> Prediction:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: not a prediction: {error}") from None
     return Prediction.from_json(document)
+
+
+def _seconds(name: str, default: float, what: str, *, least: float = 1) -> Callable[[F], F]:
+    """An option in seconds, ``least`` or more, whose help is ``what``."""
+    return click.option(name, type=click.FloatRange(min=least), default=default, show_default=True, help=what)
 
 
 @click.command("observe")
@@ -42,27 +49,13 @@ def read_prediction(path: Path) -> Prediction:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the journal goes.",
 )
-@click.option(
-    "--observe-seconds",
-    type=click.FloatRange(min=0),
-    default=30.0,
-    show_default=True,
-    help="How long to observe after the fault, at least.",
-)
-@click.option(
+@_seconds("--observe-seconds", 30.0, "How long to observe after the fault, at least.", least=0)
+@_seconds(
     "--limit-seconds",
-    type=click.FloatRange(min=1),
-    default=300.0,
-    show_default=True,
-    help="How long to wait for a steady state, for all to be served again, and for replicas in sync.",
+    300.0,
+    "How long to wait for a steady state, for all to be served again, and for replicas in sync.",
 )
-@click.option(
-    "--command-seconds",
-    type=click.FloatRange(min=1),
-    default=600.0,
-    show_default=True,
-    help="After so long a command is killed and has failed.",
-)
+@_seconds("--command-seconds", 600.0, "After so long a command is killed and has failed.")
 @click.option(
     "--interval-ms",
     type=click.IntRange(min=50),
@@ -82,16 +75,10 @@ def observe_command(
     bootstrap_server: str,
     command_config: str | None,
     prediction: Path,
-    fault_command: str | None,
-    pids: tuple[int, ...],
-    recover_command: str,
     output: Path,
-    observe_seconds: float,
-    limit_seconds: float,
-    command_seconds: float,
     interval_ms: int,
     server_logs: tuple[str, ...],
-    allow_under_replicated: bool,
+    **given: Any,
 ) -> int:
     """Do a drill on a real cluster and write down what happens, as a journal.
 
@@ -101,17 +88,7 @@ def observe_command(
     from coordinator_core.cluster.drill_run import DrillOptions, Outcome, observe
     from coordinator_core.cluster.settings import read_settings
 
-    options = DrillOptions(
-        recover_command=recover_command,
-        fault_command=fault_command,
-        pids=pids,
-        observe_seconds=observe_seconds,
-        limit_seconds=limit_seconds,
-        command_seconds=command_seconds,
-        interval_seconds=interval_ms / 1000,
-        server_logs=_server_logs(server_logs),
-        allow_under_replicated=allow_under_replicated,
-    )
+    options = DrillOptions(interval_seconds=interval_ms / 1000, server_logs=_server_logs(server_logs), **given)
     settings = read_settings(bootstrap_server, command_config)
     outcome, reason, recovered = observe(settings, read_prediction(prediction), output, options)
     journal = output / JOURNAL
@@ -139,13 +116,7 @@ def _server_logs(values: tuple[str, ...]) -> dict[int, Path]:
 @click.command("recover")
 @click.argument("journal", metavar="JOURNAL", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--command-config", metavar="FILE", help="Kafka client properties, as for drill observe.")
-@click.option(
-    "--limit-seconds",
-    type=click.FloatRange(min=1),
-    default=300.0,
-    show_default=True,
-    help="How long to wait for replicas in sync.",
-)
+@_seconds("--limit-seconds", 300.0, "How long to wait for replicas in sync.")
 def recover_command(journal: Path, command_config: str | None, limit_seconds: float) -> int:
     """End the drill of a JOURNAL: run its recover command, unless that was done.
 

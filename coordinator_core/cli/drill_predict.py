@@ -6,20 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from coordinator_core import storage
-from coordinator_core.cli.options import (
-    Engine,
-    Format,
-    ReplayOptions,
-    format_option,
-    replay_options,
-    replay_options_from,
-    write_line,
-)
+from coordinator_core.cli.options import Engine, Format, ReplayOptions, format_option, replay_options, write_line
 from coordinator_core.cli.source import found_beside, open_snapshot, warn_about_damage, warn_about_load_failures
 from coordinator_core.cluster.properties import parse_properties
 from coordinator_core.coordinator.settings import BrokerSettings
@@ -103,14 +94,13 @@ def predict_command(
     cluster: str | None,
     output: Path | None,
     output_format: Format,
-    **replay: Any,
+    options: ReplayOptions,
 ) -> int:
     """Predict what losing brokers does to every offsets partition and group. Changes nothing, asks no cluster.
 
     Groups come from the SNAPSHOT or RUN, or from the leaders' copies among those of --broker. Exit code 1:
     the verdict is not that objectives are met.
     """
-    options = replay_options_from(**replay)
     topology = load_topology(topology_file or _beside(paths))
     if active_controller is not None:
         topology = replace(topology, active_controller_id=active_controller)

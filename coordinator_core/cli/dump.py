@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import Any
 
 import click
 
-from coordinator_core.cli.options import (
-    Format,
-    format_option,
-    replay_options,
-    replay_options_from,
-    write_line,
-)
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json
 from coordinator_core.cli.output import write
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage
@@ -28,18 +20,17 @@ from coordinator_core.untrusted import visible_lines
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT")
 @replay_options
 @format_option(Format.TEXT, Format.JSONL)
-def dump_command(paths: tuple[str, ...], output_format: Format, **replay: Any) -> None:
+def dump_command(paths: tuple[str, ...], output_format: Format, options: ReplayOptions) -> None:
     """Every record, in log order: the text of kafka-dump-log with the offsets decoder, or JSON lines.
 
     The text equals the output of the dump tool of the profile's release.
     """
-    options = replay_options_from(**replay)
     damage: list[Damage] = []
     if output_format is Format.JSONL:
         snapshot = discover(paths)
         for log in snapshot.partitions:
             for row in dump_objects(log, on_damage=options.on_damage, damage=damage):
-                write_line(json.dumps(row, ensure_ascii=False))
+                write_json(row)
     else:
         snapshot, profile = open_snapshot(paths, options)
         to_terminal = sys.stdout.isatty()

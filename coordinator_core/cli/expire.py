@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
 from coordinator_core.cli.options import (
     Format,
+    ReplayOptions,
     format_option,
     note,
     replay_options,
-    replay_options_from,
+    write_json,
     write_line,
 )
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.source import ReplayedSource, load_source
+from coordinator_core.cli.source import load_source
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.publish_expiry import publish_expiry
@@ -46,7 +46,7 @@ def expire_command(
     groups: tuple[str, ...],
     publish: bool,
     output_format: Format,
-    **replay: Any,
+    options: ReplayOptions,
 ) -> int:
     """Tombstones that the next expiry sweep would write to this log, and those to come. Changes no log.
 
@@ -54,10 +54,10 @@ def expire_command(
     """
     if publish and not (len(paths) == 1 and is_run(paths[0])):
         raise UsageError("--publish writes beside a run: name one")
-    source = load_source(paths, replay_options_from(**replay))
-    now_ms = source.now_ms if replay["now_ms"] is None else replay["now_ms"]
+    source = load_source(paths, options)
+    now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     retention_ms = offsets_retention_ms or source.profile.expiry.default_offsets_retention_ms
-    _check_groups(source, (*groups, *rebalancing))
+    source.check_groups((*groups, *rebalancing))
     plans = [
         plan_expiry(
             state,
@@ -92,20 +92,12 @@ def expire_command(
         note(f"regroup: tombstones: {directory}")
     match output_format:
         case Format.JSON:
-            write_line(json.dumps(document, ensure_ascii=False))
+            write_json(document)
         case Format.CSV:
             write_line(_csv(document))
         case _:
             write_line(expiry_text(document))
     return ExitCode.FINDINGS if document["failures"] else ExitCode.CLEAN
-
-
-def _check_groups(source: ReplayedSource, group_ids: tuple[str, ...]) -> None:
-    known = {group_id for state in source.states for group_id in state.groups}
-    known |= {offset_key.group_id for state in source.states for offset_key in state.orphaned()}
-    for group_id in group_ids:
-        if group_id not in known:
-            raise UsageError(f"Consumer group {group_id!r} does not exist in this log")
 
 
 def _csv(document: dict[str, Any]) -> str:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from typing import Any
 
 import click
 
-from coordinator_core.cli.options import (
-    Format,
-    format_option,
-    replay_options,
-    replay_options_from,
-    write_line,
-)
-from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
+from coordinator_core.cli.source import log_paths, open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.replay.explain import Event, Subject, explain_partition
-from coordinator_core.runs.read import is_run, open_run
 from coordinator_core.untrusted import visible
 
 
@@ -30,14 +21,11 @@ from coordinator_core.untrusted import visible
 @replay_options
 @format_option(Format.TEXT, Format.JSON, Format.JSONL)
 def explain_command(
-    paths: tuple[str, ...], group_id: str, topic: str | None, output_format: Format, **replay: Any
+    paths: tuple[str, ...], group_id: str, topic: str | None, output_format: Format, options: ReplayOptions
 ) -> None:
     """How the state of GROUP came to be: its records and transactions, in log order, with their effect."""
-    options = replay_options_from(**replay)
     subject = _subject(group_id, topic)
-    if len(paths) == 1 and is_run(paths[0]):
-        paths = tuple(open_run(paths[0]).manifest["sources"])
-    snapshot, profile = open_snapshot(paths, options)
+    snapshot, profile = open_snapshot(log_paths(paths), options)
     damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
     events = [
         event
@@ -49,10 +37,10 @@ def explain_command(
         raise UsageError(f"no record in this log concerns group {group_id!r}" + (f", topic {topic}" if topic else ""))
     match output_format:
         case Format.JSON:
-            write_line(json.dumps([asdict(event) for event in events], ensure_ascii=False))
+            write_json([asdict(event) for event in events])
         case Format.JSONL:
             for event in events:
-                write_line(json.dumps(asdict(event), ensure_ascii=False))
+                write_json(asdict(event))
         case _:
             for event in events:
                 write_line(_text(event))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from coordinator_core.cli.options import Format, format_option, offsets_partitions_option, write_line
+from coordinator_core.cli.options import Format, format_option, offsets_partitions_option, write_json, write_line
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, partition_for
 from coordinator_core.topology import NO_LEADER, load_topology
 from coordinator_core.untrusted import visible
@@ -34,7 +33,7 @@ def find_coordinator_command(
         partition = partition_for(group_id, num_partitions)
         rows.append({"group_id": group_id, "offsets_partition": partition, "leader": leaders.get(partition)})
     if output_format is Format.JSON:
-        write_line(json.dumps(rows, ensure_ascii=False))
+        write_json(rows)
         return
     width = max(15, *(len(visible(group_id)) for group_id in groups))
     write_line(f"{'GROUP':<{width}} OFFSETS-PARTITION LEADER")

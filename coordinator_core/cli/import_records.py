@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from coordinator_core.cli.options import Format, format_option, note, write_line
+from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
 
 
 @click.command("import-records")
@@ -20,7 +19,7 @@ from coordinator_core.cli.options import Format, format_option, note, write_line
     help="isolation.level of the consumer that read the records; Kafka's default is read_uncommitted.",
 )
 @format_option(Format.TEXT, Format.JSON)
-def import_command(paths: tuple[str, ...], output: str, isolation_level: str, output_format: Format) -> None:
+def import_records_command(paths: tuple[str, ...], output: str, isolation_level: str, output_format: Format) -> None:
     """Make a log directory of PARQUET, records of __consumer_offsets as Kafka's Spark source gives them.
 
     Where the cluster can be reached, capture it instead: records lack transactions, so a replay of
@@ -30,7 +29,7 @@ def import_command(paths: tuple[str, ...], output: str, isolation_level: str, ou
 
     document = import_records(paths, output, IsolationLevel(isolation_level))
     if output_format is Format.JSON:
-        write_line(json.dumps(document, ensure_ascii=False))
+        write_json(document)
     else:
         _write_text(document, output)
 

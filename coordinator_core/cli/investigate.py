@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from coordinator_core.cli.options import (
     Format,
+    ReplayOptions,
     format_option,
     note,
     replay_options,
-    replay_options_from,
     time_ms,
     topics_option,
     write_line,
@@ -28,7 +27,7 @@ from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.releases import profile_from_label
 from coordinator_core.reports.investigation_files import investigation_forms, write_investigation
 from coordinator_core.rules.model import Severity
-from coordinator_core.rules.topics import read_topics
+from coordinator_core.rules.topics import Topics, read_topics
 from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.read import is_run, open_run
 from coordinator_core.topology import load_topology
@@ -59,7 +58,7 @@ def investigate_command(
     offsets_retention_ms: int | None,
     output_format: Format,
     output: str | None,
-    **replay: Any,
+    options: ReplayOptions,
 ) -> int:
     """What happened to GROUP, or in the whole cluster, worst first: verdict, what led there, which records show it,
     what it is not, what to do now, and what to save before it goes.
@@ -67,10 +66,10 @@ def investigate_command(
     Of a RUN, the logs that it was made from are read again. CSV is what to put back, for
     kafka-consumer-groups --from-file; HTML is one page with pictures, which needs nothing but itself.
     """
-    options = replay_options_from(**replay)
     wanted = _codes(symptom)
     beside = found_beside(paths)
-    topics, topology = topics_file or beside.topics, topology_file or beside.topology
+    topics_path, topology = topics_file or beside.topics, topology_file or beside.topology
+    topics = None if topics_path is None else read_topics(topics_path)
     if len(paths) == 1 and is_run(paths[0]):
         run = open_run(paths[0])
         paths = tuple(run.manifest["sources"])
@@ -82,8 +81,8 @@ def investigate_command(
         Case(
             profile,
             options.now_ms,
-            offsets_retention_ms,
-            None if topics is None else read_topics(topics),
+            offsets_retention_ms or _configured_retention_ms(topics),
+            topics,
             None if topology is None else load_topology(Path(topology)),
             read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {},
         ),
@@ -106,6 +105,12 @@ def investigate_command(
         write_line(line)
     severity = worst(found.explanations)
     return ExitCode.FINDINGS if severity is not None and severity > Severity.INFO else ExitCode.CLEAN
+
+
+def _configured_retention_ms(topics: Topics | None) -> int | None:
+    """``offsets.retention.minutes`` of the brokers, where the topics are from a capture that has it."""
+    found = None if topics is None else topics.offsets_topic.thresholds.get("offsets_retention_ms")
+    return None if found is None else int(found)
 
 
 def _codes(symptom: str | None) -> tuple[str, ...] | None:

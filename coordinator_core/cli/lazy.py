@@ -10,9 +10,9 @@ import click
 
 
 class Place(NamedTuple):
-    """A command: ``module:attribute``, and its line in the list of commands."""
+    """Module of ``coordinator_core.cli`` with ``<name>_command``, and the line of the command in the help."""
 
-    where: str
+    module: str
     summary: str
 
 
@@ -29,8 +29,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._places:
             return None
-        module, attribute = self._places[cmd_name].where.split(":")
-        command: click.Command = getattr(import_module(module), attribute)
+        module = import_module(f"coordinator_core.cli.{self._places[cmd_name].module}")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -10,7 +9,7 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import Format, format_option, replay_options, replay_options_from, write_line
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.half_cleaned import group_histories
@@ -37,14 +36,13 @@ _PARTITIONS_SHOWN = 8
 @replay_options
 @format_option(Format.TEXT, Format.JSON)
 def loads_command(
-    paths: tuple[str, ...], releases: str | None, any_cleaning: bool, output_format: Format, **replay: Any
+    paths: tuple[str, ...], releases: str | None, any_cleaning: bool, output_format: Format, options: ReplayOptions
 ) -> int:
     """Which Kafka releases load this log, which load it with other groups or offsets, and where the others stop.
 
     The comparison is with the release of the log (--profile, --kafka-version; by default the one that the records
     tell). Exits with 0 when all releases that were asked for load every partition, with 1 when one does not.
     """
-    options = replay_options_from(**replay)
     profiles = _profiles(releases)
     snapshot, base = open_snapshot(paths, options)
     damage: list[Damage] = []
@@ -65,7 +63,7 @@ def loads_command(
     )
     warn_about_damage(damage, options.on_damage)
     if output_format is Format.JSON:
-        write_line(json.dumps(_document(base, found), ensure_ascii=False))
+        write_json(_document(base, found))
     else:
         for line in _text(base, found):
             write_line(line)

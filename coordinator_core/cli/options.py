@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from functools import wraps
+from inspect import signature
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -41,10 +44,11 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """Options of a replay: ``profile`` is ``None`` for "infer it from the records"."""
+    """Options of a replay: ``profile`` None for one inferred from the records, ``asked_now_ms`` None for the clock."""
 
     profile: Profile | None
     now_ms: int
+    asked_now_ms: int | None
     on_damage: OnDamage
     offsets_topic_num_partitions: int | None
     engine: Engine
@@ -107,7 +111,7 @@ def offsets_partitions_option(command: F) -> F:
     )(command)
 
 
-snapshot_options = together(
+_SNAPSHOT_OPTIONS = together(
     click.option(
         "--profile",
         default="auto",
@@ -143,13 +147,27 @@ snapshot_options = together(
     ),
     click.option("--no-fold-cache", is_flag=True, help="Fold every segment, and keep nothing."),
 )
-"""How a snapshot is replayed, by every command that takes one."""
+
+
+def snapshot_options(command: F) -> F:
+    """How a snapshot is replayed, for every command that takes one: as ``options``, a :class:`ReplayOptions`.
+
+    Those of :func:`engine_options` are among its values where they stand below.
+    """
+
+    @wraps(command)
+    def with_options(**given: Any) -> Any:
+        replay = {name: given.pop(name) for name in signature(_replay_options).parameters if name in given}
+        return command(options=_replay_options(**replay), **given)
+
+    return _SNAPSHOT_OPTIONS(cast(F, with_options))
+
 
 replay_options = together(snapshot_options, engine_options("Replay in this process, or as a Spark application."))
-"""Options of every command that replays; pass them on to :func:`replay_options_from`."""
+"""Options of every command that replays: as ``options``, a :class:`ReplayOptions`."""
 
 
-def replay_options_from(
+def _replay_options(
     profile: str,
     kafka_version: str | None,
     coordinator: str | None,
@@ -162,10 +180,11 @@ def replay_options_from(
     engine: Engine = Engine.LOCAL,
     master: str = "local[*]",
 ) -> ReplayOptions:
-    """The values of :func:`replay_options`, or of :func:`snapshot_options`, checked against each other."""
+    """The options, checked against each other."""
     return ReplayOptions(
         profile=chosen_profile(profile, kafka_version, coordinator),
         now_ms=clock_ms() if now_ms is None else now_ms,
+        asked_now_ms=now_ms,
         on_damage=OnDamage.chosen(partial=partial, salvage=salvage),
         offsets_topic_num_partitions=offsets_topic_num_partitions,
         engine=engine,
@@ -220,6 +239,11 @@ client_options = together(
 def write_line(text: str) -> None:
     """Write one line of result. Results are UTF-8 whatever the locale says, as Kafka's tools write them."""
     write(text.encode("utf-8", "surrogateescape") + b"\n")
+
+
+def write_json(document: object) -> None:
+    """Write one JSON document, on one line."""
+    write_line(json.dumps(document, ensure_ascii=False))
 
 
 def note(text: str) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import click
 
-from coordinator_core.cli.options import Format, format_option, write_line
+from coordinator_core.cli.options import Format, format_option, write_json, write_line
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.runs.place import check_component
 from coordinator_core.runs.prune import KINDS, Keep, prunable, prune
@@ -48,7 +47,7 @@ def prune_command(
         prune(removals)
     if output_format is Format.JSON:
         document = {"applied": apply, "removals": [removal.as_dict() for removal in removals]}
-        write_line(json.dumps(document, ensure_ascii=False))
+        write_json(document)
     else:
         for removal in removals:
             write_line(f"{removal.kind}  {removal.paths[-1]}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,13 +12,14 @@ import click
 from coordinator_core.cli.options import (
     Engine,
     Format,
+    ReplayOptions,
     engine_options,
     format_option,
     note,
-    replay_options_from,
     snapshot_options,
     together,
     topics_option,
+    write_json,
     write_line,
 )
 from coordinator_core.cli.source import as_run, found_beside, run_spark_app
@@ -147,23 +147,22 @@ def reconcile_command(
     fail_on: str,
     publish: bool,
     output_format: Format,
-    **options: Any,
+    options: ReplayOptions,
+    **inputs: Any,
 ) -> int:
     """Findings about the groups and offsets of a RUN, or of a SNAPSHOT, with evidence and remedies.
 
     Topics, transaction log, log and the run before are found where they lie beside it; options win.
     """
-    inputs, replay = divided(options)
-    settings = replay_options_from(**replay)
     is_snapshot = not (len(paths) == 1 and is_run(paths[0]))
     if publish and is_snapshot:
         raise UsageError("--publish writes beside a run: make one of the snapshot first (regroup replay)")
     keep_freed_memory()
     directory: str | None = None
-    with as_run(paths, settings) as run:
-        given = given_and_found(run, engine=settings.engine, **inputs)
-        if settings.engine is Engine.SPARK:
-            directory = _publish_with_spark(run, settings.master, given)
+    with as_run(paths, options) as run:
+        given = given_and_found(run, engine=options.engine, **inputs)
+        if options.engine is Engine.SPARK:
+            directory = _publish_with_spark(run, options.master, given)
             summary, found = read_reconciliation(directory)
         else:
             facts, found = reconciled(run, given)
@@ -174,10 +173,10 @@ def reconcile_command(
     match output_format:
         case Format.JSON:
             document = summary | {"findings": list(finding_objects(found.findings))}
-            write_line(json.dumps(document, ensure_ascii=False))
+            write_json(document)
         case Format.JSONL:
             for finding in finding_objects(found.findings):
-                write_line(json.dumps(finding, ensure_ascii=False))
+                write_json(finding)
         case Format.CSV:
             write_line(findings_csv(found.findings).rstrip("\n"))
         case _:
@@ -186,13 +185,6 @@ def reconcile_command(
     if directory is not None:
         note(f"regroup: findings are in {directory}")
     return exit_code(found, fail_on)
-
-
-def divided(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values of :func:`reconcile_options`, without ``fail_on``, and those of a replay."""
-    names = {field.name for field in fields(Given)} | {"no_log"}
-    inputs = {name: value for name, value in options.items() if name in names}
-    return inputs, {name: value for name, value in options.items() if name not in names}
 
 
 def _publish_with_spark(run: str, master: str, given: Given) -> str:

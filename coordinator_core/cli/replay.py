@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -10,10 +9,11 @@ import click
 from coordinator_core.cli.options import (
     Engine,
     Format,
+    ReplayOptions,
     format_option,
     note,
     replay_options,
-    replay_options_from,
+    write_json,
     write_line,
 )
 from coordinator_core.errors import Damage, ExitCode
@@ -38,10 +38,9 @@ def replay_command(
     window: str | None,
     run_id: str | None,
     output_format: Format,
-    **replay: Any,
+    options: ReplayOptions,
 ) -> int:
     """Replay SNAPSHOT and publish a run: tables as Parquet, then the manifest. Prints its summary."""
-    options = replay_options_from(**replay)
     place = RunPlace(output, cluster, window or default_window(options.now_ms), run_id or new_run_id())
     if options.engine is Engine.SPARK:
         from coordinator_core.cli.source import publish_with_spark
@@ -59,14 +58,16 @@ def replay_command(
             cache=options.fold_cache,
         )
         # Loaded here, so that the first segment is folded sooner.
-        from coordinator_core.cli.source import warn_about_damage
         from coordinator_core.runs.manifest import summary
         from coordinator_core.runs.publish import promote
 
-        warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
+        if manifest["damage"]:
+            from coordinator_core.cli.source import warn_about_damage
+
+            warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
         result = summary(manifest, path=place.path, latest=promote(place, manifest))
     if output_format is Format.JSON:
-        write_line(json.dumps(result, ensure_ascii=False))
+        write_json(result)
     else:
         _write_text(result)
     if result["load_failures"]:

@@ -6,10 +6,9 @@ from typing import Any
 
 import click
 
-from coordinator_core.cli.options import note, replay_options_from, snapshot_options, write_line
+from coordinator_core.cli.options import ReplayOptions, note, snapshot_options, write_line
 from coordinator_core.cli.reconcile import (
     NEVER,
-    divided,
     exit_code,
     given_and_found,
     reconcile_options,
@@ -55,14 +54,14 @@ def report_command(
     output: str | None,
     load_bytes_per_second: float | None,
     max_series: int,
-    **options: Any,
+    options: ReplayOptions,
+    **inputs: Any,
 ) -> int:
     """One page about a RUN, or a SNAPSHOT: verdict, changes, findings, lag, expiry, heavy groups, open transactions.
 
     Topics, transaction log, log and the run before are found where they lie beside it; options win.
     """
-    inputs, replay = divided(options)
-    with as_run(paths, replay_options_from(**replay)) as run:
+    with as_run(paths, options) as run:
         facts, found = reconciled(run, given_and_found(run, **inputs))
         report, lag = run_report(facts, found, load_bytes_per_second=load_bytes_per_second)
         if output is None:

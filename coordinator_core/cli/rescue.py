@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -13,7 +12,7 @@ from typing import Any
 import click
 
 from coordinator_core import storage
-from coordinator_core.cli.options import Format, format_option, replay_options, replay_options_from, write_line
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
@@ -47,13 +46,12 @@ def rescue_command(
     repaired: str | None,
     names_file: str | None,
     output_format: Format,
-    **replay: Any,
+    options: ReplayOptions,
 ) -> int:
     """What keeps a coordinator of --kafka-version from loading its partitions, whom that concerns, and the ways out.
 
     Exits with 1 when a partition does not load, with 4 when a repair cannot be proved.
     """
-    options = replay_options_from(**replay)
     if options.profile is None:
         raise UsageError("rescue needs --kafka-version: the release of the broker that does not load")
     snapshot, profile = open_snapshot(paths, options)
@@ -73,7 +71,7 @@ def rescue_command(
             "offsets_partitions": partitions,
             "partitions": [_document(one, snapshot, profile, options.now_ms, leaders, dropped) for one in found],
         }
-        write_line(json.dumps(document, ensure_ascii=False))
+        write_json(document)
     else:
         for line in _text(found, profile, paths, leaders, dropped, repaired):
             write_line(line)

@@ -7,22 +7,10 @@ import click
 from coordinator_core.cli.lazy import LazyGroup, Place
 
 _COMMANDS = {
-    "plan": Place(
-        "coordinator_core.cli.restore_plan:plan_command",
-        "Say which offsets would be written where, and what follows; write nothing.",
-    ),
-    "apply": Place(
-        "coordinator_core.cli.restore_apply:apply_command",
-        "Carry out a plan, or go on with it.",
-    ),
-    "verify": Place(
-        "coordinator_core.cli.restore_apply:verify_command",
-        "Prove from the log that exactly the plan was written.",
-    ),
-    "rollback": Place(
-        "coordinator_core.cli.restore_apply:rollback_command",
-        "Plan the way back of an apply.",
-    ),
+    "plan": Place("restore_plan", "Say which offsets would be written where, and what follows; write nothing."),
+    "apply": Place("restore_apply", "Carry out a plan, or go on with it."),
+    "verify": Place("restore_apply", "Prove from the log that exactly the plan was written."),
+    "rollback": Place("restore_apply", "Plan the way back of an apply."),
 }
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from coordinator_core.cli.options import Format, client_options, format_option, note, write_line
+from coordinator_core.cli.options import Format, client_options, format_option, note, write_json, write_line
 from coordinator_core.drill.journal import JOURNAL
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.releases import chosen_profile
@@ -76,7 +75,7 @@ def apply_command(
     writing = plan.writing()
     if output_format is Format.JSON:
         document = {"plan_digest": digest, "execute": False, "refused": [one.text for one in found]}
-        write_line(json.dumps(document | {"groups": [group.group_id for group in writing]}, ensure_ascii=False))
+        write_json(document | {"groups": [group.group_id for group in writing]})
     else:
         rows = sum(len(list(group.writes())) for group in writing)
         write_line(f"dry run:    {rows} offsets of {len(writing)} groups would be written; --execute does it")
@@ -98,7 +97,7 @@ def _said(digest: str, results: Sequence[GroupResult], output: Path, output_form
             }
             for one in results
         ]
-        write_line(json.dumps({"plan_digest": digest, "execute": True, "groups": groups}, ensure_ascii=False))
+        write_json({"plan_digest": digest, "execute": True, "groups": groups})
     else:
         write_line(f"applied:    {len(results) - len(failed)} groups, {sum(one.written for one in results)} offsets")
         write_line(f"failed:     {len(failed)} groups")
@@ -139,7 +138,7 @@ def verify_command(
     with Client(read_settings(bootstrap_server, command_config)) as client:
         proof = verify(client, directory, profile)
     if output_format is Format.JSON:
-        write_line(json.dumps(proof.document(), ensure_ascii=False))
+        write_json(proof.document())
     else:
         for line in proof_text(proof):
             write_line(line)
@@ -167,7 +166,7 @@ def rollback_command(
     digest = write_plan(plan_path, plan)
     match output_format:
         case Format.JSON:
-            write_line(json.dumps(plan_document(plan), ensure_ascii=False))
+            write_json(plan_document(plan))
         case Format.CSV:
             for line in kafka_csv(plan).splitlines():
                 write_line(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +17,9 @@ from coordinator_core.cli.options import (
     clock_ms,
     format_option,
     replay_options,
-    replay_options_from,
     time_ms,
     together,
+    write_json,
     write_line,
 )
 from coordinator_core.cli.source import load_source, open_snapshot, warn_about_damage
@@ -162,6 +161,7 @@ def plan_command(
     delete_others: bool,
     output: str | None,
     output_format: Format,
+    options: ReplayOptions,
     **others: Any,
 ) -> int:
     """Say which offsets would be written where, and what follows for each; nothing is written to a cluster.
@@ -171,7 +171,6 @@ def plan_command(
     be written as wanted: such a plan is not applied.
     """
     scenario = _scenario(others)
-    options = replay_options_from(**others)
     chosen = parse_topics(topics)
     renamed_groups, renamed_topics = _names(group_names, "--map-group"), _names(topic_names, "--map-topic")
     of_file = {} if names_file is None else _names_of_file(names_file)
@@ -225,7 +224,7 @@ def plan_command(
         write_plan(output, plan)
     match output_format:
         case Format.JSON:
-            write_line(json.dumps(document, ensure_ascii=False))
+            write_json(document)
         case Format.CSV:
             for line in kafka_csv(plan).splitlines():
                 write_line(line)

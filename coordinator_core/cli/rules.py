@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from coordinator_core.cli.options import Format, format_option, write_line
+from coordinator_core.cli.options import Format, format_option, write_json, write_line
 from coordinator_core.reports.findings import rule_object, rule_text, rules_text
 from coordinator_core.rules.catalogue import RULES, rule_of
 
@@ -18,7 +16,7 @@ def rules_command(codes: tuple[str, ...], output_format: Format) -> None:
     """The catalogue of reconciliation rules, or everything about the rules named (R31, D10 or a name)."""
     rules = [rule_of(code) for code in codes] if codes else list(RULES.values())
     if output_format is Format.JSON:
-        write_line(json.dumps([rule_object(rule) for rule in rules], ensure_ascii=False))
+        write_json([rule_object(rule) for rule in rules])
     elif codes:
         write_line("\n\n".join(rule_text(rule) for rule in rules))
     else:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from coordinator_core.cli.options import note, write_line
+from coordinator_core.cli.options import note, write_json, write_line
 from coordinator_core.coordinator.trace import add_given, differences, observed, play, read_trace
 from coordinator_core.coordinator.trace.compare import TOLERANCE_MS
 from coordinator_core.errors import ExitCode
@@ -52,7 +51,7 @@ def simulate_command(traces: tuple[Path, ...], check: bool, write_given: bool, t
         played = play(trace, given)
         if not check:
             for line in played.lines():
-                write_line(json.dumps(line, ensure_ascii=False))
+                write_json(line)
             continue
         for difference in differences(trace, played, time_tolerance_ms):
             found += 1

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +38,14 @@ class ReplayedSource:
     now_ms: int
     partial: bool
     topic_names: dict[str, str]
+
+    def check_groups(self, group_ids: Iterable[str]) -> None:
+        """Raises :class:`UsageError` for a group that has neither records nor committed offsets."""
+        known = {group_id for state in self.states for group_id in state.groups}
+        known |= {offset_key.group_id for state in self.states for offset_key in state.orphaned()}
+        for group_id in group_ids:
+            if group_id not in known:
+                raise UsageError(f"Consumer group {group_id!r} does not exist in this log")
 
 
 def load_source(paths: Sequence[str], options: ReplayOptions) -> ReplayedSource:
@@ -93,6 +101,11 @@ def found_beside(paths: Sequence[str]) -> Beside:
 def already_replayed(run: Run) -> UsageError:
     """Rules were named for a run, which has its own."""
     return UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
+
+
+def log_paths(paths: Sequence[str]) -> Sequence[str]:
+    """Paths of a snapshot; of a run, those of the logs that it was made from."""
+    return open_run(paths[0]).manifest["sources"] if len(paths) == 1 and is_run(paths[0]) else paths
 
 
 def open_snapshot(paths: Sequence[str], options: ReplayOptions) -> tuple[Snapshot, Profile]:

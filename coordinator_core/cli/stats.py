@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import click
 
-from coordinator_core.cli.options import (
-    Format,
-    format_option,
-    replay_options,
-    replay_options_from,
-    write_line,
-)
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
 from coordinator_core.cli.retention import delete_retention_option
-from coordinator_core.cli.source import load_source, open_snapshot
+from coordinator_core.cli.source import load_source, log_paths, open_snapshot
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO
@@ -23,7 +14,6 @@ from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.forensics import forensics
 from coordinator_core.log.reader import OnDamage, recover
 from coordinator_core.reports.stats import stats_document, stats_text
-from coordinator_core.runs.read import is_run, open_run
 
 
 @click.command("stats")
@@ -54,20 +44,17 @@ def stats_command(
     min_cleanable_dirty_ratio: float,
     delete_retention_ms: int,
     output_format: Format,
-    **replay: Any,
+    options: ReplayOptions,
 ) -> None:
     """Sizes in the log: records, bytes, dead bytes and commit rate by group, topic and member
     client; what keeps the broker's cleaner from it; what compaction would leave.
 
     The log must be sound. Of a RUN, the logs that it was made from are read again.
     """
-    options = replay_options_from(**replay)
     source = load_source(paths, options)
-    if len(paths) == 1 and is_run(paths[0]):
-        paths = tuple(open_run(paths[0]).manifest["sources"])
-    snapshot, _ = open_snapshot(paths, options)
+    snapshot, _ = open_snapshot(log_paths(paths), options)
     states = {state.offsets_partition: state for state in source.states}
-    now_ms = source.now_ms if replay["now_ms"] is None else replay["now_ms"]
+    now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     rules = CompactionRules(now_ms=now_ms, delete_retention_ms=delete_retention_ms)
     # What a starting broker would cut is not part of the log.
     partial = options.on_damage is OnDamage.RECOVER
@@ -92,6 +79,6 @@ def stats_command(
         group_ids=frozenset(groups) if groups else None,
     )
     if output_format is Format.JSON:
-        write_line(json.dumps(document, ensure_ascii=False))
+        write_json(document)
     else:
         write_line(stats_text(document, top=top))

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import click
 
-from coordinator_core.cli.options import (
-    Format,
-    format_option,
-    replay_options,
-    replay_options_from,
-    write_line,
-)
+from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
 from coordinator_core.errors import ExitCode
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.verify import verify
@@ -25,17 +16,16 @@ from coordinator_core.runs.verify import RunReport, verify_run
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
 @replay_options
 @format_option(Format.TEXT, Format.JSON)
-def verify_command(paths: tuple[str, ...], output_format: Format, **replay: Any) -> int:
+def verify_command(paths: tuple[str, ...], output_format: Format, options: ReplayOptions) -> int:
     """Check every segment: framing, checksums, offsets, records. Exit code 3 when anything is damaged.
 
     Of a run: every file of its tables, against the digests in its manifest, and the state hash of their rows.
 
     Takes the options of every command; none of them changes what is checked.
     """
-    replay_options_from(**replay)
     report = verify_run(open_run(paths[0])) if len(paths) == 1 and is_run(paths[0]) else verify(discover(paths))
     if output_format is Format.JSON:
-        write_line(json.dumps(report.as_dict(), ensure_ascii=False))
+        write_json(report.as_dict())
     else:
         for segment in report.segments:
             write_line(f"{segment.path}: {segment.batches} batches, {segment.records} records, {segment.bytes} bytes")

@@ -268,7 +268,8 @@ class Client:
             raise MissingAclError("DescribeConfigs", of, f"the configuration of {whose}")
         if found.error_code:
             raise ClusterError(f"configuration of {name}: {error_name(found.error_code)}")
-        return {one.name: one.value for one in found.configs if one.value is not None and one.name in keys}
+        told = {one.name: one.value for one in found.configs if one.value is not None}
+        return {key: told[key] for key in keys if key in told}
 
     def epoch_end_offset(self, name: str, partition: int, leader: int, epoch: int) -> tuple[int, int] | None:
         """The leader's largest epoch not above ``epoch``, and where it ends (-1, -1: it knows none).

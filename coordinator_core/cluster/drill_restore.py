@@ -43,43 +43,31 @@ def recover_cluster(
         except JournalWriteError as error:
             untold.append(error)
 
-    restored = _recovered(client, note, command, in_sync_before, command_seconds, limit_seconds, by)
+    note("rollback", stage="begins", command=command, by=by)
+    ended = run_command(command, command_seconds)
+    note("rollback", stage="ended", by=by, **asdict(ended))
+    reason: str | None = f"the recover command: {ended.how}"
+    if ended.well:
+        reason = _until_in_sync(client, in_sync_before, limit_seconds)
+    restored = reason is None
+    note("restored", restored=restored, reason=reason)
     if untold:
         how = "the cluster is as it was" if restored else "the cluster is NOT as it was"
         raise JournalWriteError(f"the recover command was run, and {how}; {untold[0]}")
     return restored
 
 
-def _recovered(
-    client: Client,
-    note: Note,
-    command: str,
-    in_sync_before: Mapping[int, set[int]],
-    command_seconds: float,
-    limit_seconds: float,
-    by: str,
-) -> bool:
-    note("rollback", stage="begins", command=command, by=by)
-    ended = run_command(command, command_seconds)
-    note("rollback", stage="ended", by=by, **asdict(ended))
-    if not ended.well:
-        note("restored", restored=False, reason=f"the recover command: {ended.how}")
-        return False
-    missing: dict[int, list[int]] = {}
+def _until_in_sync(client: Client, in_sync_before: Mapping[int, set[int]], limit_seconds: float) -> str | None:
+    """Wait for the replicas; why they are not in sync when the time is over, ``None`` once they are."""
     deadline = time.monotonic() + limit_seconds
     while True:
         try:
-            info = client.topic(OFFSETS_TOPIC)
+            missing = _missing(client.topic(OFFSETS_TOPIC), in_sync_before)
         except ClusterError as error:
-            note("restored", restored=False, reason=str(error))
-            return False
-        missing = _missing(info, in_sync_before)
+            return str(error)
         if not missing or time.monotonic() > deadline:
-            break
+            return "; ".join(f"{OFFSETS_TOPIC}-{number} lacks {lacks}" for number, lacks in missing.items()) or None
         time.sleep(_LOOK_SECONDS)
-    reason = "; ".join(f"{OFFSETS_TOPIC}-{number} lacks {lacks}" for number, lacks in missing.items())
-    note("restored", restored=not missing, reason=reason or None)
-    return not missing
 
 
 def _missing(info: TopicInfo, in_sync_before: Mapping[int, set[int]]) -> dict[int, list[int]]:

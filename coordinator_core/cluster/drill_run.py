@@ -30,7 +30,6 @@ from coordinator_core.cluster.drill_tail import Pin, gained, pins
 from coordinator_core.cluster.drill_watch import Watch
 from coordinator_core.cluster.settings import ClientSettings
 from coordinator_core.drill.canaries import canaries
-from coordinator_core.drill.expected import first_leaders, last_leaders
 from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Journal
 from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Prediction
@@ -255,7 +254,7 @@ class _Drill:
 
     def _settled(self) -> bool:
         """Every partition that is to have a leader has one, and its canary is served."""
-        lost = {number for number, leader in last_leaders(self._prediction).items() if leader is None}
+        lost = {number for number, leader in self._prediction.last_leaders().items() if leader is None}
         watch = self._watch
         assert watch is not None
         return all(
@@ -334,7 +333,7 @@ def unlike_predicted(info: TopicInfo, prediction: Prediction, *, allow_under_rep
 
     Where an unclean election is predicted, some are.
     """
-    expected = first_leaders(prediction)
+    expected = prediction.first_leaders()
     lenient = allow_under_replicated or prediction.scenario.unclean
     found = []
     for each in info.partitions:

@@ -56,10 +56,9 @@ def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys, *, only_ex
             "offsets": [],
             **listed.get(group_id, {}),
         }
-    places = _Coordinators(client, info)
     classic = [group_id for group_id, group in groups.items() if group["type"] in (None, "classic")]
-    places.each(classic, lambda broker, part: _describe(client, broker, part, groups))
-    places.each(list(groups), lambda broker, part: _offsets(client, broker, part, groups, expected))
+    info = _ask_coordinators(client, info, classic, lambda broker, part: _describe(client, broker, part, groups))
+    _ask_coordinators(client, info, list(groups), lambda broker, part: _offsets(client, broker, part, groups, expected))
     for group in groups.values():
         group["offsets"].sort(key=lambda row: (row["topic"], row["partition"]))
     return {
@@ -95,35 +94,34 @@ def _listed(client: Client) -> dict[str, Json]:
     return found
 
 
-class _Coordinators:
-    """Sends groups to the brokers that lead their offsets partitions, again when those move or load."""
+def _ask_coordinators(
+    client: Client, info: TopicInfo, group_ids: Sequence[str], ask: Callable[[int, list[str]], list[str]]
+) -> TopicInfo:
+    """Send groups to the brokers that lead their offsets partitions, again when those move or load.
 
-    def __init__(self, client: Client, info: TopicInfo) -> None:
-        self._client = client
-        self._info = info
+    ``ask(broker, its groups)`` returns the groups to be asked for again. Returns the offsets topic as it was last.
+    """
+    left = list(group_ids)
 
-    def each(self, group_ids: Sequence[str], ask: Callable[[int, list[str]], list[str]]) -> None:
-        """``ask(broker, its groups)`` returns the groups to be asked for again."""
-        left = list(group_ids)
+    def attempt() -> bool | None:
+        nonlocal left, info
+        again: list[str] = []
+        leaders = {each.partition: each.leader for each in info.partitions}
+        brokers = {group_id: leaders[partition_for(group_id, len(leaders))] for group_id in left}
 
-        def attempt() -> bool | None:
-            nonlocal left
-            again: list[str] = []
-            leaders = {each.partition: each.leader for each in self._info.partitions}
-            brokers = {group_id: leaders[partition_for(group_id, len(leaders))] for group_id in left}
+        def one(broker: int, part: list[str]) -> None:
+            for first in range(0, len(part), GROUPS_PER_REQUEST):
+                again.extend(ask(broker, part[first : first + GROUPS_PER_REQUEST]))
 
-            def one(broker: int, part: list[str]) -> None:
-                for first in range(0, len(part), GROUPS_PER_REQUEST):
-                    again.extend(ask(broker, part[first : first + GROUPS_PER_REQUEST]))
+        by_broker(brokers, one)
+        left = again + [group_id for group_id, broker in brokers.items() if broker < 0]
+        if not left:
+            return True
+        info = client.topic(OFFSETS_TOPIC)
+        return None
 
-            by_broker(brokers, one)
-            left = again + [group_id for group_id, broker in brokers.items() if broker < 0]
-            if not left:
-                return True
-            self._info = self._client.topic(OFFSETS_TOPIC)
-            return None
-
-        self._client.until_settled(attempt, "answers of the coordinators")
+    client.until_settled(attempt, "answers of the coordinators")
+    return info
 
 
 def _describe(client: Client, broker: int, group_ids: list[str], groups: dict[str, Json]) -> list[str]:
@@ -207,11 +205,12 @@ def _says_something(row: Json) -> bool:
 
 
 def fetched_offsets(
-    client: Client, broker: int, asked: OffsetKeys, everything: bool, version: int
+    client: Client, broker: int, asked: OffsetKeys, everything: bool, version: int, *, patience: float | None = None
 ) -> Iterable[tuple[str, int, Any]]:
     """Group id, error code and topics of groups that are all asked of one broker.
 
-    Everything is asked as it stands, offset keys by name must be stable. ``version`` is that of OffsetFetch.
+    Everything is asked as it stands, offset keys by name must be stable. ``version`` is that of OffsetFetch,
+    ``patience`` as in :meth:`Client.ask`.
     """
     asked = {group_id: offset_keys for group_id, offset_keys in asked.items() if everything or offset_keys}
     if not asked:
@@ -229,6 +228,7 @@ def fetched_offsets(
         answer = client.ask(
             lambda: OffsetFetchRequest(groups=groups, require_stable=stable, max_version=OFFSET_FETCH_VERSION),
             broker,
+            patience=patience,
         )
         for group in answer.groups:
             yield group.group_id, group.error_code, group.topics
@@ -241,6 +241,7 @@ def fetched_offsets(
                 group_id=group_id, topics=topics, max_version=version, **extra
             ),
             broker,
+            patience=patience,
         )
         yield group_id, answer.error_code, answer.topics
 

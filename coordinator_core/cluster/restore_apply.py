@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -216,15 +217,28 @@ class _Writer:
         done: list[GroupResult] = []
 
         def one(broker: int, part: list[str]) -> None:
+            lost = threading.Event()
+
+            def write(group_id: str) -> None:
+                if lost.is_set():
+                    return
+                try:
+                    result = self._group(broker, by_id[group_id])
+                except ClusterError:
+                    # Each group would find the broker gone, and wait for it. Whether this one was written is read
+                    # when it is tried again.
+                    lost.set()
+                else:
+                    done.extend([] if result is None else [result])
+
             with ThreadPoolExecutor(self._parallel) as threads:
-                tried = threads.map(lambda group_id: self._group(broker, by_id[group_id]), part)
-                done.extend(result for result in tried if result is not None)
+                list(threads.map(write, part))
 
         by_broker(places, one)
         return done
 
     def _group(self, broker: int, group: GroupPlan) -> GroupResult | None:
-        """One group; ``None`` when it is to be tried again."""
+        """One group; ``None`` when it is to be tried again. ``ClusterError`` when the broker does not answer."""
         try:
             left, errors = self._left(broker, group)
             errors += [
@@ -238,10 +252,11 @@ class _Writer:
             else:
                 errors = self._commit(broker, group.group_id, [row for row, _ in left if row.after is not None])
                 errors += self._delete(broker, group.group_id, [row for row, _ in left if row.after is None])
-        except (ClusterError, _TryAgainError):
-            # Whether it was written is read when it is tried again.
+        except _TryAgainError:
             return None
-        return self._ended(group.group_id, len(left) - len(errors), errors)
+        failed = {(topic, partition) for topic, partition, _ in errors}
+        written = 0 if (None, None) in failed else sum((row.topic, row.partition) not in failed for row, _ in left)
+        return self._ended(group.group_id, written, errors)
 
     def _ended(self, group_id: str, written: int, errors: Sequence[_Error]) -> GroupResult:
         rows = [{"topic": topic, "partition": partition, "error": error} for topic, partition, error in errors]
@@ -254,7 +269,7 @@ class _Writer:
         held: dict[tuple[str, int], Value] = {}
         errors: list[_Error] = []
         asked = {group.group_id: [(row.topic, row.partition) for row in rows]}
-        for _, code, topics in fetched_offsets(self._client, broker, asked, False, self._version):
+        for _, code, topics in fetched_offsets(self._client, broker, asked, False, self._version, patience=0):
             if code not in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND):
                 errors.append((None, None, _passed(code)))
             errors += _failed(topics)
@@ -300,6 +315,7 @@ class _Writer:
     def _delete(self, broker: int, group_id: str, rows: Sequence[Row]) -> list[_Error]:
         kind = OffsetDeleteRequest.OffsetDeleteRequestTopic
         errors: list[_Error] = []
+        done = 0
         for part in _requests(rows):
             topics: dict[str, list[Any]] = {}
             for row in part:
@@ -314,8 +330,10 @@ class _Writer:
                 patience=0,
             )
             if answer.error_code:
-                return [*errors, (None, None, _passed(answer.error_code))]
+                said = _passed(answer.error_code)
+                return [*errors, *(_of(row, said) for row in rows[done:])]
             errors += _failed(answer.topics)
+            done += len(part)
         return errors
 
     def _delete_group(self, broker: int, group_id: str) -> list[_Error]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator_core.coordinator.consumer_protocol import Subscription
 from coordinator_core.coordinator.errors import Errors
@@ -28,6 +29,12 @@ VALID_PREVIOUS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.DEAD: frozenset(GroupState),
 }
 """From which states a group may go to each (``validPreviousStates``)."""
+
+
+class Ageing(NamedTuple):
+    """Time from which the retention of a group's offsets counts; ``None``: that of their commits."""
+
+    since_ms: int | None
 
 
 @dataclass(slots=True, eq=False)
@@ -217,6 +224,15 @@ class LiveClassicGroup:
         if self.subscribed_topics is None:
             return self.rules.unknown_subscription_is_all or self.uses_consumer_protocol
         return topic in self.subscribed_topics
+
+    def ageing(self) -> Ageing | None:
+        """``ClassicGroup.offsetExpirationCondition``; ``removeExpiredOffsets`` since KIP-211 and KAFKA-13636."""
+        if self.protocol_type is None:
+            return Ageing(None)
+        if self.is_empty:
+            return Ageing(self.state_timestamp_ms)
+        known = self.uses_consumer_protocol and self.subscribed_topics is not None
+        return Ageing(None) if known and self.is_in(GroupState.STABLE) else None
 
     def next_generation(self, now_ms: int) -> None:
         self.generation += 1

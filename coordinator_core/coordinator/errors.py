@@ -75,43 +75,26 @@ class AppendError(Exception):
 
 
 _TOO_LARGE = (Errors.MESSAGE_TOO_LARGE, Errors.RECORD_LIST_TOO_LARGE, Errors.INVALID_FETCH_SIZE)
-_LEADERSHIP = {
-    Errors.NOT_LEADER_OR_FOLLOWER: Errors.NOT_COORDINATOR,
-    Errors.KAFKA_STORAGE_ERROR: Errors.NOT_COORDINATOR,
-}
-_REPLICAS = {
+_ALWAYS = {
     Errors.UNKNOWN_TOPIC_OR_PARTITION: Errors.COORDINATOR_NOT_AVAILABLE,
     Errors.NOT_ENOUGH_REPLICAS: Errors.COORDINATOR_NOT_AVAILABLE,
+    Errors.NOT_LEADER_OR_FOLLOWER: Errors.NOT_COORDINATOR,
+    Errors.KAFKA_STORAGE_ERROR: Errors.NOT_COORDINATOR,
+    **dict.fromkeys(_TOO_LARGE, Errors.UNKNOWN_SERVER_ERROR),
 }
+_SCALA = _ALWAYS | {Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Errors.COORDINATOR_NOT_AVAILABLE}
 
-SCALA_COMMIT_ERRORS: dict[Errors, Errors] = (
-    _REPLICAS
-    | _LEADERSHIP
-    | {
-        Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Errors.COORDINATOR_NOT_AVAILABLE,
-        Errors.NETWORK_EXCEPTION: Errors.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-    | dict.fromkeys(_TOO_LARGE, Errors.INVALID_COMMIT_OFFSET_SIZE)
-)
+SCALA_COMMIT_ERRORS: dict[Errors, Errors] = {
+    **_SCALA,
+    Errors.NETWORK_EXCEPTION: Errors.COORDINATOR_LOAD_IN_PROGRESS,
+    **dict.fromkeys(_TOO_LARGE, Errors.INVALID_COMMIT_OFFSET_SIZE),
+}
 """Append error to answer of (Txn)OffsetCommit (``maybeConvertOffsetCommitError``); others pass."""
 
-SCALA_GROUP_ERRORS: dict[Errors, Errors] = (
-    _REPLICAS
-    | _LEADERSHIP
-    | {
-        Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Errors.COORDINATOR_NOT_AVAILABLE,
-        Errors.REQUEST_TIMED_OUT: Errors.REBALANCE_IN_PROGRESS,
-    }
-    | dict.fromkeys(_TOO_LARGE, Errors.UNKNOWN_SERVER_ERROR)
-)
+SCALA_GROUP_ERRORS: dict[Errors, Errors] = _SCALA | {Errors.REQUEST_TIMED_OUT: Errors.REBALANCE_IN_PROGRESS}
 """Append error of a group's metadata to answer (``GroupMetadataManager.storeGroup``)."""
 
-JAVA_GROUP_ERRORS: dict[Errors, Errors] = (
-    _REPLICAS
-    | _LEADERSHIP
-    | {Errors.REQUEST_TIMED_OUT: Errors.COORDINATOR_NOT_AVAILABLE}
-    | dict.fromkeys(_TOO_LARGE, Errors.UNKNOWN_SERVER_ERROR)
-)
+JAVA_GROUP_ERRORS: dict[Errors, Errors] = _ALWAYS | {Errors.REQUEST_TIMED_OUT: Errors.COORDINATOR_NOT_AVAILABLE}
 """``GroupMetadataManager.appendGroupMetadataErrorToResponseError``."""
 
 JAVA_ERRORS: dict[Errors, Errors] = JAVA_GROUP_ERRORS | {Errors.NETWORK_EXCEPTION: Errors.COORDINATOR_LOAD_IN_PROGRESS}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import IntEnum
 
 from coordinator_core.coordinator.errors import Errors
@@ -35,27 +35,20 @@ class CoordinatorType(IntEnum):
 KNOWN_TYPES = frozenset(int(kind) for kind in CoordinatorType)
 
 
+@dataclass
 class FindCoordinator:
     """The lookup service of a broker. An internal topic that is missing is created by the first question.
 
     ``share_coordinator`` is whether the release has one, else it is never available.
     """
 
-    def __init__(
-        self,
-        topology: Callable[[], Topology],
-        *,
-        share_coordinator: bool,
-        topic_ids: Callable[[str], bool] = lambda _text: True,
-        create: Callable[[CoordinatorType], None] = lambda _type: None,
-        listener: str = DEFAULT_LISTENER,
-    ) -> None:
-        self._topology = topology
-        self._share_coordinator = share_coordinator
-        self._is_topic_id = topic_ids
-        self._create = create
-        self._listener = listener
-        self.missing_topics: set[CoordinatorType] = set()
+    topology: Callable[[], Topology]
+    _: KW_ONLY
+    share_coordinator: bool
+    topic_ids: Callable[[str], bool] = lambda _text: True
+    create: Callable[[CoordinatorType], None] = lambda _type: None
+    listener: str = DEFAULT_LISTENER
+    missing_topics: set[CoordinatorType] = field(default_factory=set)
 
     def handle(self, request: Request, version: int) -> FindCoordinatorReply:
         """Answer a FindCoordinator."""
@@ -78,17 +71,17 @@ class FindCoordinator:
         if kind is CoordinatorType.SHARE:
             if version < 6:
                 return Errors.INVALID_REQUEST, NO_NODE
-            if not self._share_coordinator:
+            if not self.share_coordinator:
                 return Errors.COORDINATOR_NOT_AVAILABLE, NO_NODE
             if not self._is_share_key(key):
                 return Errors.INVALID_REQUEST, NO_NODE
-        topology = self._topology()
+        topology = self.topology()
         partitions = topology.offsets_partitions
         if kind in self.missing_topics or partitions is None:
-            self._create(kind)
+            self.create(kind)
             return Errors.COORDINATOR_NOT_AVAILABLE, NO_NODE
-        metadata = partition_metadata(topology, partition_for(key, len(partitions)), self._listener)
-        node = alive_node(topology, metadata.leader, self._listener)
+        metadata = partition_metadata(topology, partition_for(key, len(partitions)), self.listener)
+        node = alive_node(topology, metadata.leader, self.listener)
         return (Errors.COORDINATOR_NOT_AVAILABLE, NO_NODE) if node is None else (Errors.NONE, node)
 
     def _is_share_key(self, key: str) -> bool:
@@ -97,7 +90,7 @@ class FindCoordinator:
         if len(parts) < 3:
             return False
         group_id, topic_id, partition = parts
-        return bool(group_id) and partition.isdecimal() and self._is_topic_id(topic_id)
+        return bool(group_id) and partition.isdecimal() and self.topic_ids(topic_id)
 
 
 RETRIABLE = frozenset({Errors.NOT_COORDINATOR, Errors.COORDINATOR_NOT_AVAILABLE})

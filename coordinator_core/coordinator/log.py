@@ -10,7 +10,7 @@ from coordinator_core.coordinator.errors import AppendError, Errors
 from coordinator_core.coordinator.protocol import record_json
 from coordinator_core.coordinator.record_data import RecordKey, RecordValue
 from coordinator_core.groups.loaders import LoadedRecord
-from coordinator_core.records import decode_key, decode_value, encode_key, encode_value
+from coordinator_core.records.codec import decode_key, decode_value, encode_key, encode_value
 
 NO_PRODUCER_ID = -1
 

@@ -18,7 +18,6 @@ from coordinator_core.coordinator.replies import (
     LeaveGroupReply,
     LeaveMember,
     Respond,
-    SyncGroupReply,
 )
 from coordinator_core.coordinator.requests import Heartbeat, JoinGroup, MemberIdentity, SyncGroup
 from coordinator_core.coordinator.validation import validate_member
@@ -62,20 +61,23 @@ class Membership:
         if not self.accepts(group, member_id):
             group.remove(member_id)
             respond(JoinGroupReply(Errors.GROUP_MAX_SIZE_REACHED))
-        elif not member_id:
-            self._join_new(group, client, request, respond)
         else:
-            self._join_known(group, client, request, respond)
+            try:
+                self._join_accepted(group, client, request, respond)
+            except ApiError as error:
+                respond(JoinGroupReply(error.error, member_id=member_id))
         if self.rules.purgatory:
             self.rebalances.maybe_complete_join(group)
 
-    def _join_new(self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
+    def _join_accepted(self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
         if group.is_in(GroupState.DEAD):
-            respond(JoinGroupReply(Errors.COORDINATOR_NOT_AVAILABLE))
-            return
+            raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
         if not group.supports(request.protocol_type, request.protocol_names):
-            respond(JoinGroupReply(Errors.INCONSISTENT_GROUP_PROTOCOL))
-            return
+            raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
+        join = self._join_known if request.member_id else self._join_new
+        join(group, client, request, respond)
+
+    def _join_new(self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
         instance_id = request.group_instance_id
         new_id = self._new_member_id(client.client_id if instance_id is None else instance_id)
         if instance_id is not None:
@@ -107,12 +109,6 @@ class Membership:
 
     def _join_known(self, group: LiveClassicGroup, client: Client, request: JoinGroup, respond: Respond) -> None:
         member_id = request.member_id
-        if group.is_in(GroupState.DEAD):
-            respond(JoinGroupReply(Errors.COORDINATOR_NOT_AVAILABLE, member_id=member_id))
-            return
-        if not group.supports(request.protocol_type, request.protocol_names):
-            respond(JoinGroupReply(Errors.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id))
-            return
         if member_id in group.pending_join:
             if request.group_instance_id is not None:
                 # Both coordinators throw an IllegalStateException here.
@@ -120,16 +116,12 @@ class Membership:
                 return
             self._add(group, client, request, member_id, respond)
             return
-        try:
-            validate_member(group, member_id, request.group_instance_id)
-        except ApiError as error:
-            respond(JoinGroupReply(error.error, member_id=member_id))
-            return
+        validate_member(group, member_id, request.group_instance_id)
         member = group.members[member_id]
         if self._changes_nothing(group, member, request):
             respond(self.rebalances.joined(group, member_id))
-        elif group.is_in(GroupState.EMPTY, GroupState.DEAD):
-            respond(JoinGroupReply(Errors.UNKNOWN_MEMBER_ID, member_id=member_id))
+        elif group.is_in(GroupState.EMPTY):
+            raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         else:
             _update(member, request, respond)
             self.rebalances.maybe_prepare_rebalance(group)
@@ -203,16 +195,13 @@ class Membership:
     # SyncGroup
 
     def sync(self, group: LiveClassicGroup, request: SyncGroup, respond: Respond) -> None:
-        try:
-            self._validate_sync(group, request)
-        except ApiError as error:
-            respond(SyncGroupReply(error.error))
-            return
+        """Raises :class:`ApiError` for what is refused."""
+        self._validate_sync(group, request)
         if group.is_in(GroupState.EMPTY):
-            respond(SyncGroupReply(Errors.UNKNOWN_MEMBER_ID))
-        elif group.is_in(GroupState.PREPARING_REBALANCE):
-            respond(SyncGroupReply(Errors.REBALANCE_IN_PROGRESS))
-        elif group.is_in(GroupState.COMPLETING_REBALANCE):
+            raise ApiError(Errors.UNKNOWN_MEMBER_ID)
+        if group.is_in(GroupState.PREPARING_REBALANCE):
+            raise ApiError(Errors.REBALANCE_IN_PROGRESS)
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
             self._sync_completing(group, request, respond)
         else:
             member = group.members[request.member_id]
@@ -222,11 +211,7 @@ class Membership:
                 self.rebalances.restart_session(group, member)
 
     def _validate_sync(self, group: LiveClassicGroup, request: SyncGroup) -> None:
-        if group.is_in(GroupState.DEAD):
-            raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
-        validate_member(group, request.member_id, request.group_instance_id)
-        if request.generation_id != group.generation:
-            raise ApiError(Errors.ILLEGAL_GENERATION)
+        _validate_generation(group, request)
         asked = request.protocol_type, request.protocol_name
         for given, known in zip(asked, (group.protocol_type, group.protocol_name), strict=True):
             unset = known is None and self.rules.unset_protocol_matches
@@ -259,16 +244,10 @@ class Membership:
     # Heartbeat
 
     def heartbeat(self, group: LiveClassicGroup, request: Heartbeat) -> Errors:
-        if group.is_in(GroupState.DEAD):
-            return Errors.COORDINATOR_NOT_AVAILABLE
-        try:
-            validate_member(group, request.member_id, request.group_instance_id)
-        except ApiError as error:
-            return error.error
-        if request.generation_id != group.generation:
-            return Errors.ILLEGAL_GENERATION
+        """Raises :class:`ApiError` for what is refused."""
+        _validate_generation(group, request)
         if group.is_in(GroupState.EMPTY):
-            return Errors.UNKNOWN_MEMBER_ID
+            raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         self.rebalances.restart_session(group, group.members[request.member_id])
         return Errors.REBALANCE_IN_PROGRESS if group.is_in(GroupState.PREPARING_REBALANCE) else Errors.NONE
 
@@ -277,7 +256,13 @@ class Membership:
     def leave(self, group: LiveClassicGroup, identities: Sequence[MemberIdentity]) -> LeaveGroupReply:
         if group.is_in(GroupState.DEAD):
             return LeaveGroupReply(Errors.COORDINATOR_NOT_AVAILABLE)
-        errors = [self._leave_one(group, identity) for identity in identities]
+        errors = []
+        for identity in identities:
+            try:
+                self._leave_one(group, identity)
+                errors.append(Errors.NONE)
+            except ApiError as error:
+                errors.append(error.error)
         if not self.rules.leaves_one_by_one and Errors.NONE in errors:
             if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
                 self.rebalances.maybe_prepare_rebalance(group)
@@ -286,13 +271,12 @@ class Membership:
         left = (LeaveMember(*identity, error) for identity, error in zip(identities, errors, strict=True))
         return LeaveGroupReply(Errors.NONE, tuple(left))
 
-    def _leave_one(self, group: LiveClassicGroup, identity: MemberIdentity) -> Errors:
-        member_id = identity.member_id
-        instance_id = identity.group_instance_id
+    def _leave_one(self, group: LiveClassicGroup, identity: MemberIdentity) -> None:
+        member_id, instance_id = identity
         if not member_id:
             current = group.static_members.get(instance_id) if instance_id is not None else None
             if current is None:
-                return Errors.UNKNOWN_MEMBER_ID
+                raise ApiError(Errors.UNKNOWN_MEMBER_ID)
             member_id = current
         elif member_id in group.pending_join:
             self.rebalances.end_session(group, member_id)
@@ -300,18 +284,22 @@ class Membership:
                 self.rebalances.remove_pending_member(group, member_id)
             else:
                 group.remove(member_id)
-            return Errors.NONE
+            return
         else:
-            try:
-                validate_member(group, member_id, instance_id)
-            except ApiError as error:
-                return error.error
+            validate_member(group, member_id, instance_id)
         self.rebalances.end_session(group, member_id)
         if self.rules.leaves_one_by_one:
             self.rebalances.remove_member(group, group.members[member_id])
         else:
             self.rebalances.drop_member(group, group.members[member_id])
-        return Errors.NONE
+
+
+def _validate_generation(group: LiveClassicGroup, request: SyncGroup | Heartbeat) -> None:
+    if group.is_in(GroupState.DEAD):
+        raise ApiError(Errors.COORDINATOR_NOT_AVAILABLE)
+    validate_member(group, request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise ApiError(Errors.ILLEGAL_GENERATION)
 
 
 def _update(member: Member, request: JoinGroup, respond: Respond) -> None:

@@ -7,6 +7,7 @@ Sources: ``GroupCoordinator`` with ``DelayedJoin``, ``InitialDelayedJoin`` and `
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from coordinator_core.coordinator.classic import EMPTY_ASSIGNMENT, LiveClassicGroup, Member
@@ -32,17 +33,15 @@ class GroupStore(Protocol):
         """Whether ``group`` is still the one of its id."""
 
 
+@dataclass(frozen=True)
 class Rebalances:
     """The rebalance machinery of one coordinator's classic groups."""
 
-    def __init__(
-        self, settings: BrokerSettings, rules: ReleaseRules, clock: Clock, timers: Timers, store: GroupStore
-    ) -> None:
-        self.settings = settings
-        self.rules = rules
-        self.clock = clock
-        self.timers = timers
-        self.store = store
+    settings: BrokerSettings
+    rules: ReleaseRules
+    clock: Clock
+    timers: Timers
+    store: GroupStore
 
     # Sessions
 

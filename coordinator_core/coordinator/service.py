@@ -65,7 +65,7 @@ class GroupCoordinator(ABC, Generic[M]):
 
     @abstractmethod
     def group_heartbeat(self, request: Heartbeat) -> Errors:
-        """The heartbeat in its group, if there is one."""
+        """The heartbeat in its group; raises :class:`ApiError` without one."""
 
     def leave_group(self, request: LeaveGroup) -> LeaveGroupReply:
         try:

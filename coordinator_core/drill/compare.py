@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from coordinator_core.drill.expected import first_leaders, last_leaders
 from coordinator_core.drill.model import Band, GroupPrediction, OffsetChange, PartitionPrediction, Prediction
 from coordinator_core.drill.observed import Observed, ObservedGroup, ObservedPartition
 
@@ -80,7 +79,7 @@ def _sortable(name: int | str) -> tuple[int, str]:
 
 def _partition_rows(prediction: Prediction, seen: Observed) -> Iterator[ComparedClaim]:
     found = {one.offsets_partition: one for one in seen.partitions}
-    first, last = first_leaders(prediction), last_leaders(prediction)
+    first, last = prediction.first_leaders(), prediction.last_leaders()
     steps: dict[int, list[PartitionPrediction]] = {}
     for one in prediction.partitions:
         steps.setdefault(one.offsets_partition, []).append(one)

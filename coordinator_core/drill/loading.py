@@ -15,7 +15,7 @@ from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Band, Calibration
 from coordinator_core.errors import UsageError
 from coordinator_core.jsontext import parse_json
-from coordinator_core.records import decode_key, decode_value, encode_key, encode_value
+from coordinator_core.records.codec import decode_key, decode_value, encode_key, encode_value
 
 US_PER_RECORD = 1.4
 """Microseconds of a 4.3.1 broker for a record of a large log, on the machine of docs/performance.md."""

@@ -230,6 +230,17 @@ class Prediction:
     verdict: Verdict
     reasons: tuple[str, ...]
 
+    def first_leaders(self) -> dict[int, int | None]:
+        """Leader of each offsets partition before the first step."""
+        return {each.offsets_partition: each.leader_before for each in reversed(self._by_step())}
+
+    def last_leaders(self) -> dict[int, int | None]:
+        """Leader of each offsets partition after the last step."""
+        return {each.offsets_partition: each.leader_after for each in self._by_step()}
+
+    def _by_step(self) -> list[PartitionPrediction]:
+        return sorted(self.partitions, key=lambda one: one.step)
+
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = to_json(self)
         return document

@@ -25,17 +25,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import crc32c
 import pyarrow as pa
 
 from coordinator_core import storage
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.log.types import SegmentFile
 from coordinator_core.storage import is_private, user_cache
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 MAX_BYTES = 4 << 30
 MAX_FREE_PART = 0.1
@@ -46,7 +47,7 @@ FOLD_CACHE_VARIABLE = "REGROUP_FOLD_CACHE"
 
 _SUFFIX, _SEEN_SUFFIX = ".fold", ".seen"
 _TRAILER = struct.Struct("<IQ")
-_ENTRY_PACKAGES = ("log", "records", "groups", "replay", "kernels", "fold", "merge")
+_ENTRY_PACKAGES = ("releases", "log", "records", "groups", "replay", "kernels", "fold", "merge")
 _MIN_SEGMENT_BYTES = 1 << 18
 _TRIM_BYTES = 1 << 28
 _ABANDONED_SECONDS = 3600
@@ -295,7 +296,7 @@ def _write(path: Path, write: Callable[[pa.NativeFile], None]) -> int:
             write(file)
             size: int = file.tell()
         with pa.memory_map(temporary) as file:
-            checksum = crc32c.crc32c(file.read_buffer())
+            checksum = _checksum(file.read_buffer())
         with open(temporary, "ab") as trailer:
             trailer.write(_TRAILER.pack(checksum, size))
         os.replace(temporary, path)
@@ -311,12 +312,21 @@ def _content(data: pa.Buffer) -> pa.Buffer | None:
     if size < 0:
         return None
     content = data.slice(0, size)
-    return content if _TRAILER.unpack(data.slice(size)) == (crc32c.crc32c(content), size) else None
+    return content if _TRAILER.unpack(data.slice(size)) == (_checksum(content), size) else None
+
+
+def _checksum(content: pa.Buffer) -> int:
+    # Loaded here, as what follows: a process without a cache starts sooner.
+    from crc32c import crc32c
+
+    return crc32c(content)
 
 
 @cache
 def source_digest() -> str:
     """Digest of the code that folds are made by, so that no release reads the folds of another."""
+    from importlib.resources import files
+
     digest = hashlib.sha256()
     for package in _ENTRY_PACKAGES:
         for name, source in sorted(_sources(files(f"coordinator_core.{package}"), package)):

@@ -56,6 +56,7 @@ class Pin:
             "clean_shutdown": log.clean_shutdown,
             "broker_id": log.broker_id,
             "recovery_point": log.recovery_point,
+            "cleaned_offset": log.cleaned_offset,
             "segments": [
                 {
                     "path": segment.path,
@@ -121,6 +122,7 @@ def _pin(document: Mapping[str, Any]) -> Pin:
                 clean_shutdown=entry["clean_shutdown"],
                 broker_id=entry["broker_id"],
                 recovery_point=entry["recovery_point"],
+                cleaned_offset=entry.get("cleaned_offset"),
             )
         )
     snapshot = Snapshot(

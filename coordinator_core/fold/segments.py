@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
 from coordinator_core.log.windows import SegmentWindows, Windows
 from coordinator_core.releases import MergeOffsetRule
 
-__all__ = ["Piece", "fold_batches", "fold_partition", "fold_run", "fold_segment"]
+__all__ = ["Piece", "fold_batches", "fold_partition", "fold_run", "fold_segment", "group_record_share"]
 
 _ORDERING_OFFSETS = {
     MergeOffsetRule.RECORD: OrderingOffset.RECORD,
@@ -39,6 +39,7 @@ _ORDERING_OFFSETS = {
 }
 
 _MOST_SPARE_BYTES = 1 << 29
+_SAMPLE_BYTES = 1 << 18
 _BATCH_LENGTH = struct.Struct(">i")
 _DEFAULT_LIMITS = Limits()
 
@@ -92,26 +93,37 @@ class Piece:
 
 
 def fold_run(
-    pieces: Sequence[Piece], *, rules: FoldRules, limits: Limits = _DEFAULT_LIMITS, start_offset: int = 0
+    pieces: Iterable[Piece], *, rules: FoldRules, limits: Limits = _DEFAULT_LIMITS, start_offset: int = 0
 ) -> list[SegmentFold] | None:
     """Fold neighbouring segments together; a fold for each, of which the last one has the effect of all.
 
     An offset key then takes its place once, not once in each segment. ``None`` when anything in the segments is for
     :func:`fold_segment` to judge.
     """
-    folder = _Folder(pieces[0].segment, rules, limits, check_utf8=False)
+    folder: _Folder | None = None
     folds: list[SegmentFold] = []
     for piece in pieces:
-        if folds:
+        if folder is None:
+            folder = _Folder(piece.segment, rules, limits, check_utf8=False)
+        else:
             folder.begin(piece.segment)
         if not folder.fold_windows(start_offset, piece.end_offset, piece.windows, piece.running):
             return None
         piece.windows.release()
         folds.append(folder.counted())
-    if folder.has_malformed_names:
+    if folder is None or folder.has_malformed_names:
         return None
     folds[-1] = folder.finish()
     return folds
+
+
+def group_record_share(segment: SegmentFile, rules: FoldRules) -> float:
+    """Share of group records among the first records of a segment, 0 where these are not sound."""
+    sample = SegmentWindows(replace(segment, size=min(segment.size, _SAMPLE_BYTES)))
+    folder = _Folder(replace(segment, size=sample.size), rules, _DEFAULT_LIMITS, check_utf8=False)
+    folder.fold_windows(0, None, sample)
+    sample.release()
+    return folder.group_record_share
 
 
 def fold_batches(
@@ -223,6 +235,11 @@ class _Folder:
     def has_malformed_names(self) -> bool:
         """Whether different bytes may name one offset key, so that names must be compared as text."""
         return bool(self._tables.has_malformed_names)
+
+    @property
+    def group_record_share(self) -> float:
+        """Share of group records among the records so far."""
+        return float(self._tables.group_records_used / max(self._tables.sequence, 1))
 
     def begin(self, segment: SegmentFile) -> None:
         """Go on with the next segment."""

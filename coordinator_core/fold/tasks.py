@@ -7,7 +7,7 @@ before it, one partition.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -23,9 +23,14 @@ from coordinator_core.log.windows import SegmentWindows, Windows, file_changed
 
 if TYPE_CHECKING:
     from coordinator_core.fold.fingerprint import RunningFingerprint
+    from coordinator_core.fold.segments import Piece
 
-_MOST_RUN_BYTES = 1 << 30
+Range = tuple[SegmentFile, int | None]
+"""A segment, and the offset that it must not reach."""
+
+_MOST_RUN_BYTES, _SHORT_RUN_BYTES = 1 << 30, 1 << 28
 """Of a run that turns out to hold damage every segment is folded again."""
+_MANY_GROUP_RECORDS = 0.02
 
 
 class CacheUse(StrEnum):
@@ -50,7 +55,7 @@ class FoldTask:
     """
 
     log: PartitionLog
-    ranges: tuple[tuple[SegmentFile, int | None], ...]
+    ranges: tuple[Range, ...]
     pinned: Mapping[str, str] | None
     on_damage: OnDamage
     cache_use: CacheUse = CacheUse.MISS
@@ -102,29 +107,41 @@ def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
     return tasks
 
 
-def in_runs(tasks: Iterable[FoldTask], workers: int) -> list[FoldTask]:
+def in_runs(tasks: Iterable[FoldTask], most_bytes: Callable[[PartitionLog], int]) -> list[FoldTask]:
     """Neighbours of a partition put together, so that an offset key takes its place once for many segments.
 
-    The runs get shorter towards the end, so that ``workers`` that take them in turn end together. Files that
-    are not mapped, but read into memory, stay alone.
+    ``most_bytes`` says how large a run of a partition may be. Files that are fetched whole stay alone; so do
+    those of which nothing belongs to the log.
     """
-    waiting = list(tasks)
-    left = sum(task.size for task in waiting)
     runs: list[FoldTask] = []
-    room = 0.0
-    share = 1.5 * workers if workers > 1 else 1.0
-    for task in waiting:
-        run = runs[-1] if runs else None
-        is_local = storage.is_local(task.segments[0].path)
-        if run is not None and run.log is task.log and is_local and task.size / 2 <= room:
-            pinned = None if run.pinned is None else {**run.pinned, **(task.pinned or {})}
-            runs[-1] = replace(run, ranges=run.ranges + task.ranges, pinned=pinned)
-            room -= task.size
-        else:
-            runs.append(task)
-            room = min(left / share, _MOST_RUN_BYTES) - task.size
-        left -= task.size
+    for task in tasks:
+        last = runs[-1] if runs else None
+        if last is None or last.log is not task.log:
+            most = most_bytes(task.log)
+        elif (
+            storage.is_local(task.segments[0].path)
+            and last.size + task.size <= most
+            and not any(_is_empty(last, end_offset) for _, end_offset in last.ranges)
+        ):
+            pinned = None if last.pinned is None else {**last.pinned, **(task.pinned or {})}
+            runs[-1] = replace(last, ranges=last.ranges + task.ranges, pinned=pinned)
+            continue
+        runs.append(task)
     return runs
+
+
+def most_run_bytes(log: PartitionLog, rules: FoldRules) -> int:
+    """How large a run of this partition may be.
+
+    Group records are kept whole, and runs are merged in their order: where many are in the middle of the log, runs
+    are so short that most of them are merged while others are folded.
+    """
+    if sum(segment.size for segment in log.segments) > _SHORT_RUN_BYTES:
+        from coordinator_core.fold.segments import group_record_share
+
+        if group_record_share(log.segments[len(log.segments) // 2], rules) > _MANY_GROUP_RECORDS:
+            return _SHORT_RUN_BYTES
+    return _MOST_RUN_BYTES
 
 
 def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentResult | FoldTask:
@@ -146,17 +163,20 @@ def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentRe
         return replace(task, cache_use=CacheUse.CORRUPT)
 
 
-def run_fold_task(task: FoldTask, rules: FoldRules, cache: FoldCache | None = None) -> Iterator[SegmentResult]:
+def run_fold_task(
+    task: FoldTask, rules: FoldRules, cache: FoldCache | None = None, ranges: Iterable[Range] | None = None
+) -> Iterator[SegmentResult]:
     """Fold the segments of a task, or take their folds from the ``cache``; one result each.
 
-    To be taken to its end, as the cache gets what it lacks last.
-    Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that changed since the pin.
+    To be taken to its end, as the cache gets what it lacks last. ``ranges`` are the first segments of the task, where
+    not all are to be folded here. Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that
+    changed since the pin.
     """
     # Before anything is read, so that the change is told and not what it did; and again of what was read.
     for segment, end_offset in task.ranges:
         _check_pinned(task, segment, end_offset)
     ends = dict(task.ranges)
-    for result in _results(task, rules, cache):
+    for result in _results(task, rules, cache, iter(task.ranges if ranges is None else ranges)):
         _check_pinned(task, result.segment, ends[result.segment])
         yield result
 
@@ -166,45 +186,52 @@ def _check_pinned(task: FoldTask, segment: SegmentFile, end_offset: int | None) 
         check_segment(segment, task.fingerprint_of(segment), is_active=end_offset is None)
 
 
-def _results(task: FoldTask, rules: FoldRules, cache: FoldCache | None) -> Iterator[SegmentResult]:
+def _results(
+    task: FoldTask, rules: FoldRules, cache: FoldCache | None, ranges: Iterator[Range]
+) -> Iterator[SegmentResult]:
     if task.on_damage is OnDamage.RECOVER:
         yield from _recovered(task, rules)
         return
-    together = _folded_together(task, rules) if cache is None and len(task.ranges) > 1 else None
+    if cache is not None:
+        for segment, end_offset in ranges:
+            yield from _cached(task, segment, end_offset, rules, cache)
+        return
+    read: list[Piece] = []
+    together = _folded_together(task, ranges, rules, read)
     if together is not None:
         yield from together
         return
-    for segment, end_offset in task.ranges:
-        if cache is None:
-            yield _folded(task, segment, end_offset, rules)
-        else:
-            yield from _cached(task, segment, end_offset, rules, cache)
+    for piece in read:
+        yield _folded(task, piece.segment, piece.end_offset, rules, piece.running)
+    for segment, end_offset in ranges:
+        yield _folded(task, segment, end_offset, rules)
 
 
-def _folded_together(task: FoldTask, rules: FoldRules) -> list[SegmentResult] | None:
-    """The results of a run; ``None`` when its segments must be looked at one by one."""
+def _folded_together(
+    task: FoldTask, ranges: Iterator[Range], rules: FoldRules, read: list[Piece]
+) -> list[SegmentResult] | None:
+    """The results of a run; ``None`` when its segments, of which some were ``read``, must be looked at one by one."""
     # Loading the kernels takes time that reading a run need not.
     from coordinator_core.fold.fingerprint import RunningFingerprint
     from coordinator_core.fold.segments import Piece, fold_run
 
-    if any(_is_empty(task, end_offset) for _, end_offset in task.ranges):
+    def pieces() -> Iterator[Piece]:
+        for segment, end_offset in ranges:
+            windows = SegmentWindows(segment)
+            read.append(Piece(segment, windows, end_offset, RunningFingerprint(windows)))
+            yield read[-1]
+
+    if _is_empty(task, task.ranges[0][1]):
         return None
-    read = [SegmentWindows(segment) for segment in task.segments]
-    fingerprints = [RunningFingerprint(windows) for windows in read]
-    for windows in read:
-        windows.release()
-    pieces = [
-        Piece(segment, windows, end_offset, running)
-        for (segment, end_offset), windows, running in zip(task.ranges, read, fingerprints, strict=True)
-    ]
-    folds = fold_run(pieces, rules=rules, start_offset=task.start_offset)
+    folds = fold_run(pieces(), rules=rules, start_offset=task.start_offset)
     if folds is None:
         return None
     results = []
-    for segment, windows, running, fold in zip(task.segments, read, fingerprints, folds, strict=True):
-        digest = running.finish().digest
-        _check_same(segment, windows, digest, task.fingerprint_of(segment))
-        results.append(SegmentResult(segment, digest, fold))
+    for piece, fold in zip(read, folds, strict=True):
+        assert piece.running is not None
+        digest = piece.running.finish().digest
+        _check_same(piece.segment, piece.windows, digest, task.fingerprint_of(piece.segment))
+        results.append(SegmentResult(piece.segment, digest, fold))
     return results
 
 

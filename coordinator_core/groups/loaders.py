@@ -1,15 +1,16 @@
 """How the two coordinators turn records that are not commits into groups.
 
-Both classes take records in log order through :meth:`apply` and the commits' side effect through
-:meth:`touch`. A record at which the real loader would give up raises :class:`LoadError`. The coordinator
-model uses them too: ``groups`` is then its own map, and ``classic`` makes its own class of a classic group.
+Both classes take records in log order through :meth:`GroupLoader.apply`, and of commits that there was one through
+:meth:`GroupLoader.touch`. A record at which the real loader would give up raises :class:`LoadError`. The coordinator
+model uses them too, with its own map of groups.
 Sources: ``GroupMetadataManager.doLoadGroupsAndOffsets`` (Scala), ``GroupMetadataManager.replay`` (Java).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from coordinator_core.groups.classic import classic_group_from_record, duplicate_instance_id
 from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, GroupState, GroupType
@@ -29,7 +30,7 @@ PartitionEpochs = dict[tuple[str, int], int]
 
 
 class LoadedRecord(NamedTuple):
-    """Arguments of :meth:`GroupLoader.apply`."""
+    """A decoded record; ``value`` is None for a tombstone."""
 
     record_offset: int
     key_type: int
@@ -55,25 +56,38 @@ class LoaderRules(ModernRules, Protocol):
     def has_group_state(self) -> bool: ...
 
 
-class GroupLoader(Protocol):
-    """Interface of either coordinator for a replay."""
+class GroupLoader(ABC):
+    """The groups of either coordinator in a replay.
 
-    def apply(
+    ``groups`` is the caller's own map by id, if it has one; ``classic`` makes its class of a classic group.
+    """
+
+    refuses_duplicate_instances: ClassVar[bool] = False
+    """Whether two classic members with one group instance id end the load."""
+
+    def __init__(
         self,
-        record_offset: int,
-        key_type: int,
-        key: dict[str, Any],
-        version: int,
-        value: dict[str, Any] | None,
+        rules: LoaderRules,
+        groups: dict[str, Any] | None = None,
+        classic: Callable[[ClassicGroup], Any] = _unchanged,
     ) -> None:
-        """Apply one record of key type 2 or above; ``value`` is None for a tombstone."""
+        self._rules = rules
+        self._groups: dict[str, Any] = {} if groups is None else groups
+        self._classic = classic
 
+    @abstractmethod
+    def apply(self, record: LoadedRecord) -> None:
+        """Apply one record of key type 2 or above."""
+
+    @abstractmethod
     def touch(self, group_id: str) -> None:
         """An offset was committed (perhaps in a transaction) for ``group_id``."""
 
     def get(self, group_id: str) -> Group | None:
         """The group as the records so far made it."""
+        return self._groups.get(group_id)
 
+    @abstractmethod
     def restore(
         self,
         group_id: str,
@@ -90,50 +104,41 @@ class GroupLoader(Protocol):
 
     def state(self) -> dict[str, Any]:
         """What :meth:`load` of a new loader goes on from: plain values and classes of ``groups.model``."""
+        return {"groups": self._groups}
 
-    def load(self, state: Mapping[str, Any]) -> None: ...
+    def load(self, state: Mapping[str, Any]) -> None:
+        self._groups.update(state["groups"])
 
+    @abstractmethod
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
         """The groups after the scan, by id; ``groups_with_offsets`` have committed or pending offsets."""
 
-
-class ScalaGroups:
-    """The classic coordinator: GroupMetadata records, and a group for every id that has offsets."""
-
-    def __init__(
-        self,
-        rules: LoaderRules,
-        groups: dict[str, Any] | None = None,
-        classic: Callable[[ClassicGroup], Any] = _unchanged,
-    ) -> None:
-        self._rules = rules
-        self._groups: dict[str, Any] = {} if groups is None else groups
-        self._classic = classic
-
-    def apply(
-        self,
-        record_offset: int,
-        key_type: int,
-        key: dict[str, Any],
-        version: int,
-        value: dict[str, Any] | None,
-    ) -> None:
-        group_id = key["group"]
-        if value is None:
+    def _apply_classic(self, record: LoadedRecord, *, empty_group_keeps_protocol_type: bool) -> None:
+        """A value replaces, and a tombstone removes, a group of whatever type."""
+        group_id = record.key["group"]
+        if record.value is None:
             self._groups.pop(group_id, None)
             return
         group = classic_group_from_record(
             group_id,
-            version,
-            value,
-            record_offset,
+            record.version,
+            record.value,
+            record.record_offset,
             state_timestamp_versions=self._rules.state_timestamp_versions,
-            empty_group_keeps_protocol_type=self._rules.empty_group_keeps_protocol_type,
+            empty_group_keeps_protocol_type=empty_group_keeps_protocol_type,
         )
+        instance_id = duplicate_instance_id(group) if self.refuses_duplicate_instances else None
+        if instance_id is not None:
+            raise LoadError(f"two members of group {group_id!r} have the group instance id {instance_id!r}")
         self._groups[group_id] = self._classic(group)
 
-    def get(self, group_id: str) -> Group | None:
-        return self._groups.get(group_id)
+
+class ScalaGroups(GroupLoader):
+    """The classic coordinator: GroupMetadata records, and a group for every id that has offsets."""
+
+    def apply(self, record: LoadedRecord) -> None:
+        keeps_protocol_type = self._rules.empty_group_keeps_protocol_type
+        self._apply_classic(record, empty_group_keeps_protocol_type=keeps_protocol_type)
 
     def touch(self, group_id: str) -> None:
         """Commits create nothing while the log is read; see :meth:`finish`."""
@@ -146,13 +151,7 @@ class ScalaGroups:
         partition_epochs: PartitionEpochs | None,
     ) -> None:
         for record in records:
-            self.apply(*record)
-
-    def state(self) -> dict[str, Any]:
-        return {"groups": self._groups}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        self._groups.update(state["groups"])
+            self.apply(record)
 
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
         if self._rules.keeps_offsets_only_groups:
@@ -163,11 +162,13 @@ class ScalaGroups:
         return self._groups
 
 
-class JavaGroups:
+class JavaGroups(GroupLoader):
     """The Java coordinator: groups of all four types, created by their first record or commit.
 
     ``kinds`` are the other types whose records it takes; records of further types raise ``KeyError``.
     """
+
+    refuses_duplicate_instances = True
 
     def __init__(
         self,
@@ -176,29 +177,17 @@ class JavaGroups:
         classic: Callable[[ClassicGroup], Any] = _unchanged,
         kinds: Iterable[type[ModernRecords]] = (ConsumerRecords, ShareRecords, StreamsRecords),
     ) -> None:
-        self._rules = rules
-        self._groups: dict[str, Any] = {} if groups is None else groups
-        self._classic = classic
+        super().__init__(rules, groups, classic)
         self._kinds: Mapping[GroupType, ModernRecords] = {kind.type: kind(self._groups, rules) for kind in kinds}
         self._handlers = {
             key_type: handler for kind in self._kinds.values() for key_type, handler in kind.handlers().items()
         }
 
-    def apply(
-        self,
-        record_offset: int,
-        key_type: int,
-        key: dict[str, Any],
-        version: int,
-        value: dict[str, Any] | None,
-    ) -> None:
-        if key_type == 2:
-            self._apply_classic(record_offset, key["group"], version, value)
+    def apply(self, record: LoadedRecord) -> None:
+        if record.key_type == 2:
+            self._apply_classic(record, empty_group_keeps_protocol_type=True)
         else:
-            self._handlers[key_type](record_offset, key, value)
-
-    def get(self, group_id: str) -> Group | None:
-        return self._groups.get(group_id)
+            self._handlers[record.key_type](record.record_offset, record.key, record.value)
 
     def touch(self, group_id: str) -> None:
         """A commit for an unknown group id makes a simple group; its tombstone does not unmake it."""
@@ -217,22 +206,25 @@ class JavaGroups:
         else:
             self._kinds[group_type].create(group_id)
         for record in records:
-            self.apply(*record)
+            self.apply(record)
             if partition_epochs is not None:
                 # Members may own the same partition: none must find another one's epoch.
                 self._set_partition_epochs(group_id, {})
         if partition_epochs is not None:
             self._set_partition_epochs(group_id, partition_epochs)
 
+    @property
+    def _share(self) -> ShareRecords | None:
+        found = self._kinds.get(GroupType.SHARE)
+        return found if isinstance(found, ShareRecords) else None
+
     def state(self) -> dict[str, Any]:
-        topics = {kind: found.topics for kind, found in self._kinds.items() if isinstance(found, ShareRecords)}
-        return {"groups": self._groups, "share_topics": topics.get(GroupType.SHARE, {})}
+        return super().state() | {"share_topics": {} if self._share is None else self._share.topics}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        self._groups.update(state["groups"])
-        for kind in self._kinds.values():
-            if isinstance(kind, ShareRecords):
-                kind.topics.update(state["share_topics"])
+        super().load(state)
+        if self._share is not None:
+            self._share.topics.update(state["share_topics"])
 
     def _set_partition_epochs(self, group_id: str, epochs: PartitionEpochs) -> None:
         group = self._groups[group_id]
@@ -240,25 +232,6 @@ class JavaGroups:
         group.partition_epochs = epochs
 
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
-        for kind in self._kinds.values():
-            if isinstance(kind, ShareRecords):
-                kind.finish()
+        if self._share is not None:
+            self._share.finish()
         return self._groups
-
-    def _apply_classic(self, record_offset: int, group_id: str, version: int, value: dict[str, Any] | None) -> None:
-        """A value replaces, and a tombstone removes, a group of whatever type."""
-        if value is None:
-            self._groups.pop(group_id, None)
-            return
-        group = classic_group_from_record(
-            group_id,
-            version,
-            value,
-            record_offset,
-            state_timestamp_versions=self._rules.state_timestamp_versions,
-            empty_group_keeps_protocol_type=True,
-        )
-        instance_id = duplicate_instance_id(group)
-        if instance_id is not None:
-            raise LoadError(f"two members of group {group_id!r} have the group instance id {instance_id!r}")
-        self._groups[group_id] = self._classic(group)

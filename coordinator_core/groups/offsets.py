@@ -32,6 +32,7 @@ def is_newer(commit: CommittedOffset, committed: CommittedOffset | None) -> bool
     return committed is None or committed.ordering_offset < commit.ordering_offset
 
 
+@dataclass(frozen=True, slots=True)
 class Offsets(Generic[K]):
     """``committed`` offsets by key, and ``pending`` ones by producer id and key.
 
@@ -39,19 +40,10 @@ class Offsets(Generic[K]):
     the order in which a coordinator goes through them. ``new_map`` makes the inner maps of ``pending``.
     """
 
-    __slots__ = ("_new_map", "_rules", "committed", "pending")
-
-    def __init__(
-        self,
-        rules: OffsetRules,
-        committed: MutableMapping[K, CommittedOffset],
-        pending: dict[int, Any],
-        new_map: Callable[[], MutableMapping[K, CommittedOffset]] = dict,
-    ) -> None:
-        self._rules = rules
-        self._new_map = new_map
-        self.committed = committed
-        self.pending = pending
+    rules: OffsetRules
+    committed: MutableMapping[K, CommittedOffset]
+    pending: dict[int, Any]
+    new_map: Callable[[], MutableMapping[K, CommittedOffset]] = dict
 
     def commit(self, key: K, offset: CommittedOffset) -> None:
         """Apply a commit: one with a producer id waits for the marker of its transaction."""
@@ -60,12 +52,12 @@ class Offsets(Generic[K]):
             return
         pending = self.pending.get(offset.producer_id)
         if pending is None:
-            pending = self.pending[offset.producer_id] = self._new_map()
+            pending = self.pending[offset.producer_id] = self.new_map()
         pending[key] = offset
 
     def remove(self, key: K, producer_id: int | None) -> None:
         """Apply a tombstone; ``producer_id`` is that of its transaction, if it has one."""
-        rules = self._rules
+        rules = self.rules
         if producer_id is None or rules.tombstones_apply_at_once:
             self.committed.pop(key, None)
         elif producer_id in self.pending:
@@ -80,5 +72,5 @@ class Offsets(Generic[K]):
         if pending is None or not commit:
             return
         for key, offset in pending.items():
-            if self._rules.marker_always_wins or is_newer(offset, self.committed.get(key)):
+            if self.rules.marker_always_wins or is_newer(offset, self.committed.get(key)):
                 self.committed[key] = offset

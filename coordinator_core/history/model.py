@@ -94,13 +94,14 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Who committed. ``member`` is the one that owned the partition then; ``producer_id`` is set for commits of a
-    transaction. ``why`` is what it is told from."""
+    transaction, ``transactional_id`` too where the transaction log is known. ``why`` is what it is told from."""
 
     kind: OriginKind
     certainty: Certainty
     why: str
     member: Member | None = None
     producer_id: int | None = None
+    transactional_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -224,6 +225,8 @@ class GroupHistory:
     records: int = 0
     largest_batch_bytes: int = 0
     largest_batch: Place | None = None
+    cleaned_to: int = 0
+    """The cleaner has removed records up to this record offset: before it the group may have been otherwise."""
 
     def all_versions(self) -> Iterator[tuple[OffsetKey, Version]]:
         """All values with their keys, key by key."""
@@ -260,6 +263,7 @@ class PartitionHistory:
     leaders: list[LeaderChange] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
     missing: int = 0
+    cleaned_to: int = 0
     first_offset: int = 0
     end_offset: int = 0
     first_ms: int = -1

@@ -7,7 +7,8 @@ decides between the two. Which client it was is told from client ids, group ids 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.model import Certainty, GroupHistory, Origin, OriginKind, Version
@@ -31,17 +32,31 @@ _GROUPS = (
 )
 
 
-def settle_origins(groups: Iterable[GroupHistory]) -> None:
-    """Set the origin of every version."""
+def settle_origins(groups: Iterable[GroupHistory], transactional_ids: Mapping[int, str] | None = None) -> None:
+    """Set the origin of every version; ``transactional_ids`` by producer id."""
     for group in groups:
-        outside = [version for _, version in group.all_versions() if not version.had_members]
-        bursts = _bursts(outside)
+        _settle(group)
         for _, version in group.all_versions():
-            version.origin = _member(group, version) if version.had_members else None
-        for at, burst in enumerate(bursts):
-            origin = _outsider(group, burst, bursts[:at], len(bursts))
-            for version in burst:
-                version.origin = origin
+            origin = version.origin
+            name = None if origin is None else (transactional_ids or {}).get(origin.producer_id or 0)
+            if origin is not None and name is not None:
+                why = origin.why.replace(f"producer {origin.producer_id}", f"transactional id {name}")
+                version.origin = replace(origin, why=why, transactional_id=name)
+
+
+def _settle(group: GroupHistory) -> None:
+    for _, version in group.all_versions():
+        if not version.had_members and group.changes and version.last_place.record_offset < group.cleaned_to:
+            why = "the cleaner has removed records of that time, perhaps those of the group's members"
+            producer_id = version.last.producer_id
+            version.origin = Origin(OriginKind.MEMBER, Certainty.POSSIBLE, why, producer_id=producer_id)
+        elif version.had_members:
+            version.origin = _member(group, version)
+    bursts = _bursts(version for _, version in group.all_versions() if version.origin is None)
+    for at, burst in enumerate(bursts):
+        origin = _outsider(group, burst, bursts[:at], len(bursts))
+        for version in burst:
+            version.origin = origin
 
 
 def _member(group: GroupHistory, version: Version) -> Origin:

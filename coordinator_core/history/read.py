@@ -131,6 +131,8 @@ class _Reader:
         self._settle_removals()
         self._history.holes.sort(key=lambda hole: hole.first - hole.end)
         self._history.state = self._replayer.finish()
+        for group in self._history.groups.values():
+            group.cleaned_to = self._history.cleaned_to
         return self._history
 
     def _note_batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
@@ -147,7 +149,10 @@ class _Reader:
         elif first > self._expected:
             self._note_hole(self._expected, first)
         if batch.magic >= 2 and not batch.is_control:
-            history.missing += batch.last_offset - batch.base_offset + 1 - len(records)
+            removed = batch.last_offset - batch.base_offset + 1 - len(records)
+            history.missing += removed
+            if removed:
+                history.cleaned_to = batch.last_offset + 1
         self._expected = history.end_offset = batch.next_offset
         epoch = batch.partition_leader_epoch
         if epoch > self._epoch:
@@ -160,6 +165,7 @@ class _Reader:
 
     def _note_hole(self, first: int, end: int) -> None:
         self._history.missing += end - first
+        self._history.cleaned_to = end
         holes = self._history.holes
         holes.append(Hole(first, end))
         if len(holes) > 2 * _HOLES:

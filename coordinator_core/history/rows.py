@@ -40,6 +40,7 @@ def history_rows(group: GroupHistory) -> Iterator[dict[str, Any]]:
             "client_id": None if member is None else member.client_id,
             "client_host": None if member is None else member.client_host,
             "producer_id": version.last.producer_id,
+            "transactional_id": None if origin is None else origin.transactional_id,
         }
 
 

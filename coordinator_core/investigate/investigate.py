@@ -72,7 +72,7 @@ def investigate(
     ]
     found = [group for history in histories for group in history.groups.values()]
     Judge(case.profile, deletions, retention_ms=case.retention_ms).judge(found)
-    settle_origins(found)
+    settle_origins(found, case.transactional_ids)
     # A copy may be older than the clock: ages are those at the newest record that was written anywhere.
     case = replace(case, now_ms=min(case.now_ms, max((history.last_ms for history in histories), default=-1)))
     explanations = [one for group in found for one in _of_group(group, case)]

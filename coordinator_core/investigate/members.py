@@ -41,6 +41,7 @@ def explain_members(group: GroupHistory, case: Case) -> Iterator[Explanation]:
             yield from _without_owner(group, rounds[-1], case)
     yield from _reused_id(group, case)
     yield from _connector(group, rounds, case)
+    yield from _left_empty(group, rounds, case)
 
 
 def _storm(group: GroupHistory, storm: Storm) -> Explanation:
@@ -260,4 +261,30 @@ def _connector(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Ite
             for key, one in held.items()
         ][:_SHOWN],
         now=[f"To start from the beginning, remove them: {consumer_groups(group.group_id, '--delete')}"],
+    )
+
+
+def _left_empty(group: GroupHistory, rounds: Sequence[Change], case: Case) -> Iterator[Explanation]:
+    """A group that nobody is in any more: who left last, and until when its offsets stay."""
+    held = [versions[-1] for versions in group.versions.values() if versions and versions[-1].end is None]
+    if not held or not rounds or rounds[-1].members or group.changes[-1] is not rounds[-1]:
+        return
+    last = rounds[-1]
+    who = f"; last to leave: {', '.join(name_of(one) for one in last.left[:3])}" if last.left else ""
+    newest = max(held, key=lambda one: one.last.commit_timestamp_ms)
+    base = last.place.timestamp_ms
+    if newest.last.commit_timestamp_ms > base:
+        return  # Somebody outside goes on.
+    until = min(case.due_ms(base, one.last.expire_timestamp_ms) for one in held)
+    yield Explanation(
+        "group-is-empty",
+        Severity.INFO,
+        f"{group.group_id} has no members since {moment(base)}{who}. Its {count(len(held), 'committed offset')} stay "
+        f"until about {moment(until)}; then a consumer starts from auto.offset.reset.",
+        base,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(one) for one in rounds[-3:]],
+        evidence=[step(last)],
+        now=["Start its consumers before that, or commit the offsets again: that starts the time anew."],
     )

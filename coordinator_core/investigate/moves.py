@@ -227,6 +227,12 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         f"{moment(first.after.place.timestamp_ms)} on, committed by {_who(first.after)}: "
         "its consumer was sought back, was reset by auto.offset.reset, or committed late."
     )
+    epochs = first.before.last_place.leader_epoch, first.after.place.leader_epoch
+    if epochs[0] != epochs[1]:
+        verdict += (
+            f" The coordinator moved in between (leader epoch {epochs[0]} to {epochs[1]}): the member may have begun "
+            "from an older commit, or its last commits were lost."
+        )
     return _explanation(
         group,
         moves,

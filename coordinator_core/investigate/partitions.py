@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Place
-from coordinator_core.history.signs import Seen, families
+from coordinator_core.history.signs import HOUR_MS, Seen, families
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.words import consumer_groups, count, moment, span
@@ -20,6 +20,8 @@ _TRANSACTION_MAX_MS = int(THRESHOLDS["transaction_max_timeout_ms"].default)
 _HEAVY_RECORDS = 100_000
 _HEAVY_SHARE = 0.5
 _SEGMENTS_EMPTY = 3
+_LEADERS = 6
+"""Changes of the leader epoch in an hour: a rolling restart makes two."""
 _SHOWN = 8
 
 
@@ -31,6 +33,7 @@ def explain_partition(history: PartitionHistory, log: PartitionLog, case: Case) 
     yield from _hanging(history, case)
     yield from _formats(history, case)
     yield from _heavy(history)
+    yield from _moving(history)
 
 
 def _partition(
@@ -131,10 +134,12 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
         bug = BUGS["KAFKA-9144"]
         hit = bug.fits(case.profile.release)
         partition = history.offsets_partition
+        name = case.transactional_ids.get(transaction.producer_id)
+        named = "" if name is None else f", transactional id {name},"
         yield _partition(
             "hanging-transaction",
             Severity.CRITICAL,
-            f"A transaction of producer {transaction.producer_id} is open since record "
+            f"A transaction of producer {transaction.producer_id}{named} is open since record "
             f"{transaction.first_record_offset} of offsets partition {partition}, for at least {span(age)}: it holds "
             f"{count(transaction.keys, 'committed offset')} of "
             f"{', '.join(transaction.groups)}, and {history.end_offset - transaction.first_record_offset:,} records "
@@ -189,6 +194,33 @@ def _formats(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
             now=["Read it with regroup dump or describe."],
             bug=bug.id,
         )
+
+
+def _moving(history: PartitionHistory) -> Iterator[Explanation]:
+    """A coordinator that moves again and again."""
+    for first, last in zip(history.leaders, history.leaders[_LEADERS - 1 :], strict=False):
+        if last.place.timestamp_ms - first.place.timestamp_ms <= HOUR_MS:
+            yield _partition(
+                "coordinator-moves",
+                Severity.WARNING,
+                f"The coordinator of offsets partition {history.offsets_partition} changed {len(history.leaders)} "
+                f"times, {_LEADERS} of them from {moment(first.place.timestamp_ms)} to "
+                f"{moment(last.place.timestamp_ms)} (leader epoch {first.epoch_before} to {last.place.leader_epoch}): "
+                f"each time its {count(len(history.groups), 'group')} wait for the load, and commits fail with "
+                "NOT_COORDINATOR.",
+                history,
+                first.place,
+                evidence=[
+                    Event(one.place, f"leader epoch {one.place.leader_epoch}, {span(one.pause_ms)} without a write")
+                    for one in history.leaders[:_SHOWN]
+                ],
+                not_this=["The groups did not cause it: leaders are elected by the controller."],
+                now=[
+                    "Look at the controller's log for that partition: brokers that restart, sessions that expire, "
+                    "a reassignment, auto.leader.rebalance.enable beside an unstable broker.",
+                ],
+            )
+            return
 
 
 def _heavy(history: PartitionHistory) -> Iterator[Explanation]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.model import GroupHistory, PartitionHistory, Version
+from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Version
+from coordinator_core.history.signs import rounds_of
 from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.rules.model import THRESHOLDS, Severity
@@ -47,7 +50,9 @@ def explain_topics(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     held = list(_held(group, case))
     yield from _below_start(group, [one for one in held if 0 <= one.committed < one.start])
     yield from _beyond_end(group, [one for one in held if one.committed > one.end])
-    yield from _stopped(group, [one for one in held if one.start <= one.committed <= one.end])
+    yield from _stopped(group, [one for one in held if one.start <= one.committed <= one.end], case)
+    yield from _unassigned(group, case)
+    yield from _recreated(group, case)
 
 
 def _held(group: GroupHistory, case: Case) -> Iterator[_Held]:
@@ -134,29 +139,30 @@ def _beyond_end(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanat
     yield found
 
 
-def _stopped(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanation]:
-    """Partitions with records to read whose commits stopped while the same member went on with others."""
+def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator[Explanation]:
+    """Partitions with records to read whose commits stopped while their owner went on with others, or all of them."""
+    rounds = rounds_of(group)
+    if not rounds or not rounds[-1].members or group.changes[-1].kind is ChangeKind.DELETED:
+        return
+    since = rounds[-1].place.timestamp_ms
+    owners = {partition: one for one in rounds[-1].members for partition in one.partitions or ()}
+    owned = [(one, owners[one.key[1:]]) for one in held if one.key[1:] in owners]
     newest: dict[str, int] = {}
-    for one in held:
-        member = one.version.member
-        if member is not None:
-            newest[member.member_id] = max(newest.get(member.member_id, -1), one.version.last.commit_timestamp_ms)
+    for one, member in owned:
+        newest[member.member_id] = max(newest.get(member.member_id, since), one.version.last.commit_timestamp_ms)
     least_ms, least_lag = (THRESHOLDS[name].default for name in ("stopped_ms", "stopped_lag"))
-    members = {member.member_id: member for member in (group.changes[-1].members if group.changes else ())}
-    stopped = [
-        one
-        for one in held
-        if one.version.member is not None
-        and (now := members.get(one.version.member.member_id)) is not None
-        and (one.key.topic, one.key.partition) in (now.partitions or ())
-        and newest[now.member_id] - one.version.last.commit_timestamp_ms >= least_ms
-        and one.lag >= least_lag
-    ]
+
+    def stands(one: _Held, until_ms: int) -> bool:
+        return until_ms - max(one.version.last.commit_timestamp_ms, since) >= least_ms and one.lag >= least_lag
+
+    if owned and all(stands(one, case.now_ms) for one, _ in owned):
+        yield _all_stopped(group, [one for one, _ in owned], case)
+        return
+    stopped = [one for one, member in owned if stands(one, newest[member.member_id])]
     if not stopped:
         return
     first = min(stopped, key=lambda one: one.version.last.commit_timestamp_ms)
-    member = first.version.member
-    assert member is not None
+    member = owners[first.key[1:]]
     quiet = newest[member.member_id] - first.version.last.commit_timestamp_ms
     found = _explanation(
         group,
@@ -176,6 +182,106 @@ def _stopped(group: GroupHistory, held: Sequence[_Held]) -> Iterator[Explanation
         f"See it: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
     ]
     yield found
+
+
+def _all_stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Explanation:
+    last = max(held, key=lambda one: one.version.last.commit_timestamp_ms)
+    at = last.version.last.commit_timestamp_ms
+    found = _explanation(
+        group,
+        held,
+        "group-stopped",
+        Severity.WARNING,
+        f"{group.group_id} has members and {sum(one.lag for one in held):,} records to read, and nobody has committed "
+        f"since {moment(at)} (record {last.version.last_place.record_offset}), {span(case.now_ms - at)} before the "
+        "newest record of this log.",
+    )
+    found.at_ms = at
+    found.evidence = [last.event("newest commit of the group")]
+    found.events = [step(one) for one in rounds_of(group)[-3:]]
+    found.not_this = ["It is no rebalance: no generation came after the last one.", "The topics are not quiet."]
+    found.now = [
+        "Take a thread dump of a member: it heartbeats and does not poll, or processes one batch for ever; commits "
+        "that fail are in its log (CommitFailedException, REBALANCE_IN_PROGRESS).",
+        "If the group hangs in PreparingRebalance, a member does not rejoin: remove it, or wait for its "
+        "rebalance timeout (max.poll.interval.ms).",
+        f"See it: {consumer_groups(group.group_id, '--describe', '--state')}",
+    ]
+    return found
+
+
+def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """Partitions of subscribed topics that no member owns, and that have records."""
+    rounds, topics = rounds_of(group), case.topics
+    if topics is None or not rounds or group.changes[-1].kind is ChangeKind.DELETED:
+        return
+    members = rounds[-1].members
+    if not members or any(one.partitions is None or one.topics is None for one in members):
+        return
+    owned = {partition for one in members for partition in one.partitions or ()}
+    unowned = []
+    for topic in sorted({topic for one in members for topic in one.topics or ()} & {name for name, _ in owned}):
+        for partition in itertools.count():
+            bounds = topics.bounds(topic, partition)
+            if bounds is None:
+                break
+            if (topic, partition) not in owned and bounds[1] > max(bounds[0], 0):
+                unowned.append((topic, partition, bounds))
+    # KIP-848 groups and cooperative ones pass through generations in which a partition is between two owners.
+    quiet = case.now_ms - rounds[-1].place.timestamp_ms
+    if not unowned or quiet < THRESHOLDS["stopped_ms"].default:
+        return
+    most = max(partition for topic, partition in owned if topic == unowned[0][0])
+    grown = all(partition > most for topic, partition, _ in unowned if topic == unowned[0][0])
+    names = ", ".join(f"{topic}-{partition}" for topic, partition, _ in unowned[:_SHOWN])
+    yield Explanation(
+        "partitions-unassigned",
+        Severity.WARNING,
+        f"Nobody in {group.group_id} owns {names}, although its members subscribe to the topic, since generation "
+        f"{rounds[-1].generation} at {moment(rounds[-1].place.timestamp_ms)}"
+        + (": the topic has got more partitions since." if grown else "."),
+        rounds[-1].place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[step(rounds[-1])],
+        not_this=["There is no lack of members: each may own several partitions."],
+        now=[
+            "Let the group rebalance: restart one member. The leader sees new partitions after metadata.max.age.ms.",
+            "What is in these partitions is read from auto.offset.reset on: earliest, or it is skipped.",
+        ],
+    )
+
+
+def _recreated(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """Offsets that were committed for a topic of the same name that is gone."""
+    ids = {} if case.topics is None else {name: topic_id for topic_id, name in case.topics.names_by_id.items()}
+    old = [
+        (key, versions[-1])
+        for key, versions in group.versions.items()
+        if versions[-1].end is None
+        and None not in (versions[-1].last.topic_id, ids.get(key.topic))
+        and versions[-1].last.topic_id != ids[key.topic]
+    ]
+    if old:
+        key, version = old[0]
+        yield Explanation(
+            "topic-recreated",
+            Severity.CRITICAL,
+            f"{count(len(old), 'committed offset')} of {group.group_id} are of a topic that was deleted and made "
+            f"again: {key.topic}-{key.partition} at {version.last.committed_offset} of topic id "
+            f"{version.last.topic_id}; now it is {ids[key.topic]}.",
+            version.last_place.timestamp_ms,
+            group.group_id,
+            group.offsets_partition,
+            evidence=[
+                Event(one.last_place, f"{key.topic}-{key.partition}: {one.last.committed_offset}") for key, one in old
+            ],
+            not_this=["The offset is not wrong by itself: it means nothing in the new topic."],
+            now=[
+                "Stop the consumers and remove these offsets, or set them: "
+                + consumer_groups(group.group_id, "--delete-offsets", "--topic", key.topic)
+            ],
+        )
 
 
 def explain_replicas(histories: Sequence[PartitionHistory], case: Case) -> Iterator[Explanation]:

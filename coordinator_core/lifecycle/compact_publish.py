@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from coordinator_core import __version__, storage
@@ -31,12 +32,6 @@ _SUMS = (
     "expired_offsets",
     "expired_groups",
 )
-
-
-def write_report(staging: Path, document: Document) -> None:
-    """Keep ``document`` beside the partitions in ``staging``."""
-    text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-    storage.write_atomic(str(staging / REPORT), text.encode())
 
 
 def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage]) -> list[PartitionLog]:
@@ -70,7 +65,7 @@ def compact_logs(logs: Sequence[PartitionLog], target: Path, options: Compaction
             pool.shutdown(cancel_futures=True)
 
 
-def move_groups(
+def _move_groups(
     reports: Sequence[CompactionReport], staging: Path, options: CompactionOptions
 ) -> tuple[list[CompactionReport], list[MovedPartition]]:
     """Make the partitions that were compacted into ``staging`` those of ``options.offsets_partitions``.
@@ -118,25 +113,26 @@ def move_groups(
     return [replace(report, segments=()) for report in reports], moved
 
 
-def compaction_document(
+def finish_compaction(
     reports: Sequence[CompactionReport],
+    staging: Path,
     options: CompactionOptions,
     *,
     output: str,
     sources: Sequence[str],
     damage: Sequence[Damage],
     engine: str,
-    seconds: float,
-    moved: Sequence[MovedPartition] = (),
+    began: float,
     plan_sha256: str | None = None,
 ) -> Document:
-    """Report that ``regroup compact`` prints, and keeps beside the partitions.
+    """Move groups where another partition count is asked for, and keep the report beside the partitions in ``staging``.
 
-    ``moved`` are the partitions of another count, ``plan_sha256`` names the plan that was carried out
-    (``lifecycle.approved``).
+    The report is what ``regroup compact`` prints. ``began``: ``perf_counter`` at the start, in seconds;
+    ``plan_sha256``: the plan that was carried out (``lifecycle.approved``).
     """
+    reports, moved = _move_groups(reports, staging, options)
     partitions = [report.as_dict() for report in sorted(reports, key=lambda item: item.offsets_partition)]
-    return {
+    document = {
         "regroup_version": __version__,
         "output": output,
         "plan_sha256": plan_sha256,
@@ -155,5 +151,8 @@ def compaction_document(
         **{name: sum(row[name] for row in partitions) for name in _SUMS},
         "partitions": partitions,
         "moved": [partition.as_dict() for partition in moved],
-        "seconds": round(seconds, 3),
+        "seconds": round(perf_counter() - began, 3),
     }
+    text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    storage.write_atomic(str(staging / REPORT), text.encode())
+    return document

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
+from coordinator_core.groups.model import CommittedOffset
 from coordinator_core.releases import Clock
 
 LONG_MAX = (1 << 63) - 1
@@ -61,6 +62,21 @@ def expiry_of(
         ever = end != LONG_MAX
         due = end + ever
     return Expiry(due, ever, ever & (due <= now_ms), is_explicit)
+
+
+def expiry_of_commit(
+    offset: CommittedOffset, clock: Clock, *, now_ms: int, retention_ms: int, base_ms: int | None = None
+) -> Expiry[int, bool]:
+    """:func:`expiry_of` a committed offset that ages from ``base_ms`` on; ``None``: from its commit on."""
+    explicit_ms = offset.expire_timestamp_ms
+    return expiry_of(
+        clock,
+        now_ms=now_ms,
+        retention_ms=retention_ms,
+        base_ms=offset.commit_timestamp_ms if base_ms is None else base_ms,
+        explicit_ms=explicit_ms or 0,
+        is_explicit=explicit_ms is not None,
+    )
 
 
 def _wrapped(total: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator_core.groups.model import (
     ClassicGroup,
@@ -23,7 +23,7 @@ from coordinator_core.groups.model import (
     StreamsGroup,
     TransactionOutcome,
 )
-from coordinator_core.lifecycle.due import expiry_of
+from coordinator_core.lifecycle.due import expiry_of_commit
 from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, Tombstone, TombstoneKind
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
 from coordinator_core.releases import Clock, ExpiryRules, PendingHold, Profile, ShareSweep
@@ -111,23 +111,19 @@ class _Due:
     expires_at_ms: int
 
 
+@dataclass
 class _Sweep:
-    def __init__(
-        self,
-        state: PartitionState,
-        rules: ExpiryRules,
-        now_ms: int,
-        offsets_retention_ms: int,
-        rebalancing: frozenset[str],
-    ) -> None:
-        self.due: list[Tombstone] = []
-        self.forecast: list[Tombstone] = []
-        self.kept: dict[str, Counter[Kept]] = {}
-        self._state = state
-        self._rules = rules
-        self._now_ms = now_ms
-        self._retention_ms = offsets_retention_ms
-        self._rebalancing = rebalancing
+    _state: PartitionState
+    _rules: ExpiryRules
+    _now_ms: int
+    _retention_ms: int
+    _rebalancing: frozenset[str]
+    due: list[Tombstone] = field(default_factory=list)
+    forecast: list[Tombstone] = field(default_factory=list)
+    kept: dict[str, Counter[Kept]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        state = self._state
         self._pending = {offset_key for commits in state.pending.values() for offset_key in commits}
         self._groups_with_pending = {offset_key.group_id for offset_key in self._pending}
         self._groups_in_transactions = {
@@ -205,23 +201,15 @@ class _Sweep:
 
     def _due(self, condition: Condition, offset: CommittedOffset) -> _Due | None:
         """``None``: at no time that a signed 64-bit clock shows."""
-        explicit = offset.expire_timestamp_ms
-        base = condition.base_timestamp_ms
-        if base is None:
-            base = offset.commit_timestamp_ms
-        found = expiry_of(
-            self._rules.clock,
-            now_ms=self._now_ms,
-            retention_ms=self._retention_ms,
-            base_ms=base,
-            explicit_ms=explicit or 0,
-            is_explicit=explicit is not None,
+        base_ms = condition.base_timestamp_ms
+        found = expiry_of_commit(
+            offset, self._rules.clock, now_ms=self._now_ms, retention_ms=self._retention_ms, base_ms=base_ms
         )
         if not found.ever:
             return None
         if found.is_explicit:
             return _Due(Reason.EXPIRE_TIMESTAMP, None, found.due_ms)
-        return _Due(condition.reason, base, found.due_ms)
+        return _Due(condition.reason, offset.commit_timestamp_ms if base_ms is None else base_ms, found.due_ms)
 
     def _group_kept(self, group: Group, *, keeps_offset: bool) -> Kept | None:
         rules = self._rules

@@ -22,6 +22,7 @@ from coordinator_core.storage import Entry
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOG_START_OFFSETS_FILE = "log-start-offset-checkpoint"
 RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
+CLEANED_OFFSETS_FILE = "cleaner-offset-checkpoint"
 META_PROPERTIES_FILE = "meta.properties"
 PARTITION_METADATA_FILE = "partition.metadata"
 CAPTURE_MARKER = "capture.incomplete"
@@ -66,6 +67,7 @@ class _LogDir:
     clean_shutdown: bool = False
     log_start_offsets: dict[int, int] = field(default_factory=dict)
     recovery_points: dict[int, int] = field(default_factory=dict)
+    cleaned_offsets: dict[int, int] = field(default_factory=dict)
 
 
 def discover(paths: Sequence[str]) -> Snapshot:
@@ -228,6 +230,7 @@ class _Search:
                 clean_shutdown=log_dir.clean_shutdown,
                 broker_id=log_dir.broker_id,
                 recovery_point=log_dir.recovery_points.get(partition),
+                cleaned_offset=log_dir.cleaned_offsets.get(partition),
             )
         )
 
@@ -297,6 +300,7 @@ class _Search:
         log_dir.clean_shutdown = storage.exists(storage.join(path, CLEAN_SHUTDOWN_FILE))
         log_dir.log_start_offsets = self._checkpoint(storage.join(path, LOG_START_OFFSETS_FILE))
         log_dir.recovery_points = self._checkpoint(storage.join(path, RECOVERY_POINTS_FILE))
+        log_dir.cleaned_offsets = self._checkpoint(storage.join(path, CLEANED_OFFSETS_FILE))
         self._read_unknowns(path)
         meta = storage.join(path, META_PROPERTIES_FILE)
         if storage.exists(meta):

@@ -152,7 +152,8 @@ class PartitionLog:
     ``clean_shutdown``: the broker left its marker, which decides what a broker that
     starts on this directory would do about damage.  ``recovery_point`` is the checkpointed offset up to
     which the broker knows the log to be flushed: without the marker it verifies only segments that reach
-    beyond it (``None``: all).
+    beyond it (``None``: all). ``cleaned_offset`` is the checkpointed offset up to which its log cleaner has cleaned
+    (``None``: the broker does not say).
     """
 
     offsets_partition: int
@@ -162,6 +163,7 @@ class PartitionLog:
     clean_shutdown: bool
     broker_id: int | None = None
     recovery_point: int | None = None
+    cleaned_offset: int | None = None
 
     def segment_ranges(self) -> Iterator[tuple[SegmentFile, int | None]]:
         """Each segment with the base offset of the next, which its offsets must not reach."""

@@ -78,7 +78,7 @@ class _CachedMerge:
         self._unsaved: str | None = None
 
     def merged(self, results: Iterable[SegmentResult], kept: int) -> MergedPartition:
-        name: str | None = _digest(source_digest(), repr(self._profile), str(self._offsets_partition))
+        name: str | None = state_name(self._profile, self._offsets_partition)
         for number, result in enumerate(results, 1):
             assert result.fold is not None
             name = None if name is None or result.cache_key is None else _digest(name, result.cache_key)
@@ -135,6 +135,12 @@ class _CachedMerge:
         if self._unsaved is not None and self._state is not None and self._state.is_worth_keeping:
             self._cache.write(self._unsaved, self._state.write)
         self._unsaved = None
+
+
+def state_name(profile: Profile, offsets_partition: int) -> str:
+    """Digest of what the states of a partition depend on besides its folds: the same in every process."""
+    # Not the profile's ``repr``: the order of a set of names in it changes from process to process.
+    return _digest(source_digest(), profile.label, str(offsets_partition))
 
 
 def _digest(*parts: str) -> str:

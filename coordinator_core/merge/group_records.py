@@ -201,13 +201,17 @@ class NewestGroupRecords:
         epochs = self._partition_epochs(owners)
         of_group = _by_group(group, numbers)
         owners_of_group = _by_group(np.asarray(kernel.owners)["group"][owners], numbers)
-        for number, own_records, own_partitions in zip(numbers.tolist(), of_group, owners_of_group, strict=True):
-            is_consumer = groups["kind"][number] == GroupKind.CONSUMER
+        has_epochs = has_owners & (groups["kind"] == GroupKind.CONSUMER)
+        # Python's own numbers: numpy's take long to compare with an enumeration's.
+        facts = (values.tolist() for values in (numbers, groups["kind"][numbers], has_epochs[numbers]))
+        for number, kind, tells_epochs, own_records, own_partitions in zip(
+            *facts, of_group, owners_of_group, strict=True
+        ):
             yield RestoredGroup(
                 number,
-                _TYPES.get(groups["kind"][number]),
+                _TYPES.get(kind),
                 [records[row] for row in own_records],
-                dict(epochs[row] for row in own_partitions) if is_consumer and has_owners[number] else None,
+                dict(epochs[row] for row in own_partitions) if tells_epochs else None,
             )
 
     def compact(self) -> None:

@@ -126,10 +126,10 @@ class GroupReplay:
         else:
             interpreted = interpret(record_offset, key, value, self._profile)
         match interpreted:
-            case GroupRecord(key_type, version, decoded_key, decoded_value):
+            case GroupRecord(key_type, version):
                 self._count(key_type, version, 1)
                 try:
-                    self.loader.apply(record_offset, key_type, decoded_key, version or 0, decoded_value)
+                    self.loader.apply(interpreted.at(record_offset))
                 except LoadError as error:
                     self.load_failures.append(LoadFailure(record_offset, str(error)))
             case UninterpretedRecord(carried, failure):

@@ -1,7 +1,7 @@
 """Settings of the interpreter for a command (``interpreter`` of ``REGROUP_PLAIN``).
 
-What they gain is time of threads that wait for each other, not CPU: with the quick end of the process and the modules
-loaded while segments are folded, a sixth of a replay of 1 GB (docs/performance.md, *What helped*).
+``regroup replay`` of 700 MB with them and without, 25 pairs in turn on two busy cores, medians: 1.25 and 1.35 s user,
+1.63 and 1.72 s CPU, 5.4 and 6.2 s elapsed.
 """
 
 from __future__ import annotations

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from types import ModuleType
 
 from coordinator_core.process.plain import is_plain
 
 
-class _NoPandas(MetaPathFinder):
+class _NoPandas:
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         if fullname == "pandas":
             raise ModuleNotFoundError("pandas is kept out of this process", name=fullname)

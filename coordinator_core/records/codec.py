@@ -3,7 +3,7 @@
 Data dicts have Kafka's own camelCase field names in schema order; bytes fields are ``bytes``, uuids the
 22-character text Kafka prints, nulls ``None``; unknown tagged fields are kept under
 ``_unknownTaggedFields``.  What one decodes, one encodes to the same bytes, except where the writer used
-another spelling than Kafka's (:func:`reencodes_exactly` finds out).
+another spelling than Kafka's.
 """
 
 from __future__ import annotations
@@ -28,26 +28,8 @@ from coordinator_core.records.schemas import (
     SHARE_4_0_LAYOUT,
 )
 from coordinator_core.records.types import Schema
-from coordinator_core.records.wire import Reader, RecordDecodeError
-
-__all__ = [
-    "AUTO",
-    "CURRENT",
-    "PREVIEW_3_7",
-    "SHARE_3_9",
-    "SHARE_4_0",
-    "Key",
-    "Layouts",
-    "RecordDecodeError",
-    "Value",
-    "decode_key",
-    "decode_record",
-    "decode_value",
-    "encode_key",
-    "encode_value",
-    "key_reencodes_exactly",
-    "reencodes_exactly",
-]
+from coordinator_core.records.wire import Reader
+from coordinator_core.records.wire import RecordDecodeError as RecordDecodeError
 
 _INT16 = struct.Struct(">h")
 
@@ -190,31 +172,6 @@ def encode_value(
     encode(out, data)
     out += trailing
     return bytes(out)
-
-
-def key_reencodes_exactly(key: Key, original: bytes) -> bool:
-    """Whether encoding ``key``, decoded from ``original``, gives the same bytes again."""
-    if key.data is None:
-        return original == _INT16.pack(key.type) + key.trailing
-    try:
-        return encode_key(key.type, key.data, key.trailing) == original
-    except ValueError:
-        # Replacement characters can make a legal string longer than Kafka allows.
-        return False
-
-
-def reencodes_exactly(key_type: int, value: Value, original: bytes) -> bool:
-    """Whether encoding ``value``, decoded from ``original``, gives the same bytes again.
-
-    It does not when the writer used over-long varints, malformed UTF-8, tags out of order or twice, tags
-    holding their default, or sizes that do not match their payload.
-    """
-    if value.data is None:
-        return original == _INT16.pack(value.version) + value.trailing
-    try:
-        return encode_value(key_type, value.version, value.data, value.layout, value.trailing) == original
-    except ValueError:
-        return False
 
 
 def _no_version(what: str) -> RecordDecodeError:

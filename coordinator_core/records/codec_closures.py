@@ -123,57 +123,49 @@ def _compact_length(reader: Reader) -> int:
     return length if length >= -0x80000000 else 0x7FFFFFFF
 
 
-def _refuse_read_null(reader: Reader, nullable: bool, name: str) -> None:
-    if not nullable:
-        text = f"non-nullable field {name} was serialized as null"
-        raise RecordDecodeError(reader.position, text, text)
+def _sized_decoder(
+    plain_length: Decode, flexible: bool, nullable: bool, name: str, read: Callable[[Reader, int], Any]
+) -> Decode:
+    """Decoder of what begins with its length, ``read`` by reader and length; a negative one stands for null."""
+    read_length = _compact_length if flexible else plain_length
+
+    def decode(reader: Reader) -> Any:
+        length = read_length(reader)
+        if length >= 0:
+            return read(reader, length)
+        if not nullable:
+            text = f"non-nullable field {name} was serialized as null"
+            raise RecordDecodeError(reader.position, text, text)
+        return None
+
+    return decode
 
 
 def _string_decoder(flexible: bool, nullable: bool, name: str) -> Decode:
-    read_length = _compact_length if flexible else Reader.int16
-
-    def decode(reader: Reader) -> str | None:
-        length = read_length(reader)
-        if length < 0:
-            _refuse_read_null(reader, nullable, name)
-            return None
+    def read(reader: Reader, length: int) -> str:
         if length > wire.MAX_STRING_BYTES:
             text = f"string field {name} had invalid length {length}"
             raise RecordDecodeError(reader.position, text, text)
         return reader.text(length)
 
-    return decode
+    return _sized_decoder(Reader.int16, flexible, nullable, name, read)
 
 
 def _bytes_decoder(flexible: bool, nullable: bool, name: str) -> Decode:
-    read_length = _compact_length if flexible else Reader.int32
-
-    def decode(reader: Reader) -> bytes | None:
-        length = read_length(reader)
-        if length < 0:
-            _refuse_read_null(reader, nullable, name)
-            return None
-        return reader.raw(length)
-
-    return decode
+    return _sized_decoder(Reader.int32, flexible, nullable, name, Reader.raw)
 
 
 def _array_decoder(array: ArrayOf, version: int, flexible: bool, nullable: bool, name: str) -> Decode:
-    read_length = _compact_length if flexible else Reader.int32
     element = _decoder(array.element, version, flexible, False, f"{name} element")
 
-    def decode(reader: Reader) -> list[Any] | None:
-        length = read_length(reader)
-        if length < 0:
-            _refuse_read_null(reader, nullable, name)
-            return None
+    def read(reader: Reader, length: int) -> list[Any]:
         if length > reader.remaining:
             left = reader.remaining
             text = f"Tried to allocate a collection of size {length}, but there are only {left} bytes remaining."
             raise RecordDecodeError(reader.position, text, text)
         return [element(reader) for _ in range(length)]
 
-    return decode
+    return _sized_decoder(Reader.int32, flexible, nullable, name, read)
 
 
 @cache
@@ -273,59 +265,51 @@ def _tag_encoder(field: Field, version: int) -> Encode:
     return encode
 
 
-def _length_writer(flexible: bool, plain: Encode) -> Encode:
-    """Writer of a length, or of null given -1."""
-    if not flexible:
-        return plain
+def _sized_encoder(
+    plain_length: Encode, flexible: bool, nullable: bool, name: str, write: Callable[[bytearray, Any, Encode], None]
+) -> Encode:
+    """Encoder of what begins with its length (-1 for null): ``write`` takes output, value and the length's writer."""
 
-    def write(out: bytearray, length: int) -> None:
+    def write_compact(out: bytearray, length: int) -> None:
         wire.write_uvarint(out, length + 1)
 
-    return write
+    write_length = write_compact if flexible else plain_length
 
-
-def _string_encoder(flexible: bool, nullable: bool, name: str) -> Encode:
-    write_length = _length_writer(flexible, wire.write_int16)
-
-    def encode(out: bytearray, value: str | None) -> None:
+    def encode(out: bytearray, value: Any) -> None:
         if value is None:
             _refuse_null(nullable, name)
             write_length(out, -1)
-            return
+        else:
+            write(out, value, write_length)
+
+    return encode
+
+
+def _string_encoder(flexible: bool, nullable: bool, name: str) -> Encode:
+    def write(out: bytearray, value: str, write_length: Encode) -> None:
         data = wire.encode_utf8(value)
         if len(data) > wire.MAX_STRING_BYTES:
             raise ValueError(f"{name} is {len(data)} bytes long, at most {wire.MAX_STRING_BYTES} are legal")
         write_length(out, len(data))
         out += data
 
-    return encode
+    return _sized_encoder(wire.write_int16, flexible, nullable, name, write)
 
 
 def _bytes_encoder(flexible: bool, nullable: bool, name: str) -> Encode:
-    write_length = _length_writer(flexible, wire.write_int32)
-
-    def encode(out: bytearray, value: bytes | None) -> None:
-        if value is None:
-            _refuse_null(nullable, name)
-            write_length(out, -1)
-            return
+    def write(out: bytearray, value: bytes, write_length: Encode) -> None:
         write_length(out, len(value))
         out += value
 
-    return encode
+    return _sized_encoder(wire.write_int32, flexible, nullable, name, write)
 
 
 def _array_encoder(array: ArrayOf, version: int, flexible: bool, nullable: bool, name: str) -> Encode:
-    write_length = _length_writer(flexible, wire.write_int32)
     element = _encoder(array.element, version, flexible, False, f"{name} element")
 
-    def encode(out: bytearray, value: list[Any] | None) -> None:
-        if value is None:
-            _refuse_null(nullable, name)
-            write_length(out, -1)
-            return
+    def write(out: bytearray, value: list[Any], write_length: Encode) -> None:
         write_length(out, len(value))
         for item in value:
             element(out, item)
 
-    return encode
+    return _sized_encoder(wire.write_int32, flexible, nullable, name, write)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import codecs
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from coordinator_core.errors import ExitCode, RegroupError
@@ -87,6 +88,20 @@ def uuid_bytes(text: str) -> bytes:
     return data
 
 
+def _integer(layout: struct.Struct) -> Callable[[Reader], int]:
+    """Method of :class:`Reader` that reads a big-endian integer."""
+
+    def read(reader: Reader) -> int:
+        position = reader.position
+        if position + layout.size > reader.end:
+            raise reader.underflow(layout.size)
+        reader.position = position + layout.size
+        value: int = layout.unpack_from(reader.data, position)[0]
+        return value
+
+    return read
+
+
 class Reader:
     """Cursor over ``data``; the read methods advance ``position`` or raise :class:`RecordDecodeError`."""
 
@@ -104,40 +119,11 @@ class Reader:
     def underflow(self, wanted: int) -> RecordDecodeError:
         return RecordDecodeError(self.position, f"{wanted} bytes needed, {self.remaining} left", java_message=None)
 
-    def int8(self) -> int:
-        position = self.position
-        if position >= self.end:
-            raise self.underflow(1)
-        self.position = position + 1
-        byte = self.data[position]
-        return byte - 256 if byte > 127 else byte
-
-    def int16(self) -> int:
-        position = self.position
-        if position + 2 > self.end:
-            raise self.underflow(2)
-        self.position = position + 2
-        value: int = _INT16.unpack_from(self.data, position)[0]
-        return value
-
-    def uint16(self) -> int:
-        return self.int16() & 0xFFFF
-
-    def int32(self) -> int:
-        position = self.position
-        if position + 4 > self.end:
-            raise self.underflow(4)
-        self.position = position + 4
-        value: int = _INT32.unpack_from(self.data, position)[0]
-        return value
-
-    def int64(self) -> int:
-        position = self.position
-        if position + 8 > self.end:
-            raise self.underflow(8)
-        self.position = position + 8
-        value: int = _INT64.unpack_from(self.data, position)[0]
-        return value
+    int8 = _integer(_INT8)
+    int16 = _integer(_INT16)
+    uint16 = _integer(_UINT16)
+    int32 = _integer(_INT32)
+    int64 = _integer(_INT64)
 
     def uvarint(self) -> int:
         position = self.position
@@ -198,29 +184,20 @@ def _as_int32(value: int) -> int:
     return value - 0x100000000 if value & 0x80000000 else value
 
 
-def write_int8(out: bytearray, value: int) -> None:
-    """Appends a big-endian int8; ``struct.error`` when ``value`` does not fit."""
-    out += _INT8.pack(value)
+def _writer(layout: struct.Struct) -> Callable[[bytearray, int], None]:
+    """Function that appends a big-endian integer; ``struct.error`` for one that does not fit."""
+
+    def write(out: bytearray, value: int) -> None:
+        out += layout.pack(value)
+
+    return write
 
 
-def write_int16(out: bytearray, value: int) -> None:
-    """Appends a big-endian int16; ``struct.error`` when ``value`` does not fit."""
-    out += _INT16.pack(value)
-
-
-def write_uint16(out: bytearray, value: int) -> None:
-    """Appends a big-endian uint16; ``struct.error`` when ``value`` does not fit."""
-    out += _UINT16.pack(value)
-
-
-def write_int32(out: bytearray, value: int) -> None:
-    """Appends a big-endian int32; ``struct.error`` when ``value`` does not fit."""
-    out += _INT32.pack(value)
-
-
-def write_int64(out: bytearray, value: int) -> None:
-    """Appends a big-endian int64; ``struct.error`` when ``value`` does not fit."""
-    out += _INT64.pack(value)
+write_int8 = _writer(_INT8)
+write_int16 = _writer(_INT16)
+write_uint16 = _writer(_UINT16)
+write_int32 = _writer(_INT32)
+write_int64 = _writer(_INT64)
 
 
 def write_uvarint(out: bytearray, value: int) -> None:

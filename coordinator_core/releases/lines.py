@@ -264,6 +264,7 @@ LINES: Final = (
         "2.0.1",
         classic=lambda was: replace(was, expiry=replace(was.expiry, default_offsets_retention_ms=10_080 * _MINUTE_MS)),
         inferred_from=(Sign.FORMAT_2,),
+        patches=(Patch("2.0.1", classic=lambda was: replace(was, grows_load_buffer=True)),),
     ),
     Line(
         "2.1",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from coordinator_core.groups.loaders import LoadedRecord
 from coordinator_core.groups.model import CarriedRecord, CommittedOffset, OffsetKey
 from coordinator_core.groups.offsets import OffsetRules
 from coordinator_core.records.codec import (
@@ -37,6 +38,10 @@ class GroupRecord(NamedTuple):
     version: int | None
     key: dict[str, Any]
     value: dict[str, Any] | None
+
+    def at(self, record_offset: int) -> LoadedRecord:
+        """The record as loaders take it."""
+        return LoadedRecord(record_offset, self.key_type, self.key, self.version or 0, self.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class SequentialReplayer:
 
     def _replay_group(self, record_offset: int, record: GroupRecord) -> None:
         try:
-            self._groups.apply(record_offset, record.key_type, record.key, record.version or 0, record.value)
+            self._groups.apply(record.at(record_offset))
         except LoadError as error:
             self._fail(record_offset, str(error))
 

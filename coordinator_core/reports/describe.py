@@ -55,8 +55,8 @@ class Selection:
     def has_group(self, group_id: str) -> bool:
         return self.groups is None or group_id in self.groups
 
-    def has_topic(self, topic: str) -> bool:
-        return self.topics is None or topic in self.topics
+    def has(self, offset_key: OffsetKey) -> bool:
+        return self.has_group(offset_key.group_id) and (self.topics is None or offset_key.topic in self.topics)
 
 
 def topic_names(states: Iterable[PartitionState], known: Mapping[str, str]) -> dict[str, str]:
@@ -106,7 +106,7 @@ def describe(
         }
         for state in states
         for offset_key, offset in state.orphaned().items()
-        if selection.has_group(offset_key.group_id) and selection.has_topic(offset_key.topic)
+        if selection.has(offset_key)
     ]
     return {
         "profile": profile.label,
@@ -119,11 +119,7 @@ def describe(
         ),
         "transactions": _transactions(states, selection),
         "load_failures": [
-            {
-                "offsets_partition": state.offsets_partition,
-                "record_offset": failure.record_offset,
-                "detail": failure.detail,
-            }
+            {"offsets_partition": state.offsets_partition, **failure._asdict()}
             for state in states
             for failure in state.load_failures
         ],
@@ -262,21 +258,18 @@ def _members(group: Group, names: Mapping[str, str], profile: Profile) -> list[J
             ]
 
 
+_MEMBER_FIELDS = (
+    *("member_id", "instance_id", "client_id", "client_host", "rack_id", "session_timeout_ms", "rebalance_timeout_ms"),
+    *("subscribed_topics", "subscribed_regex", "member_epoch", "previous_member_epoch", "state"),
+)
+
+
 def _member(member: ClassicMember | ConsumerMember | ShareMember | StreamsMember) -> Json:
-    """Fields in contract order, with the values that every kind of member has."""
+    """Fields in contract order; ``None`` for those that this kind of member does not have."""
+    kept = {name: getattr(member, name, None) for name in _MEMBER_FIELDS}
     return {
-        "member_id": member.member_id,
-        "instance_id": None,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "rack_id": None,
-        "session_timeout_ms": None,
-        "rebalance_timeout_ms": None,
-        "subscribed_topics": [],
-        "subscribed_regex": None,
-        "member_epoch": None,
-        "previous_member_epoch": None,
-        "state": None,
+        **kept,
+        "subscribed_topics": sorted(kept["subscribed_topics"] or ()),
         "assignment": [],
         "target_assignment": [],
         "is_classic": False,
@@ -284,12 +277,7 @@ def _member(member: ClassicMember | ConsumerMember | ShareMember | StreamsMember
 
 
 def _classic_member(member: ClassicMember, group_protocol_type: str | None) -> Json:
-    described = _member(member) | {
-        "instance_id": member.instance_id,
-        "session_timeout_ms": member.session_timeout_ms,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "is_classic": True,
-    }
+    described = _member(member) | {"is_classic": True}
     if group_protocol_type != CONSUMER_PROTOCOL_TYPE:
         return described
     described["subscribed_topics"], described["rack_id"] = consumer_subscription(member)
@@ -306,15 +294,7 @@ def _consumer_member(member: ConsumerMember, target: Assignment, names: Mapping[
         for topic_id, partitions in member.pending_revocation.items():
             owned[topic_id] = (*owned.get(topic_id, ()), *partitions)
     return _member(member) | {
-        "instance_id": member.instance_id,
-        "rack_id": member.rack_id,
         "session_timeout_ms": member.classic_session_timeout_ms,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "subscribed_topics": sorted(member.subscribed_topics),
-        "subscribed_regex": member.subscribed_regex,
-        "member_epoch": member.member_epoch,
-        "previous_member_epoch": member.previous_member_epoch,
-        "state": member.state.value,
         "assignment": _assignment(owned, names),
         "pending_revocation": _assignment(member.pending_revocation, names),
         "target_assignment": _assignment(target, names),
@@ -324,11 +304,6 @@ def _consumer_member(member: ConsumerMember, target: Assignment, names: Mapping[
 
 def _share_member(member: ShareMember, target: Assignment, names: Mapping[str, str]) -> Json:
     return _member(member) | {
-        "rack_id": member.rack_id,
-        "subscribed_topics": sorted(member.subscribed_topics),
-        "member_epoch": member.member_epoch,
-        "previous_member_epoch": member.previous_member_epoch,
-        "state": member.state.value,
         "assignment": _assignment(member.assigned, names),
         "target_assignment": _assignment(target, names),
     }
@@ -336,12 +311,6 @@ def _share_member(member: ShareMember, target: Assignment, names: Mapping[str, s
 
 def _streams_member(member: StreamsMember, target: TaskAssignment) -> Json:
     return _member(member) | {
-        "instance_id": member.instance_id,
-        "rack_id": member.rack_id,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "member_epoch": member.member_epoch,
-        "previous_member_epoch": member.previous_member_epoch,
-        "state": member.state.value,
         "assignment": _task_assignment(member.assigned),
         "target_assignment": _task_assignment(target),
         "topology_epoch": member.topology_epoch,
@@ -384,16 +353,15 @@ def _offsets_by_group(state: PartitionState, selection: Selection) -> dict[str, 
                 pending[offset_key] = offset
     rows: dict[str, list[Json]] = {}
     for offset_key, offset in state.offsets.items():
-        if selection.has_group(offset_key.group_id) and selection.has_topic(offset_key.topic):
+        if selection.has(offset_key):
             rows.setdefault(offset_key.group_id, []).append(_offset(offset_key, offset, offset_key in pending))
     for offset_key, offset in pending.items():
-        if (
-            offset_key not in state.offsets
-            and selection.has_group(offset_key.group_id)
-            and selection.has_topic(offset_key.topic)
-        ):
+        if offset_key not in state.offsets and selection.has(offset_key):
             rows.setdefault(offset_key.group_id, []).append(_pending_offset(offset_key, offset))
     return rows
+
+
+_COMMIT_FIELDS = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms")
 
 
 def _offset(offset_key: OffsetKey, offset: CommittedOffset, pending: bool) -> Json:
@@ -401,39 +369,27 @@ def _offset(offset_key: OffsetKey, offset: CommittedOffset, pending: bool) -> Js
         "topic": offset_key.topic,
         "partition": offset_key.partition,
         "topic_id": offset.topic_id,
-        "committed_offset": offset.committed_offset,
-        "leader_epoch": offset.leader_epoch,
-        "metadata": offset.metadata,
-        "commit_timestamp_ms": offset.commit_timestamp_ms,
-        "expire_timestamp_ms": offset.expire_timestamp_ms,
-        "record_offset": offset.record_offset,
-        "value_version": offset.value_version,
-        "producer_id": offset.producer_id,
+        **{name: getattr(offset, name) for name in _COMMIT_FIELDS},
+        **{name: getattr(offset, name) for name in ("record_offset", "value_version", "producer_id")},
         "pending": pending,
     }
 
 
 def _pending_offset(offset_key: OffsetKey, offset: CommittedOffset) -> Json:
     """Row of an offset key with only a pending commit, at whose record coordinates it stands."""
-    return _offset(offset_key, offset, True) | {
-        "committed_offset": None,
-        "leader_epoch": None,
-        "metadata": None,
-        "commit_timestamp_ms": None,
-        "expire_timestamp_ms": None,
-    }
+    return _offset(offset_key, offset, True) | dict.fromkeys(_COMMIT_FIELDS)
+
+
+_TRANSACTION_FIELDS = (
+    *("producer_id", "producer_epoch", "first_record_offset", "last_record_offset", "outcome", "end_marker_offset"),
+)
 
 
 def _transactions(states: Iterable[PartitionState], selection: Selection) -> list[Json]:
     return [
         {
             "offsets_partition": state.offsets_partition,
-            "producer_id": transaction.producer_id,
-            "producer_epoch": transaction.producer_epoch,
-            "first_record_offset": transaction.first_record_offset,
-            "last_record_offset": transaction.last_record_offset,
-            "outcome": transaction.outcome.value,
-            "end_marker_offset": transaction.end_marker_offset,
+            **{name: getattr(transaction, name) for name in _TRANSACTION_FIELDS},
             "groups": list(transaction.groups),
         }
         for state in states

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from coordinator_core.drill.model import (
     Band,
     GroupPrediction,
-    OffsetChange,
     PartitionPrediction,
     PhaseName,
     Prediction,
 )
-from coordinator_core.untrusted import visible
-
-_MISSING = "-"
+from coordinator_core.reports.text_table import text_table
 
 
 def prediction_text(prediction: Prediction) -> str:
@@ -33,7 +30,7 @@ def prediction_text(prediction: Prediction) -> str:
             lines += ["", *_groups(groups), "", *_answers(groups)]
         offsets = [row for group in groups for row in _offset_rows(group)]
         if offsets:
-            lines += ["", *_table(("GROUP", "TOPIC", "PARTITION", "OFFSET", "NEW-OFFSET", "WHAT"), offsets)]
+            lines += ["", *text_table("GROUP TOPIC PARTITION OFFSET NEW-OFFSET WHAT", offsets)]
     return "\n".join(lines)
 
 
@@ -78,20 +75,8 @@ def _lost(lost_ms: int | None) -> str:
 
 
 def _partitions(rows: Sequence[PartitionPrediction]) -> list[str]:
-    header = (
-        "OFFSETS-PARTITION",
-        "LEADER",
-        "NEW-LEADER",
-        "UNCLEAN",
-        "GROUPS",
-        "OFFSETS",
-        "RECORDS",
-        "LOAD-MS",
-        "SERVED-MS",
-        "LOST",
-    )
-    return _table(
-        header,
+    return text_table(
+        "OFFSETS-PARTITION LEADER NEW-LEADER UNCLEAN GROUPS OFFSETS RECORDS LOAD-MS SERVED-MS LOST",
         [
             (
                 row.offsets_partition,
@@ -111,19 +96,8 @@ def _partitions(rows: Sequence[PartitionPrediction]) -> list[str]:
 
 
 def _groups(rows: Sequence[GroupPrediction]) -> list[str]:
-    header = (
-        "GROUP",
-        "TYPE",
-        "MEMBERS",
-        "OFFSETS-PARTITION",
-        "COORDINATOR",
-        "NEW-COORDINATOR",
-        "OUTAGE-MS",
-        "REBALANCES",
-        "WHY",
-    )
-    return _table(
-        header,
+    return text_table(
+        "GROUP TYPE MEMBERS OFFSETS-PARTITION COORDINATOR NEW-COORDINATOR OUTAGE-MS REBALANCES WHY",
         [
             (
                 row.group_id,
@@ -151,27 +125,15 @@ def _answers(groups: Sequence[GroupPrediction]) -> list[str]:
     rows = [(name, type_, count, answers) for (name, type_, answers), count in alike.items()]
     order = list(PhaseName)
     rows.sort(key=lambda row: (order.index(row[0]), row[1], row[3]))
-    return _table(("PHASE", "TYPE", "GROUPS", "ANSWERS"), rows)
+    return text_table("PHASE TYPE GROUPS ANSWERS", rows)
 
 
 def _offset_rows(group: GroupPrediction) -> Iterator[tuple[object, ...]]:
     kinds = (("goes back", group.regressed), ("vanishes", group.vanished), ("change is undone", group.undone))
     for what, changes in kinds:
         for change in changes:
-            yield _offset_row(group.group_id, change, what)
+            yield group.group_id, change.topic, change.partition, change.before, change.after, what
 
 
-def _offset_row(group_id: str, change: OffsetChange, what: str) -> tuple[object, ...]:
-    return group_id, change.topic, change.partition, change.before, change.after, what
-
-
-def _band(band: Band | None) -> str:
-    if band is None:
-        return _MISSING
-    return f"{band.low}..{'' if band.high is None else band.high}"
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    cells = [list(header)] + [[_MISSING if cell is None else visible(str(cell)) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    return [" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+def _band(band: Band | None) -> str | None:
+    return None if band is None else f"{band.low}..{'' if band.high is None else band.high}"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone
-from coordinator_core.untrusted import visible
+from coordinator_core.reports.text_table import text_table
 
 Json = dict[str, Any]
 
@@ -25,7 +25,6 @@ CSV_COLUMNS = (
     "record_offset",
     "key_hex",
 )
-_MISSING = "-"
 
 
 def expiry_document(
@@ -111,26 +110,19 @@ def expiry_text(document: Json) -> str:
 def _table(rows: Sequence[Json], now_ms: int) -> list[str]:
     if not rows:
         return []
-    header = ["OFFSETS-PARTITION", "GROUP", "KIND", "TOPIC", "PARTITION", "REASON", "SINCE", "EXPIRES", ""]
-    lines = [
-        [
-            str(row["offsets_partition"]),
-            visible(row["group_id"]),
-            row["kind"],
-            visible(row["topic"] or _MISSING),
-            _MISSING if row["partition"] is None else str(row["partition"]),
-            visible(row["reason"]),
-            _MISSING if row["base_timestamp_ms"] is None else _time(row["base_timestamp_ms"]),
-            _time(row["expires_at_ms"]),
-            _relative(row["expires_at_ms"] - now_ms),
-        ]
-        for row in rows
-    ]
-    widths = [max(len(line[index]) for line in [header, *lines]) for index in range(len(header))]
-    return [
-        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in [header, *lines]
-    ]
+    shown = ("offsets_partition", "group_id", "kind", "topic", "partition", "reason")
+    return text_table(
+        "OFFSETS-PARTITION GROUP KIND TOPIC PARTITION REASON SINCE EXPIRES ",
+        (
+            [
+                *(row[name] for name in shown),
+                None if row["base_timestamp_ms"] is None else _time(row["base_timestamp_ms"]),
+                _time(row["expires_at_ms"]),
+                _relative(row["expires_at_ms"] - now_ms),
+            ]
+            for row in rows
+        ),
+    )
 
 
 def _count(rows: Sequence[Json], what: str) -> str:

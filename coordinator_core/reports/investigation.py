@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -134,6 +135,17 @@ def restore_csv(explanations: Sequence[Explanation]) -> list[str]:
     ]
 
 
+def restore_command(one: Explanation) -> str:
+    """The call of ``regroup restore plan`` that plans what the keys of ``restore`` held before the first evidence."""
+    first = min(event.place.record_offset for event in one.evidence)
+    partitions: dict[str, list[str]] = {}
+    for key in sorted(one.restore):
+        partitions.setdefault(key.topic, []).append(str(key.partition))
+    topics = [word for topic, numbers in partitions.items() for word in ("--topic", f"{topic}:{','.join(numbers)}")]
+    words = ["--group", str(one.group_id), "--before-record", f"{one.offsets_partition}:{first}", *topics]
+    return f"regroup restore plan SNAPSHOT {shlex.join(words)} --bootstrap-server HOST:9092 --output plan.json"
+
+
 def _lines(one: Explanation) -> Iterator[str]:
     yield f"[{one.severity.label}] {one.code}: {one.verdict}"
     yield from _events("What led there:", one.events)
@@ -149,6 +161,7 @@ def _lines(one: Explanation) -> Iterator[str]:
         yield from (f"    {line}" for line in lines[:_CSV_LINES])
         if len(lines) > _CSV_LINES:
             yield f"    ({len(lines) - _CSV_LINES} more: --format csv)"
+        yield f"  With leader epochs and metadata, proved and undoable: {restore_command(one)}"
     if one.severity > Severity.INFO:
         yield from _list("What to save before it goes:", one.capture)
 

@@ -78,7 +78,7 @@ def group_picture(group: GroupHistory, home: PartitionHistory, found: Investigat
                 plot.annotate(text, (end, offset), (3, 0), textcoords="offset points", va="center")
             plot.set_title(_short(topic, 60 if is_wide else 30), fontsize=12, loc="left", pad=4)
             set_number_axis(plot)
-            plot.margins(x=0.05)
+            plot.margins(x=0.05 if is_wide else 0.1)
         _draw_lanes(axes[-1], lanes, is_wide)
         _draw_moves(axes, [home])
         _draw_marks(axes, [(numbers[id(one)], one) for one in marks if id(one) in numbers])
@@ -143,7 +143,7 @@ def _draw_lanes(plot: Axes, lanes: Sequence[_Lane], is_wide: bool) -> None:
                 linewidth=0.5,
             )
             room = int((bar.end_ms - bar.begin_ms) / letters)
-            if room >= min(3, len(bar.text) + 1):
+            if room >= min(6, len(bar.text) + 1):
                 plot.text(moment(bar.begin_ms), row, " " + _short(bar.text, room), va="center", clip_on=True)
         plot.plot([moment(at) for at in lane.marks], [row] * len(lane.marks), "x", color=COLOURS["critical"])
     plot.set_yticks(range(len(lanes)), [_short(lane.label, 19 if is_wide else 11) for lane in lanes])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from coordinator_core.coordinator.maps import ScalaHashMap
 from coordinator_core.groups.hashing import java_string_hash
 
 MapOrder = Callable[[Iterable[str]], list[str]]
@@ -42,14 +43,4 @@ def _bucket_2_12(key: str, size: int) -> int:
 
 def scala_2_13_order(keys: Iterable[str]) -> list[str]:
     """Order in which ``scala.collection.mutable.HashMap`` of Scala 2.13 yields ``keys``."""
-    names = list(dict.fromkeys(keys))
-    size = _INITIAL_SIZE
-    while len(names) >= size * 3 // 4:
-        size *= 2
-
-    def place(key: str) -> tuple[int, int]:
-        hashed = java_string_hash(key) & _MASK
-        mixed = hashed ^ hashed >> 16
-        return mixed & (size - 1), mixed - (1 << 32) if mixed >> 31 else mixed
-
-    return sorted(names, key=place)
+    return list(ScalaHashMap((key, None) for key in keys))

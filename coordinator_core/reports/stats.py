@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from coordinator_core.lifecycle.forensics import PartitionForensics, Total
 from coordinator_core.records.schemas import RECORD_TYPES
-from coordinator_core.untrusted import visible
+from coordinator_core.reports.text_table import MISSING, text_table
 
 Json = dict[str, Any]
-_MISSING = "-"
 
 
 def stats_document(
@@ -20,31 +19,22 @@ def stats_document(
     """The JSON of ``regroup stats``. ``groups``, ``topics`` and ``clients`` come heaviest first, of the given
     groups only where ``group_ids`` is set."""
 
-    def wanted(group_id: str | None) -> bool:
-        return group_ids is None or group_id in group_ids
+    def heaviest(name: str, *columns: str) -> list[Json]:
+        return _heaviest(
+            {"offsets_partition": item.offsets_partition, **dict(zip(("group_id", *columns), key, strict=True))}
+            | _total(total)
+            for item in partitions
+            for key, total in _by_tuple(getattr(item.totals, name))
+            if group_ids is None or key[0] in group_ids
+        )
 
     return {
         "profile": profile,
         "now_ms": now_ms,
         "partitions": [_partition(item) for item in partitions],
-        "groups": _heaviest(
-            {"offsets_partition": item.offsets_partition, "group_id": group_id} | _total(total)
-            for item in partitions
-            for group_id, total in item.totals.groups.items()
-            if wanted(group_id)
-        ),
-        "topics": _heaviest(
-            {"offsets_partition": item.offsets_partition, "group_id": group_id, "topic": topic} | _total(total)
-            for item in partitions
-            for (group_id, topic), total in item.totals.topics.items()
-            if wanted(group_id)
-        ),
-        "clients": _heaviest(
-            {"offsets_partition": item.offsets_partition, "group_id": group_id, "client_id": client_id} | _total(total)
-            for item in partitions
-            for (group_id, client_id), total in item.totals.clients.items()
-            if wanted(group_id)
-        ),
+        "groups": heaviest("groups"),
+        "topics": heaviest("topics", "topic"),
+        "clients": heaviest("clients", "client_id"),
         "record_types": [
             {"offsets_partition": item.offsets_partition, "key_type": key_type, "name": _type_name(key_type)}
             | _total(total)
@@ -52,6 +42,10 @@ def stats_document(
             for key_type, total in sorted(item.totals.types.items(), key=lambda pair: _rank(pair[0]))
         ],
     }
+
+
+def _by_tuple(totals: Mapping[Any, Total]) -> Iterator[tuple[tuple[Any, ...], Total]]:
+    return ((key if isinstance(key, tuple) else (key,), total) for key, total in totals.items())
 
 
 def _partition(item: PartitionForensics) -> Json:
@@ -113,24 +107,8 @@ def _type_name(key_type: int | None) -> str | None:
 
 def stats_text(document: Json, *, top: int) -> str:
     """The partitions, what blocks their cleaning, and the ``top`` heaviest groups, topics and clients."""
-    parts = [
-        _table(
-            "PARTITION BYTES RECORDS COMPACTED CLEANED DIRTY-RATIO LAST-STABLE LOG-END",
-            [
-                [
-                    row["offsets_partition"],
-                    row["size_bytes"],
-                    row["records"],
-                    f"{row['compacted']['size_bytes']} ({_share(row['compacted'], row)})",
-                    f"{row['cleaner']['cleaned']['size_bytes']} ({_share(row['cleaner']['cleaned'], row)})",
-                    f"{row['cleaner']['dirty_ratio']:.3f}",
-                    row["last_stable_offset"],
-                    row["log_end_offset"],
-                ]
-                for row in document["partitions"]
-            ],
-        )
-    ]
+    header = "PARTITION BYTES RECORDS COMPACTED CLEANED DIRTY-RATIO LAST-STABLE LOG-END"
+    lines = text_table(header, map(_partition_row, document["partitions"]))
     blockers = [
         [row["offsets_partition"], blocker["kind"], blocker["held_bytes"], blocker["detail"]]
         for row in document["partitions"]
@@ -139,32 +117,35 @@ def stats_text(document: Json, *, top: int) -> str:
         if blocker["kind"] != "active_segment" or row["cleaner"]["cleanable_bytes"] == 0
     ]
     if blockers:
-        parts += ["", _table("PARTITION BLOCKED-BY HELD-BYTES WHY", blockers)]
+        lines += ["", *text_table("PARTITION BLOCKED-BY HELD-BYTES WHY", blockers)]
     for name, columns in (("groups", ()), ("topics", ("topic",)), ("clients", ("client_id",))):
         rows = document[name][:top]
         more = len(document[name]) - len(rows)
-        header = ["GROUP", *(column.upper().replace("_", "-") for column in columns)]
-        header += ["PARTITION", "RECORDS", "TOMBSTONES", "BYTES", "DEAD-BYTES", "COMMITS/S"]
-        parts += ["", f"Heaviest {name}:" + (f" (and {more} more)" if more else "")]
-        parts.append(
-            _table(
-                " ".join(header),
+        header = " ".join(["GROUP", *(column.upper().replace("_", "-") for column in columns)])
+        lines += ["", f"Heaviest {name}:" + (f" (and {more} more)" if more else "")]
+        shown = ("group_id", *columns, "offsets_partition", "records", "tombstones", "size_bytes")
+        lines += text_table(
+            f"{header} PARTITION RECORDS TOMBSTONES BYTES DEAD-BYTES COMMITS/S",
+            (
                 [
-                    [
-                        _text(row["group_id"]),
-                        *(_text(row[column]) for column in columns),
-                        row["offsets_partition"],
-                        row["records"],
-                        row["tombstones"],
-                        row["size_bytes"],
-                        f"{row['dead_bytes']} ({_percent(row['dead_bytes'], row['size_bytes'])})",
-                        _text(row["commits_per_second"]),
-                    ]
-                    for row in rows
-                ],
-            )
+                    *(row[column] for column in shown),
+                    f"{row['dead_bytes']} ({_percent(row['dead_bytes'], row['size_bytes'])})",
+                    row["commits_per_second"],
+                ]
+                for row in rows
+            ),
         )
-    return "\n".join(parts)
+    return "\n".join(lines)
+
+
+def _partition_row(row: Json) -> list[object]:
+    cleaner = row["cleaner"]
+    return [
+        *(row[name] for name in ("offsets_partition", "size_bytes", "records")),
+        *(f"{part['size_bytes']} ({_share(part, row)})" for part in (row["compacted"], cleaner["cleaned"])),
+        f"{cleaner['dirty_ratio']:.3f}",
+        *(row[name] for name in ("last_stable_offset", "log_end_offset")),
+    ]
 
 
 def _share(part: Json, whole: Json) -> str:
@@ -172,16 +153,4 @@ def _share(part: Json, whole: Json) -> str:
 
 
 def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else _MISSING
-
-
-def _text(value: object) -> str:
-    return _MISSING if value is None else str(value)
-
-
-def _table(header: str, rows: Sequence[Sequence[object]]) -> str:
-    lines = [header.split(), *([visible(str(cell)) for cell in row] for row in rows)]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
-    return "\n".join(
-        " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+    return f"{100 * part / whole:.1f} %" if whole else MISSING

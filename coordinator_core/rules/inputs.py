@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coordinator_core.rules.catalogue import RULES, rule_of
@@ -41,14 +41,21 @@ class Inputs:
         settings_file: Path | None = None,
         codes: Sequence[str] = (),
     ) -> Inputs:
-        """The inputs at these paths; :class:`UsageError` for what is not there or not what it should be."""
+        """The inputs at these paths; :class:`UsageError` for what is not there or not what it should be.
+
+        Thresholds that the file of settings does not have are those of the brokers, where the topics tell them.
+        """
+        known = None if topics is None else read_topics(topics)
+        settings = RuleSettings() if settings_file is None else read_settings(settings_file, RULES)
+        if known is not None:
+            settings = replace(settings, thresholds={**known.offsets_topic.thresholds, **settings.thresholds})
         made = cls(
             open_run(run),
-            None if topics is None else read_topics(topics),
+            known,
             None if against is None else open_run(against),
             tuple(log),
             read_transaction_log(*transaction_log) if transaction_log else None,
-            RuleSettings() if settings_file is None else read_settings(settings_file, RULES),
+            settings,
             tuple(rule_of(code).code for code in codes) or None,
         )
         if log:

@@ -127,7 +127,10 @@ def _skewed(facts: Facts, limits: Limits) -> pa.Table:
 
 
 def _not_cleaned(facts: Facts, limits: Limits) -> pa.Table:
-    """Closed segments in which nothing was ever removed although most of it could go, for longer than it takes."""
+    """Closed segments that were never cleaned although most of them could go, for longer than it takes.
+
+    What was cleaned is told from the cleaner's checkpoint, else from record offsets that are gone.
+    """
     config = {} if facts.topics is None else _kept(facts).config
     least = float(config.get("min.cleanable.dirty.ratio", _MIN_CLEANABLE_RATIO))
     lag = int(config.get("min.compaction.lag.ms", 0)) + limits["cleaner_idle_ms"]
@@ -140,8 +143,11 @@ def _not_cleaned(facts: Facts, limits: Limits) -> pa.Table:
         first, behind = segments.numbers("record_offset")[closed], segments.numbers("next_offset")[closed]
         of_partition = is_open & (transactions.numbers("offsets_partition") == partition)
         held = transactions.numbers("record_offset")[of_partition].min(initial=np.iinfo(np.int64).max)
-        whole = behind - first == segments.numbers("records")[closed]
-        cleaned = int(np.flatnonzero(~whole)[-1]) + 1 if (~whole).any() else 0
+        checkpoint = facts.run.manifest["cut"][str(partition)].get("cleaned_offset")
+        was_cleaned = behind - first != segments.numbers("records")[closed]
+        if checkpoint is not None:
+            was_cleaned = behind <= checkpoint
+        cleaned = int(np.flatnonzero(was_cleaned)[-1]) + 1 if was_cleaned.any() else 0
         dirty = closed[cleaned:][(behind[cleaned:] <= held) & (first[cleaned:] >= 0)]
         if not len(dirty):
             continue
@@ -152,13 +158,18 @@ def _not_cleaned(facts: Facts, limits: Limits) -> pa.Table:
         since = int(segments.numbers("last_timestamp_ms")[dirty[0]])
         if since < 0 or facts.now_ms - since <= lag or ratio <= least or _live(facts, partition, *ends) * 2 >= records:
             continue
-        row = {"record_offset": ends[0], "segments": len(dirty), "records": records, "since_ms": since}
+        known_by = "no record was ever removed" if checkpoint is None else f"cleaner checkpoint at {checkpoint}"
+        row = {
+            "known_by": known_by,
+            "record_offset": ends[0],
+            "segments": len(dirty),
+            "records": records,
+            "since_ms": since,
+        }
         ratio_text = {"dirty_ratio": round(float(ratio), 2), "cleaned_segments": cleaned}
         rows.append({"offsets_partition": partition, **row, **ratio_text, "hours": (facts.now_ms - since) / 3_600_000})
-    numbers = dict.fromkeys(("record_offset", "segments", "records", "since_ms", "cleaned_segments"), pa.int64())
-    found = _table(rows, **numbers, dirty_ratio=pa.float64(), hours=pa.float64())
-    hours = pa.array([round(one) for one in found["hours"].to_pylist()], pa.int64())
-    return found.set_column(found.column_names.index("hours"), "hours", hours)
+    names = ("record_offset", "segments", "cleaned_segments", "records", "since_ms", "hours")
+    return _table(rows, **dict.fromkeys(names, pa.int64()), dirty_ratio=pa.float64(), known_by=pa.string())
 
 
 def _live(facts: Facts, partition: int, first: int, end: int) -> int:
@@ -340,11 +351,11 @@ NOT_CLEANED = Rule(
     why="A cleaner thread died (until the broker restarts, for all its topics), cannot clean this partition, or is "
     "off (`log.cleaner.enable`). The log grows, and each load of it takes longer.",
     evidence="First record that was never cleaned, since when it could have been, segments and records from there, "
-    "their share of all closed segments.",
+    "their share of all closed segments, and how it is known: the cleaner's checkpoint, or no record is gone.",
     remedy="Look into log-cleaner.log and the metric uncleanable-partitions-count; restart the broker. What cleaning "
     "would leave: regroup stats SNAPSHOT",
-    message="{segments} closed segments from record {record_offset} on, {dirty_ratio} of the bytes, could be cleaned "
-    "for {hours} h: none of their {records} records was removed, and most are superseded",
+    message="{segments} closed segments from record {record_offset} on, {dirty_ratio} of the bytes, could have been "
+    "cleaned for {hours} h ({known_by}); most of their {records} records are superseded",
     reads=("segments", "offsets", "groups", "members", "transactions"),
     thresholds=("cleaner_idle_ms",),
     find=_not_cleaned,

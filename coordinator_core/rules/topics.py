@@ -6,7 +6,7 @@ From ``topics.json``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,13 +28,27 @@ UNKNOWN = -1
 """Offset, leader epoch or time that ``topics.json`` does not have."""
 
 
+_THRESHOLDS = {
+    "expiry_grace_ms": ("offsets.retention.check.interval.ms", 2),
+    "max_message_bytes": ("max.message.bytes", 1),
+    "offset_metadata_max_bytes": ("offset.metadata.max.bytes", 1),
+    "offsets_retention_ms": ("offsets.retention.minutes", 60_000),
+    "transaction_max_timeout_ms": ("transaction.max.timeout.ms", 1),
+}
+"""Settings of brokers or of the offsets topic behind thresholds, and what they are multiplied with."""
+
+
 @dataclass(frozen=True)
 class OffsetsTopic:
-    """How a cluster keeps the offsets topic. ``config``: settings by name; ``racks``: by broker id, alive ones."""
+    """How a cluster keeps the offsets topic. ``config``: settings by name; ``racks``: by broker id, alive ones.
+
+    ``thresholds``: those of rules that the brokers' settings decide, where all brokers have the same.
+    """
 
     config: Mapping[str, str]
     partitions: tuple[PartitionInfo, ...]
     racks: Mapping[int, str | None]
+    thresholds: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -169,8 +183,19 @@ def _offsets_topic(document: Any, entries: Any) -> OffsetsTopic:
     found: Any = next((entry for entry in entries if entry["name"] == OFFSETS_TOPIC), {})
     infos = [partition_info(one) for one in found and _partitions(found) if "leader" in one and one.get("replicas")]
     config = {str(name): str(value) for name, value in (found.get("config") or {}).items()}
-    racks = {int(one["broker_id"]): one.get("rack") for one in document.get("brokers", ())}
-    return OffsetsTopic(config, tuple(sorted(infos, key=lambda info: info.partition)), racks)
+    brokers = document.get("brokers", ())
+    racks = {int(one["broker_id"]): one.get("rack") for one in brokers}
+    partitions = tuple(sorted(infos, key=lambda info: info.partition))
+    return OffsetsTopic(config, partitions, racks, _thresholds([config, *(one.get("config") or {} for one in brokers)]))
+
+
+def _thresholds(configs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    found = {}
+    for threshold, (setting, factor) in _THRESHOLDS.items():
+        values = {int(config[setting]) for config in configs if setting in config}
+        if len(values) == 1:
+            found[threshold] = float(values.pop() * factor)
+    return found
 
 
 def _partitions(entry: Any) -> Any:

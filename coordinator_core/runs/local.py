@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
-from threading import Lock, Semaphore
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -20,15 +17,18 @@ from coordinator_core.fold.pin import Pin, check_pin
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.tasks import (
     FoldTask,
+    Range,
     SegmentResult,
     fold_tasks,
     in_runs,
     kept_result,
+    most_run_bytes,
     run_fold_task,
 )
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
+from coordinator_core.runs.folding import Folding
 from coordinator_core.runs.place import RunPlace, source_directories
 
 if TYPE_CHECKING:
@@ -159,101 +159,6 @@ def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage
     return snapshot.damage
 
 
-class _Folding:
-    """Tasks folded side by side, in their order; a bounded number ahead of the consumer of the results.
-
-    What ``kept`` gives for a task is its result, and takes no room: it is read when it is merged.
-    """
-
-    def __init__(
-        self,
-        tasks: Iterable[FoldTask],
-        kept: Callable[[FoldTask], SegmentResult | FoldTask],
-        fold: Callable[[FoldTask], Iterator[SegmentResult]],
-        workers: int,
-    ):
-        self._fold = fold
-        self._room = Semaphore(2 * workers + 1)
-        self._turn = Lock()
-        self._over = False
-        self._workers = workers
-        self._left: deque[Iterator[SegmentResult]] = deque()
-        self._waiting: deque[tuple[FoldTask, Future[list[SegmentResult]]]] = deque()
-        self._results: dict[int, deque[SegmentResult | Future[list[SegmentResult]]]] = {}
-        for task in tasks:
-            found = kept(task)
-            results = self._results.setdefault(task.log.offsets_partition, deque())
-            if isinstance(found, SegmentResult):
-                results.append(found)
-            else:
-                future: Future[list[SegmentResult]] = Future()
-                self._waiting.append((found, future))
-                results.append(future)
-        if self._waiting:
-            # Not in the threads: which load modules side by side may wait for each other, forever.
-            importlib.import_module("coordinator_core.fold.segments")
-        self._threads = ThreadPoolExecutor(workers)
-        for _ in range(len(self._waiting)):
-            self._threads.submit(self._fold_next)
-        # Each thread ends with its last fold, and its working tables with it: publication wants their memory.
-        self._threads.shutdown(wait=False)
-
-    def kept(self, offsets_partition: int) -> int:
-        """Number of folds that ``kept`` gave before the first one that it lacked."""
-        folds = 0
-        for result in self._results[offsets_partition]:
-            if isinstance(result, Future):
-                break
-            folds += result.fold is not None
-        return folds
-
-    def results(self, offsets_partition: int) -> Iterator[SegmentResult]:
-        """Results of a partition's segments; each may be asked for once."""
-        results = self._results[offsets_partition]
-        while results:
-            # What was merged must not be held any longer, so they go one by one.
-            result = results.popleft()
-            if isinstance(result, SegmentResult):
-                yield result
-            else:
-                yield from result.result()
-                self._room.release()
-
-    def stop(self) -> None:
-        """Stop: start no task, wait for running ones, cancel the futures of those not started."""
-        self._over = True
-        self._room.release()
-        self._threads.shutdown(cancel_futures=True)
-        for _, future in self._waiting:
-            future.cancel()
-
-    def _fold_next(self) -> None:
-        # One after the other: a task that came in its turn later, but found room earlier, could take the last
-        # room from the one that everybody waits for.
-        with self._turn:
-            self._room.acquire()
-            if self._over:
-                self._room.release()
-                return
-            task, future = self._waiting.popleft()
-        try:
-            results = self._fold(task)
-            future.set_result(list(islice(results, len(task.ranges))))
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            # What is left to do nobody waits for: when no thread is free for the last folds, it comes after.
-            self._left.append(results)
-            if not 0 < len(self._waiting) < self._workers:
-                self._finish()
-
-    def _finish(self) -> None:
-        with suppress(IndexError):
-            while True:
-                for _ in self._left.popleft():
-                    pass
-
-
 class _Replay:
     """Segments folded side by side, from the beginning on, and partitions merged as their folds come in.
 
@@ -268,9 +173,9 @@ class _Replay:
         self._workers = os.cpu_count() or 1
         self._tasks = fold_tasks(source, on_damage)
         if self.cache is None and not self._is_streamed:
-            self._tasks = in_runs(self._tasks, self._workers)
+            self._tasks = in_runs(self._tasks, partial(most_run_bytes, rules=self._rules))
         tasks = [] if self._is_streamed else self._tasks
-        self._folding = _Folding(tasks, self._kept, self._fold, self._workers)
+        self._folding = Folding(tasks, self._kept, self._fold, self._workers)
         # A merge waits for folds, so it must not take a thread that folds.
         self._mergers = ThreadPoolExecutor(self._workers)
 
@@ -308,8 +213,8 @@ class _Replay:
             return found
         return replace(found, is_new=task.log.offsets_partition in self._known)
 
-    def _fold(self, task: FoldTask) -> Iterator[SegmentResult]:
-        return run_fold_task(task, self._rules, self.cache)
+    def _fold(self, task: FoldTask, ranges: Iterable[Range]) -> Iterator[SegmentResult]:
+        return run_fold_task(task, self._rules, self.cache, ranges)
 
     def _stream(self, offsets_partition: int) -> Iterator[SegmentResult]:
         """The results of a partition that is one task: they are made as they are asked for."""

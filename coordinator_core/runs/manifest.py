@@ -15,9 +15,6 @@ from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.runs.publish import Manifest
-from coordinator_core.runs.read import read_manifest
-
-__all__ = ["ReplayFacts", "read_manifest", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +70,7 @@ class ReplayFacts:
             next_offsets |= partition.next_offsets
         names |= self.snapshot.topic_names
         uses = sum((Counter(partition.cache_uses) for partition in self.partitions), Counter[CacheUse]())
+        cleaned = {log.offsets_partition: log.cleaned_offset for log in self.snapshot.partitions}
         cuts = {log.offsets_partition: cut(log, next_offsets) for log in self.snapshot.partitions}
         return {
             "now_ms": self.now_ms,
@@ -97,7 +95,11 @@ class ReplayFacts:
                 for segment in self.snapshot.segments
             ],
             "cut": {
-                str(partition): {"log_start_offset": start, "log_end_offset": end}
+                str(partition): {
+                    "log_start_offset": start,
+                    "log_end_offset": end,
+                    "cleaned_offset": cleaned[partition],
+                }
                 for partition, (start, end) in sorted(cuts.items())
             },
             "topic_names": dict(sorted(names.items())),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -25,7 +25,6 @@ from coordinator_core.runs.place import RunPlace, check_output_outside
 from coordinator_core.runs.proof import FileProof, proof_of
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
 from coordinator_core.runs.state_hash import (
-    BLOCK_ROWS,
     STATE_HASH_VERSION,
     PartitionDigest,
     TableDigests,
@@ -76,6 +75,8 @@ class RunWriter:
         self._files: dict[str, list[TableFile]] = {name: [] for name in TABLES}
         self._digests: TableDigests = {}
         self._committed = False
+        # Told while segments are still folded.
+        self._versions = versions()
         self._has_tasks = False
 
     def __enter__(self) -> Self:
@@ -144,7 +145,7 @@ class RunWriter:
             "state_hash_version": STATE_HASH_VERSION,
             # Null: no rule has looked at this run. A count would say that one has.
             "findings": {"critical": None, "warning": None, "info": None},
-            "versions": versions(),
+            "versions": self._versions,
             "seconds": round(seconds, 3),
             "steps": {name: round(duration, 3) for name, duration in steps.items()},
         }
@@ -208,16 +209,20 @@ class _PartWriter:
             self._writer.write_table(canonical, row_group_size=ROW_GROUP_ROWS)
             return digests_of(self.table, canonical)
         digest = PartitionDigest(self.table, rows.num_rows)
-        partition = 0
-        # Hashing and encoding take about as long, and both leave the interpreter to others.
-        with ThreadPoolExecutor(1) as hasher:
-            for block in rows.blocks(BLOCK_ROWS):
-                canonical = canonical_rows(self.table, block)
-                hashed = hasher.submit(digest.update, canonical)
-                self._writer.write_table(canonical, row_group_size=ROW_GROUP_ROWS)
-                hashed.result()
-                partition = canonical.column("offsets_partition")[0].as_py()
-        return {(self.table, partition): digest.hexdigest()}
+        encoded: Future[None] | None = None
+        # Pieces are small, so that the next one is made in the memory of the one before: while that is encoded.
+        with ThreadPoolExecutor(1) as encoder:
+            for piece in rows.blocks(ROW_GROUP_ROWS):
+                canonical = canonical_rows(self.table, piece)
+                if encoded is not None:
+                    encoded.result()
+                encoded = encoder.submit(self._writer.write_table, canonical)
+                digest.update(canonical)
+            assert encoded is not None
+            partition = canonical.column("offsets_partition")[0].as_py()
+            found = {(self.table, partition): digest.hexdigest()}
+            encoded.result()
+        return found
 
     def close(self) -> TableFile:
         self._writer.close()

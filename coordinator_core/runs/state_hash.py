@@ -70,8 +70,7 @@ def digests_of(name: str, canonical: pa.Table) -> TableDigests:
     digests = {}
     for partition, start, end in zip(partitions.tolist(), starts, ends, strict=True):
         digest = PartitionDigest(name, end - start)
-        for block in range(start, end, BLOCK_ROWS):
-            digest.update(canonical.slice(block, min(BLOCK_ROWS, end - block)))
+        digest.update(canonical.slice(start, end - start))
         digests[name, partition] = digest.hexdigest()
     return digests
 
@@ -92,15 +91,26 @@ class PartitionDigest:
         table = TABLES[name]
         self._names = [field for field in table.arrow.names if field not in table.not_state]
         self._hash = hashlib.sha256(f"{STATE_HASH_VERSION} {name} {num_rows}\n".encode())
+        self._waiting = table.arrow.empty_table()
 
-    def update(self, block: pa.Table) -> None:
-        """Take in the next rows in canonical order: ``BLOCK_ROWS``, or what is left at the end."""
+    def update(self, rows: pa.Table) -> None:
+        """Take in the next rows in canonical order."""
+        self._waiting = pa.concat_tables([self._waiting, rows])
+        while self._waiting.num_rows >= BLOCK_ROWS:
+            self._take_block()
+
+    def hexdigest(self) -> str:
+        """The digest of all rows; no others can be taken in any more."""
+        if self._waiting.num_rows:
+            self._take_block()
+        return self._hash.hexdigest()
+
+    def _take_block(self) -> None:
+        block = self._waiting.slice(0, BLOCK_ROWS)
+        self._waiting = self._waiting.slice(BLOCK_ROWS)
         for name in self._names:
             self._hash.update(f"{name}\n".encode())
             _feed(self._hash, block.column(name).combine_chunks())
-
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
 
 
 def combined_hash(digests: TableDigests, names: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 Everything lies below one local directory, ``compaction.output`` of the cluster:
 
-    _plans/<window>/<attempt>/      pin.json (with what the replay found), forecast.json and plan.json
+    _plans/<window>/<attempt>/      pin.json (with what the replay found), forecast.json, its records, and plan.json
     _staging/<DAG run>/<attempt>/   what the app has written and proved, until it is published
     <window>/<attempt>/             a published log
     latest.json                     which of them is the newest
@@ -10,15 +10,16 @@ Everything lies below one local directory, ``compaction.output`` of the cluster:
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -32,6 +33,8 @@ WORST = 10
 """Groups that the approval page names."""
 
 PIN, PLAN, FORECAST = "pin.json", "plan.json", "forecast.json"
+DUE, LATER = "tombstones.jsonl", "forecast.jsonl"
+"""Records that expire now, and later: an object a line, as ``regroup expire --format json`` has them."""
 
 Document = dict[str, Any]
 
@@ -81,7 +84,7 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
         directory = place / "_plans" / window / attempt_id(dag_run.run_id, try_number)
         document = _forecast(pinned["pin"], directory, cluster, params, now, partial=partial)
         files.write_json(str(directory / FORECAST), document)
-    due, later = len(document["tombstones"]), len(document["forecast"])
+    due, later = document["due"], document["later"]
     log.info("%d bytes, of which compaction would leave %d", document["bytes"], document["bytes_left"])
     log.info("%d tombstones are due, %d will be; kept: %s", due, later, document["kept"])
     for failure in document["failures"]:
@@ -101,9 +104,9 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
 def _forecast(
     pin_path: str, directory: Path, cluster: Cluster, params: Mapping[str, Any], now: int, *, partial: bool
 ) -> Document:
-    """The document of ``regroup expire``, with what a plan needs besides, and sizes; completes the pin.
+    """What ``regroup expire`` tells, its records in files of their own; sizes, and what a plan needs besides.
 
-    One offsets partition after the other: of each stay sizes and what expires.
+    One offsets partition after the other: of each stay a few numbers. Completes the pin.
     """
     from coordinator_core.fold.cache import cache_of_environment
     from coordinator_core.fold.inference import infer_profile
@@ -126,36 +129,50 @@ def _forecast(
     check_source(pin, on_damage)
     retention_ms = settings.offsets_retention_ms or profile.expiry.default_offsets_retention_ms
     rules = CompactionRules(now, settings.delete_retention_ms)
-    plans, size, size_left = [], 0, 0
+    expiry, failures = [], []
+    counts: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
     fingerprints: dict[str, str] = {}
     next_offsets: dict[str, int] = {}
     logs = logs_to_compact(pin.snapshot, on_damage, [])
     replayed = replay_partitions(pin, profile, on_damage=on_damage, cache=cache_of_environment())
-    for log_to_compact, (state, facts) in zip(logs, replayed, strict=True):
-        plans.append(plan_expiry(state, profile, now_ms=now, offsets_retention_ms=retention_ms))
-        measured = forensics(log_to_compact, state, rules=rules, topic_names=pin.snapshot.topic_names)
-        size += measured.size.size_bytes
-        size_left += measured.compacted.size_bytes
-        fingerprints |= facts.fingerprints
-        next_offsets |= facts.next_offsets
+    facts_of_plan: Document = {
+        "profile": profile.label,
+        "now_ms": now,
+        "offsets_retention_ms": retention_ms,
+        "partial": partial,
+    }
     directory.mkdir(parents=True)
+    with (directory / DUE).open("w", encoding="utf-8") as due, (directory / LATER).open("w", encoding="utf-8") as later:
+        for log_to_compact, (state, facts) in zip(logs, replayed, strict=True):
+            plan = plan_expiry(state, profile, now_ms=now, offsets_retention_ms=retention_ms)
+            told = expiry_document([plan], **facts_of_plan, group_ids=None)
+            counts["due"] += _write_lines(due, told["tombstones"])
+            counts["later"] += _write_lines(later, told["forecast"])
+            kept.update(told["kept"])
+            failures += told["failures"]
+            expiry.append(expiry_row(plan))
+            measured = forensics(log_to_compact, state, rules=rules, topic_names=pin.snapshot.topic_names)
+            counts["bytes"] += measured.size.size_bytes
+            counts["bytes_left"] += measured.compacted.size_bytes
+            fingerprints |= facts.fingerprints
+            next_offsets |= facts.next_offsets
     completed = str(directory / PIN)
     write_pin(Pin(pin.snapshot, fingerprints, next_offsets), completed)
     return {
         "pin": completed,
-        "bytes": size,
-        "bytes_left": size_left,
+        **facts_of_plan,
+        **{name: counts[name] for name in ("bytes", "bytes_left", "due", "later")},
         "delete_retention_ms": settings.delete_retention_ms,
-        "expiry": [expiry_row(plan) for plan in plans],
-        **expiry_document(
-            plans,
-            profile=profile.label,
-            now_ms=now,
-            offsets_retention_ms=retention_ms,
-            partial=partial,
-            group_ids=None,
-        ),
+        "expiry": expiry,
+        "kept": dict(sorted(kept.items())),
+        "failures": failures,
     }
+
+
+def _write_lines(file: TextIO, rows: Sequence[Mapping[str, Any]]) -> int:
+    file.writelines(json.dumps(row) + "\n" for row in rows)
+    return len(rows)
 
 
 def _profile(cluster: Cluster, params: Mapping[str, Any]) -> Any:
@@ -194,8 +211,9 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
         )
         path = str(directory / PLAN)
         digest = write_plan(path, document)
-    tombstones = found["tombstones"] if expire else []
-    body = "\n".join(approval_lines(found, tombstones, path, digest))
+    expires = found["due"] if expire else 0
+    with (directory / DUE).open(encoding="utf-8") as due:
+        body = "\n".join(approval_lines(found, map(json.loads, due if expire else ()), path, digest))
     for line in body.splitlines():
         log.info("%s", line)
     staging = directory.parent.parent.parent / "_staging" / run_digest(dag_run.run_id)
@@ -204,42 +222,47 @@ def plan(forecasted: Mapping[str, Any], dag_run: Any) -> dict[str, Any]:
         "digest": digest,
         "window": forecasted["window"],
         "staging": str(staging),
-        "expires": len(tombstones),
-        "subject": f"Let {_count(tombstones)} expire?",
+        "expires": expires,
+        "subject": f"Let {_count(expires)} expire?",
         "body": body,
         "compact_args": ["--plan", path, "--plan-digest", digest, "--output", str(staging)],
     }
 
 
 def approval_lines(
-    found: Mapping[str, Any], tombstones: Sequence[Mapping[str, Any]], path: str, digest: str
+    found: Mapping[str, Any], tombstones: Iterable[Mapping[str, Any]], path: str, digest: str
 ) -> Iterator[str]:
     """Expiring records in Markdown: by reason, the groups that lose most, and the path of the whole list."""
     yield (f"Compaction of {found['bytes']} bytes, of which about {found['bytes_left']} stay, for {found['profile']}.")
     yield ""
-    if not tombstones:
+    reasons: Counter[str] = Counter()
+    groups: Counter[str] = Counter()
+    deleted: set[str] = set()
+    for row in tombstones:
+        reasons[f"{row['reason']}, {row['kind']}"] += 1
+        groups[row["group_id"]] += 1
+        if row["kind"] == "group":
+            deleted.add(row["group_id"])
+    if not groups:
         yield "Nothing expires."
     else:
-        yield f"**{_count(tombstones)} expire**, with a retention of {found['offsets_retention_ms']} ms:"
+        yield f"**{_count(reasons.total())} expire**, with a retention of {found['offsets_retention_ms']} ms:"
         yield ""
-        reasons = Counter(f"{row['reason']}, {row['kind']}" for row in tombstones)
         yield from (f"- {count} {what}" for what, count in reasons.most_common())
         yield ""
-        groups = Counter(row["group_id"] for row in tombstones)
-        deleted = {row["group_id"] for row in tombstones if row["kind"] == "group"}
         yield f"Of {len(groups)} groups, {len(deleted)} of which go altogether. Those that lose most:"
         yield ""
         for group_id, count in groups.most_common(WORST):
             gone = ", the group goes" if group_id in deleted else ""
             yield f"- {_code(group_id)}: {count}{gone}"
     yield ""
-    yield f"- every record: `{Path(path).with_name(FORECAST)}`"
+    yield f"- every record: `{Path(path).with_name(DUE)}`; later ones: `{Path(path).with_name(LATER)}`"
     yield f"- plan: `{path}`"
     yield f"- SHA-256 of the plan: `{digest}`"
 
 
-def _count(tombstones: Sequence[Any]) -> str:
-    return "1 record" if len(tombstones) == 1 else f"{len(tombstones)} records"
+def _count(records: int) -> str:
+    return "1 record" if records == 1 else f"{records} records"
 
 
 def _code(text: str) -> str:

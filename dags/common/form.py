@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import Param
 
 from dags.common.clusters import COORDINATORS
+
+
+def optional(kind: str, title: str, description: str, **more: Any) -> Param:
+    """A field that may be left empty."""
+    return Param(None, type=["null", kind], title=title, description=description, **more)
 
 
 def cluster_param(names: list[str]) -> Param:
@@ -16,46 +23,32 @@ def snapshot_params(names: list[str]) -> dict[str, Param]:
     """The form: everything but the cluster is optional, and overrides the cluster file for one run."""
     return {
         "cluster": cluster_param(names),
-        "source": Param(
-            None,
-            type=["null", "string"],
+        "source": optional(
+            "string",
+            "Source",
+            "Paths or URIs of log directories, one a line, instead of those of the cluster file.",
             format="multiline",
-            title="Source",
-            description="Paths or URIs of log directories, one a line, instead of those of the cluster file.",
         ),
-        "window": Param(
-            None,
-            type=["null", "string"],
+        "window": optional(
+            "string",
+            "Window",
+            "Directory of the run. Default: start of the data interval, or time of the run.",
             pattern="^[A-Za-z0-9][A-Za-z0-9._=-]{0,127}$",
-            title="Window",
-            description="Directory of the run. Default: start of the data interval, or time of the run.",
         ),
-        "now_ms": Param(
-            None,
-            type=["null", "integer"],
-            minimum=0,
-            title="Now",
-            description="Epoch milliseconds. Default: end of the data interval, or time of the run.",
+        "now_ms": optional(
+            "integer", "Now", "Epoch milliseconds. Default: end of the data interval, or time of the run.", minimum=0
         ),
-        "profile": Param(
-            None,
-            type=["null", "string"],
-            title="Profile",
-            description="Coordinator rules: a profile's name, or auto to infer it from the records.",
+        "profile": optional(
+            "string", "Profile", "Coordinator rules: a profile's name, or auto to infer it from the records."
         ),
-        "kafka_version": Param(
-            None,
-            type=["null", "string"],
+        "kafka_version": optional(
+            "string",
+            "Kafka release",
+            "Coordinator rules of this release, for example 3.9.2. Not together with a profile.",
             pattern="^[0-9]+([.][0-9]+){1,3}$",
-            title="Kafka release",
-            description="Coordinator rules of this release, for example 3.9.2. Not together with a profile.",
         ),
-        "coordinator": Param(
-            None,
-            type=["null", "string"],
-            enum=[None, *COORDINATORS],
-            title="Coordinator",
-            description="Where the release has both: classic or new.",
+        "coordinator": optional(
+            "string", "Coordinator", "Where the release has both: classic or new.", enum=[None, *COORDINATORS]
         ),
         "partial": Param(
             False,

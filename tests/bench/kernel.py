@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 
 import pyarrow.compute as pc
 
 from coordinator_core.fold.schema import VALUE, FoldRules
 from coordinator_core.fold.segments import Piece, fold_run
-from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs
+from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs, most_run_bytes
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.windows import SegmentWindows
@@ -29,7 +30,8 @@ def main(log: str, release: str) -> None:
     start_light()
     keep_freed_memory()
     rules = FoldRules.of(profile_for_release(release))
-    tasks = in_runs(fold_tasks(discover([log]), OnDamage.FAIL), 1)
+    most_bytes = partial(most_run_bytes, rules=rules)
+    tasks = in_runs(fold_tasks(discover([log]), OnDamage.FAIL), most_bytes)
 
     def fold(task: FoldTask) -> float:
         pieces = [Piece(segment, SegmentWindows(segment), end_offset) for segment, end_offset in task.ranges]

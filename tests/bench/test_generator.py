@@ -17,13 +17,7 @@ from coordinator_core.groups.model import Assignment, ClassicGroup, ClassicMembe
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.log.types import Codec, PartitionLog
-from coordinator_core.records.codec import (
-    CURRENT,
-    decode_key,
-    decode_value,
-    key_reencodes_exactly,
-    reencodes_exactly,
-)
+from coordinator_core.records.codec import CURRENT, decode_key, decode_value
 from coordinator_core.records.wire import uuid_text
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_to_run
@@ -33,6 +27,7 @@ from tests.bench.group_truth import Kind
 from tests.bench.plans import QUICK
 from tests.bench.truth import MemberRow, WrongAnswerError, check_truth, expected_members
 from tests.bench.workload import TOPICS, Workload, topic_id, topic_name
+from tests.records.reencoding import key_reencodes_exactly, reencodes_exactly
 from tests.replay.reference import replay_partition
 
 EVERYTHING = Workload(

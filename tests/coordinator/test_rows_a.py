@@ -117,7 +117,10 @@ def test_a4_a_refused_record_is_noted_and_the_load_reads_on() -> None:
     simulation = Simulation(java=True)
     manager = simulation.manager
     partition = manager.partition_for("g")
-    written = [consumer_records.member("g", ConsumerMember("m")), consumer_records.epoch_tombstone("g")]
+    written = [
+        consumer_records.member("g", ConsumerMember("m")),
+        consumer_records.group_tombstone(consumer_records.GROUP, "g"),
+    ]
     simulation.cluster.log.append(partition, [*written, consumer_records.epoch("g", 3, 0)], 0)
     manager.unload(partition, 1)
     manager.load(partition, 2)
@@ -165,7 +168,7 @@ def test_a4_the_load_agrees_with_the_replay(path: Path) -> None:
                 continue
             decoded = record.decoded()
             if decoded.key_type != 1:
-                loader.apply(*decoded)
+                loader.apply(decoded)
             elif decoded.value is not None:
                 loader.touch(decoded.key["group"])
                 found = pending.setdefault(record.producer_id, set()) if record.transactional else offset_keys

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.groups.hashing import partition_for
-from coordinator_core.records import decode_key, decode_value, encode_key, encode_value
+from coordinator_core.records.codec import decode_key, decode_value, encode_key, encode_value
 from coordinator_core.records.jsontext import key_json, value_json
 from tests.coordinator.brokers import SETTINGS, SUBSCRIPTION, Simulation
 

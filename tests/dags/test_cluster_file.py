@@ -28,9 +28,9 @@ def written(directory: Path, text: str) -> Path:
     return path
 
 
-def test_the_bundled_file_names_the_snapshot_that_comes_with_the_tests() -> None:
+def test_the_bundled_file_names_the_bundled_snapshot() -> None:
     demo = load_clusters(BUNDLED_FILE).clusters["demo"]
-    assert demo.source == (str(ROOT / "tests/corpus/k431-mixed/log"),)
+    assert demo.source == (str(ROOT / "demo/shop"),)
     assert Path(demo.source[0]).is_dir()
     assert demo.output == str(ROOT / "demo-output/runs")
     assert demo.kafka_version == "4.3.1"

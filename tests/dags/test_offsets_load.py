@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import case
+from tests.cases import Case
 from tests.dags.airflow_home import PATIENCE_SECONDS, ROOT, AirflowHome
 from tests.dags.published import check_run, published
 
+SHOP = ROOT / "demo/shop"
+
 
 @pytest.mark.full
-def test_the_demo_publishes_k431_mixed_with_the_state_of_the_local_engine(tmp_path: Path) -> None:
+def test_the_demo_publishes_what_the_local_engine_makes_of_its_log_and_explains_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [ROOT / ".ci/demo.sh"],
         stdout=subprocess.PIPE,
@@ -28,11 +30,12 @@ def test_the_demo_publishes_k431_mixed_with_the_state_of_the_local_engine(tmp_pa
     said = dict(re.findall(r"^(run|state hash|groups|seconds) {2,}(.*)$", done.stdout, re.MULTILINE))
 
     path = Path(said["run"])
-    run = check_run(path, case("k431-mixed"), tmp_path)
+    captured_ms = json.loads((SHOP / "capture.json").read_text())["finished_at_ms"]
+    run = check_run(path, Case("shop", SHOP.parent, (SHOP,), "4.3.1", None, 50, captured_ms), tmp_path)
     assert said["state hash"] == run.state_hash
     assert run.manifest["engine"] == "spark"
     assert run.manifest["cluster"] == "demo"
-    assert run.now_ms == json.loads((case("k431-mixed").directory / "case.json").read_text())["capturedAtMs"]
+    assert run.now_ms == captured_ms
     assert path.parent.parent == ROOT / "demo-output/runs/demo"
 
     # No Spark connection is defined there.
@@ -51,14 +54,26 @@ def test_the_demo_publishes_k431_mixed_with_the_state_of_the_local_engine(tmp_pa
     assert len(listed) == run.manifest["tables"]["groups"]["rows"]
     assert said["groups"].startswith(f"{len(listed)} with ")
 
-    # Then the rules looked at it, and found what the snapshot's clients had done.
+    # Then the rules looked at it.
     [report] = re.findall(r"^- report: `(.*)`$", done.stdout, re.MULTILINE)
     [docs] = re.findall(r"^- Data Docs: (.*)$", done.stdout, re.MULTILINE)
     assert Path(report).parent == path.parent / "_reports" / path.name
     assert Path(report).is_file()
     assert Path(docs).is_file()
-    assert "**Warnings**: demo" in done.stdout
-    assert "R31 of g-topic-recreated" in done.stdout
+    assert re.search(r"^\*\*(Notes only|Warnings)\*\*: demo", done.stdout, re.MULTILINE)
+
+    # In the end it is explained, in a sentence and on pages.
+    assert re.search(
+        r"^4 committed offsets of payments, a group without members, expired at \S+ \S+: the group became Empty 1 min "
+        r"before, and the retention is 1 min\. 4 partitions were read again from an earlier offset afterwards\.$",
+        done.stdout,
+        re.MULTILINE,
+    )
+    pages = [
+        Path(page) for page in re.findall(r"^- page of .*: +(/.*/investigation\.html)$", done.stdout, re.MULTILINE)
+    ]
+    assert len(pages) == 2
+    assert all('<svg viewBox="' in page.read_text() for page in pages)
     assert re.fullmatch(r"pin \d+\.\d, replay \d+\.\d, summary \d+\.\d", said["seconds"])
 
 

@@ -74,9 +74,9 @@ def test_a_rejected_plan_publishes_nothing(api: AirflowApi, compacted: Path) -> 
     assert asked["subject"] == f"Let {planned['expires']} records expire?"
     for told in (f"{planned['expires']} records expire", planned["digest"], planned["plan"]):
         assert told in asked["body"]
-    forecast = json.loads((Path(planned["plan"]).parent / "forecast.json").read_text())
-    assert len(forecast["tombstones"]) == planned["expires"]
-    [(worst, count)] = Counter(row["group_id"] for row in forecast["tombstones"]).most_common(1)
+    lines = (Path(planned["plan"]).parent / "tombstones.jsonl").read_text().splitlines()
+    assert len(lines) == planned["expires"]
+    [(worst, count)] = Counter(json.loads(line)["group_id"] for line in lines).most_common(1)
     assert f"`{worst}`: {count}" in asked["body"]
     api.answer(DAG, run_id, "approve", "Reject")
     assert api.finished(DAG, run_id) == "success", api.logs()

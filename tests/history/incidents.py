@@ -393,12 +393,12 @@ def forged(directory: Path, broken: bool) -> Path:
     return log.write(directory)
 
 
-def _topics(directory: Path, *ends: tuple[int, int]) -> Path:
+def _topics(directory: Path, *ends: tuple[int, int], topic_id: str | None = None) -> Path:
     """topics.json, as a capture has it: log start and end of each partition of ``orders``."""
     partitions = [
         {"partition": number, "start_offset": start, "end_offset": end} for number, (start, end) in enumerate(ends)
     ]
-    document = {"topics": [{"name": "orders", "topic_id": None, "partitions": partitions}]}
+    document = {"topics": [{"name": "orders", "topic_id": topic_id, "partitions": partitions}]}
     (directory / "topics.json").write_text(json.dumps(document))
     return directory
 
@@ -425,6 +425,54 @@ def stuck_partition(directory: Path, broken: bool) -> Path:
     rest = tuple(key for key in ORDERS if not broken or key != ("orders", 3))
     _reads(log, GROUP, range(1200, 2000, 5), keys=rest)
     return _topics(log.write(directory), *[(0, 2500)] * 4)
+
+
+def all_stopped(directory: Path, broken: bool) -> Path:
+    """All members heartbeat and none of them reads on: one hangs in its batch, and nothing times out."""
+    log = Log().generation(GROUP, 1, _member())
+    _reads(log, GROUP, range(1000, 1200, 10))
+    if not broken:
+        _reads(log, GROUP, range(1200, 2500, 10))
+    log.wait(2 * HOUR).commit("other", {("events", 0): 1})
+    return _topics(log.write(directory), *[(0, 2500)] * 4)
+
+
+def more_partitions(directory: Path, broken: bool) -> Path:
+    """The topic got two more partitions; the leader of the group has not seen them."""
+    log = Log().generation(GROUP, 1, _member())
+    _reads(log, GROUP, range(1000, 3000, 10))
+    return _topics(log.write(directory), *[(0, 3000)] * (6 if broken else 4))
+
+
+def recreated(directory: Path, broken: bool) -> Path:
+    """The topic was deleted and made again under its name; the group goes on from offsets of the old one."""
+    old, new = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+    log = Log().generation(GROUP, 1, _member())
+    key = encode_key(1, {"group": GROUP, "topic": "orders", "partition": 0})
+    value = {
+        "offset": 70,
+        "leaderEpoch": 0,
+        "metadata": "",
+        "commitTimestamp": log.at,
+        "topicId": old if broken else new,
+    }
+    log.records((key, encode_value(1, 4, value)), sequence=0)
+    return _topics(log.write(directory), *[(0, 100)] * 4, topic_id=new)
+
+
+def unsteady_coordinator(directory: Path, broken: bool) -> Path:
+    """A broker that loses its session again and again: the partition's leader moves every five minutes."""
+    log = Log().generation(GROUP, 1, _member())
+    for turn in range(10):
+        log.epoch += broken or turn == 5
+        log.wait(5 * MINUTE).commit(GROUP, dict.fromkeys(ORDERS, 10 * turn))
+    return log.write(directory)
+
+
+def nobody_left(directory: Path, broken: bool) -> Path:
+    """The consumers were stopped; nobody knows until when their offsets stay."""
+    log = Log().generation(GROUP, 1, _member()).commit(GROUP, dict.fromkeys(ORDERS, 77)).wait(MINUTE)
+    return (log.generation(GROUP, 2) if broken else log).write(directory)
 
 
 def one_replica(directory: Path, broken: bool) -> Path:
@@ -765,6 +813,52 @@ INCIDENTS = (
         ("1 partition was", "orders-3 stays at 1190", "1,310 behind"),
         "paused partition",
         80,
+    ),
+    Incident(
+        "group-stopped",
+        "3.9.2",
+        all_stopped,
+        "group-stopped",
+        ("5,240 records", "nobody has committed since", "record 77"),
+        "thread dump",
+        77,
+    ),
+    Incident(
+        "partitions-added",
+        "3.9.2",
+        more_partitions,
+        "partitions-unassigned",
+        ("orders-4, orders-5", "more partitions since"),
+        "restart one member",
+        0,
+    ),
+    Incident(
+        "topic-recreated",
+        "4.1.0",
+        recreated,
+        "topic-recreated",
+        ("orders-0 at 70", "AAAAAAAAAAAAAAAAAAAAAQ"),
+        "--delete-offsets",
+        1,
+    ),
+    Incident(
+        "unsteady-coordinator",
+        "3.9.2",
+        unsteady_coordinator,
+        "coordinator-moves",
+        ("changed 10 times", "leader epoch 0 to 6"),
+        "controller's log",
+        group=None,
+    ),
+    Incident(
+        "group-is-empty",
+        "3.9.2",
+        nobody_left,
+        "group-is-empty",
+        ("no members since", "4 committed offsets", "2026-06-04"),
+        "before that",
+        5,
+        now_ms=T0 + HOUR,
     ),
     Incident(
         "two-writers",

@@ -13,9 +13,10 @@ from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import histories
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import ControlType
-from coordinator_core.records.blobs import encode_consumer_assignment, encode_consumer_subscription
+from coordinator_core.records.blobs import encode_consumer_assignment
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import profile_for_release
+from tests.blobs import encode_consumer_subscription
 from tests.cases import Case
 from tests.log.builders import build_batch, build_control_batch, build_message
 

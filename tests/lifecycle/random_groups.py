@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator_core.log.types import ControlType
-from coordinator_core.records.blobs import encode_consumer_subscription
 from coordinator_core.records.codec import encode_key, encode_value
+from tests.blobs import encode_consumer_subscription
 from tests.log.builders import build_batch, build_control_batch
 
 TOPICS = ("orders", "payments", "clicks", "elsewhere")

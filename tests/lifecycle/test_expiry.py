@@ -29,9 +29,9 @@ from coordinator_core.groups.model import (
 )
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.plan import ExpiryPlan, Kept, Reason, Tombstone, TombstoneKind
-from coordinator_core.records.blobs import encode_consumer_subscription
 from coordinator_core.records.codec import decode_key
 from coordinator_core.releases import Loader, Profile, profile_for_release
+from tests.blobs import encode_consumer_subscription
 from tests.fold.random_logs import Log, build, data_batches, markers
 from tests.log.builders import build_batch
 from tests.replay.histories import replay_batches

@@ -7,7 +7,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator_core.records.blobs import encode_consumer_assignment, encode_consumer_subscription
+from coordinator_core.records.blobs import encode_consumer_assignment
+from tests.blobs import encode_consumer_subscription
 from tests.live.group_protocol import Json
 from tests.live.recorder import Recorder
 

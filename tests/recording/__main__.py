@@ -147,7 +147,7 @@ def _dumped(kafka: RecordedKafka, partition: Path) -> tuple[str, str]:
     died = re.search(r"(?:java|org\.apache\.kafka)\.[\w.]+Exception.*\n\tat .*\n", said)
     error = re.search(r".*(?:Exception|Error).*", said)
     if died:
-        text += died[0]
+        text += f"{died[0]}[tool ended: {done.returncode}]\n"
     return text, error[0] if error else str(done.returncode or "")
 
 

@@ -1,4 +1,4 @@
-"""``python -m tests.recording.loads RELEASE…``: what brokers say of logs that some releases do not load."""
+"""``python -m tests.recording.loads RELEASE[:LOG]…``: what brokers say of logs that some releases do not load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.recording.brokers import RELEASES, Recorded, RecordedBroker
 from tests.recording.session import Session
 
 SETTINGS = {"offsets.topic.num.partitions": str(PARTITIONS), "offsets.retention.check.interval.ms": "86400000"}
-SECONDS = 90
+SECONDS = 45
 """For all partitions to be loaded, or not."""
 QUIET_SECONDS = 8
 _LINE = re.compile(
@@ -72,9 +72,10 @@ def _wait(condition: object) -> None:
 
 
 def main() -> None:
-    for version in sys.argv[1:]:
+    for argument in sys.argv[1:]:
+        version, _, only = argument.partition(":")
         recorded = RELEASES.get(version) or Recorded.of(version)
-        for name in logs_for(recorded.release):
+        for name in [only] if only else logs_for(recorded.release):
             with tempfile.TemporaryDirectory(prefix="loads-") as scratch:
                 digest, words = said(recorded, name, Path(scratch))
             target = DATA / name / f"{version}-{recorded.coordinator}.json"

@@ -35,14 +35,26 @@ _BEFORE_NEGOTIATION = {
 _EMPTY = {"string": "", "bytes": "", "bool": False, "uuid": "A" * 22}
 
 
+NEWEST = "4.4.0"
+
+
 @cache
-def definition(api: str, direction: str) -> Json:
+def definition(api: str, direction: str, version: str = NEWEST) -> Json:
     """Kafka's message definition, from the newest client jar that the recorder has fetched.
 
-    Definitions keep the fields of versions that brokers no longer speak, so that one set serves all releases.
+    Definitions keep the fields of versions that brokers no longer speak, so that one set serves all releases but 3.7,
+    whose preview of KIP-848 gave version 0 other fields.
     """
-    (jar,) = CACHE.glob("recorded-4.4.0-*/kafka-clients-4.4.0.jar")
-    return read_definition(jar, f"{api}{direction.capitalize()}")
+    return read_definition(_client_jar(version), f"{api}{direction.capitalize()}")
+
+
+def _preview_definition(api: str, direction: str) -> Json:
+    return definition(api, direction, "3.7.2" if api.startswith("ConsumerGroup") else NEWEST)
+
+
+def _client_jar(version: str) -> Path:
+    (jar,) = CACHE.glob(f"recorded-{version}-*/kafka-clients-{version}.jar")
+    return jar
 
 
 def read_definition(jar: Path, name: str) -> Json:
@@ -55,8 +67,7 @@ def read_definition(jar: Path, name: str) -> Json:
 
 @cache
 def _api_names() -> dict[int, str]:
-    (jar,) = CACHE.glob("recorded-4.4.0-*/kafka-clients-4.4.0.jar")
-    with zipfile.ZipFile(jar) as archive:
+    with zipfile.ZipFile(_client_jar(NEWEST)) as archive:
         names = [re.fullmatch(r"common/message/(\w+)Request\.json", name) for name in archive.namelist()]
     apis = [name[1] for name in names if name is not None]
     found = {definition(api, "request")["apiKey"]: api for api in apis}
@@ -74,7 +85,8 @@ class Session:
         self.port = port
         self.release = release
         self.client_id = client_id
-        self.connection = Connection(port, client_id, definition)
+        self._define = _preview_definition if release[:2] == (3, 7) else definition
+        self.connection = Connection(port, client_id, self._define)
         self.versions = dict(_BEFORE_NEGOTIATION)
         if release >= (0, 10):
             answer = self.connection.ask("ApiVersions", 0, {})
@@ -97,7 +109,7 @@ class Session:
     def send(self, api: str, body: Json, version: int | None = None) -> None:
         """Without waiting for the answer."""
         chosen = self.versions[api] if version is None else version
-        request = definition(api, "request")
+        request = self._define(api, "request")
         self.connection.send(api, chosen, _complete(Codec(request, chosen), request["fields"], body))
 
     def answer(self, seconds: float = 60) -> Json:

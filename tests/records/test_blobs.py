@@ -14,16 +14,18 @@ from coordinator_core.records.blobs import (
     CONSUMER_ASSIGNMENT,
     CONSUMER_SUBSCRIPTION,
     blob_version,
-    decode_connect_assignment,
-    decode_connect_metadata,
     decode_consumer_assignment,
     decode_consumer_subscription,
-    encode_connect_assignment,
-    encode_connect_metadata,
     encode_consumer_assignment,
-    encode_consumer_subscription,
 )
 from coordinator_core.records.wire import RecordDecodeError
+from tests.blobs import (
+    decode_connect_assignment,
+    decode_connect_metadata,
+    encode_connect_assignment,
+    encode_connect_metadata,
+    encode_consumer_subscription,
+)
 from tests.records.strategies import data_for
 
 EXAMPLES = settings(max_examples=60, deadline=None)

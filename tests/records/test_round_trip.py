@@ -17,10 +17,9 @@ from coordinator_core.records.codec import (
     decode_value,
     encode_key,
     encode_value,
-    key_reencodes_exactly,
-    reencodes_exactly,
 )
 from coordinator_core.records.schemas import RECORD_TYPES
+from tests.records.reencoding import key_reencodes_exactly, reencodes_exactly
 from tests.records.strategies import data_for
 
 EXAMPLES = settings(max_examples=50, deadline=None)

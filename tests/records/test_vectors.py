@@ -11,7 +11,6 @@ from coordinator_core.records.blobs import (
     decode_consumer_assignment,
     decode_consumer_subscription,
     encode_consumer_assignment,
-    encode_consumer_subscription,
 )
 from coordinator_core.records.codec import (
     PREVIEW_3_7,
@@ -24,8 +23,9 @@ from coordinator_core.records.codec import (
     decode_value,
     encode_key,
     encode_value,
-    reencodes_exactly,
 )
+from tests.blobs import encode_consumer_subscription
+from tests.records.reencoding import reencodes_exactly
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = "AQIDBAUGBwgJCgsMDQ4PEA"

@@ -11,8 +11,9 @@ import struct
 from pathlib import Path
 
 from coordinator_core.log.types import Codec, ControlType
-from coordinator_core.records.blobs import encode_consumer_assignment, encode_consumer_subscription
+from coordinator_core.records.blobs import encode_consumer_assignment
 from coordinator_core.records.codec import encode_key, encode_value
+from tests.blobs import encode_consumer_subscription
 from tests.log.builders import (
     NOW_MS,
     build_batch,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,27 @@ def test_what_investigate_says_to_put_back_is_what_is_planned(
     planned = after(json.loads(printed.out))
     for keys in wanted.values():
         assert {key: planned[key] for key in keys} == keys
+
+
+@pytest.mark.parametrize("incident", INCIDENTS, ids=lambda one: one.id)
+def test_the_command_that_investigate_prints_plans_what_it_says(
+    incident: Incident, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = incident.build(tmp_path / "log", True)
+    common = ["--kafka-version", incident.release, "--now-ms", str(incident.now_ms)]
+    run(["investigate", str(path), *common])
+    text = capfd.readouterr().out
+    commands = re.findall(r"^  With .*: regroup (restore plan SNAPSHOT .*) --bootstrap-server HOST", text, re.MULTILINE)
+    run(["investigate", str(path), *common, "--format", "json"])
+    told = json.loads(capfd.readouterr().out)["explanations"]
+    found = [one for one in told if one["severity"] != "info" and one["restore"]]
+    assert len(commands) == len(found)
+    for command, one in zip(commands, found, strict=True):
+        words = [str(path) if word == "SNAPSHOT" else word for word in shlex.split(command)]
+        assert run([*words, "--against", str(path), *common, "--format", "json"]) == ExitCode.CLEAN
+        planned = after(json.loads(capfd.readouterr().out))
+        wanted = {f"{one['group_id']} {row['topic']}-{row['partition']}": row["offset"] for row in one["restore"]}
+        assert {key: planned[key] for key in wanted} == wanted
 
 
 def test_other_names_and_kafka_s_csv(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -63,6 +63,9 @@ mutes:
     until: 2026-12-31
 ```
 
+A threshold that the file does not have is what the brokers' settings say, where the topics are from a capture that
+could ask for them, and the default otherwise.
+
 | threshold | default | is |
 |---|---|---|
 """

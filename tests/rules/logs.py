@@ -11,7 +11,7 @@ from typing import Any
 
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.records.blobs import encode_consumer_assignment, encode_consumer_subscription
+from coordinator_core.records.blobs import encode_consumer_assignment
 from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import profile_for_release
 from coordinator_core.rules.catalogue import RULES
@@ -25,6 +25,7 @@ from coordinator_core.rules.transaction_log import read_transaction_log
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, open_run
+from tests.blobs import encode_consumer_subscription
 from tests.log.builders import NOW_MS, build_batch, build_control_batch, write_partition
 
 Record = tuple[bytes | None, bytes | None]
@@ -279,11 +280,17 @@ class Log:
     going: dict[str, int] | None = None
     """Producers, by transactional id, of which the transaction log says that a transaction is going on."""
 
+    cleaned_offset: int | None = None
+    """What the checkpoint of the broker's cleaner says of offsets partition 0."""
+
     def publish(self, directory: Path) -> Run:
         """Replay this log and publish it as a run in ``directory``."""
         for number, data in self.partitions.items():
             segments = {0: data} if isinstance(data, bytes) else data
             write_partition(directory / "log", segments, partition=number)
+        if self.cleaned_offset is not None:
+            text = f"0\n1\n__consumer_offsets 0 {self.cleaned_offset}\n"
+            (directory / "log/cleaner-offset-checkpoint").write_text(text)
         place = RunPlace(str(directory / "runs"), "c", "w", "r")
         replay_to_run(
             discover([str(directory / "log")]),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from coordinator_core.rules.inputs import Inputs
 from tests.rules.faults import DAY_MS, UNCLEANED, with_offsets_topic, with_partition
 from tests.rules.logs import HEALTHY, NOW_MS, TOPICS, Log, classic, commit, log_of, one, pending
 
@@ -34,6 +36,7 @@ TWINS = {
         now_ms=NOW_MS + DAY_MS,
         topics=with_offsets_topic(config={"min.compaction.lag.ms": str(2 * DAY_MS)}),
     ),
+    "R87: the checkpoint says that it was cleaned": Log(UNCLEANED, now_ms=NOW_MS + DAY_MS, cleaned_offset=31),
     "R88: two empty segments": Log({0: {0: log_of(*HEALTHY), 2: b"", 3: b"", 4: log_of(commit(), base_offset=4)}}),
     "R89: committed at the log start": one(
         classic(), commit(offset=10, leader_epoch=0), topics=with_partition(oldest_leader_epoch=1, leader_epoch=1)
@@ -59,8 +62,34 @@ def test_a_transaction_that_holds_the_cleaner_is_the_finding(tmp_path: Path) -> 
     assert {row["rule"] for row in log.reconcile(tmp_path).findings.to_pylist()} == {"R50"}
 
 
+@pytest.mark.parametrize(("checkpoint", "why"), [(None, "no record was ever removed"), (4, "cleaner checkpoint at 4")])
+def test_a_dead_cleaner_is_known_by_its_checkpoint_or_by_what_is_there(
+    checkpoint: int | None, why: str, tmp_path: Path
+) -> None:
+    log = Log(UNCLEANED, now_ms=NOW_MS + DAY_MS, cleaned_offset=checkpoint)
+    (row,) = log.reconcile(tmp_path).findings.to_pylist()
+    evidence = json.loads(row["evidence"])
+    assert (row["rule"], evidence["known_by"], evidence["since_ms"], evidence["hours"]) == ("R87", why, NOW_MS, 24)
+
+
 def test_what_a_file_does_not_tell_is_not_evaluated(tmp_path: Path) -> None:
     topics = {"topics": [{"name": "t", "partitions": [{"partition": 0, "start_offset": 10, "end_offset": 100}]}]}
     found = one(*HEALTHY, topics=topics).reconcile(tmp_path)
     assert found.not_evaluated.keys() >= {"R80", "R82", "R83", "R84", "R85", "R86", "R89", "R90"}
     assert found.not_evaluated["R83"] == "needs replicas (--topics), configuration (--topics)"
+
+
+def test_settings_of_the_brokers_are_the_thresholds_that_nobody_set(tmp_path: Path) -> None:
+    """Two brokers agree on the retention and not on the longest transaction; somebody has set the size of metadata."""
+    config = {"offsets.retention.minutes": "60", "offset.metadata.max.bytes": "100"}
+    brokers = [
+        {"broker_id": number, "rack": None, "config": config | {"transaction.max.timeout.ms": str(number)}}
+        for number in (1, 2)
+    ]
+    topics, rules = tmp_path / "topics.json", tmp_path / "rules.yaml"
+    topics.write_text(json.dumps(TOPICS | {"brokers": brokers}))
+    rules.write_text("thresholds: {offset_metadata_max_bytes: 7}")
+    run = one(*HEALTHY).publish(tmp_path)
+    found = Inputs.read(run.path, topics=str(topics), settings_file=rules).settings
+    assert found.thresholds == {"offset_metadata_max_bytes": 7, "offsets_retention_ms": 3_600_000}
+    assert found.limits["transaction_max_timeout_ms"] == 900_000

@@ -217,7 +217,7 @@ def test_what_a_fold_depends_on(cache: FoldCache, log: Snapshot, monkeypatch: py
 
 def test_the_code_counts_wherever_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(Path(fold_cache.__file__).parent.parent, tmp_path / "code")
-    monkeypatch.setattr(fold_cache, "files", lambda name: tmp_path / "code" / name.rpartition(".")[2])
+    monkeypatch.setattr("importlib.resources.files", lambda name: tmp_path / "code" / name.rpartition(".")[2])
     digest = fold_cache.source_digest.__wrapped__
     found = [digest(), digest()]
     for module in ("log/batch.py", "log/compression/lz4.py"):

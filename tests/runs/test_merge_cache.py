@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,6 +135,20 @@ def test_other_rules_are_another_state(log: Snapshot, cache: FoldCache, merged: 
     older = profile_for_release("4.2.0")
     replay_snapshot(log, older, damage=[], cache=cache)
     assert len(merged) == len(log.segments)
+
+
+def test_every_process_names_a_state_alike() -> None:
+    code = (
+        "from coordinator_core.merge.cache import state_name; from coordinator_core.releases import every_profile;"
+        "print([state_name(profile, 7) for profile in every_profile()])"
+    )
+    found = {
+        subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, text=True)
+        for seed in ("1", "2", "3")
+    }
+    assert len(found) == 1
+    names = ast.literal_eval(found.pop())
+    assert len({*names}) == len(names)
 
 
 def test_a_state_that_lacks_few_folds_is_not_written_anew(

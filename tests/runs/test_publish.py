@@ -272,8 +272,8 @@ class Blocks:
 
 @pytest.mark.parametrize("block_rows", [1, 3, 100])
 def test_rows_may_come_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_rows: int) -> None:
-    for module in (publish_module, state_hash_module):
-        monkeypatch.setattr(module, "BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(publish_module, "ROW_GROUP_ROWS", block_rows)
+    monkeypatch.setattr(state_hash_module, "BLOCK_ROWS", 3)
     state = PartitionState(3, offsets={OffsetKey("g", "t", number): offset(number) for number in range(7)})
     rows = state_tables([state], now_ms=0)["offsets"]
     published = []

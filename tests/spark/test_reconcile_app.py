@@ -39,7 +39,7 @@ def inputs_of(log: Log, directory: Path) -> Inputs:
         facts.run,
         facts.topics,
         None if facts.previous is None else facts.previous.run,
-        str(directory / "now/log") if log.scanned else None,
+        (str(directory / "now/log"),) if log.scanned else (),
         facts.extra.get(Need.TRANSACTION_LOG),
         settings_from(log.settings, RULES),
         None,

@@ -72,7 +72,7 @@ class Assignments:
             out.append(records.epoch(group.group_id, epoch, metadata_hash))
         self._keep_deadline(group.group_id, group, epoch)
         if group.has_partition_metadata_record:
-            out.append(records.partition_metadata_tombstone(group.group_id))
+            out.append(records.group_tombstone(records.PARTITION_METADATA, group.group_id))
         return epoch
 
     def _keep_deadline(self, group_id: str, group: LiveConsumerGroup, epoch: int) -> None:

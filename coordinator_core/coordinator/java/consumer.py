@@ -372,11 +372,8 @@ class ConsumerGroups:
 
 
 def _removal(group_id: str, member_id: str) -> list[Record]:
-    return [
-        records.current_tombstone(group_id, member_id),
-        records.target_tombstone(group_id, member_id),
-        records.member_tombstone(group_id, member_id),
-    ]
+    types = (records.CURRENT, records.TARGET_MEMBER, records.MEMBER)
+    return [record for one in types for record in records.member_tombstones(one, group_id, [member_id])]
 
 
 def _updated(member: ConsumerMember, client: Client, request: ConsumerGroupHeartbeat) -> ConsumerMember:

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from coordinator_core.coordinator.classic import Ageing
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.group import accept_any
-from coordinator_core.coordinator.java.offsets import ExpiryBase, Validate
+from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap, TopicId
 from coordinator_core.coordinator.requests import Committer
@@ -188,8 +189,8 @@ class LiveConsumerGroup(ConsumerGroup):
 
     # Group
 
-    def expiry_base(self) -> ExpiryBase | None:
-        return lambda offset: offset.commit_timestamp_ms
+    def ageing(self) -> Ageing | None:
+        return Ageing(None)
 
     def validate_offset_commit(self, who: Committer, version: int) -> Validate:
         generation = who.generation
@@ -236,13 +237,13 @@ class LiveConsumerGroup(ConsumerGroup):
         group_id = self.group_id
         members = [(renamed or {}).get(member_id, member_id) for member_id in self.members]
         return [
-            *(records.current_tombstone(group_id, member) for member in members),
-            *(records.target_tombstone(group_id, member) for member in members),
-            records.target_metadata_tombstone(group_id),
-            *(records.member_tombstone(group_id, member) for member in members),
+            *records.member_tombstones(records.CURRENT, group_id, members),
+            *records.member_tombstones(records.TARGET_MEMBER, group_id, members),
+            records.group_tombstone(records.TARGET_METADATA, group_id),
+            *records.member_tombstones(records.MEMBER, group_id, members),
             *(records.regex_tombstone(group_id, regex) for regex in self.regexes),
-            records.partition_metadata_tombstone(group_id),
-            records.epoch_tombstone(group_id),
+            records.group_tombstone(records.PARTITION_METADATA, group_id),
+            records.group_tombstone(records.GROUP, group_id),
         ]
 
     def timer_keys(self) -> list[tuple[str, ...]]:

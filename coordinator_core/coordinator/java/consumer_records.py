@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import Partitions
 from coordinator_core.coordinator.record_data import (
@@ -50,20 +52,18 @@ def member(group_id: str, one: ConsumerMember) -> Record:
     return Record(MEMBER, ConsumerMemberKey(group_id, one.member_id), 0, value)
 
 
-def member_tombstone(group_id: str, member_id: str) -> Record:
-    return Record(MEMBER, ConsumerMemberKey(group_id, member_id))
+def member_tombstones(key_type: int, group_id: str, member_ids: Iterable[str]) -> list[Record]:
+    """Tombstones of the members' records of one type."""
+    return [Record(key_type, ConsumerMemberKey(group_id, member_id)) for member_id in member_ids]
+
+
+def group_tombstone(key_type: int, group_id: str) -> Record:
+    """Tombstone of a record of the group as a whole."""
+    return Record(key_type, ConsumerGroupKey(group_id))
 
 
 def epoch(group_id: str, group_epoch: int, metadata_hash: int) -> Record:
     return Record(GROUP, ConsumerGroupKey(group_id), 0, ConsumerGroupMetadataValue(group_epoch, metadata_hash))
-
-
-def epoch_tombstone(group_id: str) -> Record:
-    return Record(GROUP, ConsumerGroupKey(group_id))
-
-
-def partition_metadata_tombstone(group_id: str) -> Record:
-    return Record(PARTITION_METADATA, ConsumerGroupKey(group_id))
 
 
 def target(group_id: str, member_id: str, partitions: Partitions) -> Record:
@@ -73,17 +73,9 @@ def target(group_id: str, member_id: str, partitions: Partitions) -> Record:
     return Record(TARGET_MEMBER, ConsumerMemberKey(group_id, member_id), 0, value)
 
 
-def target_tombstone(group_id: str, member_id: str) -> Record:
-    return Record(TARGET_MEMBER, ConsumerMemberKey(group_id, member_id))
-
-
 def target_metadata(group_id: str, assignment_epoch: int, timestamp_ms: int) -> Record:
     value = TargetAssignmentMetadataValue(assignment_epoch, timestamp_ms)
     return Record(TARGET_METADATA, ConsumerGroupKey(group_id), 0, value)
-
-
-def target_metadata_tombstone(group_id: str) -> Record:
-    return Record(TARGET_METADATA, ConsumerGroupKey(group_id))
 
 
 def current(group_id: str, one: ConsumerMember) -> Record:
@@ -102,10 +94,6 @@ def _with_epochs(assignment: PartitionEpochs) -> tuple[AssignedPartitions, ...]:
         AssignedPartitions(str(topic_id), tuple(sorted(epochs)), tuple(epochs[one] for one in sorted(epochs)))
         for topic_id, epochs in assignment.items()
     )
-
-
-def current_tombstone(group_id: str, member_id: str) -> Record:
-    return Record(CURRENT, ConsumerMemberKey(group_id, member_id))
 
 
 def regex(group_id: str, expression: str, resolved: ResolvedRegex) -> Record:

@@ -54,16 +54,14 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
     # Members
 
     def join_group(self, client: Client, request: requests.JoinGroup, respond: replies.Respond) -> None:
-        error = Errors.NONE
-        if not self.active:
-            error = Errors.COORDINATOR_NOT_AVAILABLE
-        elif not request.group_id:
-            error = Errors.INVALID_GROUP_ID
-        elif not self.accepts_session_timeout(request):
-            error = Errors.INVALID_SESSION_TIMEOUT
-        if error is not Errors.NONE:
-            respond(replies.JoinGroupReply(error, member_id=request.member_id))
-            return
+        for fine, error in (
+            (self.active, Errors.COORDINATOR_NOT_AVAILABLE),
+            (bool(request.group_id), Errors.INVALID_GROUP_ID),
+            (self.accepts_session_timeout(request), Errors.INVALID_SESSION_TIMEOUT),
+        ):
+            if not fine:
+                respond(replies.JoinGroupReply(error, member_id=request.member_id))
+                return
         try:
             self.check(request.group_id)
             group = self.manager.get_group(request.group_id)
@@ -125,7 +123,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             return self.membership.heartbeat(group, request)
         if isinstance(group, LiveConsumerGroup):
             return self.classic_members.heartbeat(group, request)
-        return Errors.UNKNOWN_MEMBER_ID
+        raise ApiError(Errors.UNKNOWN_MEMBER_ID)
 
     def leave(self, request: requests.LeaveGroup) -> replies.LeaveGroupReply:
         group = self.manager.get_group(request.group_id)

@@ -7,13 +7,13 @@ from typing import Protocol
 from coordinator_core.coordinator.classic import LiveClassicGroup
 from coordinator_core.coordinator.describe import Listed
 from coordinator_core.coordinator.errors import ApiError, Errors
-from coordinator_core.coordinator.java.offsets import CommittingGroup, ExpiryBase, Validate
+from coordinator_core.coordinator.java.offsets import CommittingGroup, Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.requests import Committer
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.validation import validate_commit
-from coordinator_core.groups.model import CommittedOffset, GroupState
+from coordinator_core.groups.model import GroupState
 
 
 class Group(Listed, CommittingGroup, Protocol):
@@ -39,16 +39,6 @@ class JavaClassicGroup(LiveClassicGroup):
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         super().__init__(group_id, JAVA, now_ms)
-
-    def expiry_base(self) -> ExpiryBase | None:
-        """``ClassicGroup.offsetExpirationCondition``."""
-        since = self.state_timestamp_ms
-        if self.protocol_type is None or (self.is_empty and since is None):
-            return _commit_timestamp
-        if self.is_empty:
-            return lambda _offset: since or 0
-        known = self.uses_consumer_protocol and self.subscribed_topics is not None
-        return _commit_timestamp if known and self.is_in(GroupState.STABLE) else None
 
     def validate_offset_commit(self, who: Committer, version: int) -> Validate:
         validate_commit(self, who)
@@ -79,7 +69,3 @@ class JavaClassicGroup(LiveClassicGroup):
     def timer_keys(self) -> list[tuple[str, ...]]:
         """Keys of timers to cancel: none. A deleted classic group has no members; pending ones expire."""
         return []
-
-
-def _commit_timestamp(offset: CommittedOffset) -> int:
-    return offset.commit_timestamp_ms

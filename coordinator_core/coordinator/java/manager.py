@@ -171,7 +171,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
 
     def replay(self, record: LoadedRecord, producer_id: int, producer_epoch: int) -> None:
         if record.key_type not in OFFSET_KEY_TYPES:
-            self._replay.apply(*record)
+            self._replay.apply(record)
             return
         offset_key = offset_key_of(record)
         if record.value is not None:

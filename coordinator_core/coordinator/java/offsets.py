@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Generic, Protocol, TypeVar
 
+from coordinator_core.coordinator.classic import Ageing
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, Record
 from coordinator_core.coordinator.maps import TimelineHashMap
@@ -19,7 +20,7 @@ from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.groups.loaders import LoadedRecord
 from coordinator_core.groups.model import CommittedOffset, OffsetKey
 from coordinator_core.groups.offsets import Offsets
-from coordinator_core.lifecycle.due import expiry_of
+from coordinator_core.lifecycle.due import expiry_of_commit
 from coordinator_core.records.types import ZERO_UUID
 from coordinator_core.releases import Clock, Profile
 from coordinator_core.replay.interpret import committed_offset, offset_rules
@@ -27,8 +28,6 @@ from coordinator_core.replay.interpret import committed_offset, offset_rules
 V = TypeVar("V")
 Validate = Callable[[str, str, int], None]
 """Takes topic name, topic id and partition of one commit; raises :class:`ApiError`."""
-ExpiryBase = Callable[[CommittedOffset], int]
-"""From when on an offset ages (``OffsetExpirationCondition``), milliseconds since the epoch."""
 
 
 class CommittingGroup(Protocol):
@@ -36,8 +35,8 @@ class CommittingGroup(Protocol):
 
     def is_subscribed_to(self, topic: str) -> bool: ...
 
-    def expiry_base(self) -> ExpiryBase | None:
-        """Time from which retention counts; ``None`` where nothing of the group expires."""
+    def ageing(self) -> Ageing | None:
+        """``None`` where nothing of the group expires."""
 
 
 class OffsetKeyMap(MutableMapping[OffsetKey, V], Generic[V]):
@@ -177,23 +176,17 @@ class OffsetMetadataManager:
         """Whether nothing of the group is left after this sweep, and the sweep's tombstones."""
         if group_id not in self.offsets.by_group:
             return group_id not in self.open.by_group, []
-        base = group.expiry_base()
-        if base is None:
+        ageing = group.ageing()
+        if ageing is None:
             return False, []
         all_expired = True
         records = []
+        retention_ms = self._settings.offsets_retention_ms
         for offset_key in self.offsets.of(group_id):
-            offset = self.offsets[offset_key]
-            expires = offset.expire_timestamp_ms
-            due = expiry_of(
-                Clock.GROUP,
-                now_ms=now_ms,
-                retention_ms=self._settings.offsets_retention_ms,
-                base_ms=base(offset),
-                explicit_ms=expires or 0,
-                is_explicit=expires is not None,
-            ).is_due
-            if due and not group.is_subscribed_to(offset_key.topic) and offset_key not in self.open:
+            expiry = expiry_of_commit(
+                self.offsets[offset_key], Clock.GROUP, now_ms=now_ms, retention_ms=retention_ms, base_ms=ageing.since_ms
+            )
+            if expiry.is_due and not group.is_subscribed_to(offset_key.topic) and offset_key not in self.open:
                 records.append(offset_tombstone(offset_key))
             else:
                 all_expired = False

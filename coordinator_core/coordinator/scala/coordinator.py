@@ -55,20 +55,27 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
     def sync_group(self, client: Client, request: requests.SyncGroup, respond: replies.Respond) -> None:
         try:
             self.check(request.group_id)
+            self.membership.sync(self._group(request.group_id), request, respond)
         except ApiError as error:
             # A client that learns of a rebalance joins again, and finds the coordinator loaded by then.
             loading = error.error is Errors.COORDINATOR_LOAD_IN_PROGRESS
             respond(replies.SyncGroupReply(Errors.REBALANCE_IN_PROGRESS if loading else error.error))
-            return
-        group = self.manager.get_group(request.group_id)
-        if group is None:
-            respond(replies.SyncGroupReply(Errors.UNKNOWN_MEMBER_ID))
-        else:
-            self.membership.sync(group, request, respond)
 
     def group_heartbeat(self, request: requests.Heartbeat) -> Errors:
-        group = self.manager.get_group(request.group_id)
-        return Errors.UNKNOWN_MEMBER_ID if group is None else self.membership.heartbeat(group, request)
+        return self.membership.heartbeat(self._group(request.group_id), request)
+
+    def _group(self, group_id: str, missing: Errors = Errors.UNKNOWN_MEMBER_ID) -> ScalaGroup:
+        """The group; raises :class:`ApiError` with ``missing`` where there is none."""
+        group = self.manager.get_group(group_id)
+        if group is None:
+            raise ApiError(missing)
+        return group
+
+    def _living(self, group_id: str) -> ScalaGroup:
+        group = self._group(group_id, Errors.GROUP_ID_NOT_FOUND)
+        if group.is_in(GroupState.DEAD):
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND)
+        return group
 
     def leave(self, request: requests.LeaveGroup) -> replies.LeaveGroupReply:
         group = self.manager.get_group(request.group_id)
@@ -155,9 +162,7 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
     def offset_delete(self, request: requests.OffsetDelete) -> list[Errors]:
         """The error of each partition; raises :class:`ApiError` for what refuses them all."""
         self.check(request.group_id)
-        group = self.manager.get_group(request.group_id)
-        if group is None or group.is_in(GroupState.DEAD):
-            raise ApiError(Errors.GROUP_ID_NOT_FOUND)
+        group = self._living(request.group_id)
         if not group.is_in(GroupState.EMPTY) and not group.uses_consumer_protocol:
             raise ApiError(Errors.NON_EMPTY_GROUP)
         live = not group.is_in(GroupState.EMPTY)
@@ -181,9 +186,7 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
         for group_id in dict.fromkeys(request.groups_names):
             try:
                 self.check(group_id, empty_id=True)
-                group = self.manager.get_group(group_id)
-                if group is None or group.is_in(GroupState.DEAD):
-                    raise ApiError(Errors.GROUP_ID_NOT_FOUND)
+                group = self._living(group_id)
                 if not group.is_in(GroupState.EMPTY):
                     raise ApiError(Errors.NON_EMPTY_GROUP)
             except ApiError as error:

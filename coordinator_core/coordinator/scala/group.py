@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from coordinator_core.coordinator.classic import LiveClassicGroup
 from coordinator_core.coordinator.maps import ScalaHashMap, TopicPartition, scala_map_order
 from coordinator_core.coordinator.rules import SCALA
 from coordinator_core.groups.model import CommittedOffset, GroupState
 from coordinator_core.groups.offsets import Offsets
-from coordinator_core.lifecycle.due import expiry_of
+from coordinator_core.lifecycle.due import expiry_of_commit
 from coordinator_core.releases import Clock, profile_for_release
 from coordinator_core.replay.interpret import offset_rules
 
@@ -77,32 +77,17 @@ class ScalaGroup(LiveClassicGroup):
         return self.remove_offsets(sorted(offset_key for offset_key in offset_keys if offset_key.topic in names))
 
     def remove_expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """``removeExpiredOffsets`` since KIP-211 and KAFKA-13636."""
-        base: Callable[[CommittedOffset], int] = lambda value: value.commit_timestamp_ms  # noqa: E731
-        subscribed: frozenset[str] = frozenset()
-        if self.protocol_type is not None:
-            if self.is_in(GroupState.EMPTY):
-                since = self.state_timestamp_ms
-                if since is not None:
-                    base = lambda _value: since  # noqa: E731
-            elif self.uses_consumer_protocol and self.subscribed_topics is not None and self.is_in(GroupState.STABLE):
-                subscribed = self.subscribed_topics
-            else:
-                return []
+        """Remove what has expired, but nothing of topics that a Stable group subscribes to."""
+        ageing = self.ageing()
+        if ageing is None:
+            return []
+        subscribed = self.subscribed_topics if self.is_in(GroupState.STABLE) else None
         expired: dict[TopicPartition, None] = ScalaHashMap()
         for offset_key, committed in self.offsets.items():
-            if offset_key.topic in subscribed:
-                continue
-            expires = committed.expire_timestamp_ms
-            due = expiry_of(
-                Clock.GROUP,
-                now_ms=now_ms,
-                retention_ms=retention_ms,
-                base_ms=base(committed),
-                explicit_ms=expires or 0,
-                is_explicit=expires is not None,
-            ).is_due
-            if due:
+            expiry = expiry_of_commit(
+                committed, Clock.GROUP, now_ms=now_ms, retention_ms=retention_ms, base_ms=ageing.since_ms
+            )
+            if expiry.is_due and offset_key.topic not in (subscribed or ()):
                 expired[offset_key] = None
         for offset_key in expired:
             del self.offsets[offset_key]

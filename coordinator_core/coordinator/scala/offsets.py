@@ -247,7 +247,7 @@ class _Load:
                 continue
             decoded = record.decoded()
             if decoded.key_type == GROUP_METADATA:
-                self._replay.apply(*decoded)
+                self._replay.apply(decoded)
             elif decoded.key_type in OFFSET_KEY_TYPES:
                 self._offset(record, decoded)
 

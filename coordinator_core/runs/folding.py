@@ -1,0 +1,167 @@
+"""Runs of segments folded by threads, which share what is left of them."""
+
+from __future__ import annotations
+
+import importlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from threading import Lock, Semaphore
+
+from coordinator_core.fold.tasks import FoldTask, Range, SegmentResult
+
+_LEAST_SPLIT = 2
+"""Segments that a run must have left to be split: a fold of its own costs about as much as the bytes of one."""
+
+
+class Run:
+    """A task in the making. Segments are taken from its front, and by another thread from its end."""
+
+    def __init__(self, task: FoldTask, ranges: Sequence[Range], rest: Run | None = None) -> None:
+        self.task = task
+        self.rest = rest
+        """What was split off."""
+        self.results: Future[list[SegmentResult]] = Future()
+        self._left = deque(ranges)
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    def __iter__(self) -> Iterator[Range]:
+        while True:
+            with self._lock:
+                if not self._left:
+                    return
+                segment = self._left.popleft()
+            yield segment
+
+    def split(self) -> Run | None:
+        """The second half of what nobody has taken so far; ``None`` where that is too little."""
+        with self._lock:
+            if len(self) < _LEAST_SPLIT:
+                return None
+            kept = len(self) // 2
+            self.rest = Run(self.task, list(islice(self._left, kept, None)), self.rest)
+            self._left = deque(islice(self._left, kept))
+            return self.rest
+
+
+class Folding:
+    """Runs folded side by side, begun in their order; a bounded number ahead of the consumer of the results.
+
+    A thread that finds none to begin takes a part of what another one has left. What ``kept`` gives for a task is its
+    result, and takes no room: it is read when it is merged.
+    """
+
+    def __init__(
+        self,
+        tasks: Iterable[FoldTask],
+        kept: Callable[[FoldTask], SegmentResult | FoldTask],
+        fold: Callable[[FoldTask, Iterable[Range]], Iterator[SegmentResult]],
+        workers: int,
+    ):
+        self._fold = fold
+        self._room = Semaphore(2 * workers + 1)
+        self._turn = Lock()
+        self._over = False
+        self._workers = workers
+        self._unfinished: deque[Iterator[SegmentResult]] = deque()
+        self._waiting: deque[Run] = deque()
+        self._begun: list[Run] = []
+        self._results: dict[int, deque[SegmentResult | Run]] = {}
+        for task in tasks:
+            found = kept(task)
+            results = self._results.setdefault(task.log.offsets_partition, deque())
+            if isinstance(found, SegmentResult):
+                results.append(found)
+            else:
+                run = Run(found, found.ranges)
+                self._waiting.append(run)
+                results.append(run)
+        if self._waiting:
+            # Not in the threads: which load modules side by side may wait for each other, forever.
+            importlib.import_module("coordinator_core.fold.segments")
+        self._threads = ThreadPoolExecutor(workers)
+        for _ in range(workers):
+            self._threads.submit(self._work)
+        # Each thread ends with its last fold, and its working tables with it: publication wants their memory.
+        self._threads.shutdown(wait=False)
+
+    def kept(self, offsets_partition: int) -> int:
+        """Number of folds that ``kept`` gave before the first one that it lacked."""
+        folds = 0
+        for result in self._results[offsets_partition]:
+            if isinstance(result, Run):
+                break
+            folds += result.fold is not None
+        return folds
+
+    def results(self, offsets_partition: int) -> Iterator[SegmentResult]:
+        """Results of a partition's segments; each may be asked for once."""
+        results = self._results[offsets_partition]
+        while results:
+            # What was merged must not be held any longer, so they go one by one.
+            result = results.popleft()
+            if isinstance(result, SegmentResult):
+                yield result
+            else:
+                yield from result.results.result()
+                if result.rest is not None:
+                    results.appendleft(result.rest)
+                self._room.release()
+
+    def stop(self) -> None:
+        """Stop: start no task, wait for running ones, cancel the futures of those not started."""
+        self._over = True
+        self._room.release()
+        self._threads.shutdown(cancel_futures=True)
+        for run in self._waiting:
+            run.results.cancel()
+
+    def _work(self) -> None:
+        while self._fold_next():
+            pass
+
+    def _fold_next(self) -> bool:
+        run = self._next()
+        if run is None:
+            return False
+        try:
+            results = self._fold(run.task, run)
+            run.results.set_result(list(islice(results, len(run.task.ranges))))
+        except BaseException as error:
+            run.results.set_exception(error)
+        else:
+            # What is left to do nobody waits for: when no thread is free for the last folds, it comes after.
+            self._unfinished.append(results)
+            if not 0 < len(self._waiting) < self._workers:
+                self._finish()
+        self._begun.remove(run)
+        return True
+
+    def _next(self) -> Run | None:
+        # One after the other: a run that came in its turn later, but found room earlier, could take the last
+        # room from the one that everybody waits for.
+        with self._turn:
+            self._room.acquire()
+            run: Run | None = None
+            if not self._over:
+                run = self._waiting.popleft() if self._waiting else self._split()
+            if run is None:
+                self._room.release()
+            else:
+                self._begun.append(run)
+            return run
+
+    def _split(self) -> Run | None:
+        longest = max(self._begun, key=len, default=None)
+        return None if longest is None else longest.split()
+
+    def _finish(self) -> None:
+        with suppress(IndexError):
+            while True:
+                for _ in self._unfinished.popleft():
+                    pass
