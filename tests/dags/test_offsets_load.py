@@ -44,11 +44,11 @@ def test_the_demo_publishes_what_the_local_engine_makes_of_its_log_and_explains_
     # The run read exactly what was pinned, and this attempt pinned it.
     [pin] = (path.parent.parent / "_pins" / path.parent.name).iterdir()
     pinned = {
-        segment["path"]: segment["fingerprint"]
+        segment["path"]: segment["bytes"]
         for partition in json.loads(pin.read_text())["partitions"]
         for segment in partition["segments"]
     }
-    assert {entry["path"]: entry["fingerprint"] for entry in run.manifest["inputs"]} == pinned
+    assert {entry["path"]: entry["bytes"] for entry in run.manifest["inputs"]} == pinned
 
     listed = re.findall(r"^  .{41} (?:classic|consumer|share|streams) +\w+$", done.stdout, re.MULTILINE)
     assert len(listed) == run.manifest["tables"]["groups"]["rows"]
