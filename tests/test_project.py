@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
-DIRECTORIES = {"dags", "coordinator_core", "spark_apps", "expectations", "tests", "docs", ".ci"}
+DIRECTORIES = {"dags", "coordinator_core", "spark_apps", "expectations", "tests", "docs", "demo", ".ci"}
 FILES = {
     ".dockerignore",
     ".gitignore",
