@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coordinator_core.errors import RegroupError
+from coordinator_core.rules.beside import FOUND_LOG_BYTES
 from coordinator_core.rules.evaluate import Hits, Reconciliation, chosen_rules, find, reconciled
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.inputs import Inputs
@@ -33,8 +34,9 @@ def reconcile(context: SparkContext, inputs: Inputs) -> tuple[Facts, Reconciliat
 
 
 def parts_of(inputs: Inputs, tasks: int) -> list[frozenset[int]]:
-    """The offsets partitions of both runs, in parts of about equal bytes of log, as many as ``tasks`` or some
-    more."""
+    """The offsets partitions of both runs, in parts of about equal bytes of log: as many as ``tasks``, or more where
+    a log is walked over, whose history a task holds in memory.
+    """
     sizes: dict[int, int] = {}
     for run in (inputs.run, inputs.against):
         if run is not None:
@@ -42,7 +44,8 @@ def parts_of(inputs: Inputs, tasks: int) -> list[frozenset[int]]:
     for entry in inputs.run.manifest["inputs"]:
         sizes[entry["offsets_partition"]] = sizes.get(entry["offsets_partition"], 1) + entry["bytes"]
     numbers = sorted(sizes)
-    runs = packed([sizes[number] for number in numbers], -(-sum(sizes.values()) // tasks))
+    share = -(-sum(sizes.values()) // tasks)
+    runs = packed([sizes[number] for number in numbers], min(share, FOUND_LOG_BYTES) if inputs.log else share)
     return [frozenset(numbers[run.start : run.stop]) for run in runs]
 
 

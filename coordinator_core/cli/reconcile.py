@@ -98,12 +98,11 @@ def given_and_found(run: str, *, no_log: bool, engine: Engine = Engine.LOCAL, **
     """The values of :func:`reconcile_options`; what is not named and lies beside the run is taken, too."""
     given = Given(**options)
     found, before = found_beside([run]), previous_run(open_run(run))
-    log = given.log or found.log
-    if no_log:
+    log = () if no_log else given.log or found.log
+    too_large = None if no_log or given.log else found.too_large(in_tasks=engine is not Engine.LOCAL)
+    if too_large is not None:
         log = ()
-    elif not given.log and engine is Engine.LOCAL and found.log_bytes > FOUND_LOG_BYTES:
-        log = ()
-        note(f"regroup: the log of {found.log_bytes >> 20} MB is walked over only when named: --log {found.log[0]}")
+        note(f"regroup: {too_large}")
     return replace(
         given,
         topics_file=given.topics_file or found.topics,

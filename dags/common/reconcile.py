@@ -63,7 +63,8 @@ def _request(cluster: Cluster, path: str) -> Request:
 
     run = open_run(path)
     before, found = previous_run(run), beside_run(run)
-    for text in found.notes:
+    too_large = found.too_large(in_tasks=True)
+    for text in (*found.notes, *([] if too_large is None else [too_large])):
         log.info("%s", text)
     parent, run_id = storage.split(path.rstrip("/"))
     directory = storage.join(parent, REPORTS, run_id)
@@ -72,7 +73,7 @@ def _request(cluster: Cluster, path: str) -> Request:
     given = {
         "topics_file": topics,
         "against": None if before is None else before.path,
-        "log": found.log,
+        "log": found.log if too_large is None else (),
         "transaction_log": found.transaction_log,
         "settings_file": cluster.rules,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def test_a_large_log_is_walked_over_only_when_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert beside.FOUND_LOG_BYTES > 10_000_000
-    monkeypatch.setattr("coordinator_core.cli.reconcile.FOUND_LOG_BYTES", 10)
+    monkeypatch.setattr(beside, "FOUND_LOG_BYTES", 10)
     snapshot = capture(tmp_path / "capture", *HEALTHY)
     one = ["--offsets-topic-num-partitions", "1"]
     document, said = answer(capfd, "reconcile", snapshot, *RELEASE, *NOW, *one)
@@ -160,6 +161,17 @@ def test_a_large_log_is_walked_over_only_when_named(
     assert f"--log {snapshot}" in said
     named, _ = answer(capfd, "reconcile", snapshot, *RELEASE, *NOW, *one, "--log", snapshot)
     assert named["log"]["path"] == snapshot
+
+
+def test_tasks_walk_over_a_log_whose_partitions_are_small() -> None:
+    """What a process holds counts: all of the log, or in Spark a partition."""
+    found = beside.Beside(log=("LOG",), log_bytes=3 * beside.FOUND_LOG_BYTES, partition_bytes=beside.FOUND_LOG_BYTES)
+    assert found.too_large(in_tasks=True) is None
+    assert found.too_large(in_tasks=False) == "the log of 192 MB is walked over only when named: --log LOG"
+    larger = replace(found, partition_bytes=2 * beside.FOUND_LOG_BYTES)
+    assert (
+        larger.too_large(in_tasks=True) == "a log with a partition of 128 MB is walked over only when named: --log LOG"
+    )
 
 
 def test_predict_finds_the_topology(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
