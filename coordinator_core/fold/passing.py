@@ -5,18 +5,20 @@ The kernel passes the others, and sums up what their headers say.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from coordinator_core.errors import Damage
 from coordinator_core.fold.unpacking import Chunk, chunks
 from coordinator_core.kernels import Bounds, Passage, pass_batches, portion_of
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import LAST_OFFSET
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.types import Batch
+from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
 
 _MOST_RECORDS = 4096
 """Larger batches are looked at one record after the other."""
@@ -54,45 +56,55 @@ def _prefix(group_id: str) -> bytes:
 
 
 class Passing:
-    """For ``read_records(passes=…)`` of one offsets partition: passes batches of magic 2 without wanted records.
+    """One offsets partition without the batches of magic 2 that have no record of ``groups``, wanted otherwise.
 
-    It never passes control batches, the first batch of a codec or leader epoch, and what takes a closer look. The
-    caller says what it has seen (:meth:`saw`), and takes what was passed from ``passage``. Batches up to ``end_offset``
-    may be passed.
+    Never passed are control batches, the first batch of a codec or leader epoch, batches from ``end_offset`` on, and
+    what takes a closer look. What was passed is in ``passage``; who reads takes it from there.
     """
 
     def __init__(
         self,
-        chosen: Chosen,
+        groups: Collection[str] | Portion,
         *,
         wants_tombstones: bool = False,
         newest_key_type: int | None = None,
         end_offset: int | None = None,
     ) -> None:
+        self.chosen = chosen = Chosen(groups)
         self._limits = Limits()
         self._last_offset = LAST_OFFSET if end_offset is None else end_offset - 1
         self.passage = passage = Passage(Bounds(self._limits.max_batch_bytes, _MOST_RECORDS), *chosen.portion)
         passage.wants_tombstones = wants_tombstones
         if newest_key_type is not None:
             passage.newest_key_type = newest_key_type
-        self._add_groups(chosen.prefixes)
+        for prefix in chosen.prefixes:
+            passage.group_ids.add_all(np.frombuffer(prefix, np.uint8), len(prefix))
         self._view: memoryview | None = None
         self._found: Generator[Chunk, None, None] | None = None
         self._chunk: Chunk | None = None
 
-    def _add_groups(self, prefixes: Iterable[bytes]) -> None:
-        for prefix in prefixes:
-            self.passage.group_ids.add_all(np.frombuffer(prefix, np.uint8), len(prefix))
-
-    def saw(self, batch: Batch) -> None:
-        """The caller has read ``batch``: the next may be passed."""
+    def read(
+        self, log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage]
+    ) -> Iterator[tuple[SegmentFile, Batch, list[Record]]]:
+        """The batches that are left, as ``read_records`` gives them."""
         passage = self.passage
-        passage.next_offset = batch.next_offset
-        passage.leader_epoch = max(passage.leader_epoch, batch.partition_leader_epoch)
-        if batch.magic >= 2:
-            passage.codecs |= 1 << batch.codec_id
+        try:
+            for segment, batch, records in read_records(log, on_damage=on_damage, damage=damage, passes=self._pass):
+                yield segment, batch, records
+                passage.next_offset = batch.next_offset
+                passage.leader_epoch = max(passage.leader_epoch, batch.partition_leader_epoch)
+                if batch.magic >= 2:
+                    passage.codecs |= 1 << batch.codec_id
+        finally:
+            self._forget()
 
-    def __call__(self, view: memoryview, position: int, expected: int, last_offset: int) -> tuple[int, int]:
+    def _forget(self) -> None:
+        """End the thread that unpacks."""
+        if self._found is not None:
+            self._found.close()
+        self._view = self._found = self._chunk = None
+
+    def _pass(self, view: memoryview, position: int, expected: int, last_offset: int) -> tuple[int, int]:
         passage = self.passage
         # Elsewhere something was left out, and the caller must see the next batch.
         if passage.next_offset == expected:
@@ -128,13 +140,12 @@ class Passing:
             else:
                 self._chunk = None
             if self._chunk is None:
-                if self._found is not None:
-                    self._found.close()
+                self._forget()
                 self._view = view
                 self._found = chunks(view, position, self.passage.next_offset, self.passage.bounds, self._limits)
                 self._chunk = next(self._found, None)
         except CompressionError:
-            self._view = self._found = self._chunk = None
+            self._forget()
         chunk = self._chunk
         return None if chunk is None or position not in chunk.batches["position"] else chunk
 

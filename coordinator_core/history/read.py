@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from coordinator_core.errors import Damage
-from coordinator_core.fold.passing import Chosen, Passing, Portion
+from coordinator_core.fold.passing import Passing, Portion
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
 from coordinator_core.history.members import members_of
 from coordinator_core.history.model import (
@@ -71,12 +71,12 @@ def read_history(
     Without ``every_commit`` consecutive commits of one writer are one :class:`Version`, so that memory follows what
     happened and not how often groups commit. ``end_offset``: no further. Raises as ``read_records`` does.
     """
-    chosen = None if groups is None else Chosen(groups)
     passing = None
-    if chosen is not None and passes:
-        passing = Passing(chosen, wants_tombstones=deletions is not None, end_offset=end_offset)
-    reader = _Reader(log, profile, chosen, deletions, topic_names, every_commit, passing)
-    for segment, batch, records in read_records(log, on_damage=on_damage, damage=damage, passes=passing):
+    if groups is not None:
+        passing = Passing(groups, wants_tombstones=deletions is not None, end_offset=end_offset)
+    reader = _Reader(log, profile, passing, deletions, topic_names, every_commit)
+    read = passing.read if passing is not None and passes else read_records
+    for segment, batch, records in read(log, on_damage=on_damage, damage=damage):
         if end_offset is not None and batch.base_offset >= end_offset:
             break
         reader.batch(segment, batch, records)
@@ -88,11 +88,10 @@ class _Reader:
         self,
         log: PartitionLog,
         profile: Profile,
-        chosen: Chosen | None,
+        passing: Passing | None,
         deletions: Deletions | None,
         topic_names: Mapping[str, str],
         every_commit: bool,
-        passing: Passing | None,
     ) -> None:
         self._profile = profile
         self._replayer = SequentialReplayer(profile, log.offsets_partition)
@@ -103,7 +102,6 @@ class _Reader:
         self._notes_others = deletions is not None
         self._deletions = deletions or Deletions()
         self._topic_names = dict(topic_names)
-        self._chosen = chosen
         self._passing = passing
         self._merges = not every_commit
         self._members: dict[str, tuple[Member, ...]] = {}
@@ -119,8 +117,6 @@ class _Reader:
     def batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
         self._note_passed()
         self._note_batch(segment, batch, records)
-        if self._passing is not None:
-            self._passing.saw(batch)
         if self._removed and self._last_ms > self._removed[-1].place.timestamp_ms + ONE_ACT_MS:
             self._settle_removals()
         for record in self._replayer.loaded_records(batch, records):
@@ -204,7 +200,7 @@ class _Reader:
             del holes[_HOLES:]
 
     def _is_wanted(self, key: bytes | None) -> bool:
-        return self._chosen is None or key is None or key in self._chosen
+        return self._passing is None or key is None or key in self._passing.chosen
 
     def _note_deletion(self, record: Record) -> None:
         try:
