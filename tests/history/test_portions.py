@@ -26,7 +26,7 @@ from tests.history.incidents import INCIDENTS, Incident
 from tests.log.builders import build_batch, build_control_batch
 
 NOW = 1_790_000_000_000
-SOME_GROUPS = 2
+SOME_GROUPS = 1
 
 
 def read(
