@@ -21,7 +21,7 @@ from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.source import found_beside, open_snapshot, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.ingest.unknown import is_unknown
-from coordinator_core.investigate.investigate import Investigation, investigate, worst
+from coordinator_core.investigate.investigate import LARGE_BYTES, Investigation, investigate, size_of, worst
 from coordinator_core.investigate.model import Case
 from coordinator_core.investigate.symptoms import codes_for, known_symptoms
 from coordinator_core.releases import profile_from_label
@@ -76,6 +76,8 @@ def investigate_command(
         options = replace(options, profile=options.profile or profile_from_label(run.profile))
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
+    if not groups and (size := size_of(snapshot)) > LARGE_BYTES:
+        note(f"regroup: {size / 1e6:,.0f} MB are read in portions of groups, some MB a second; --group takes seconds")
     found = investigate(
         snapshot,
         Case(

@@ -20,7 +20,7 @@ from coordinator_core.history.model import (
     EndKind,
     GroupHistory,
     Removal,
-    Version,
+    stretches,
 )
 from coordinator_core.history.read import ONE_ACT_MS
 from coordinator_core.releases import Clock, Deleter, Loader, Profile, ShareSweep
@@ -43,14 +43,21 @@ class Judge:
         self._configured = retention_ms
         self._ages: list[tuple[int, str]] = []
         self._sweeps: dict[tuple[int, int], set[str]] = {}
-        self._topics: dict[str, list[list[Version]]] = {}
+        self._topics: dict[str, list[tuple[int, int | None]]] = {}
 
     def judge(self, groups: Iterable[GroupHistory]) -> None:
         """Set the cause of every removal and of every end of a group."""
         groups = list(groups)
+        self.learn(groups)
+        self.decide(groups)
+
+    def learn(self, groups: Iterable[GroupHistory]) -> None:
+        """Take in what all groups tell about each other; :func:`~coordinator_core.history.model.outline` will do."""
+        groups = list(groups)
         for group in groups:
             for key, versions in group.versions.items():
-                self._topics.setdefault(key.topic, []).append(versions)
+                times = ((one[0].valid_from.timestamp_ms, one[-1].gone_ms) for one in stretches(versions))
+                self._topics.setdefault(key.topic, []).extend(times)
         acts = [(group, act) for group in groups for act in _acts(group.removals)]
         for group, act in acts:
             age = _sweep_age(act)
@@ -60,9 +67,12 @@ class Judge:
             expiry = self._expiry(act, act[0])
             if expiry is not None and expiry.certainty is not Certainty.POSSIBLE:
                 self._sweeps.setdefault(_moment(act[0]), set()).add(act[0].offset_key.group_id)
-        for group, act in acts:
-            self._act(group, act)
+
+    def decide(self, groups: Iterable[GroupHistory]) -> None:
+        """Set the causes in groups that were learned from."""
         for group in groups:
+            for act in _acts(group.removals):
+                self._act(group, act)
             # The end of a group is told from that of its offsets.
             for at, change in enumerate(group.changes):
                 if change.kind is ChangeKind.DELETED:
@@ -205,10 +215,8 @@ class Judge:
     def _stays(self, topic: str, now_ms: int) -> bool:
         """Whether offsets of the topic were there before ``now_ms``, and a second after."""
         return any(
-            version.valid_from.timestamp_ms < now_ms
-            and (version.end is None or version.end.place.timestamp_ms > now_ms + 1000)
-            for versions in self._topics.get(topic, ())
-            for version in versions
+            since_ms < now_ms and (gone_ms is None or gone_ms > now_ms + 1000)
+            for since_ms, gone_ms in self._topics.get(topic, ())
         )
 
     def _request(self, act: Sequence[Removal], removal: Removal, *, with_group: bool) -> End | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import islice
 from typing import NamedTuple
 
 from coordinator_core.groups.model import CommittedOffset, GroupType, OffsetKey, PartitionState
@@ -129,6 +130,11 @@ class Version:
     origin: Origin | None = None
     end: End | None = None
 
+    @property
+    def gone_ms(self) -> int | None:
+        """When the offset was removed; ``None`` if a newer value followed, or it stands."""
+        return None if self.end is None or self.end.kind is EndKind.NEWER_VALUE else self.end.place.timestamp_ms
+
 
 @dataclass(slots=True)
 class Removal:
@@ -233,6 +239,28 @@ class GroupHistory:
         for offset_key, versions in self.versions.items():
             for version in versions:
                 yield offset_key, version
+
+
+def stretches(versions: Sequence[Version]) -> Iterator[Sequence[Version]]:
+    """The versions of an offset key, a sequence for each time in which an offset stood."""
+    first = 0
+    for at, version in enumerate(versions, 1):
+        if version.gone_ms is not None or at == len(versions):
+            yield versions[first:at]
+            first = at
+
+
+def outline(group: GroupHistory) -> GroupHistory:
+    """The group without what was between: of each stretch the first and the last version, and the first of a member.
+
+    What it takes in memory follows the offset keys, removals and rebalances, not the commits.
+    """
+    versions = {}
+    for key, all_of_key in group.versions.items():
+        kept = {id(one) for stretch in stretches(all_of_key) for one in (stretch[0], stretch[-1])}
+        kept |= {id(one) for one in islice((one for one in all_of_key if one.member is not None), 1)}
+        versions[key] = [one for one in all_of_key if id(one) in kept]
+    return replace(group, versions=versions, overtaken=[], trespasses=[])
 
 
 class LeaderChange(NamedTuple):

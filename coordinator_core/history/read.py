@@ -1,7 +1,7 @@
 """Reading a log into histories: the reference replay does the work, and what it changed is noted down.
 
-A partition is read once. With ``groups`` only the records of those groups are decoded; of the others no more than
-the keys of tombstones, which tell what else was deleted at the same time.
+A partition is read once. With ``groups`` only batches with records of those groups are decoded; of the others no more
+than the headers, and the keys of tombstones, which tell what else was deleted at the same time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from coordinator_core.errors import Damage
+from coordinator_core.fold.passing import Passing, Portion
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
 from coordinator_core.history.members import members_of
 from coordinator_core.history.model import (
@@ -53,21 +54,29 @@ def read_history(
     log: PartitionLog,
     profile: Profile,
     *,
-    groups: Collection[str] | None,
-    deletions: Deletions,
+    groups: Collection[str] | Portion | None,
+    deletions: Deletions | None,
     topic_names: Mapping[str, str],
     every_commit: bool = False,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
     end_offset: int | None = None,
+    passes: bool = True,
 ) -> PartitionHistory:
     """The history of ``groups`` (``None``: all) in one offsets partition.
+
+    ``deletions`` gets the tombstones of all groups; ``None``: they are known. Without ``passes`` every record is
+    looked at, which makes no difference to what is returned.
 
     Without ``every_commit`` consecutive commits of one writer are one :class:`Version`, so that memory follows what
     happened and not how often groups commit. ``end_offset``: no further. Raises as ``read_records`` does.
     """
-    reader = _Reader(log, profile, groups, deletions, topic_names, every_commit)
-    for segment, batch, records in read_records(log, on_damage=on_damage, damage=damage):
+    passing = None
+    if groups is not None:
+        passing = Passing(groups, wants_tombstones=deletions is not None, end_offset=end_offset)
+    reader = _Reader(log, profile, passing, deletions, topic_names, every_commit)
+    read = passing.read if passing is not None and passes else read_records
+    for segment, batch, records in read(log, on_damage=on_damage, damage=damage):
         if end_offset is not None and batch.base_offset >= end_offset:
             break
         reader.batch(segment, batch, records)
@@ -79,8 +88,8 @@ class _Reader:
         self,
         log: PartitionLog,
         profile: Profile,
-        groups: Collection[str] | None,
-        deletions: Deletions,
+        passing: Passing | None,
+        deletions: Deletions | None,
         topic_names: Mapping[str, str],
         every_commit: bool,
     ) -> None:
@@ -90,9 +99,10 @@ class _Reader:
         self._batch_is_request = profile.loader is Loader.SCALA
         self._requests: dict[str, list[_Commit]] = {}
         self._history = PartitionHistory(log.offsets_partition, profile)
-        self._deletions = deletions
+        self._notes_others = deletions is not None
+        self._deletions = deletions or Deletions()
         self._topic_names = dict(topic_names)
-        self._wanted = None if groups is None else frozenset(_prefix(group_id) for group_id in groups)
+        self._passing = passing
         self._merges = not every_commit
         self._members: dict[str, tuple[Member, ...]] = {}
         self._pending: dict[int, dict[OffsetKey, Version]] = {}
@@ -105,6 +115,7 @@ class _Reader:
         self._last_ms = -1
 
     def batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
+        self._note_passed()
         self._note_batch(segment, batch, records)
         if self._removed and self._last_ms > self._removed[-1].place.timestamp_ms + ONE_ACT_MS:
             self._settle_removals()
@@ -121,19 +132,35 @@ class _Reader:
                 self._marker(batch, records, record, place)
             elif self._is_wanted(record.key):
                 self._data(batch, records, record, place)
-            elif record.value is None:
+            elif record.value is None and self._notes_others:
                 self._note_deletion(record)
         for group_id, commits in self._requests.items():
             self._group(group_id).trespasses += _trespasses(commits)
         self._requests.clear()
 
     def finish(self) -> PartitionHistory:
+        self._note_passed()
         self._settle_removals()
         self._history.holes.sort(key=lambda hole: hole.first - hole.end)
         self._history.state = self._replayer.finish()
         for group in self._history.groups.values():
             group.cleaned_to = self._history.cleaned_to
         return self._history
+
+    def _note_passed(self) -> None:
+        """What the headers of the batches say that were passed since the last one."""
+        passage = None if self._passing is None else self._passing.passage
+        if passage is None or not passage.batches:
+            return
+        history = self._history
+        for at in range(0, passage.holes_used, 2):
+            self._note_hole(passage.holes[at], passage.holes[at + 1])
+        history.missing += passage.removed
+        history.cleaned_to = max(history.cleaned_to, passage.removed_end)
+        history.batches += passage.batches
+        self._expected = history.end_offset = passage.next_offset
+        self._last_ms = history.last_ms = max(self._last_ms, passage.max_timestamp)
+        passage.begin()
 
     def _note_batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
         history = self._history
@@ -173,10 +200,7 @@ class _Reader:
             del holes[_HOLES:]
 
     def _is_wanted(self, key: bytes | None) -> bool:
-        if self._wanted is None or key is None:
-            return True
-        size = int.from_bytes(key[2:4], "big")
-        return key[2 : 4 + size] in self._wanted
+        return self._passing is None or key is None or key in self._passing.chosen
 
     def _note_deletion(self, record: Record) -> None:
         try:
@@ -434,11 +458,6 @@ def _is_commit(marker: Record) -> bool:
         return control_type(marker) is ControlType.COMMIT
     except ValueError:
         return False  # The replay counts it among the records that cannot be read.
-
-
-def _prefix(group_id: str) -> bytes:
-    encoded = group_id.encode("utf-8", "surrogateescape")
-    return len(encoded).to_bytes(2, "big") + encoded
 
 
 def _generation(group: Group | None) -> int | None:

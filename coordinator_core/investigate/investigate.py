@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from coordinator_core.errors import Damage
+from coordinator_core.fold.passing import Portion
 from coordinator_core.history.judge import Judge
-from coordinator_core.history.model import Deletions, EndKind, GroupHistory, PartitionHistory
+from coordinator_core.history.model import ChangeKind, Deletions, EndKind, GroupHistory, PartitionHistory, outline
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_history
 from coordinator_core.investigate.loads import explain_loads
@@ -18,8 +20,13 @@ from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import Snapshot
+from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.rules.model import Severity
+from coordinator_core.runs.local import replay_snapshot
+
+LARGE_BYTES = 32 << 20
+_PORTION_RECORDS = 250_000
+"""Some 400 MB as histories, if each commit counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +59,21 @@ def investigate(
     since_ms: int | None,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
+    large_bytes: int = LARGE_BYTES,
+    portion_records: int = _PORTION_RECORDS,
 ) -> Investigation:
     """What happened to ``groups`` (``None``: to all, and to the offsets topic) since ``since_ms``.
 
-    Raises as ``read_records`` does.
+    All groups of a log of more than ``large_bytes`` are read in portions of about ``portion_records`` records, so that
+    memory follows the offset keys, removals and rebalances and not the commits. The explanations are the same; of
+    ``histories`` there are outlines (:func:`~coordinator_core.history.model.outline`). Raises as ``read_records`` does.
     """
-    logs, deletions = snapshot.partitions, Deletions()
-    histories = [
-        read_history(
-            log,
-            case.profile,
-            groups=groups,
-            deletions=deletions,
-            topic_names=snapshot.topic_names,
-            on_damage=on_damage,
-            damage=damage,
-        )
-        for log in logs
-    ]
+    if groups is None and size_of(snapshot) > large_bytes:
+        histories, case, explanations = _in_portions(snapshot, case, portion_records, on_damage, damage)
+    else:
+        histories, case, explanations = _at_once(snapshot, case, groups, on_damage, damage)
+    logs = snapshot.partitions
     found = [group for history in histories for group in history.groups.values()]
-    Judge(case.profile, deletions, retention_ms=case.retention_ms).judge(found)
-    settle_origins(found, case.transactional_ids)
-    # A copy may be older than the clock: ages are those at the newest record that was written anywhere.
-    case = replace(case, now_ms=min(case.now_ms, max((history.last_ms for history in histories), default=-1)))
-    explanations = [one for group in found for one in _of_group(group, case)]
     of_interest = {group.offsets_partition for group in found}
     for history, log in zip(histories, logs, strict=True):
         if groups is None or log.offsets_partition in of_interest:
@@ -90,6 +88,109 @@ def investigate(
         explanations = [one for one in explanations if one.at_ms < 0 or one.at_ms >= since_ms]
     explanations.sort(key=lambda one: (-one.severity, -one.at_ms, one.code, one.group_id or ""))
     return Investigation(histories, explanations, _retention(found))
+
+
+def size_of(snapshot: Snapshot) -> int:
+    """Bytes of all segments."""
+    return sum(segment.size for log in snapshot.partitions for segment in log.segments)
+
+
+_Read = tuple[list[PartitionHistory], Case, list[Explanation]]
+
+
+def _at_once(
+    snapshot: Snapshot, case: Case, groups: Collection[str] | None, on_damage: OnDamage, damage: list[Damage]
+) -> _Read:
+    """Histories, the case as of the newest record, and explanations of each group."""
+    deletions = Deletions()
+    histories = [
+        _read(snapshot, log, case, groups, deletions, on_damage=on_damage, damage=damage) for log in snapshot.partitions
+    ]
+    found = [group for history in histories for group in history.groups.values()]
+    Judge(case.profile, deletions, retention_ms=case.retention_ms).judge(found)
+    case = _as_of_newest(case, histories)
+    return histories, case, _explained(found, case)
+
+
+def _in_portions(
+    snapshot: Snapshot, case: Case, portion_records: int, on_damage: OnDamage, damage: list[Damage]
+) -> _Read:
+    """As :func:`_at_once`, with outlines.
+
+    Why an offset went is told from what went elsewhere, so groups that lost something are read a second time.
+    """
+    deletions = Deletions()
+    read = partial(_read, snapshot, case=case, on_damage=on_damage)
+    histories = [read(log, groups=(), deletions=deletions, damage=damage) for log in snapshot.partitions]
+    case = _as_of_newest(case, histories)
+    explanations: list[Explanation] = []
+    states = replay_snapshot(snapshot, case.profile, on_damage=on_damage, damage=[])
+    for log, history, state in zip(snapshot.partitions, histories, states, strict=True):
+        history.state = state
+        records = history.end_offset - history.first_offset - history.missing
+        portions = records // portion_records + 1
+        for number in range(portions):
+            part = read(log, groups=Portion(number, portions), deletions=None, damage=[]).groups.values()
+            explanations += _explained([group for group in part if not _has_ends(group)], case)
+            history.groups |= {group.group_id: outline(group) for group in part}
+    judge = Judge(case.profile, deletions, retention_ms=case.retention_ms)
+    judge.learn(group for history in histories for group in history.groups.values())
+    for log, history in zip(snapshot.partitions, histories, strict=True):
+        for group_ids in _batched([group for group in history.groups.values() if _has_ends(group)], portion_records):
+            again = read(log, groups=group_ids, deletions=None, damage=[]).groups.values()
+            judge.decide(again)
+            explanations += _explained(again, case)
+            history.groups |= {group.group_id: outline(group) for group in again}
+    return histories, case, explanations
+
+
+def _read(
+    snapshot: Snapshot,
+    log: PartitionLog,
+    case: Case,
+    groups: Collection[str] | Portion | None,
+    deletions: Deletions | None,
+    *,
+    on_damage: OnDamage,
+    damage: list[Damage],
+) -> PartitionHistory:
+    return read_history(
+        log,
+        case.profile,
+        groups=groups,
+        deletions=deletions,
+        topic_names=snapshot.topic_names,
+        on_damage=on_damage,
+        damage=damage,
+    )
+
+
+def _as_of_newest(case: Case, histories: Iterable[PartitionHistory]) -> Case:
+    # A copy may be older than the clock: ages are those at the newest record that was written anywhere.
+    return replace(case, now_ms=min(case.now_ms, max((history.last_ms for history in histories), default=-1)))
+
+
+def _has_ends(group: GroupHistory) -> bool:
+    return bool(group.removals) or any(change.kind is ChangeKind.DELETED for change in group.changes)
+
+
+def _batched(groups: Iterable[GroupHistory], portion_records: int) -> Iterator[list[str]]:
+    """Group ids, so many at a time as have about ``portion_records`` records."""
+    taken: list[str] = []
+    records = 0
+    for group in groups:
+        if taken and records + group.records > portion_records:
+            yield taken
+            taken, records = [], 0
+        taken.append(group.group_id)
+        records += group.records
+    if taken:
+        yield taken
+
+
+def _explained(groups: Collection[GroupHistory], case: Case) -> list[Explanation]:
+    settle_origins(groups, case.transactional_ids)
+    return [one for group in groups for one in _of_group(group, case)]
 
 
 def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:

@@ -20,6 +20,7 @@ from coordinator_core.kernels import (
     framing,
     newest,
     numbering,
+    passing,
     record_sizes,
     survivors,
     unpacking,
@@ -32,6 +33,7 @@ from coordinator_core.kernels.framing import Bounds
 from coordinator_core.kernels.group_records import GroupRecords
 from coordinator_core.kernels.key_table import KeyTable
 from coordinator_core.kernels.newest import NewestTable
+from coordinator_core.kernels.passing import Passage
 from coordinator_core.kernels.text import TextWriter
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "GroupRecords",
     "KeyTable",
     "NewestTable",
+    "Passage",
     "SizeTable",
     "TextWriter",
     "add_record_sizes",
@@ -57,7 +60,9 @@ __all__ = [
     "list_batches",
     "merge_newest",
     "number_keys",
+    "pass_batches",
     "pass_known",
+    "portion_of",
     "spread",
     "unpack",
 ]
@@ -104,6 +109,8 @@ index_batches = _entry(batch_index.index_batches)
 list_batches = _entry(unpacking.list_batches)
 merge_newest = _entry(newest.merge_newest)
 number_keys = _entry(numbering.number_keys)
+pass_batches = _entry(passing.pass_batches)
 pass_known = _entry(witnesses.pass_known)
+portion_of = _entry(passing.portion_of)
 spread = _entry(survivors.spread)
 unpack = _entry(unpacking.unpack)

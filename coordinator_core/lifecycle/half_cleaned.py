@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from coordinator_core.errors import Damage
+from coordinator_core.fold.passing import Passing
 from coordinator_core.groups.model import LoadFailure
-from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Batch, PartitionLog, Record
 from coordinator_core.releases import CLASSIC_KEY_TYPES, OFFSET_KEY_TYPES, Loader, Profile
 from coordinator_core.replay.sequential import SequentialReplayer
@@ -54,16 +55,18 @@ def group_histories(log: PartitionLog, *, on_damage: OnDamage, damage: list[Dama
 
     Only for them does the order matter to a loader. Raises :class:`DamagedInputError` as ``read_records`` does.
     """
+    classic = max(CLASSIC_KEY_TYPES)
     newer = {
         _group_id(record.key)
-        for _, batch, records in read_records(log, on_damage=on_damage, damage=damage)
+        for _, batch, records in Passing((), newest_key_type=classic).read(log, on_damage=on_damage, damage=damage)
         if not batch.is_control
         for record in records
-        if record.key is not None and _key_type(record.key) > max(CLASSIC_KEY_TYPES)
+        if record.key is not None and _key_type(record.key) > classic
     }
     found = {group_id: _Collector() for group_id in newer}
     numbers = {segment.path: number for number, segment in enumerate(log.segments)}
-    for segment, batch, records in read_records(log, on_damage=on_damage, damage=[]) if newer else ():
+    of_newer = Passing([group_id.decode("utf-8", "surrogateescape") for group_id in newer])
+    for segment, batch, records in of_newer.read(log, on_damage=on_damage, damage=[]) if newer else ():
         for record in records if not batch.is_control else ():
             if record.key is not None and (collector := found.get(_group_id(record.key))):
                 collector.add(WrittenRecord(numbers[segment.path], batch, record))

@@ -127,7 +127,9 @@ def loads(
         alike.setdefault(_facts(profile), []).append(profile)
     found = []
     for members in alike.values():
-        states = replay_snapshot(snapshot, members[0], on_damage=on_damage, damage=[], cache=cache)
+        states = today
+        if _facts(members[0]) != _facts(base):
+            states = replay_snapshot(snapshot, members[0], on_damage=on_damage, damage=[], cache=cache)
         partitions = [
             _load(log, before, after, members[0], None if histories is None else histories[log.offsets_partition])
             for log, before, after in zip(snapshot.partitions, today, states, strict=True)

@@ -24,7 +24,7 @@ Kinds of damage reported here and by :mod:`coordinator_core.log.batch`:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -39,6 +39,11 @@ from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
 
 MAX_OFFSET_SPAN = 0x7FFFFFFF
 """Offsets in a segment are at most this far from its base (``LogSegment``'s int32 relative offsets)."""
+
+Passes = Callable[[memoryview, int, int, int], tuple[int, int]]
+"""Passes batches that its caller does not want. Given the bytes of a segment, the position and the lowest record offset
+of the next batch there, and the last offset that may be in the segment; returns position and offset behind what it
+passed. It passes only sound batches, in order, whose records can be read."""
 
 _PREFIX = struct.Struct(">qi")
 _TO_MAGIC = 17
@@ -140,8 +145,9 @@ def read_partition(
     limits: Limits = _DEFAULT_LIMITS,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage] | None = None,
+    passes: Passes | None = None,
 ) -> Iterator[tuple[SegmentFile, Batch]]:
-    """Batches of a partition from its log start offset on, in record offset order.
+    """Batches of a partition from its log start offset on, in record offset order, without those of ``passes``.
 
     The read range is that of a broker's loader: it begins with the batch that holds the log start offset,
     segments and batches wholly below it are not part of the log.
@@ -152,7 +158,8 @@ def read_partition(
     for index, (segment, end_offset) in enumerate(log.segment_ranges()):
         if end_offset is not None and end_offset <= start:
             continue
-        walk = SegmentWalk(segment, limits, on_damage, found, end_offset, _verified(log, end_offset))
+        verified, passes_from = _verified(log, end_offset), max(start, expected)
+        walk = SegmentWalk(segment, limits, on_damage, found, end_offset, verified, None, passes, passes_from)
         for batch in walk.batches():
             if batch.last_offset < start:
                 continue
@@ -198,6 +205,7 @@ def read_records(
     limits: Limits = _DEFAULT_LIMITS,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage] | None = None,
+    passes: Passes | None = None,
 ) -> Iterator[tuple[SegmentFile, Batch, list[Record]]]:
     """Like :func:`read_partition`, with the records of each batch.
 
@@ -205,7 +213,7 @@ def read_records(
     partition under ``RECOVER``: a broker's load of it fails there.
     """
     found = [] if damage is None else damage
-    for segment, batch in read_partition(log, limits=limits, on_damage=on_damage, damage=found):
+    for segment, batch in read_partition(log, limits=limits, on_damage=on_damage, damage=found, passes=passes):
         try:
             records = batch_records(batch, path=segment.path, limits=limits)
         except DamagedInputError as error:
@@ -289,8 +297,12 @@ class SegmentWalk:
         end_offset: int | None,
         check_crc: bool = True,
         data: memoryview | None = None,
+        passes: Passes | None = None,
+        passes_from: int = 0,
     ) -> None:
         self._data = data
+        self._passes = passes
+        self._passes_from = passes_from
         self.segment = segment
         self.limits = limits
         self.on_damage = on_damage
@@ -314,6 +326,9 @@ class SegmentWalk:
         view = self.view()
         recover = self.on_damage is OnDamage.RECOVER
         while True:
+            if self._passes is not None and self.expected >= self._passes_from:
+                last_offset = last_offset_of(self.segment, self.end_offset)
+                self.position, self.expected = self._passes(view, self.position, self.expected, last_offset)
             entry = parse_entry(view, self.position, self.limits)
             if entry is None:
                 self._at_end(view)

@@ -1,0 +1,154 @@
+"""Reading only the batches that matter: those with records of some groups, or of some key types.
+
+The kernel passes the others, and sums up what their headers say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from coordinator_core.errors import Damage
+from coordinator_core.fold.unpacking import Chunk, chunks
+from coordinator_core.kernels import Bounds, Passage, pass_batches, portion_of
+from coordinator_core.kernels.layout import Stop
+from coordinator_core.log.compression import CompressionError
+from coordinator_core.log.layout import LAST_OFFSET
+from coordinator_core.log.limits import Limits
+from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
+
+_MOST_RECORDS = 4096
+"""Larger batches are looked at one record after the other."""
+
+
+class Portion(NamedTuple):
+    """The groups of one of ``of`` portions, which are about as large as each other: ``number`` from 0 on."""
+
+    number: int
+    of: int
+
+
+class Chosen:
+    """Which keys are wanted: those of ``groups``, ids or a portion."""
+
+    def __init__(self, groups: Collection[str] | Portion) -> None:
+        self.portion = groups if isinstance(groups, Portion) else Portion(0, 0)
+        self.prefixes = frozenset() if isinstance(groups, Portion) else frozenset(_prefix(one) for one in groups)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether records with these key bytes are wanted."""
+        assert isinstance(key, bytes)
+        prefix = key[2 : 4 + int.from_bytes(key[2:4], "big")]
+        if not self.portion.of:
+            return prefix in self.prefixes
+        # No key but a whole one belongs to a group.
+        return len(prefix) > 1 and portion_of(np.frombuffer(prefix, np.uint8), 0, len(prefix), self.portion.of) == (
+            self.portion.number
+        )
+
+
+def _prefix(group_id: str) -> bytes:
+    encoded = group_id.encode("utf-8", "surrogateescape")
+    return len(encoded).to_bytes(2, "big") + encoded
+
+
+class Passing:
+    """One offsets partition without the batches of magic 2 that have no record of ``groups``, wanted otherwise.
+
+    Never passed are control batches, the first batch of a codec or leader epoch, batches from ``end_offset`` on, and
+    what takes a closer look. What was passed is in ``passage``; who reads takes it from there.
+    """
+
+    def __init__(
+        self,
+        groups: Collection[str] | Portion,
+        *,
+        wants_tombstones: bool = False,
+        newest_key_type: int | None = None,
+        end_offset: int | None = None,
+    ) -> None:
+        self.chosen = chosen = Chosen(groups)
+        self._limits = Limits()
+        self._last_offset = LAST_OFFSET if end_offset is None else end_offset - 1
+        self.passage = passage = Passage(Bounds(self._limits.max_batch_bytes, _MOST_RECORDS), *chosen.portion)
+        passage.wants_tombstones = wants_tombstones
+        if newest_key_type is not None:
+            passage.newest_key_type = newest_key_type
+        for prefix in chosen.prefixes:
+            passage.group_ids.add_all(np.frombuffer(prefix, np.uint8), len(prefix))
+        self._view: memoryview | None = None
+        self._found: Generator[Chunk, None, None] | None = None
+        self._chunk: Chunk | None = None
+
+    def read(
+        self, log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage]
+    ) -> Iterator[tuple[SegmentFile, Batch, list[Record]]]:
+        """The batches that are left, as ``read_records`` gives them."""
+        passage = self.passage
+        try:
+            for segment, batch, records in read_records(log, on_damage=on_damage, damage=damage, passes=self._pass):
+                yield segment, batch, records
+                passage.next_offset = batch.next_offset
+                passage.leader_epoch = max(passage.leader_epoch, batch.partition_leader_epoch)
+                if batch.magic >= 2:
+                    passage.codecs |= 1 << batch.codec_id
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        """End the thread that unpacks."""
+        if self._found is not None:
+            self._found.close()
+        self._view = self._found = self._chunk = None
+
+    def _pass(self, view: memoryview, position: int, expected: int, last_offset: int) -> tuple[int, int]:
+        passage = self.passage
+        # Elsewhere something was left out, and the caller must see the next batch.
+        if passage.next_offset == expected:
+            passage.bounds.last_offset = min(last_offset, self._last_offset)
+            data = np.frombuffer(view, np.uint8)
+            while True:
+                status, position = pass_batches(data, position, len(data), False, passage)
+                if status != Stop.COMPRESSED:
+                    break
+                after = self._pass_unpacked(view, position)
+                if after == position:
+                    break
+                position = after
+        return position, max(expected, passage.next_offset)
+
+    def _pass_unpacked(self, view: memoryview, position: int) -> int:
+        chunk = self._chunk_at(view, position)
+        if chunk is None:
+            return position
+        ends = np.cumsum(chunk.batches["plain_size"])
+        row = int(np.searchsorted(chunk.batches["position"], position))
+        start = int(ends[row - 1]) if row else 0
+        _, reached = pass_batches(chunk.data, start, len(chunk.data), True, self.passage)
+        row = int(np.searchsorted(ends, reached, "right"))
+        return int(chunk.batches["position"][row]) if row < len(ends) else _end(chunk)
+
+    def _chunk_at(self, view: memoryview, position: int) -> Chunk | None:
+        """The chunk with the batch at ``position``; ``None`` if that must be looked at otherwise."""
+        try:
+            if view is self._view and self._found is not None:
+                while self._chunk is not None and _end(self._chunk) <= position:
+                    self._chunk = next(self._found, None)
+            else:
+                self._chunk = None
+            if self._chunk is None:
+                self._forget()
+                self._view = view
+                self._found = chunks(view, position, self.passage.next_offset, self.passage.bounds, self._limits)
+                self._chunk = next(self._found, None)
+        except CompressionError:
+            self._forget()
+        chunk = self._chunk
+        return None if chunk is None or position not in chunk.batches["position"] else chunk
+
+
+def _end(chunk: Chunk) -> int:
+    return int(chunk.batches["position"][-1] + chunk.batches["size"][-1])

@@ -1,0 +1,144 @@
+"""Reading less gives the same: batches of other groups that are passed, and all groups a portion at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.errors import Damage
+from coordinator_core.fold.passing import Passing, Portion
+from coordinator_core.history.model import Deletions, PartitionHistory
+from coordinator_core.history.read import read_history
+from coordinator_core.investigate.investigate import investigate, size_of
+from coordinator_core.investigate.model import Case as Asked
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Codec, ControlType, PartitionLog, Snapshot
+from coordinator_core.records.codec import encode_key, encode_value
+from coordinator_core.releases import Profile, profile_for_release
+from coordinator_core.reports.investigation import investigation_document
+from tests.cases import CASES, Case
+from tests.history.incidents import INCIDENTS, Incident
+from tests.log.builders import build_batch, build_control_batch
+
+NOW = 1_790_000_000_000
+SOME_GROUPS = 1
+
+
+def read(
+    log: PartitionLog, profile: Profile, groups: Sequence[str] | Portion, on_damage: OnDamage, *, passes: bool
+) -> tuple[PartitionHistory, dict[int, Any], list[Damage]]:
+    deletions, damage = Deletions(), list[Damage]()
+    found = read_history(
+        log,
+        profile,
+        groups=groups,
+        deletions=deletions,
+        topic_names={},
+        on_damage=on_damage,
+        damage=damage,
+        passes=passes,
+    )
+    return found, deletions._instants, damage
+
+
+def check_passes(snapshot: Snapshot, profile: Profile, on_damage: OnDamage = OnDamage.SALVAGE) -> None:
+    for log in snapshot.partitions:
+        whole = read_history(log, profile, groups=None, deletions=None, topic_names={}, on_damage=on_damage, damage=[])
+        choices = [[], ["no such group"], *([one] for one in list(whole.groups)[:SOME_GROUPS]), Portion(1, 3)]
+        for groups in choices:
+            with_passes = read(log, profile, groups, on_damage, passes=True)
+            assert with_passes == read(log, profile, groups, on_damage, passes=False), groups
+        parts = [read(log, profile, Portion(number, 3), on_damage, passes=True)[0].groups for number in range(3)]
+        assert sorted(chain(*parts)) == sorted(whole.groups)
+
+
+def document(snapshot: Snapshot, profile: Profile, **how: int) -> dict[str, Any]:
+    found = investigate(
+        snapshot,
+        Asked(profile, NOW, None),
+        groups=None,
+        since_ms=None,
+        on_damage=OnDamage.SALVAGE,
+        damage=[],
+        **how,
+    )
+    return investigation_document(found, profile=profile.label, now_ms=NOW, history=False)
+
+
+def check_portions(snapshot: Snapshot, profile: Profile) -> None:
+    at_once = document(snapshot, profile)
+    portion_records = max(3, size_of(snapshot) // 600)
+    assert document(snapshot, profile, large_bytes=-1, portion_records=portion_records) == at_once
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_logs_of_brokers(case: Case) -> None:
+    snapshot = discover([str(path) for path in case.paths])
+    profile = profile_for_release(case.release, case.coordinator)
+    check_passes(snapshot, profile)
+    check_portions(snapshot, profile)
+
+
+@pytest.mark.parametrize("incident", INCIDENTS, ids=lambda one: one.id)
+def test_incidents(incident: Incident, tmp_path: Path) -> None:
+    snapshot = discover([str(incident.build(tmp_path / "log", True))])
+    profile = profile_for_release(incident.release, "new" if "new" in incident.arguments else None)
+    check_passes(snapshot, profile)
+    check_portions(snapshot, profile)
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("damaged_at", [None, 0.1, 0.5, 0.9])
+def test_codecs_holes_and_damage(codec: Codec, damaged_at: float | None, tmp_path: Path) -> None:
+    """A cleaned log of many small groups, of one codec and then plain, under two leader epochs."""
+    data = bytearray()
+    offset = 0
+    for number in range(400):
+        group = f"group-{number % 23}"
+        offset += (0, 0, 5, 1)[number % 4]
+        keys = [encode_key(1, {"group": group, "topic": "orders", "partition": one}) for one in range(3)]
+        value = {"offset": number, "metadata": "", "commitTimestamp": NOW + number, "leaderEpoch": 1}
+        records = [(key, None if number % 31 == 7 else encode_value(1, 3, value)) for key in keys]
+        producer_id = 9 if number % 50 == 3 else -1
+        data += build_batch(
+            offset,
+            records,
+            timestamp=NOW + number,
+            codec=codec if number < 300 else Codec.NONE,
+            leader_epoch=number // 200,
+            last_offset_delta=4 if number % 9 == 0 else 2,
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id > 0 else -1,
+            transactional=producer_id > 0,
+        )
+        offset += 5 if number % 9 == 0 else 3
+        if producer_id > 0:
+            data += build_control_batch(offset, ControlType.COMMIT, producer_id=9, timestamp=NOW + number)
+            offset += 1
+    if damaged_at is not None:
+        data[int(damaged_at * len(data))] ^= 0x55
+    place = tmp_path / "__consumer_offsets-0"
+    place.mkdir()
+    (place / f"{0:020d}.log").write_bytes(data)
+    snapshot, profile = discover([str(tmp_path)]), profile_for_release("3.9.2")
+    for on_damage in (OnDamage.SALVAGE, OnDamage.RECOVER):
+        check_passes(snapshot, profile, on_damage)
+    check_portions(snapshot, profile)
+
+
+def test_most_batches_are_passed(tmp_path: Path) -> None:
+    """Else the comparisons above would say nothing."""
+    data = b"".join(
+        build_batch(number, [(encode_key(1, {"group": f"group-{number % 23}", "topic": "t", "partition": 0}), b"")])
+        for number in range(400)
+    )
+    (tmp_path / "__consumer_offsets-0").mkdir()
+    (tmp_path / "__consumer_offsets-0" / f"{0:020d}.log").write_bytes(data)
+    (log,) = discover([str(tmp_path)]).partitions
+    left = list(Passing(["group-5"]).read(log, on_damage=OnDamage.FAIL, damage=[]))
+    assert [batch.base_offset for _, batch, _ in left] == [0, *range(5, 400, 23)]
