@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from coordinator_core.errors import ExitCode
@@ -19,6 +19,7 @@ from tests.live.scenario import ROOT
 
 SERVER, OUTPUT = "broker-1:9092", "snapshots/shop"
 OFFSETS = {0: 4711, 1: 4698, 2: 4703}
+ENDS = {0: 4720, 1: 4698, 2: 4750}
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,11 @@ def broker(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
     try:
         commits.create_topic()
         commits.commit(6, groups=3)
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+        for partition, end in ENDS.items():
+            for _ in range(end):
+                producer.send("orders", b"order", partition=partition)
+        producer.close(60)
         offsets = {TopicPartition("orders", p): OffsetAndMetadata(o, "", -1) for p, o in OFFSETS.items()}
         wait_for("the commit", lambda: commits._one("checkout", offsets))
         yield broker

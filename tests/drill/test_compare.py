@@ -299,9 +299,9 @@ def test_misses_are_said_first_and_by_name(tmp_path: Path, report: Callable[...,
 def test_the_timeline_reads_and_scales() -> None:
     lane = Lane("partition 0", [("serving", -1.0, 0.0), ("not_available", 0.0, 3.0)], (0.0, 99.0), "away")
     drawn = timeline("Seen", [lane], [("fault", 0.0)])
-    assert 'class="serving" x="98.0" ' in drawn
+    assert 'class="serving" x="112.0" ' in drawn
     assert "Seen (1: fault, 0.0 s)" in drawn
     assert 'aria-label="Seen. away"' in drawn
     # What was expected beyond what was seen ends with the drawing.
-    assert 'class="bar" x="161.5" y="31" width="190.5"' in drawn
+    assert 'class="bar" x="172.0" y="31" width="180.0"' in drawn
     assert timeline("Nothing", [], []).startswith("<figure>")

@@ -116,7 +116,7 @@ def faulty_run(rich: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     run.part("carried_records").unlink()
     (run.path / "groups" / "part-00001.parquet").write_bytes(b"")
     run.part("load_failures").unlink()
-    run.manifest["tables"]["load_failures"]["files"] = []
+    run.manifest["tables"]["load_failures"] |= {"files": [], "proofs": []}
     return run.opened()
 
 

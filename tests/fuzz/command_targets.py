@@ -13,8 +13,8 @@ from tests.fuzz.checks import WrongResultError, base_offset
 
 _NOW = ["--now-ms", "1700000000000"]
 _RELEASES = ("4.3.1", "3.9.2", "2.4.1", "0.11.0.3")
-_SOUND, _DAMAGED = {0, 1}, {3}
-"""1: no coordinator of that release loads or sweeps the partition."""
+_ANSWERS = {"sound": {0, 1}, "damaged": {3}, "refused": {2}}
+"""1: no coordinator of that release loads or sweeps the partition. 2: the segment's name is no record offset."""
 
 
 def commands(data: bytes, choices: Random) -> str:
@@ -34,7 +34,7 @@ def commands(data: bytes, choices: Random) -> str:
             "dump": _code("dump", log),
             "verify": _code("verify", log),
         }
-    for word, agreed in (("sound", _SOUND), ("damaged", _DAMAGED)):
+    for word, agreed in _ANSWERS.items():
         if set(codes.values()) <= agreed:
             return word
     raise WrongResultError(f"exit codes {codes}")

@@ -93,8 +93,8 @@ def test_a_disk_that_takes_no_more_leaves_earlier_output_alone(tmp_path: Path) -
         text=True,
         check=False,
     )
-    assert done.returncode == ExitCode.INTERNAL
-    assert "logs/out: nothing was published: [Errno 27] File too large" in done.stderr
+    assert done.returncode == ExitCode.APPLY_FAILED
+    assert "logs/out: cannot be written: File too large" in done.stderr
     assert [path.name for path in (tmp_path / "logs").iterdir()] == ["earlier"]
     assert (earlier / "kept").read_text() == "as it was"
 

@@ -61,8 +61,11 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("in_segments", [False, True], ids=["one segment", "a segment each"])
-@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize(
+    "name, in_segments",
+    # Zeros that fill a segment end it, as a preallocated file ends: nothing is damaged.
+    [(name, in_segments) for name in DAMAGE for in_segments in (False, True) if (name, in_segments) != ("zeros", True)],
+)
 def test_damage_in_the_middle_ends_with_its_place_and_without_output(
     name: str, in_segments: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,8 +90,8 @@ def test_nothing_else_adds_or_compares_a_retention() -> None:
                 used = used and _mentions_retention(node)
             if used:
                 found.append(str(path.relative_to(CORE)))
-    # A request's own retention becomes the expire timestamp of its commits.
-    assert [path for path in found if path != "lifecycle/due.py"] == ["coordinator/requests.py"]
+    # A request's own retention becomes the expire timestamp of its commits; a rule compares two retentions.
+    assert [path for path in found if path != "lifecycle/due.py"] == ["coordinator/requests.py", "rules/timeline.py"]
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,6 @@ def test_nothing_else_adds_or_compares_a_retention() -> None:
 )
 def test_every_sweep_asks_it(path: str) -> None:
     calls = [node.func for node in ast.walk(ast.parse((CORE / path).read_text())) if isinstance(node, ast.Call)]
-    assert any(isinstance(function, ast.Name) and function.id == "expiry_of" for function in calls)
+    assert any(
+        isinstance(function, ast.Name) and function.id in {"expiry_of", "expiry_of_commit"} for function in calls
+    )

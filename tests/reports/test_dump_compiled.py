@@ -67,8 +67,9 @@ def test_every_release(directory: Path, release: str) -> None:
     assert compiled(log, release) == formatted(log, release)
 
 
-def modern_logs() -> list[PartitionLog]:
-    cases = [case for case in CASES if case.is_modern and "torn" not in case.name]
+def modern_logs(*, but: tuple[str, ...] = ()) -> list[PartitionLog]:
+    """The logs of parts 1 and 3 of the corpus, without those of the releases ``but``."""
+    cases = [case for case in CASES if case.is_modern and "torn" not in case.name and case.release not in but]
     return [log for case in cases for log in discover([str(path) for path in case.paths]).partitions]
 
 
@@ -91,7 +92,8 @@ def test_what_brokers_write_is_left_to_no_formatter(monkeypatch: pytest.MonkeyPa
     assert tables_of(style) is not None
     monkeypatch.setattr(dump_styles, "STYLES", (replace(style, texts=refuse),))
     records = 0
-    for log in modern_logs():
+    # Message sets of format 0 and 1 are for the formatter; so are share groups' records of 4.0, of another layout.
+    for log in modern_logs(but=("0.9.0.1", "0.10.1.1", "4.0.2")):
         records += sum(line.startswith("| ") for line in compiled(log, "4.3.1"))
     assert records > 10_000
 
