@@ -55,11 +55,12 @@ def fold_segment(
     end_offset: int | None = None,
     check_crc: bool = True,
     running: RunningFingerprint | None = None,
-) -> SegmentFold:
-    """Fold one segment file, of which ``running`` is the fingerprint in the making if there is one.
+) -> Iterator[SegmentFold]:
+    """Folds of one segment file, of which ``running`` is the fingerprint in the making if there is one.
 
-    Then its bytes are not read again, and batches that it finds intact are not checked again; it is taken as
-    far as the fold goes.
+    There is one, unless the segment unpacks to more than ``limits.kept_allowance``: then each is of the batches
+    behind those of the one before, and made when it is asked for. With ``running`` bytes are not read again, and
+    batches that it finds intact are not checked again; it is taken as far as the fold goes.
 
     ``start_offset`` is the log start offset: batches wholly below it are left out. ``end_offset`` and
     ``check_crc`` are those of ``log.reader.read_segment``, whose verdict on damage this is: what is left out
@@ -67,19 +68,35 @@ def fold_segment(
     """
     found = [] if damage is None else damage
     windows = SegmentWindows(segment) if running is None else running.windows
+    folded = 0
     if on_damage is not OnDamage.RECOVER:
         for check_utf8 in (False, True):
             folder = _Folder(segment, rules, limits, check_utf8=check_utf8, check_crc=check_crc)
-            if not folder.fold_windows(start_offset, end_offset, windows, running):
+            is_sound = folder.fold_windows(start_offset, end_offset, windows, running)
+            while is_sound and folder.is_full and (check_utf8 or not folder.has_malformed_names):
+                # What was given cannot be folded again, so that names are looked at from here on.
+                check_utf8, folded, next_offset = True, folder.position, folder.next_offset
+                yield folder.finish()
+                folder = _Folder(segment, rules, limits, check_utf8=True, check_crc=check_crc)
+                is_sound = folder.fold_windows(start_offset, end_offset, windows, running, folded, next_offset)
+            if not is_sound:
                 break
             if check_utf8 or not folder.has_malformed_names:
-                return folder.finish()
-    batches = read_segment(
-        segment, limits=limits, on_damage=on_damage, damage=found, end_offset=end_offset, check_crc=check_crc
-    )
+                yield folder.finish()
+                return
     folder = _Folder(segment, rules, limits, check_utf8=True)
-    folder.fold_read((batch for batch in batches if batch.last_offset >= start_offset), on_damage, found)
-    return folder.finish()
+    for batch in read_segment(
+        segment, limits=limits, on_damage=on_damage, damage=found, end_offset=end_offset, check_crc=check_crc
+    ):
+        if batch.last_offset < start_offset or batch.position < folded:
+            continue
+        if folder.is_full:
+            yield folder.finish()
+            folder = _Folder(segment, rules, limits, check_utf8=True)
+        folder.fold_read([batch], on_damage, found)
+        if folder.stopped:
+            break
+    yield folder.finish()
 
 
 @dataclass(frozen=True)
@@ -107,7 +124,7 @@ def fold_run(
             folder = _Folder(piece.segment, rules, limits, check_utf8=False)
         else:
             folder.begin(piece.segment)
-        if not folder.fold_windows(start_offset, piece.end_offset, piece.windows, piece.running):
+        if not folder.fold_windows(start_offset, piece.end_offset, piece.windows, piece.running) or folder.is_full:
             return None
         piece.windows.release()
         folds.append(folder.counted())
@@ -161,7 +178,7 @@ def fold_partition(
     if on_damage is not OnDamage.RECOVER:
         for segment, end_offset in log.segment_ranges():
             if end_offset is None or end_offset > start:
-                yield fold_segment(
+                yield from fold_segment(
                     segment,
                     rules=rules,
                     limits=limits,
@@ -173,7 +190,7 @@ def fold_partition(
         return
     folder: _Folder | None = None
     for segment, batch in read_partition(log, limits=limits, on_damage=on_damage, damage=found):
-        if folder is not None and folder.segment != segment:
+        if folder is not None and (folder.segment != segment or folder.is_full):
             yield folder.finish()
             folder = None
         if folder is None:
@@ -216,6 +233,8 @@ class _Folder:
     ) -> None:
         self.segment = segment
         self.stopped = False
+        self.position = 0
+        self._size = segment.size
         self._rules = rules
         self._limits = limits
         self._segments: list[Windows] = []
@@ -237,6 +256,16 @@ class _Folder:
         return bool(self._tables.has_malformed_names)
 
     @property
+    def next_offset(self) -> int:
+        """The least offset of what comes next."""
+        return int(self._tables.next_offset)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much was unpacked that another fold should go on, behind :attr:`position`."""
+        return self._arena.used > self._limits.kept_allowance(self._size)
+
+    @property
     def group_record_share(self) -> float:
         """Share of group records among the records so far."""
         return float(self._tables.group_records_used / max(self._tables.sequence, 1))
@@ -244,6 +273,7 @@ class _Folder:
     def begin(self, segment: SegmentFile) -> None:
         """Go on with the next segment."""
         self.segment = segment
+        self._size += segment.size
         self._formats.clear()
         self._tables.begin_segment()
 
@@ -265,8 +295,13 @@ class _Folder:
         end_offset: int | None,
         windows: Windows,
         running: RunningFingerprint | None = None,
+        position: int = 0,
+        next_offset: int | None = None,
     ) -> bool:
-        """Fold the whole segment, window after window. False if anything in it is for the scalar readers."""
+        """Fold the segment from ``position`` on, window after window. False if anything is for the scalar readers.
+
+        Stops when the fold is full; ``position`` and ``next_offset`` are where the fold before stopped.
+        """
         segment, bounds, tables = self.segment, self._bounds, self._tables
         if windows.size < segment.size:
             return False
@@ -274,10 +309,9 @@ class _Folder:
         self._segments.append(windows)
         bounds.start_offset = start_offset
         bounds.last_offset = last_offset_of(segment, end_offset)
-        tables.next_offset = segment.base_offset
-        position = 0
+        tables.next_offset = segment.base_offset if next_offset is None else next_offset
         compressed = False
-        while position < windows.size:
+        while position < windows.size and not self.is_full:
             view, first = windows.at(position, wide=compressed)
             limit = len(view)
             bounds.check_crc = self._check_crc
@@ -307,6 +341,7 @@ class _Folder:
             if after is None:
                 return False
             position = first + after
+        self.position = position
         return True
 
     def _fold_unusual(self, view: memoryview, position: int) -> int | None:
@@ -328,13 +363,14 @@ class _Folder:
                     if not self._fold_unpacked(view, chunk):
                         return None
                     position = int(chunk.batches["position"][-1] + chunk.batches["size"][-1])
+                    if self.is_full:
+                        break
         except CompressionError:
             return None
         # None is left of what the kernel saw when the file has changed since.
         return position if position > start else None
 
     def _fold_unpacked(self, view: memoryview, chunk: Chunk) -> bool:
-        self._arena.tidy(self._tables)
         first = position = self._arena.append(chunk.data.data)
         stop = self._arena.used
         while position < stop:
@@ -348,6 +384,7 @@ class _Folder:
                 if self._fold_unusual(view, int(chunk.batches["position"][row])) is None:
                     return False
                 position = int(ends[row])
+        self._arena.tidy(self._tables)
         return True
 
     def _append_unpacked(self, batch: memoryview, section: bytes | bytearray | memoryview) -> int:

@@ -87,10 +87,13 @@ class SegmentResult:
     segment: SegmentFile
     fingerprint: str
     fold: SegmentFold | None
+    """Of what the segment's results before leave of it."""
     damage: list[Damage] = field(default_factory=list)
     cache_use: CacheUse = CacheUse.NONE
     cache_key: str | None = None
     """Name of the fold in the cache, when it can be kept there."""
+    is_last: bool = True
+    """Another one of the same segment follows, and tells fingerprint and damage, where this is not the last one."""
 
 
 def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
@@ -202,9 +205,9 @@ def _results(
         yield from together
         return
     for piece in read:
-        yield _folded(task, piece.segment, piece.end_offset, rules, piece.running)
+        yield from _folded(task, piece.segment, piece.end_offset, rules, piece.running)
     for segment, end_offset in ranges:
-        yield _folded(task, segment, end_offset, rules)
+        yield from _folded(task, segment, end_offset, rules)
 
 
 def _folded_together(
@@ -256,9 +259,11 @@ def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
     last: SegmentFold | None = None
     log = replace(task.log, segments=task.segments)
     for fold in fold_partition(log, rules=rules, on_damage=task.on_damage, damage=damage):
-        while last is not None or left[0].path != fold.path:
+        while left[0].path != fold.path:
             yield result(last)
             last = None
+        if last is not None:
+            yield SegmentResult(left[0], "", last, is_last=False)
         last = fold
     while left:
         yield result(last)
@@ -281,7 +286,7 @@ def _cached(
     digests = None if sighting is None else cache.digests(sighting)
     running = RunningFingerprint(SegmentWindows(segment), with_content=True) if digests is None else None
     if running is not None and running.windows.size != segment.size:
-        yield _folded(task, segment, end_offset, rules, running)
+        yield from _folded(task, segment, end_offset, rules, running)
         return
     use = task.cache_use
     # What nobody has folded before is read once: its fingerprint is taken in the pass that folds.
@@ -303,7 +308,13 @@ def _cached(
             cache.note(sighting, digests)
             return
     running = running or RunningFingerprint(SegmentWindows(segment), with_content=True)
-    result = _folded(task, segment, end_offset, rules, running)
+    is_whole = True
+    for result in _folded(task, segment, end_offset, rules, running):
+        is_whole = is_whole and result.is_last
+        if not is_whole:
+            yield result
+    if not is_whole:
+        return
     found = _digests(running)
     key = cache.key(segment, found.content, rules, task.start_offset)
     if key is None or result.fold is None or result.damage or found != (digests or found):
@@ -343,8 +354,8 @@ def _folded(
     end_offset: int | None,
     rules: FoldRules,
     running: RunningFingerprint | None = None,
-) -> SegmentResult:
-    """The result of a segment, whose fingerprint ``running`` takes."""
+) -> Iterator[SegmentResult]:
+    """The results of a segment, whose fingerprint ``running`` takes: one, unless it unpacks to very much."""
     from coordinator_core.fold.fingerprint import RunningFingerprint
     from coordinator_core.fold.segments import fold_segment
 
@@ -357,7 +368,7 @@ def _folded(
     damage: list[Damage] = []
     fold = None
     if not is_empty:
-        fold = fold_segment(
+        for part in fold_segment(
             segment,
             rules=rules,
             on_damage=task.on_damage,
@@ -365,10 +376,13 @@ def _folded(
             start_offset=task.start_offset,
             end_offset=end_offset,
             running=running,
-        )
+        ):
+            if fold is not None:
+                yield SegmentResult(segment, "", fold, is_last=False)
+            fold = part
     digest = running.finish().digest
     _check_same(segment, running.windows, digest, pinned)
-    return SegmentResult(segment, digest, fold, damage)
+    yield SegmentResult(segment, digest, fold, damage)
 
 
 def _check_same(segment: SegmentFile, windows: Windows, digest: str, pinned: str | None) -> None:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.segments import fold_segment
@@ -167,21 +168,27 @@ def _folds(log: PartitionLog, rules: FoldRules, *, check_crc: bool, workers: int
     start = log.log_start_offset or 0
     ranges = [(segment, end) for segment, end in log.segment_ranges() if end is None or end > start]
 
-    def fold(segment: SegmentFile, end: int | None) -> SegmentFold:
+    def folds(segment: SegmentFile, end: int | None) -> Iterator[SegmentFold]:
         return fold_segment(segment, rules=rules, start_offset=start, end_offset=end, check_crc=check_crc)
 
     if min(workers, len(ranges)) <= 1:
         for segment, end in ranges:
-            yield fold(segment, end)
+            yield from folds(segment, end)
         return
+
+    def begun(segment: SegmentFile, end: int | None) -> Iterator[SegmentFold]:
+        # There is seldom a second one: it is made when it is wanted.
+        made = folds(segment, end)
+        return chain([next(made)], made)
+
     with ThreadPoolExecutor(workers) as pool:
-        waiting: deque[Future[SegmentFold]] = deque()
+        waiting: deque[Future[Iterator[SegmentFold]]] = deque()
         for segment, end in ranges:
-            waiting.append(pool.submit(fold, segment, end))
+            waiting.append(pool.submit(begun, segment, end))
             if len(waiting) > _AHEAD * workers:
-                yield waiting.popleft().result()
+                yield from waiting.popleft().result()
         while waiting:
-            yield waiting.popleft().result()
+            yield from waiting.popleft().result()
 
 
 def _without_commits(fold: SegmentFold) -> SegmentFold:

@@ -22,6 +22,9 @@ class Limits:
 
     ``max_records`` bounds records and headers of one batch together: as objects they take twenty times
     their seven bytes.  A coordinator's batch of default size holds a tenth of it.
+
+    Of what segments unpack to, a fold holds up to ``kept_floor_bytes``, or ``kept_ratio`` times their size
+    where that is more, which real logs do not reach; then it is merged and another one goes on.
     """
 
     max_batch_bytes: int = 128 * MIB
@@ -29,8 +32,14 @@ class Limits:
     max_ratio: int = 8
     decompressed_floor_bytes: int = 32 * MIB
     max_records: int = 1 << 18
+    kept_floor_bytes: int = 64 * MIB
+    kept_ratio: int = 16
 
     def decompressed_allowance(self, compressed_bytes: int) -> int:
         """The most bytes that ``compressed_bytes`` bytes may become."""
         grown = max(self.decompressed_floor_bytes, self.max_ratio * compressed_bytes)
         return min(grown, self.max_decompressed_bytes)
+
+    def kept_allowance(self, segment_bytes: int) -> int:
+        """The most unpacked bytes that one fold of ``segment_bytes`` bytes of segments holds."""
+        return max(self.kept_floor_bytes, self.kept_ratio * segment_bytes)

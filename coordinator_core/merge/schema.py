@@ -71,6 +71,9 @@ GROUP_STATS = pa.schema(
 )
 """Columns of :attr:`MergedPartition.group_stats`: records and bytes of each group in the log."""
 
+_STATE_ROWS = 1 << 12
+"""Rows of which objects are made at once: their metadata may be 32 KB each."""
+
 
 class RowBlocks(Protocol):
     """Rows that are made when they are asked for, so that they need not be in memory at once."""
@@ -114,7 +117,7 @@ class MergedPartition:
         return PartitionState(
             offsets_partition=self.offsets_partition,
             groups=self.groups,
-            offsets=dict(pair for block in self.offsets.blocks() for pair in _committed_offsets(block)),
+            offsets=dict(pair for block in self.offsets.blocks(_STATE_ROWS) for pair in _committed_offsets(block)),
             pending=pending,
             transactions=[_transaction(row) for row in self.transactions.to_pylist()],
             load_failures=self.load_failures,

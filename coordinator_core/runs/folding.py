@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from threading import Lock, Semaphore
 
 from coordinator_core.fold.tasks import FoldTask, Range, SegmentResult
@@ -23,7 +23,7 @@ class Run:
         self.task = task
         self.rest = rest
         """What was split off."""
-        self.results: Future[list[SegmentResult]] = Future()
+        self.results: Future[Iterator[SegmentResult]] = Future()
         self._left = deque(ranges)
         self._lock = Lock()
 
@@ -131,12 +131,21 @@ class Folding:
             return False
         try:
             results = self._fold(run.task, run)
-            run.results.set_result(list(islice(results, len(run.task.ranges))))
+            taken = []
+            for result in islice(results, len(run.task.ranges)):
+                taken.append(result)
+                if not result.is_last:
+                    break
+            if taken and not taken[-1].is_last:
+                # The rest is large: it is folded as it is merged.
+                run.results.set_result(chain(taken, results))
+            else:
+                run.results.set_result(iter(taken))
+                self._unfinished.append(results)
         except BaseException as error:
             run.results.set_exception(error)
         else:
             # What is left to do nobody waits for: when no thread is free for the last folds, it comes after.
-            self._unfinished.append(results)
             if not 0 < len(self._waiting) < self._workers:
                 self._finish()
         self._begun.remove(run)

@@ -47,10 +47,11 @@ def merge_results(
     def with_folds() -> Iterator[SegmentResult]:
         for result in results:
             segment, fold = result.segment, result.fold
-            rows.append(_segment_row(result))
+            row = _segment_row(result)
+            rows.append(_joined(rows.pop(), row) if rows and rows[-1]["path"] == segment.path else row)
             fingerprints[segment.path] = result.fingerprint
             damage.extend(result.damage)
-            cache_uses[result.cache_use] += 1
+            cache_uses[result.cache_use] += result.is_last
             if fold is not None:
                 if fold.next_offset is not None:
                     next_offsets[segment.path] = fold.next_offset
@@ -126,6 +127,22 @@ def _segment_row(result: SegmentResult) -> Row:
         "last_timestamp_ms": _timestamp(counts.max_timestamp_ms),
         "codecs": sorted(counts.codecs),
         "formats": sorted(counts.formats),
+    }
+
+
+def _joined(row: Row, later: Row) -> Row:
+    """The row of a segment of which ``later`` tells the rest."""
+    first, last = (
+        [found for found in (row.get(name), later.get(name)) if found is not None]
+        for name in ("first_timestamp_ms", "last_timestamp_ms")
+    )
+    return later | {
+        **{name: row[name] + later[name] for name in ("batches", "records", "control_records")},
+        **{name: sorted({*row[name], *later[name]}) for name in ("codecs", "formats")},
+        "record_offset": row.get("record_offset"),
+        "next_offset": later.get("next_offset") or row.get("next_offset"),
+        "first_timestamp_ms": min(first, default=None),
+        "last_timestamp_ms": max(last, default=None),
     }
 
 

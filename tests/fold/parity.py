@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,9 +56,15 @@ def write_log(directory: Path, log: Log, cuts: Iterable[int] = ()) -> PartitionL
     return partition_log(segments)
 
 
+def whole_fold(segment: SegmentFile, **arguments: Any) -> SegmentFold:
+    """The only fold of a segment that unpacks to little."""
+    [fold] = fold_segment(segment, **arguments)
+    return fold
+
+
 def fold_all(log: PartitionLog, profile: Profile) -> list[SegmentFold]:
     rules = FoldRules.of(profile)
-    return [fold_segment(segment, rules=rules, end_offset=end_offset) for segment, end_offset in log.segment_ranges()]
+    return [whole_fold(segment, rules=rules, end_offset=end_offset) for segment, end_offset in log.segment_ranges()]
 
 
 def fold_in_runs(log: PartitionLog, profile: Profile, longest: int) -> list[SegmentFold]:
@@ -68,7 +75,7 @@ def fold_in_runs(log: PartitionLog, profile: Profile, longest: int) -> list[Segm
     for first in range(0, len(pieces), longest):
         run = pieces[first : first + longest]
         folds += fold_run(run, rules=rules) or [
-            fold_segment(piece.segment, rules=rules, end_offset=piece.end_offset) for piece in run
+            whole_fold(piece.segment, rules=rules, end_offset=piece.end_offset) for piece in run
         ]
     return folds
 

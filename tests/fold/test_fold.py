@@ -12,11 +12,10 @@ import pytest
 
 from coordinator_core.fold import arena
 from coordinator_core.fold.schema import FoldRules, SegmentFold
-from coordinator_core.fold.segments import fold_segment
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.log.types import Codec, ControlType, SegmentFile
 from coordinator_core.merge.partition import merge_folds
-from tests.fold.parity import PROFILES, assert_merges, partition_log
+from tests.fold.parity import PROFILES, assert_merges, partition_log, whole_fold
 from tests.fold.random_logs import classic, encoded_key, offset_value
 from tests.log.builders import build_batch, build_control_batch
 from tests.replay.reference import replay_partition
@@ -33,7 +32,7 @@ def segment(path: Path, *batches: bytes) -> SegmentFile:
 
 def assert_folds_like_the_scalar_path(found: SegmentFile) -> None:
     expected = replay_partition(partition_log([found]), PROFILE, damage=[])
-    assert_merges(expected, [fold_segment(found, rules=RULES)], PROFILE)
+    assert_merges(expected, [whole_fold(found, rules=RULES)], PROFILE)
 
 
 def test_every_table_grows(tmp_path: Path) -> None:
@@ -54,7 +53,7 @@ def test_every_table_grows(tmp_path: Path) -> None:
         offset += 3
     found = segment(tmp_path / "log", *batches)
     assert_folds_like_the_scalar_path(found)
-    fold = fold_segment(found, rules=RULES)
+    fold = whole_fold(found, rules=RULES)
     assert (len(fold.groups), len(fold.topics), fold.offset_keys.num_rows) == (150, 152, 450)
     assert fold.group_records.num_rows == 150
     assert fold.transactions.num_rows == 150
@@ -154,7 +153,7 @@ def test_a_preallocated_tail_stays_on_the_fast_path(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr("coordinator_core.fold.segments.read_segment", read_again)
     batch = build_batch(0, [(encoded_key(b"g", b"t", 0), offset_value(3, 1, b""))])
-    fold = fold_segment(segment(tmp_path / "log", batch, bytes(10_000)), rules=RULES)
+    fold = whole_fold(segment(tmp_path / "log", batch, bytes(10_000)), rules=RULES)
     assert fold.counts.records == 1
 
 
@@ -166,7 +165,7 @@ def test_two_spellings_of_one_name_are_one_offset_key(tmp_path: Path) -> None:
         build_control_batch(3, ControlType.COMMIT, producer_id=1),
     ]
     found = segment(tmp_path / "log", *batches)
-    state = merge_folds([fold_segment(found, rules=RULES)], PROFILE, 0)
+    state = merge_folds([whole_fold(found, rules=RULES)], PROFILE, 0)
     assert {offset_key: offset.committed_offset for offset_key, offset in state.offsets.items()} == {
         OffsetKey("\ufffd", "t", 0): 3
     }
@@ -189,9 +188,9 @@ def test_threads_fold_side_by_side(tmp_path: Path) -> None:
         for number in range(200)
     ]
     found = segment(tmp_path / "log", *batches)
-    once = fold_segment(found, rules=RULES)
+    once = whole_fold(found, rules=RULES)
     with ThreadPoolExecutor(4) as threads:
-        folds = list(threads.map(lambda _: fold_segment(found, rules=RULES), range(16)))
+        folds = list(threads.map(lambda _: whole_fold(found, rules=RULES), range(16)))
     assert all(fold == once for fold in folds)
 
 
@@ -224,15 +223,15 @@ def test_a_fold_keeps_what_it_holds_when_the_next_one_is_made(tmp_path: Path) ->
     def rows(fold: SegmentFold) -> list[list[dict[str, object]]]:
         return [value.to_pylist() for value in vars(fold).values() if isinstance(value, pa.Table)]
 
-    fold = fold_segment(one_of_each(1), rules=RULES)
+    fold = whole_fold(one_of_each(1), rules=RULES)
     before = rows(fold)
-    fold_segment(one_of_each(2), rules=RULES)
+    whole_fold(one_of_each(2), rules=RULES)
     assert rows(fold) == before
     assert [table.num_rows for table in (fold.producers, fold.group_records, fold.transactions)] == [1, 1, 1]
 
 
 def test_an_empty_segment(tmp_path: Path) -> None:
-    fold = fold_segment(segment(tmp_path / "log"), rules=RULES)
+    fold = whole_fold(segment(tmp_path / "log"), rules=RULES)
     assert fold.first_offset is None
     assert fold.next_offset is None
     assert fold.counts.records == fold.offset_keys.num_rows == 0
@@ -241,7 +240,7 @@ def test_an_empty_segment(tmp_path: Path) -> None:
 
 def test_counts(tmp_path: Path) -> None:
     key = encoded_key(b"g", b"t", 0)
-    fold = fold_segment(
+    fold = whole_fold(
         segment(
             tmp_path / "log",
             build_batch(0, [(key, offset_value(3, 1, b"")), (key, None)], timestamp=50),

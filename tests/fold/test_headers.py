@@ -9,12 +9,12 @@ import pytest
 
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.fold.schema import FoldRules
-from coordinator_core.fold.segments import fold_segment
 from coordinator_core.kernels import gather_headers
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.layout import HEADER_BYTES
 from coordinator_core.log.types import Codec, SegmentFile
 from coordinator_core.releases import profile_for_release
+from tests.fold.parity import whole_fold
 from tests.fold.random_logs import encoded_key, offset_value
 from tests.log.builders import build_batch, build_message
 
@@ -72,11 +72,11 @@ def test_a_fold_can_do_without_the_crc(tmp_path: Path, codec: Codec, monkeypatch
     segment = SegmentFile(str(path), 0, 0, len(data))
     rules = FoldRules.of(profile_for_release("4.3.1"))
     with pytest.raises(DamagedInputError) as raised:
-        fold_segment(segment, rules=rules)
+        whole_fold(segment, rules=rules)
     assert raised.value.damage.kind == "bad_crc"
 
     def read_again(*_: object, **__: object) -> None:
         raise AssertionError("the segment was read by the scalar reader")
 
     monkeypatch.setattr("coordinator_core.fold.segments.read_segment", read_again)
-    assert fold_segment(segment, rules=rules, check_crc=False).counts.records == 2
+    assert whole_fold(segment, rules=rules, check_crc=False).counts.records == 2

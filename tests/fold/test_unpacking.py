@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold import unpacking
 from coordinator_core.fold.schema import FoldRules
-from coordinator_core.fold.segments import fold_segment
 from coordinator_core.kernels.arrays import dtype
 from coordinator_core.log.compression import CompressionError, decompress
 from coordinator_core.log.compression.libraries import function_address
 from coordinator_core.log.compression.lz4 import header_checksum
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, SegmentFile
-from tests.fold.parity import PROFILES, assert_merges, partition_log, sequential_outcome
+from tests.fold.parity import PROFILES, assert_merges, partition_log, sequential_outcome, whole_fold
 from tests.fold.random_logs import Item, encoded_key, offset_value
 from tests.log.builders import build_batch, compress
 from tests.replay.reference import replay_partition
@@ -212,7 +211,7 @@ def test_chunks_of_many_codecs(
         batches.append(build_batch(5 * number, items, codec=codec))
     found = segment(tmp_path / "log", b"".join(batches))
     expected = replay_partition(partition_log([found]), PROFILE, damage=[])
-    assert_merges(expected, [fold_segment(found, rules=RULES)], PROFILE)
+    assert_merges(expected, [whole_fold(found, rules=RULES)], PROFILE)
     slow = {Codec.GZIP, Codec.SNAPPY}
     if not unpacking.codec_functions()[Codec.LZ4]:
         slow |= {Codec.LZ4, Codec.ZSTD}
@@ -222,7 +221,7 @@ def test_chunks_of_many_codecs(
 
 def outcome(found: SegmentFile) -> Damage | None:
     try:
-        fold_segment(found, rules=RULES)
+        whole_fold(found, rules=RULES)
     except DamagedInputError as error:
         return error.damage
     return None
@@ -258,7 +257,7 @@ def test_batches_that_become_very_large(tmp_path: Path, monkeypatch: pytest.Monk
         batches.append(build_batch(20 * number, items, codec=codec))
     found = segment(tmp_path / "log", b"".join(batches))
     expected = replay_partition(partition_log([found]), PROFILE, damage=[])
-    assert_merges(expected, [fold_segment(found, rules=RULES)], PROFILE)
+    assert_merges(expected, [whole_fold(found, rules=RULES)], PROFILE)
 
 
 def test_what_is_not_there_has_no_address() -> None:

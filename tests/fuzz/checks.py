@@ -15,7 +15,13 @@ from coordinator_core.log.layout import LAST_OFFSET
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import PartitionLog, SegmentFile
 
-LIMITS = Limits(max_batch_bytes=1 << 20, max_decompressed_bytes=1 << 20, decompressed_floor_bytes=1 << 17)
+LIMITS = Limits(
+    max_batch_bytes=1 << 20,
+    max_decompressed_bytes=1 << 20,
+    decompressed_floor_bytes=1 << 17,
+    kept_floor_bytes=1 << 10,
+    kept_ratio=1,
+)
 """Small ones, so that inputs meet them."""
 
 PATH = "segment"

@@ -240,9 +240,9 @@ def shifting_fold(data: bytes, choices: Random) -> str:
         with file_of(*versions):
             match choices.randrange(3):
                 case 0:
-                    fold_segment(segment, rules=rules, limits=LIMITS, on_damage=on_damage, running=running)
+                    list(fold_segment(segment, rules=rules, limits=LIMITS, on_damage=on_damage, running=running))
                 case 1:
-                    fold_segment(segment, rules=rules, limits=LIMITS, on_damage=on_damage)
+                    list(fold_segment(segment, rules=rules, limits=LIMITS, on_damage=on_damage))
                 case _:
                     pieces = [Piece(segment, Windows(view_of(version))) for version in versions]
                     pieces[0] = Piece(segment, running.windows, None, running)

@@ -1,0 +1,86 @@
+"""Segments that unpack to much are folded in parts, and no more than one of them is held."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from coordinator_core.errors import Damage
+from coordinator_core.fold import unpacking
+from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.segments import Piece, fold_partition, fold_run
+from coordinator_core.log.limits import MIB, Limits
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Codec
+from coordinator_core.log.windows import SegmentWindows
+from tests.fold.parity import PROFILES, assert_merges, every_profile, sequential_outcome, write_log
+from tests.fold.random_logs import Item, Log, logs
+from tests.log.builders import build_batch
+
+PROFILE = PROFILES["4.3.1"]
+RULES = FoldRules.of(PROFILE)
+
+
+@every_profile
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(log=logs)
+def test_parts_give_the_sequential_state(name: str, log: Log) -> None:
+    """With a part for each batch that is unpacked, by every way of reading."""
+    profile = PROFILES[name]
+    limits = Limits(kept_floor_bytes=0, kept_ratio=0)
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unpacking, "_CHUNK_BYTES", 1)
+        whole = write_log(Path(directory), log)
+        for on_damage in OnDamage:
+            expected, expected_damage = sequential_outcome(whole, profile, on_damage)
+            damage: list[Damage] = []
+            rules = FoldRules.of(profile)
+            folds = list(fold_partition(whole, rules=rules, limits=limits, on_damage=on_damage, damage=damage))
+            assert not isinstance(expected, Damage)
+            assert damage == expected_damage
+            assert_merges(expected, folds, profile)
+
+
+def superseded(batches: int, size: int) -> Log:
+    """One group's record again and again, ``size`` bytes of zeroes each time."""
+    items: list[Item] = [(b"\0\2\0\1g", bytes(size))]
+    made = tuple(build_batch(number, items, codec=Codec.ZSTD) for number in range(batches))
+    return Log(made, tuple(range(batches)), batches)
+
+
+@pytest.mark.parametrize("on_damage", OnDamage)
+def test_a_part_holds_what_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_damage: OnDamage) -> None:
+    monkeypatch.setattr(unpacking, "_MOST_PLAIN_BYTES", MIB)
+    monkeypatch.setattr("coordinator_core.fold.arena._KEPT_BYTES", MIB)
+    limits = Limits(kept_floor_bytes=4 * MIB)
+    log = write_log(tmp_path, superseded(64, MIB // 2))
+    folds = list(fold_partition(log, rules=RULES, limits=limits, on_damage=on_damage))
+    sizes = [fold.group_records.nbytes for fold in folds]
+    assert sum(sizes) > 32 * MIB
+    assert max(sizes) < 6 * MIB
+    pieces = [Piece(segment, SegmentWindows(segment)) for segment in log.segments]
+    assert fold_run(pieces, rules=RULES, limits=limits) is None
+    expected, _ = sequential_outcome(log, PROFILE, on_damage)
+    assert not isinstance(expected, Damage)
+    assert_merges(expected, folds, PROFILE)
+
+
+@pytest.mark.parametrize("command", ["describe", "compact", "stats"])
+def test_commands_do_not_hold_what_is_superseded(tmp_path: Path, command: str) -> None:
+    """50 KB that unpack to 1.5 GB, all but 30 MB of it superseded."""
+    directory = tmp_path / "logs" / "__consumer_offsets-0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}.log").write_bytes(b"".join(superseded(50, 30 * MIB).batches))
+    output = ["--output", str(tmp_path / "compacted")] if command == "compact" else []
+    arguments = [command, str(directory.parent), "--kafka-version", "4.3.1", "--now-ms", "1", *output]
+    process = subprocess.Popen([sys.executable, "-m", "coordinator_core", *arguments], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert usage.ru_maxrss << 10 < 1.7 * (1 << 30)
