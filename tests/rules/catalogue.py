@@ -39,7 +39,8 @@ evaluated*:
   principal was allowed to ask ([capture.md](capture.md)).
 - previous run (`--against RUN`): the run of an earlier snapshot of the same cluster.
 - log (`--log SNAPSHOT`): the log that the run was made of. Every record is looked at in Python, so this takes
-  many times as long as the replay did; one larger than 64 MB is looked at only when it is named, or in Spark.
+  many times as long as the replay did; one larger than 64 MB is looked at only when it is named (in Spark: one with
+  a partition larger than that).
 - transaction log (`--transaction-log DIR`): a log directory, or several below one, with
   `__transaction_state-<n>`.
 
