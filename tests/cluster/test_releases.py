@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,9 @@ from tests.cluster.kit import (
     partitions,
     state_hash,
 )
-from tests.live.broker import Broker, Kafka, free_ports, wait_for
+from tests.live.broker import Broker, Kafka, wait_for
 from tests.live.wire import OFFSETS_TOPIC
+from tests.live.zookeeper import ZooKeeper
 
 RELEASES = ("2.4.1", "3.9.2")
 
@@ -50,22 +50,15 @@ class ZooKeeperBroker(OldBroker):
 
     def __init__(self, kafka: Kafka, directory: Path, settings: dict[str, str]) -> None:
         super().__init__(kafka, directory, settings)
-        (port,) = free_ports(1)
-        data = directory / "zookeeper"
-        data.mkdir()
         # Formatted logs are KRaft's; this broker makes its own.
         self.log_dir.mkdir()
-        self._zookeeper_config = directory / "zookeeper.cfg"
-        self._zookeeper_config.write_text(
-            f"dataDir={data}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
-        )
-        self._zookeeper: subprocess.Popen[bytes] | None = None
+        self._zookeeper = ZooKeeper(kafka, directory)
         self._config.write_text(
             "".join(
                 f"{key}={value}\n"
                 for key, value in {
                     "broker.id": "1",
-                    "zookeeper.connect": f"127.0.0.1:{port}",
+                    "zookeeper.connect": self._zookeeper.connect,
                     "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
                     "log.dirs": str(self.log_dir),
                     "offsets.topic.replication.factor": "1",
@@ -79,18 +72,12 @@ class ZooKeeperBroker(OldBroker):
         (self.log_dir / "meta.properties").write_text("version=0\nbroker.id=1\n")
 
     def start(self) -> None:
-        if self._zookeeper is None:
-            command = self.kafka.command("org.apache.zookeeper.server.ZooKeeperServerMain", str(self._zookeeper_config))
-            with (self.directory / "zookeeper.log").open("wb") as log:
-                self._zookeeper = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        self._zookeeper.start()
         super().start()
 
     def kill(self) -> None:
         super().kill()
-        if self._zookeeper is not None:
-            self._zookeeper.kill()
-            self._zookeeper.wait()
-            self._zookeeper = None
+        self._zookeeper.kill()
 
 
 @dataclass(frozen=True)

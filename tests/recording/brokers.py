@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coordinator_core.releases import Release
-from tests.live.broker import FAST_START, Broker, Kafka, fetch_jars, free_ports
+from tests.live.broker import FAST_START, Broker, Kafka, fetch_jars
+from tests.live.zookeeper import ZooKeeper
 from tests.recording.session import Session
 
 HERE = Path(__file__).resolve().parent
@@ -168,23 +169,16 @@ class RecordedBroker(Broker):
         modern = {} if recorded.needs_zookeeper else MODERN_SETTINGS
         self.settings = {**SETTINGS, **modern, **recorded.settings, **settings}
         super().__init__(kafka, directory, self.settings)
-        self._zookeeper: subprocess.Popen[bytes] | None = None
-        if recorded.needs_zookeeper:
-            self._use_zookeeper()
+        self._zookeeper = ZooKeeper(kafka, directory, "tickTime=500\n") if recorded.needs_zookeeper else None
+        if self._zookeeper is not None:
+            self._use_zookeeper(self._zookeeper)
 
-    def _use_zookeeper(self) -> None:
-        (port,) = free_ports(1)
-        data = self.directory / "zookeeper"
-        data.mkdir(exist_ok=True)
+    def _use_zookeeper(self, zookeeper: ZooKeeper) -> None:
         self.log_dir.mkdir(exist_ok=True)
-        self._zookeeper_config = self.directory / "zookeeper.cfg"
-        self._zookeeper_config.write_text(
-            f"dataDir={data}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\ntickTime=500\n"
-        )
         settings = {
             **self.settings,
             "broker.id": "1",
-            "zookeeper.connect": f"127.0.0.1:{port}",
+            "zookeeper.connect": zookeeper.connect,
             # Shorter than a start, so that the session of the killed broker is over.
             "zookeeper.session.timeout.ms": "2500",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
@@ -193,10 +187,8 @@ class RecordedBroker(Broker):
         self._config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
     def start(self) -> None:
-        if self._recorded.needs_zookeeper:
-            command = self.kafka.command("org.apache.zookeeper.server.ZooKeeperServerMain", str(self._zookeeper_config))
-            with (self.directory / "zookeeper.log").open("wb") as log:
-                self._zookeeper = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        if self._zookeeper is not None:
+            self._zookeeper.start()
             if (self.log_dir / "meta.properties").exists():
                 # ZooKeeper keeps the killed broker's session until its timeout after the restart.
                 time.sleep(6)
@@ -226,8 +218,6 @@ class RecordedBroker(Broker):
         super().kill()
         if self._zookeeper is not None:
             self._zookeeper.kill()
-            self._zookeeper.wait()
-            self._zookeeper = None
 
     def copied(self, directory: Path, settings: Mapping[str, str]) -> RecordedBroker:
         """A broker on a copy of all that this one, which must be dead, has on disk."""
