@@ -50,6 +50,7 @@ PARTS = (
     Part("restore/test_live_restore.py", "real", together=True),
     Part("restore/test_live_rescue.py", "real", together=True),
     Part("restore/test_live_three.py", "full"),
+    Part("restore/test_live_kills.py", "full"),
     Part("reports/test_browser.py", "real"),
     Part("scale", "full"),
     Part("bench/test_rules.py", "full"),

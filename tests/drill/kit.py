@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
@@ -50,6 +51,35 @@ def regroup(*arguments: str | Path, check: bool = True) -> subprocess.CompletedP
     )
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+_AT_EVENT = """
+import itertools, os, runpy, sys
+from coordinator_core.drill.journal import Journal
+event, moment, how = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+del sys.argv[1:4]
+write, counted = Journal.write, itertools.count(1)
+def write_and_count(*arguments, **values):
+    here = next(counted) == event
+    if here and moment == "before":
+        os.kill(os.getpid(), how)
+    write(*arguments, **values)
+    if here and moment == "after":
+        os.kill(os.getpid(), how)
+Journal.write = write_and_count
+runpy.run_module("coordinator_core", run_name="__main__")
+"""
+
+
+def signalled(
+    event: int, moment: Literal["before", "after"], how: signal.Signals, *arguments: str | Path
+) -> subprocess.Popen[bytes]:
+    """The command line, which sends itself a signal before or after it writes that event to its journal, from 1.
+
+    So it is killed, or stops, at a known point, however fast the machine is.
+    """
+    begin = [sys.executable, "-c", _AT_EVENT, str(event), moment, str(int(how))]
+    return subprocess.Popen([*begin, *map(str, arguments)], cwd=ROOT)
 
 
 class ClassicMember:

@@ -73,7 +73,10 @@ def test_a_part_holds_what_is_allowed(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("command", ["describe", "compact", "stats"])
 def test_commands_do_not_hold_what_is_superseded(tmp_path: Path, command: str) -> None:
-    """50 KB that unpack to 1.5 GB, all but 30 MB of it superseded."""
+    """50 KB that unpack to 1.5 GB, all but 30 MB of it superseded.
+
+    Held whole they took 5.6 GB and more. Peaks of one command differ by half a gigabyte, with what glibc keeps.
+    """
     directory = tmp_path / "logs" / "__consumer_offsets-0"
     directory.mkdir(parents=True)
     (directory / f"{0:020d}.log").write_bytes(b"".join(superseded(50, 30 * MIB).batches))
@@ -83,4 +86,4 @@ def test_commands_do_not_hold_what_is_superseded(tmp_path: Path, command: str) -
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
-    assert usage.ru_maxrss << 10 < 1.7 * (1 << 30)
+    assert usage.ru_maxrss << 10 < 3 << 30

@@ -15,7 +15,7 @@ from coordinator_core.groups.hashing import partition_for
 from tests.live.broker import Broker, Kafka, wait_for
 from tests.live.test_compacted_log import swap_in
 from tests.replay.histories import GROUP, TOPIC
-from tests.restore.test_live_restore import regroup
+from tests.restore.kit import regroup
 from tests.restore.test_rescue import HOME, PARTITIONS, downgraded
 
 REFUSED = f"Failed to load metadata from __consumer_offsets-{HOME}"

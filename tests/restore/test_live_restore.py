@@ -3,128 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-import pytest
-from kafka import KafkaProducer, TopicPartition
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, KafkaAdminClient, ResourcePattern, ResourceType
-from kafka.errors import NoError
-from kafka.structs import OffsetAndMetadata
+from kafka import TopicPartition
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
 from coordinator_core.errors import ExitCode
 from coordinator_core.restore.model import read_plan, write_plan
-from tests.cluster.kit import Json, SecuredBroker
-from tests.live.broker import Kafka, wait_for
-from tests.live.scenario import ROOT, Clients
-
-TOPIC, PARTITIONS, RECORDS = "orders", 4, 100
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-PASSWORD = "s3cret-of-the-restore"
-SETTINGS = {
-    "offsets.topic.num.partitions": "3",
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} required user_restorer="{PASSWORD}";',
-}
-Offsets = dict[tuple[str, int], tuple[int, int, str]]
-
-
-@dataclass(frozen=True)
-class Place:
-    broker: SecuredBroker
-    admin: KafkaAdminClient
-    clients: Clients
-
-    @property
-    def server(self) -> tuple[str, str]:
-        return "--bootstrap-server", self.broker.bootstrap
-
-    def commit(self, group: str, offsets: Mapping[int, tuple[int, str, int]]) -> None:
-        """Offset, metadata and leader epoch by partition."""
-        wanted = {TopicPartition(TOPIC, number): OffsetAndMetadata(*place) for number, place in offsets.items()}
-        assert set(self.admin.alter_group_offsets(group, wanted).values()) == {NoError}
-
-    def held(self, *groups: str) -> dict[str, Offsets]:
-        """Committed offsets as the coordinators answer; absent groups are left out."""
-        listed = {group["group_id"] for group in self.admin.list_groups()}
-        found = {}
-        for group in listed.intersection(groups):
-            answered = self.admin.list_group_offsets(group)[group]
-            found[group] = {
-                (tp.topic, tp.partition): (place.offset, place.leader_epoch, place.metadata)
-                for tp, place in answered.items()
-                if place.offset >= 0
-            }
-        return found
-
-
-def regroup(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "coordinator_core", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "REGROUP_DEBUG": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    broker = SecuredBroker(
-        Kafka.fetch(), tmp_path_factory.mktemp("restore") / "broker", {"SASL": "SASL_PLAINTEXT"}, SETTINGS
-    )
-    broker.start()
-    clients = Clients(broker)
-    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    try:
-        admin.create_topics({TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)
-        producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-        for number in range(PARTITIONS * RECORDS):
-            producer.send(TOPIC, f"record {number}".encode(), partition=number % PARTITIONS)
-        producer.close()
-        yield Place(broker, admin, clients)
-    finally:
-        admin.close()
-        for client in clients._started:
-            client.kill()
-        broker.kill()
-
-
-def offsets_of(number: int) -> dict[int, tuple[int, str, int]]:
-    return {partition: (10 + number + partition, f"metadata {number}", 0) for partition in range(PARTITIONS)}
-
-
-def plan_of(place: Place, *arguments: str | Path, output: Path, code: int = 0) -> Json:
-    done = regroup("restore", "plan", *arguments, *place.server, "--output", output, "--format", "json", code=code)
-    document: Json = json.loads(done.stdout)
-    assert document == json.loads(output.read_text())
-    return document
-
-
-def applied(place: Place, plan: Path, directory: Path) -> Json:
-    """A plan applied, and proved."""
-    regroup("restore", "apply", plan, *place.server, "--execute", "--output", directory)
-    done = regroup("restore", "verify", directory, *place.server, "--format", "json")
-    proof: Json = json.loads(done.stdout)
-    assert proof["verified"]
-    return proof
-
-
-def rolled_back(place: Place, directory: Path, scratch: Path) -> Json:
-    regroup("restore", "rollback", directory, *place.server, "--output", scratch / "rollback.json")
-    return applied(place, scratch / "rollback.json", scratch / "rolled-back")
+from tests.drill.kit import signalled
+from tests.live.broker import wait_for
+from tests.live.scenario import ROOT
+from tests.restore.kit import (
+    PARTITIONS,
+    PASSWORD,
+    PLAIN,
+    RECORDS,
+    TOPIC,
+    Place,
+    applied,
+    offsets_of,
+    plan_of,
+    regroup,
+    rolled_back,
+)
 
 
 def test_deleted_and_reset_groups_come_back_and_go_again(place: Place, tmp_path: Path) -> None:
@@ -261,52 +166,6 @@ def test_an_open_transaction_is_named_and_has_to_end(place: Place, tmp_path: Pat
     assert place.held("exactly-once")["exactly-once"][TOPIC, 0] == (0, -1, "")
 
 
-def test_an_apply_that_is_killed_goes_on_with_nothing_lost_or_twice(place: Place, tmp_path: Path) -> None:
-    groups = [f"many-{number:03}" for number in range(90)]
-    for number, group in enumerate(groups[::3]):
-        place.commit(group, offsets_of(number))
-    before = place.held(*groups)
-    csv = "".join(f"{group},{TOPIC},{number},{40 + number}\n" for group in groups for number in range(PARTITIONS))
-    (tmp_path / "wanted.csv").write_text(csv)
-    plan_of(place, "--from-file", tmp_path / "wanted.csv", output=tmp_path / "plan.json")
-    kills = until_it_ends(place, tmp_path / "plan.json", tmp_path / "applied")
-    assert kills >= 4
-    proof = json.loads(regroup("restore", "verify", tmp_path / "applied", *place.server, "--format", "json").stdout)
-    assert proof["verified"]
-    assert len(proof["records"]) == len(groups) * PARTITIONS
-    after = place.held(*groups)
-    assert {group: {key: place[0] for key, place in held.items()} for group, held in after.items()} == {
-        group: {(TOPIC, number): 40 + number for number in range(PARTITIONS)} for group in groups
-    }
-    regroup("restore", "rollback", tmp_path / "applied", *place.server, "--output", tmp_path / "back.json")
-    assert until_it_ends(place, tmp_path / "back.json", tmp_path / "back") >= 4
-    regroup("restore", "verify", tmp_path / "back", *place.server)
-    assert place.held(*groups) == before
-
-
-def until_it_ends(place: Place, plan: Path, directory: Path) -> int:
-    """Applies a plan again and again, killed once its journal has grown by some lines; how often it was killed."""
-    journal = directory / "journal.jsonl"
-    command = ["restore", "apply", str(plan), *place.server, "--execute", "--output", str(directory), "--parallel", "2"]
-    kills = 0
-    for lines in (1, 2, 5, 18, 31, 40):
-        begun = written(journal)
-        process = subprocess.Popen([sys.executable, "-m", "coordinator_core", *command], cwd=ROOT)
-        while process.poll() is None and written(journal) < begun + lines:
-            time.sleep(0.001)
-        if process.poll() is not None:
-            break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-    regroup(*command)
-    return kills
-
-
-def written(journal: Path) -> int:
-    return journal.read_bytes().count(b"\n") if journal.exists() else 0
-
-
 def test_an_apply_that_is_killed_can_be_rolled_back_as_it_is(place: Place, tmp_path: Path) -> None:
     groups = [f"half-{number:02}" for number in range(40)]
     place.commit(groups[0], offsets_of(0))
@@ -315,10 +174,7 @@ def test_an_apply_that_is_killed_can_be_rolled_back_as_it_is(place: Place, tmp_p
     (tmp_path / "wanted.csv").write_text(csv)
     plan_of(place, "--from-file", tmp_path / "wanted.csv", output=tmp_path / "plan.json")
     apply = ["restore", "apply", tmp_path / "plan.json", *place.server, "--execute", "--output", tmp_path / "applied"]
-    process = subprocess.Popen([sys.executable, "-m", "coordinator_core", *map(str, apply)], cwd=ROOT)
-    wait_for("some groups", lambda: written(tmp_path / "applied/journal.jsonl") >= 20 or process.poll() is not None)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    assert signalled(20, "after", signal.SIGKILL, *apply).wait() == -signal.SIGKILL
     assert 1 < len(place.held(*groups)) < len(groups)
     rolled_back(place, tmp_path / "applied", tmp_path)
     assert place.held(*groups) == before

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+import signal
 from pathlib import Path
 
 from coordinator_core.errors import ExitCode
 from tests.cluster.kit import TOPIC
 from tests.cluster.three import IDS, three_brokers
-from tests.live.broker import Kafka, wait_for
-from tests.live.scenario import ROOT
-from tests.restore.test_live_restore import regroup, written
+from tests.drill.kit import signalled
+from tests.live.broker import Kafka
+from tests.restore.kit import regroup
 
 GROUPS, OFFSETS_PER_GROUP = 200, 4
 SETTINGS = {"offsets.topic.num.partitions": "6", "min.insync.replicas": "1"}
@@ -28,12 +28,11 @@ def test_a_broker_that_dies_meanwhile(tmp_path: Path) -> None:
         plan, directory = tmp_path / "plan.json", tmp_path / "applied"
         regroup("restore", "plan", "--from-file", tmp_path / "wanted.csv", *server, "--output", plan)
         apply = ["restore", "apply", str(plan), *server, "--execute", "--output", str(directory), "--parallel", "1"]
-        process = subprocess.Popen([sys.executable, "-m", "coordinator_core", *apply], cwd=ROOT)
-        journal = directory / "journal.jsonl"
-        wait_for("some groups", lambda: written(journal) > GROUPS // 2 or process.poll() is not None)
-        assert process.poll() is None, "the apply must not be done before the broker dies"
+        process = signalled(GROUPS // 2, "after", signal.SIGSTOP, *apply)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         lost = cluster.leaders()[0]
         cluster.nodes[lost].kill()
+        process.send_signal(signal.SIGCONT)
         code = process.wait(180)
         asked = next(node for node in IDS if node != lost)
         cluster.when_led(asked, lambda leader: leader not in (-1, lost))

@@ -1,0 +1,90 @@
+"""A real 4.3.1 broker with committed offsets to restore, and the commands that do it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.errors import NoError
+from kafka.structs import OffsetAndMetadata
+
+from tests.cluster.kit import Json, SecuredBroker
+from tests.drill import kit
+from tests.live.scenario import Clients
+
+TOPIC, PARTITIONS, RECORDS = "orders", 4, 100
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PASSWORD = "s3cret-of-the-restore"
+SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} required user_restorer="{PASSWORD}";',
+}
+Offsets = dict[tuple[str, int], tuple[int, int, str]]
+
+
+@dataclass(frozen=True)
+class Place:
+    broker: SecuredBroker
+    admin: KafkaAdminClient
+    clients: Clients
+
+    @property
+    def server(self) -> tuple[str, str]:
+        return "--bootstrap-server", self.broker.bootstrap
+
+    def commit(self, group: str, offsets: Mapping[int, tuple[int, str, int]]) -> None:
+        """Offset, metadata and leader epoch by partition."""
+        wanted = {TopicPartition(TOPIC, number): OffsetAndMetadata(*place) for number, place in offsets.items()}
+        assert set(self.admin.alter_group_offsets(group, wanted).values()) == {NoError}
+
+    def held(self, *groups: str) -> dict[str, Offsets]:
+        """Committed offsets as the coordinators answer; absent groups are left out."""
+        listed = {group["group_id"] for group in self.admin.list_groups()}
+        found = {}
+        for group in listed.intersection(groups):
+            answered = self.admin.list_group_offsets(group)[group]
+            found[group] = {
+                (tp.topic, tp.partition): (place.offset, place.leader_epoch, place.metadata)
+                for tp, place in answered.items()
+                if place.offset >= 0
+            }
+        return found
+
+
+def regroup(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = kit.regroup(*arguments, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def offsets_of(number: int) -> dict[int, tuple[int, str, int]]:
+    return {partition: (10 + number + partition, f"metadata {number}", 0) for partition in range(PARTITIONS)}
+
+
+def plan_of(place: Place, *arguments: str | Path, output: Path, code: int = 0) -> Json:
+    done = regroup("restore", "plan", *arguments, *place.server, "--output", output, "--format", "json", code=code)
+    document: Json = json.loads(done.stdout)
+    assert document == json.loads(output.read_text())
+    return document
+
+
+def applied(place: Place, plan: Path, directory: Path) -> Json:
+    """A plan applied, and proved."""
+    regroup("restore", "apply", plan, *place.server, "--execute", "--output", directory)
+    done = regroup("restore", "verify", directory, *place.server, "--format", "json")
+    proof: Json = json.loads(done.stdout)
+    assert proof["verified"]
+    return proof
+
+
+def rolled_back(place: Place, directory: Path, scratch: Path) -> Json:
+    regroup("restore", "rollback", directory, *place.server, "--output", scratch / "rollback.json")
+    return applied(place, scratch / "rollback.json", scratch / "rolled-back")
