@@ -7,9 +7,10 @@ before it, one partition.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from coordinator_core import storage
@@ -110,39 +111,41 @@ def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
     return tasks
 
 
-def in_runs(tasks: Iterable[FoldTask], most_bytes: Callable[[PartitionLog], int]) -> list[FoldTask]:
+def in_runs(tasks: Iterable[FoldTask], most_bytes: Callable[[Sequence[SegmentFile]], int]) -> list[FoldTask]:
     """Neighbours of a partition put together, so that an offset key takes its place once for many segments.
 
-    ``most_bytes`` says how large a run of a partition may be. Files that are fetched whole stay alone; so do
-    those of which nothing belongs to the log.
+    ``most_bytes`` says how large a run may be in a partition of these segments. Files that are fetched whole stay
+    alone; so do those of which nothing belongs to the log.
     """
     runs: list[FoldTask] = []
-    for task in tasks:
-        last = runs[-1] if runs else None
-        if last is None or last.log is not task.log:
-            most = most_bytes(task.log)
-        elif (
-            storage.is_local(task.segments[0].path)
-            and last.size + task.size <= most
-            and not any(_is_empty(last, end_offset) for _, end_offset in last.ranges)
-        ):
-            pinned = None if last.pinned is None else {**last.pinned, **(task.pinned or {})}
-            runs[-1] = replace(last, ranges=last.ranges + task.ranges, pinned=pinned)
-            continue
-        runs.append(task)
+    for _, of_partition in groupby(tasks, key=lambda task: task.log.offsets_partition):
+        first, *others = of_partition
+        most = most_bytes([segment for task in (first, *others) for segment in task.segments])
+        runs.append(first)
+        for task in others:
+            last = runs[-1]
+            if (
+                storage.is_local(task.segments[0].path)
+                and last.size + task.size <= most
+                and not any(_is_empty(last, end_offset) for _, end_offset in last.ranges)
+            ):
+                pinned = None if last.pinned is None else {**last.pinned, **(task.pinned or {})}
+                runs[-1] = replace(last, ranges=last.ranges + task.ranges, pinned=pinned)
+            else:
+                runs.append(task)
     return runs
 
 
-def most_run_bytes(log: PartitionLog, rules: FoldRules) -> int:
-    """How large a run of this partition may be.
+def most_run_bytes(segments: Sequence[SegmentFile], rules: FoldRules) -> int:
+    """How large a run may be in a partition of these segments.
 
     Group records are kept whole, and runs are merged in their order: where many are in the middle of the log, runs
     are so short that most of them are merged while others are folded.
     """
-    if sum(segment.size for segment in log.segments) > _SHORT_RUN_BYTES:
+    if sum(segment.size for segment in segments) > _SHORT_RUN_BYTES:
         from coordinator_core.fold.segments import group_record_share
 
-        if group_record_share(log.segments[len(log.segments) // 2], rules) > _MANY_GROUP_RECORDS:
+        if group_record_share(segments[len(segments) // 2], rules) > _MANY_GROUP_RECORDS:
             return _SHORT_RUN_BYTES
     return _MOST_RUN_BYTES
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,18 @@ def test_runs_are_short_where_group_records_are_many(tmp_path: Path) -> None:
         path.write_bytes(build_batch(0, items))
         (task,) = in_long_runs([path.stat().st_size])
         segment = replace(task.segments[0], path=str(path), size=1 << 29)
-        assert most_run_bytes(replace(task.log, segments=(segment,)), rules) == most
+        assert most_run_bytes([segment], rules) == most
+
+
+def test_the_largest_size_is_asked_of_all_segments_of_a_partition() -> None:
+    asked: list[list[int]] = []
+
+    def most_bytes(segments: Sequence[SegmentFile]) -> int:
+        asked.append([segment.size for segment in segments])
+        return 200
+
+    assert lengths(in_runs(tasks([100] * 3, [70] * 2), most_bytes)) == [(0, 2), (0, 1), (1, 2)]
+    assert asked == [[100] * 3, [70] * 2]
 
 
 def test_what_is_not_mapped_stays_alone() -> None:
