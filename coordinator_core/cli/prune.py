@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
-from coordinator_core.cli.options import Format, format_option, write_json, write_line
+from coordinator_core.cli.options import Format, clock_ms, format_option, write_json, write_line
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.runs.place import check_component
 from coordinator_core.runs.prune import KINDS, Keep, prunable, prune
@@ -41,7 +39,7 @@ def prune_command(
     check_component("cluster", cluster)
     if newest is None and days is None:
         raise UsageError("--keep, --keep-days: say what stays")
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now = clock_ms() if now_ms is None else now_ms
     removals = prunable(output, cluster, dict.fromkeys(kinds or KINDS, Keep(newest, days)), now)
     if apply:
         prune(removals)

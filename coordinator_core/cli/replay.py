@@ -16,10 +16,9 @@ from coordinator_core.cli.options import (
     write_json,
     write_line,
 )
+from coordinator_core.cli.publish import publish_locally
 from coordinator_core.errors import Damage, ExitCode
-from coordinator_core.log.discovery import discover
 from coordinator_core.process.allocator import keep_freed_memory
-from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace, default_window, new_run_id
 
 
@@ -48,15 +47,7 @@ def replay_command(
         result = publish_with_spark(paths, place, options)
     else:
         keep_freed_memory()
-        manifest = replay_to_run(
-            discover(paths),
-            place,
-            profile=options.profile,
-            now_ms=options.now_ms,
-            on_damage=options.on_damage,
-            offsets_topic_num_partitions=options.offsets_topic_num_partitions,
-            cache=options.fold_cache,
-        )
+        manifest = publish_locally(paths, place, options)
         # Loaded here, so that the first segment is folded sooner.
         from coordinator_core.runs.manifest import summary
         from coordinator_core.runs.publish import promote

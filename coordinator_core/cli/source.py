@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from coordinator_core.cli.options import Engine, ReplayOptions, note
+from coordinator_core.cli.publish import publish_locally
 from coordinator_core.errors import Damage, ExitCode, RegroupError, UsageError
 from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE
 from coordinator_core.groups.model import PartitionState
@@ -24,7 +25,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile, profile_from_label
 from coordinator_core.rules.beside import Beside, beside_log, beside_run
-from coordinator_core.runs.local import replay_snapshot, replay_to_run
+from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.read import Run, is_run, open_run
 
@@ -76,15 +77,7 @@ def as_run(paths: Sequence[str], options: ReplayOptions) -> Iterator[str]:
         if options.engine is Engine.SPARK:
             publish_with_spark(paths, place, options)
         else:
-            manifest = replay_to_run(
-                discover(paths),
-                place,
-                profile=options.profile,
-                now_ms=options.now_ms,
-                on_damage=options.on_damage,
-                offsets_topic_num_partitions=options.offsets_topic_num_partitions,
-                cache=options.fold_cache,
-            )
+            manifest = publish_locally(paths, place, options)
             warn_about_damage([Damage(**entry) for entry in manifest["damage"]], options.on_damage)
         yield place.path
 
