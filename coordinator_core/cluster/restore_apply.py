@@ -33,7 +33,7 @@ from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Event, Jour
 from coordinator_core.errors import UsageError
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.restore.inverse import FIRST_EVENT
-from coordinator_core.restore.model import NO_EPOCH, Action, GroupPlan, Plan, Position, Row, Value, read_plan
+from coordinator_core.restore.model import NO_EPOCH, Action, GroupPlan, Plan, Row, Value, read_plan, value_of
 from coordinator_core.restore.target import TargetGroup
 
 PLAN = "plan.json"
@@ -108,7 +108,7 @@ def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Re
         held = now.offsets.get((row.topic, row.partition))
         if (row.topic, row.partition) in now.unstable:
             yield Refusal(f"{_name(row)}: a transaction is open that commits it: {_WAITS}", passes=True)
-        elif not _is(held, row.before) and not (begun and _is(held, row.after)):
+        elif value_of(held) != value_of(row.before) and not (begun and value_of(held) == value_of(row.after)):
             found = "nothing is" if held is None else f"offset {held.offset} (leader epoch {held.leader_epoch}) is"
             yield Refusal(f"the plan is stale: {_name(row)}: {found} committed now; plan again")
     if group.action is Action.DELETE:
@@ -116,10 +116,6 @@ def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Re
         for topic, partition in sorted(now.offsets.keys() - planned):
             where = f"group {group.group_id!r} has committed {topic}-{partition} since"
             yield Refusal(f"the plan is stale: {where}; plan again")
-
-
-def _is(held: Position | None, planned: Position | None) -> bool:
-    return (None if held is None else held.value) == (None if planned is None else planned.value)
 
 
 def _name(row: Row) -> str:
@@ -242,7 +238,7 @@ class _Writer:
         try:
             left, errors = self._left(broker, group)
             errors += [
-                _of(row, "STALE: somebody else has committed") for row, held in left if held != _value(row.before)
+                _of(row, "STALE: somebody else has committed") for row, held in left if held != value_of(row.before)
             ]
             if errors:
                 return self._ended(group.group_id, 0, errors)
@@ -280,7 +276,7 @@ class _Writer:
                         place = Value(each.committed_offset, NO_EPOCH if epoch is None else epoch, each.metadata or "")
                         held[topic.name, each.partition_index] = place
         now = [(row, held.get((row.topic, row.partition))) for row in rows]
-        return [(row, value) for row, value in now if value != _value(row.after)], errors
+        return [(row, value) for row, value in now if value != value_of(row.after)], errors
 
     def _commit(self, broker: int, group_id: str, rows: Sequence[Row]) -> list[_Error]:
         kind = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -344,10 +340,6 @@ class _Writer:
         )
         code = answer.results[0].error_code
         return [] if code in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND) else [(None, None, _passed(code))]
-
-
-def _value(place: Position | None) -> Value | None:
-    return None if place is None else place.value
 
 
 def _of(row: Row, error: str) -> _Error:

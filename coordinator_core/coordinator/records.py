@@ -17,6 +17,7 @@ from coordinator_core.coordinator.requests import CommitPartition
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.groups.loaders import LoadedRecord
 from coordinator_core.groups.model import ClassicGroup, OffsetKey
+from coordinator_core.groups.offsets import metadata_length
 from coordinator_core.records.types import ZERO_UUID
 
 OFFSET_COMMIT = 1
@@ -49,9 +50,8 @@ def requested_commit(
 
 
 def metadata_fits(partition: CommitPartition, settings: BrokerSettings) -> bool:
-    """Whether the metadata of a commit is within ``offset.metadata.max.bytes``, which counts UTF-16 units."""
-    metadata = partition.committed_metadata or ""
-    return len(metadata.encode("utf-16-be", "surrogatepass")) // 2 <= settings.offset_metadata_max_bytes
+    """Whether the metadata of a commit is within ``offset.metadata.max.bytes``."""
+    return metadata_length(partition.committed_metadata or "") <= settings.offset_metadata_max_bytes
 
 
 def offset_commit(

@@ -27,6 +27,11 @@ class OffsetRules:
     """A committed transaction replaces what is there, however new that is."""
 
 
+def metadata_length(metadata: str) -> int:
+    """What brokers compare with ``offset.metadata.max.bytes``: the length of a Java string, in UTF-16 units."""
+    return len(metadata.encode("utf-16-be", "surrogatepass")) // 2
+
+
 def is_newer(commit: CommittedOffset, committed: CommittedOffset | None) -> bool:
     """Whether ``commit`` is newer than what is committed: age is decided by the commits, not by markers."""
     return committed is None or committed.ordering_offset < commit.ordering_offset

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import GroupType, OffsetKey
+from coordinator_core.groups.offsets import metadata_length
 from coordinator_core.investigate.words import count
 from coordinator_core.restore.model import (
     NO_EPOCH,
@@ -132,7 +133,7 @@ def _wanted_row(
 ) -> Row:
     before = group.offsets.get(key[1:])
     topic = None if target.topics is None else target.topics.get(key.topic)
-    log = LogRange() if topic is None else topic.partitions.get(key.partition, LogRange())
+    log = target.log(key.topic, key.partition)
     is_above = NO_EPOCH != log.leader_epoch < place.leader_epoch
     is_outside = place.offset < log.start or UNKNOWN != log.end < place.offset
     if before is not None and before.value == place.value and not is_above and not (is_outside and choices.trim):
@@ -144,7 +145,7 @@ def _wanted_row(
     after, said = _fitted(place, log)
     after, epoch_said = _with_epoch(after, place, topic, log, elsewhere)
     said += epoch_said
-    if len(after.metadata.encode("utf-16-be", "surrogatepass")) // 2 > target.metadata_limit:
+    if metadata_length(after.metadata) > target.metadata_limit:
         after = replace(after, metadata="")
         said += [f"its metadata is longer than {target.metadata_limit} characters and dropped"]
     row = changed_row(key, before, after, log, "; ".join(said) or _plain_reason(before, after))
@@ -175,7 +176,7 @@ def _blocking(
                 yield f"offset {place.offset} is above the log end {log.end} (--out-of-range trim takes that)"
     if place.offset < 0:
         yield f"offset {place.offset} is none"
-    length = len(place.metadata.encode("utf-16-be", "surrogatepass")) // 2
+    length = metadata_length(place.metadata)
     if length > target.metadata_limit and not choices.drop_metadata:
         yield (
             f"its metadata has {length} characters, the brokers take {target.metadata_limit} (--metadata drop writes "

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from coordinator_core.drill.journal import Event, of_kind
-from coordinator_core.groups.model import OffsetKey
 from coordinator_core.restore.decide import changed_row, group_plan
-from coordinator_core.restore.model import Action, GroupPlan, Plan, Position, Row
+from coordinator_core.restore.model import Action, GroupPlan, Plan, Row, value_of
 from coordinator_core.restore.target import LogRange, Target, TargetGroup
 
 FIRST_EVENT = "restore"
@@ -30,7 +29,7 @@ def inverse(groups: Sequence[GroupPlan], target: Target) -> list[GroupPlan]:
 
 
 def _inverse(group: GroupPlan, now: TargetGroup, target: Target) -> GroupPlan:
-    rows = [_back(row, now, _log(target, row)) for row in group.rows]
+    rows = [_back(row, now, target.log(row.topic, row.partition)) for row in group.rows]
     known = {row.key[1:] for row in group.rows}
     others = [
         Row(group.group_id, *key, Action.KEEP, held, held, "committed since, by others")
@@ -47,22 +46,13 @@ def _inverse(group: GroupPlan, now: TargetGroup, target: Target) -> GroupPlan:
 
 
 def _back(row: Row, now: TargetGroup, log: LogRange) -> Row:
-    key = OffsetKey(*row.key)
+    key = row.key
     held = now.offsets.get(key[1:])
     after = row.before
-    if _same(held, after):
+    if value_of(held) == value_of(after):
         return changed_row(key, held, held, log, "it is as it was before")
-    if not _same(held, row.after):
+    if value_of(held) != value_of(row.after):
         found = "nothing is committed" if held is None else f"offset {held.offset} is committed"
         why = f"somebody else has committed since: {found}, which is neither what was written nor what was before"
         return replace(changed_row(key, held, after, log, why), action=Action.BLOCKED)
     return changed_row(key, held, after, log, "it was made by the restore" if after is None else "it was so before")
-
-
-def _same(one: Position | None, other: Position | None) -> bool:
-    return (None if one is None else one.value) == (None if other is None else other.value)
-
-
-def _log(target: Target, row: Row) -> LogRange:
-    topic = None if target.topics is None else target.topics.get(row.topic)
-    return LogRange() if topic is None else topic.partitions.get(row.partition, LogRange())

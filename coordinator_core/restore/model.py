@@ -53,6 +53,11 @@ class Position:
         return Value(self.offset, self.leader_epoch, self.metadata)
 
 
+def value_of(place: Position | None) -> Value | None:
+    """The part of a committed offset that requests set and show; ``None`` where nothing is committed."""
+    return None if place is None else place.value
+
+
 class Action(StrEnum):
     """What is done to an offset key, or to a group."""
 

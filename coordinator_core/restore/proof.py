@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.replay.interpret import GroupRecord, Interpreted, OffsetRecord
-from coordinator_core.restore.model import NO_EPOCH, WRITES, Action, GroupPlan, Plan, Value, state_digest
+from coordinator_core.restore.model import NO_EPOCH, WRITES, Action, GroupPlan, Plan, Value, state_digest, value_of
 from coordinator_core.restore.target import TargetGroup, groups_of
 
 PROBLEMS_SHOWN = 20
@@ -84,7 +84,7 @@ def _compare_records(proof: Proof, writing: Sequence[GroupPlan], added: Iterable
                 committed = None if value is None else _value(value)
                 if row is None or row.action not in WRITES:
                     proof.problems.append(f"{at} is not of the plan: {name}: {_said(committed)}")
-                elif committed != (None if row.after is None else row.after.value):
+                elif committed != value_of(row.after):
                     proof.problems.append(f"{at} is not what was planned for {name}: {_said(committed)}")
                 elif key in found:
                     proof.problems.append(f"{at} writes {name} a second time")

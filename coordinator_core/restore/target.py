@@ -64,6 +64,11 @@ class Target:
     offsets_partitions: int
     metadata_limit: int = METADATA_LIMIT
 
+    def log(self, topic: str, partition: int) -> LogRange:
+        """The log of a topic's partition; nothing is known of one that is not there."""
+        found = None if self.topics is None else self.topics.get(topic)
+        return LogRange() if found is None else found.partitions.get(partition, LogRange())
+
     def group(self, group_id: str) -> TargetGroup:
         """The group as it stands, also an absent one."""
         return self.groups.get(group_id) or TargetGroup(group_id)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
+from coordinator_core.groups.offsets import metadata_length
 from coordinator_core.rules.columns import Bools, Int64s, combined_pair, lookup
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
@@ -105,9 +106,8 @@ def _long_metadata(facts: Facts, limits: Limits) -> pa.Table:
     limit = int(limits["offset_metadata_max_bytes"])
     metadata = facts.offsets.array("metadata")
     candidates = np.flatnonzero(pc.greater(pc.binary_length(metadata), limit).to_numpy(zero_copy_only=False))
-    # Brokers compare the length of a Java string: UTF-16 units.
     texts = metadata.take(pa.array(candidates)).to_pylist()
-    units = np.array([len(text.encode("utf-16-le", "surrogatepass")) // 2 for text in texts], np.int64)
+    units = np.array([metadata_length(text) for text in texts], np.int64)
     bad = units > limit
     rows = facts.offsets.rows(candidates[bad], *_OFFSET_KEY).append_column("metadata_length", pa.array(units[bad]))
     return rows.append_column("limit", pa.array(np.full(rows.num_rows, limit)))
