@@ -266,6 +266,10 @@ class Profile:
     streams_replaces_simple: bool
     """A streams record replaces a simple classic group (KAFKA-20254)."""
 
+    converts_groups: bool
+    """A member of another protocol makes an Empty classic group, or one of consumers, a group of its own type
+    (``GroupMetadataManager.getOrMaybeCreateConsumerGroup``, from 3.8 on)."""
+
     initial_epoch: int
     """Group and assignment epoch before any record sets them (KAFKA-20268)."""
 
@@ -292,7 +296,7 @@ class Profile:
 
 
 FACTS_BESIDE_LOADING: Final = frozenset(
-    {"name", "release", "describes_pending_revocation", "deleters", "expiry", "requests"}
+    {"name", "release", "converts_groups", "describes_pending_revocation", "deleters", "expiry", "requests"}
 )
 """Columns of :class:`Profile` that the state after a load does not depend on."""
 
