@@ -30,7 +30,6 @@ _COMMANDS = {
     "import-records": Place("import_records", "Make a log directory of records in Parquet."),
     "investigate": Place("investigate", "What happened to a group, or in the cluster, and what to do."),
     "list": Place("describe", "Groups with their type and state."),
-    "whatif": Place("whatif", "What a migration, another setting or a deletion would change."),
     "loads": Place("loads", "Which Kafka releases load this log, and where others stop."),
     "prune": Place("prune", "Old runs and pins of a cluster that nothing refers to."),
     "reconcile": Place("reconcile", "Findings about the groups and offsets of a run."),
@@ -42,6 +41,7 @@ _COMMANDS = {
     "simulate": Place("simulate", "Play recorded requests through the coordinator model."),
     "stats": Place("stats", "Records, bytes and dead bytes by group and record type."),
     "verify": Place("verify", "Check framing, checksums and offsets of every segment."),
+    "whatif": Place("whatif", "What a migration, another setting or a deletion would change."),
 }
 
 

@@ -1,8 +1,8 @@
 """What a change would do to groups and committed offsets, said beforehand: one function a change.
 
 Each takes the state that a coordinator has loaded and gives :class:`Effect` values, one for each group or committed
-offset that does not stay as it is, with the record that holds it. Members are taken to stay as the log has them. Sources
-are named where a rule is; ``tests/live/test_whatif.py`` compares with what a broker then shows.
+offset that does not stay as it is, with the record that holds it. Members are taken to stay as the log has them.
+Sources are named where a rule is; ``tests/live/test_whatif.py`` compares with what a broker then shows.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Effect:
     """One effect on a group (``topic`` is ``None``) or a committed offset.
 
     ``record_offset`` is that of the record that holds it today, ``None`` where no record does. ``epoch`` is the group
-    epoch that a converted group begins with. ``at_ms`` is when it happens, ``None`` for at once; times are epoch milliseconds.
+    epoch that a converted group begins with. ``at_ms`` is when it happens, ``None`` for at once; times are epoch
+    milliseconds.
     """
 
     offsets_partition: int
@@ -260,9 +261,7 @@ def topics_deleted(
             found.append(
                 Effect(state.offsets_partition, group_id, Outcome.REBALANCES, record_offset=group.record_offset)
             )
-    return sorted(
-        found, key=lambda one: (one.group_id, one.topic or "", -1 if one.partition is None else one.partition)
-    )
+    return sorted(found, key=lambda one: (one.group_id, one.topic is not None, one.topic or "", one.partition or 0))
 
 
 def without_topics(state: PartitionState, topics: Collection[str]) -> PartitionState:
