@@ -24,6 +24,7 @@ from tests.rules.logs import commit, empty_group, log_of
 GROUPS = [f"group-{number}" for number in range(40)]
 REFUSED: dict[str, list[str]] = {
     "expire": [],
+    "whatif": ["--offsets-partitions", "8"],
     "loads": [],
     "investigate": [],
     "compact": ["--output", "{out}"],
