@@ -120,7 +120,7 @@ def tombstoned(log_dir: Path, since: dict[int, int]) -> tuple[set[OffsetKey], se
                 if key.type == 1:
                     offset_keys.add(OffsetKey(*key.data.values()))
                 elif key.type in (2, 3, 11, 17):
-                    groups.add(key.data.get("group", key.data.get("groupId")))
+                    groups.add(str(key.data.get("group", key.data.get("groupId"))))
     return offset_keys, groups
 
 
