@@ -16,6 +16,7 @@ import pytest
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.redpanda import DEFAULT_GROUP_TOPIC_PARTITIONS, redpanda_partition_for
 from coordinator_core.runs.read import open_run
+from tests.cases import case
 from tests.cli.test_commands import output_of
 from tests.cli.test_damaged_input import outcome
 from tests.log.builders import write_partition
@@ -86,6 +87,15 @@ def test_a_run_knows_who_wrote_its_log(redpanda: str, tmp_path: Path, capfd: Cap
         code, printed, said = outcome([command, run], capfd)
         assert (code, printed, said.count("Redpanda wrote this log")) == (2, "", 1)
     assert outcome(["describe", run], capfd)[0] == 0
+
+
+def test_a_drill_of_it_is_refused(redpanda: str, tmp_path: Path, capfd: Capture) -> None:
+    topology = str(case("k431-cluster").directory / "expected/before/topics.json")
+    run = outcome(["replay", redpanda, "--output", str(tmp_path), "--cluster", "c", "--format", "json"], capfd)[1]
+    for path in (redpanda, json.loads(run)["run"]):
+        arguments = ["drill", "predict", path, "--topology", topology, "--scenario", "lose-brokers=3"]
+        code, printed, said = outcome(arguments, capfd)
+        assert (code, printed, said.count("Redpanda wrote this log")) == (2, "", 1)
 
 
 @pytest.mark.parametrize("misplaced", [0, 1, 5])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.groups.redpanda import redpanda_partition_for, redpanda_partitions, xxh64
@@ -36,7 +36,6 @@ def zstd_frame(data: bytes, checksum: int) -> bytes:
     return bytes.fromhex("28b52ffd24") + bytes([len(data)]) + block + (checksum & 0xFFFFFFFF).to_bytes(4, "little")
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=255))
 def test_zstd_accepts_the_hash_as_the_checksum_of_a_frame(data: bytes) -> None:
     assert unpacked(zstd_frame(data, xxh64(data))) == data
@@ -44,7 +43,6 @@ def test_zstd_accepts_the_hash_as_the_checksum_of_a_frame(data: bytes) -> None:
         unpacked(zstd_frame(data, xxh64(data) ^ 1))
 
 
-@settings(deadline=None)
 @given(st.text(max_size=20), st.integers(1, 200))
 def test_a_group_stays_or_moves_to_the_newest_partition(group_id: str, count: int) -> None:
     """What makes the hash a consistent one."""
@@ -57,7 +55,6 @@ def test_groups_are_spread_evenly() -> None:
     assert all(850 < found.count(partition) < 1150 for partition in range(16))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=5), st.integers(1, 40))
 def test_the_numbers_of_partitions_are_those_that_fit(group_ids: list[str], count: int) -> None:
     placed = [(group_id, redpanda_partition_for(group_id, count)) for group_id in group_ids]
