@@ -35,10 +35,10 @@ def redpanda_num_partitions(snapshot: Snapshot) -> int | None:
     Nearly every log of Kafka shows after a few records that it is Kafka's: those behind are not read. Damage is passed
     over.
     """
-    counts = redpanda_partitions(_placed(snapshot))
+    groups: dict[str, int] = {}
+    counts = redpanda_partitions(_placed(snapshot, groups))
     if not counts:
         return None
-    groups = dict(_placed(snapshot))
     count = DEFAULT_GROUP_TOPIC_PARTITIONS if DEFAULT_GROUP_TOPIC_PARTITIONS in counts else counts[0]
     if count ** len(groups) < _CERTAIN or _fits_kafka(groups):
         return None
@@ -70,11 +70,13 @@ def _fits_kafka(groups: dict[str, int]) -> bool:
     return number_of_partitions(gcd(*divisors), least) is not None
 
 
-def _placed(snapshot: Snapshot) -> Iterator[tuple[str, int]]:
-    """Groups of the sampled records, each as often as it has records, with their offsets partition."""
+def _placed(snapshot: Snapshot, seen: dict[str, int]) -> Iterator[tuple[str, int]]:
+    """Groups of the sampled records with their offsets partition; those that were given are in ``seen``."""
     for log in snapshot.partitions:
         for group_id in islice(_group_ids(log), _SAMPLED_RECORDS):
-            yield group_id, log.offsets_partition
+            if seen.get(group_id) != log.offsets_partition:
+                seen[group_id] = log.offsets_partition
+                yield group_id, log.offsets_partition
 
 
 def _group_ids(log: PartitionLog) -> Iterator[str]:
