@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -84,6 +85,22 @@ def test_deleted_and_reset_groups_come_back_and_go_again(place: Place, tmp_path:
 
     rolled_back(place, tmp_path / "applied", tmp_path)
     assert place.held(*groups) == bad, "what was made is gone again"
+
+
+def test_the_undo_that_capture_prints_brings_back_what_was_deleted_and_reset(place: Place, tmp_path: Path) -> None:
+    place.commit("undone", offsets_of(3))
+    place.commit("set-back", offsets_of(4))
+    good = place.held("undone", "set-back")
+    place.admin.delete_groups(["undone"])
+    place.commit("set-back", dict.fromkeys(range(PARTITIONS), (0, "", -1)))
+    captured = regroup("capture", *place.server, "--output", tmp_path / "log", "--format", "json")
+    for group in ("undone", "set-back"):
+        (command,) = [words for words in json.loads(captured.stdout)["undo"] if f" --group {group} " in words]
+        name, *words, output = shlex.split(command)
+        assert (name, output) == ("regroup", "plan.json")
+        regroup(*words, tmp_path / group)
+        applied(place, tmp_path / group, tmp_path / f"applied-{group}")
+    assert place.held("undone", "set-back") == good
 
 
 def test_what_is_refused(place: Place, tmp_path: Path) -> None:
