@@ -37,7 +37,7 @@ def undo_of(paths: Sequence[str], profile: Profile | None, on_damage: OnDamage, 
     """
     brokers = [] if topology is None else [broker for broker in topology.brokers.values() if broker.alive]
     listeners = {listener for broker in brokers for listener in broker.listeners}
-    log = _log_words(paths, profile, on_damage)
+    log = log_words(paths, profile, on_damage)
     if len(listeners) != 1:
         return Undo(log)
     (listener,) = listeners
@@ -64,12 +64,13 @@ def undo_commands(
     except RegroupError:
         # What was captured is whole, whatever is in it; who reads it is told what is wrong.
         return []
-    undo = Undo(_log_words([directory], profile, OnDamage.FAIL), _cluster_words(bootstrap_server, command_config))
+    undo = Undo(log_words([directory], profile, OnDamage.FAIL), _cluster_words(bootstrap_server, command_config))
     commands = (undo.command(one) for one in found.explanations if one.code in _REMOVALS_AND_RESETS)
     return [command for command in commands if command is not None]
 
 
-def _log_words(paths: Sequence[str], profile: Profile | None, on_damage: OnDamage) -> list[str]:
+def log_words(paths: Sequence[str], profile: Profile | None, on_damage: OnDamage) -> list[str]:
+    """The words of a command line that have the log at ``paths`` read by these rules."""
     rules = [] if profile is None else ["--kafka-version", str(profile.release)]
     if profile is not None and profile != profile_for_release(profile.release):
         rules += ["--coordinator", profile.coordinator]

@@ -18,17 +18,22 @@ from kafka.errors import KafkaError
 from coordinator_core.errors import ExitCode
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import OffsetKey
+from coordinator_core.releases import Release
 from tests.lifecycle.failing_logs import LOGS, PARTITIONS, write_log
 from tests.live.broker import KAFKA_VERSION, Broker, Kafka, wait_for
 from tests.live.test_compacted_log import swap_in
 from tests.log.builders import build_batch, segment_name
 from tests.recording.brokers import RELEASES, Recorded, RecordedBroker
 from tests.recording.loads import SETTINGS, last_words
+from tests.recording.session import Session
 from tests.replay.histories import encoded_key, offset_value
 from tests.restore.kit import regroup
 
 FILLED = range(len(LOGS["new"]))
 BEHIND, COMMITTED, RECORDS = 1000, 5, 10
+COMMITTED_IN = {"gap": 5, "large": 0}
+"""Offset of g-0 for t-0, by log."""
+COORDINATOR_LOAD_IN_PROGRESS = 14
 
 
 def group_behind(partition: int) -> str:
@@ -157,6 +162,61 @@ def test_every_way_out_of_a_load_that_stops(
         assert committed(broker, *behind.values()) == dict.fromkeys(behind.values(), COMMITTED)
     finally:
         broker.kill()
+
+
+@pytest.mark.parametrize("release, name, mends", [("2.3.1", "gap", "2.4.1"), ("2.0.0", "large", "2.4.1")])
+def test_every_way_out_of_a_load_that_never_ends(release: str, name: str, mends: str, tmp_path: Path) -> None:
+    RELEASES["4.4.0"].fetch()  # The recorder's client is of that release.
+    settings = {**SETTINGS, "offsets.topic.num.partitions": "1", "offsets.retention.minutes": "10000000"}
+    log, repaired = tmp_path / "log", tmp_path / "repaired"
+    broker = RecordedBroker(Recorded.of(release), Recorded.of(release).fetch(), tmp_path / "broker", settings)
+    try:
+        broker.start()
+        answer_for_t_0(broker, offset=-1)
+        broker.kill()
+        write_log(name, broker.log_dir)
+        broker.start()
+        answer_for_t_0(broker, error=COORDINATOR_LOAD_IN_PROGRESS)
+        broker.kill()
+        shutil.copytree(broker.log_dir, log)
+        rules = ("--kafka-version", release, "--offsets-topic-num-partitions", "1")
+        regroup("rescue", log, *rules, "--repair", repaired, code=ExitCode.FINDINGS)
+
+        # A release that loads it.
+        newer = RecordedBroker(Recorded.of(mends), Recorded.of(mends).fetch(), tmp_path / "newer", settings)
+        shutil.rmtree(newer.log_dir)
+        shutil.copytree(broker.log_dir, newer.log_dir)
+        shutil.copytree(broker.directory / "zookeeper", newer.directory / "zookeeper", dirs_exist_ok=True)
+        try:
+            newer.start()
+            answer_for_t_0(newer, offset=COMMITTED_IN[name])
+        finally:
+            newer.kill()
+
+        # The repaired partition.
+        segments = next(repaired.glob("__consumer_offsets-0"))
+        for old in (broker.log_dir / segments.name).iterdir():
+            old.unlink()
+        shutil.copytree(segments, broker.log_dir / segments.name, dirs_exist_ok=True)
+        (broker.log_dir / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+        broker.start()
+        answer_for_t_0(broker, offset=COMMITTED_IN[name])
+    finally:
+        broker.kill()
+
+
+def answer_for_t_0(broker: RecordedBroker, *, offset: int = -1, error: int = 0) -> None:
+    """Asks the coordinator of g-0 until it answers so; any other answer that does not pass is an error."""
+    session = Session(broker.port, Release.parse(broker.kafka.version))
+    try:
+        if not error:
+            session.ask("FindCoordinator", {"key": "g-0", "keyType": 0}, 2)
+        body = {"groupId": "g-0", "topics": [{"name": "t", "partitionIndexes": [0]}]}
+        answer = session.ask("OffsetFetch", body, 3, (error,) if error else (0,))
+    finally:
+        session.close()
+    assert [one["committedOffset"] for topic in answer["topics"] for one in topic["partitions"]] in ([offset], [])
+    assert answer["topics"] or error
 
 
 def _releases(stuck: Mapping[str, object]) -> set[str]:
