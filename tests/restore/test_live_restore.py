@@ -171,6 +171,20 @@ def test_share_groups_deliver_from_where_they_are_told(place: Place, tmp_path: P
     rolled_back(place, tmp_path / "moved", tmp_path / "back")
     assert starts() == [40, RECORDS]
 
+    # A topic that goes between plan and apply fails alone, and the second try ends well.
+    other = {"other": {"num_partitions": 1, "replication_factor": 1}}
+    place.admin.create_topics(other, wait_for_metadata=True)
+    (tmp_path / "wanted.csv").write_text(f"partly,{TOPIC},0,40\npartly,other,0,0\n")
+    partly = tmp_path / "partly.json"
+    plan_of(place, "--from-file", tmp_path / "wanted.csv", "--new-groups", "share", output=partly)
+    place.admin.delete_topics(["other"])
+    wait_for("the topic to be gone", lambda: "other" not in place.admin.list_topics())
+    apply = ("restore", "apply", partly, *place.server, "--execute", "--output", tmp_path / "partly")
+    failed = regroup(*apply, code=ExitCode.APPLY_FAILED)
+    assert "failed: group 'partly', other-0: UNKNOWN_TOPIC_OR_PARTITION" in failed.stderr
+    place.admin.create_topics(other, wait_for_metadata=True)
+    assert "applied:    1 groups, 1 offsets" in regroup(*apply).stdout
+
     command = place.broker.kafka.command(
         "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
         *("--bootstrap-server", place.broker.bootstrap, "--topic", TOPIC, "--group", "shared"),
