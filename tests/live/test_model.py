@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -62,15 +63,15 @@ class ScalaBroker(Broker):
         return all(group["errorCode"] == 0 for group in answer["groups"])
 
 
-def create_topics(broker: Broker) -> dict[str, Json]:
-    """The walk's topics with their ids; also the first transaction, which makes the broker create a topic."""
+def create_topics(broker: Broker, names: Mapping[str, int] = TOPICS) -> dict[str, Json]:
+    """Topics with their ids; also the first transaction, which makes the broker create a topic."""
     connection = Connection(broker.port, "admin")
     topics = [
         {"name": name, "numPartitions": count, "replicationFactor": 1, "assignments": [], "configs": []}
-        for name, count in TOPICS.items()
+        for name, count in names.items()
     ]
     created = connection.ask("CreateTopics", 7, {"topics": topics, "timeoutMs": 30_000, "validateOnly": False})
-    assert [topic["errorCode"] for topic in created["topics"]] == [0, 0, 0]
+    assert all(topic["errorCode"] == 0 for topic in created["topics"])
     init = {"transactionalId": "first", "transactionTimeoutMs": 1000, "producerId": -1, "producerEpoch": -1}
 
     def ready() -> bool:
@@ -79,7 +80,7 @@ def create_topics(broker: Broker) -> dict[str, Json]:
 
     wait_for("the transaction coordinator", ready)
     wanted = {
-        "topics": [{"topicId": "A" * 22, "name": name} for name in TOPICS],
+        "topics": [{"topicId": "A" * 22, "name": name} for name in names],
         "allowAutoTopicCreation": False,
         "includeTopicAuthorizedOperations": False,
     }
@@ -97,7 +98,7 @@ def create_topics(broker: Broker) -> dict[str, Json]:
         topic["name"]: {
             "id": f"$topic:{topic['name']}",
             "real": topic["topicId"],
-            "partitions": TOPICS[topic["name"]],
+            "partitions": names[topic["name"]],
         }
         for topic in created["topics"]
     }

@@ -1,0 +1,92 @@
+"""Records the scenarios of streams groups: ``python -m tests.live.record_streams OUTPUT [--release …] [--profile …]``.
+
+One broker for each profile of settings. A recording is a trace of ``tests/traces`` with its field ``given``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from coordinator_core.coordinator.trace import Trace
+from tests.live import streams_scenarios as scenarios
+from tests.live.broker import KAFKA_VERSION, Broker, Kafka
+from tests.live.group_protocol import Definitions, Json, definition
+from tests.live.recorder import Recorder
+from tests.live.test_model import ONE_THREAD, create_topics
+from tests.recording.brokers import Recorded
+from tests.recording.session import read_definition
+
+WARM_UP = 2
+
+
+def definitions(jars: Path) -> Definitions:
+    """Definitions of the streams APIs from the jars of the broker, of the others as every recorder has them."""
+    (jar,) = jars.glob("kafka-clients-*.jar")
+
+    @cache
+    def define(api: str, direction: str) -> Json:
+        if api.startswith("StreamsGroup"):
+            return read_definition(jar, f"{api}{direction.capitalize()}")
+        return definition(api, direction)
+
+    return define
+
+
+def write(trace: Trace, path: Path) -> None:
+    lines = [trace.head, *(line.fields for line in trace.lines), {"variables": trace.variables}]
+    text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
+    path.write_text(text, encoding="utf-8")
+
+
+def record(release: str, profile: str, output: Path, only: Sequence[str]) -> None:
+    changes, wanted = scenarios.PROFILES[profile]
+    wanted = [one for one in wanted if not only or one.__name__ in only]
+    if not wanted:
+        return
+    settings = scenarios.SETTINGS | changes
+    kafka = Kafka.fetch() if release == KAFKA_VERSION else Recorded.of(release).fetch()
+    define = definitions(kafka.jars)
+    with tempfile.TemporaryDirectory() as directory:
+        fixed = ONE_THREAD | {"group.coordinator.threads": "1"}
+        broker = Broker(kafka, Path(directory) / "broker", settings | fixed)
+        broker.start()
+        recorders: list[Recorder] = []
+        try:
+            topics = create_topics(broker, scenarios.TOPICS)
+            # What a broker does for the first time takes long.
+            for scenario in (scenarios.lifecycle, scenarios.changelog, *wanted):
+                name = f"sg-{scenario.__name__.replace('_', '-')}"
+                name = f"warm-up-{len(recorders)}" if len(recorders) < WARM_UP else name
+                recorder = Recorder(name, broker.port, settings, topics, java=True, definitions=define)
+                recorders.append(recorder)
+                scenario(scenarios.Streams(recorder, broker))
+                recorder.close()
+        finally:
+            broker.kill()
+        for recorder in recorders[WARM_UP:]:
+            trace = recorder.trace(broker.log_dir)
+            trace.head["kafka"] = release
+            write(trace, output / f"{recorder.name}.jsonl")
+            print(recorder.name, file=sys.stderr)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--release", default=KAFKA_VERSION)
+    parser.add_argument("--profile", choices=scenarios.PROFILES, action="append")
+    parser.add_argument("--only", action="append", default=[], help="name of a scenario")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    for profile in options.profile or scenarios.PROFILES:
+        record(options.release, profile, options.output, options.only)
+
+
+if __name__ == "__main__":
+    main()
