@@ -18,11 +18,13 @@ from tests.live import streams_scenarios as scenarios
 from tests.live.broker import KAFKA_VERSION, Broker, Kafka
 from tests.live.group_protocol import Definitions, Json, definition
 from tests.live.recorder import Recorder
+from tests.live.streams_walk import StreamsWalk
 from tests.live.test_model import ONE_THREAD, create_topics
 from tests.recording.brokers import Recorded
 from tests.recording.session import read_definition
 
-WARM_UP = 2
+WARM_UP = {"warm-up-1": scenarios.lifecycle, "warm-up-2": scenarios.changelog}
+WALK_REQUESTS = 150
 
 
 def definitions(jars: Path) -> Definitions:
@@ -46,7 +48,23 @@ def write(trace: Trace, path: Path) -> None:
 
 def record(release: str, profile: str, output: Path, only: Sequence[str]) -> None:
     changes, wanted = scenarios.PROFILES[profile]
-    wanted = [one for one in wanted if not only or one.__name__ in only]
+    named = {f"sg-{one.__name__.replace('_', '-')}": one for one in wanted if not only or one.__name__ in only}
+    record_all(release, changes, named, output)
+
+
+def record_walks(release: str, seeds: Sequence[int], output: Path) -> None:
+    """Each with a number of standby replicas that follows from its seed."""
+    for replicas in (0, 1, 2):
+        named = {f"sg-walk-{seed}": walk(seed) for seed in seeds if seed % 3 == replicas}
+        record_all(release, {"group.streams.num.standby.replicas": str(replicas)}, named, output)
+
+
+def walk(seed: int) -> scenarios.Scenario:
+    return lambda streams: StreamsWalk(streams, seed).run(WALK_REQUESTS)
+
+
+def record_all(release: str, changes: dict[str, str], wanted: dict[str, scenarios.Scenario], output: Path) -> None:
+    """Recordings on one broker; ``wanted`` by the names of their traces."""
     if not wanted:
         return
     settings = scenarios.SETTINGS | changes
@@ -60,16 +78,14 @@ def record(release: str, profile: str, output: Path, only: Sequence[str]) -> Non
         try:
             topics = create_topics(broker, scenarios.TOPICS)
             # What a broker does for the first time takes long.
-            for scenario in (scenarios.lifecycle, scenarios.changelog, *wanted):
-                name = f"sg-{scenario.__name__.replace('_', '-')}"
-                name = f"warm-up-{len(recorders)}" if len(recorders) < WARM_UP else name
+            for name, scenario in (WARM_UP | wanted).items():
                 recorder = Recorder(name, broker.port, settings, topics, java=True, definitions=define)
                 recorders.append(recorder)
                 scenario(scenarios.Streams(recorder, broker))
                 recorder.close()
         finally:
             broker.kill()
-        for recorder in recorders[WARM_UP:]:
+        for recorder in recorders[len(WARM_UP) :]:
             trace = recorder.trace(broker.log_dir)
             trace.head["kafka"] = release
             write(trace, output / f"{recorder.name}.jsonl")
@@ -81,9 +97,13 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("--release", default=KAFKA_VERSION)
     parser.add_argument("--profile", choices=scenarios.PROFILES, action="append")
+    parser.add_argument("--walk", action="append", type=int, default=[], help="seed of a random walk, alone")
     parser.add_argument("--only", action="append", default=[], help="name of a scenario")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
+    if options.walk:
+        record_walks(options.release, options.walk, options.output)
+        return
     for profile in options.profile or scenarios.PROFILES:
         record(options.release, profile, options.output, options.only)
 

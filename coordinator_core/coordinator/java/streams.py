@@ -16,13 +16,12 @@ from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager
 from coordinator_core.coordinator.java.streams_assignor import MemberSpec, assign_sticky
 from coordinator_core.coordinator.java.streams_group import (
-    NO_TASKS,
     LiveStreamsGroup,
-    LiveStreamsMember,
     LiveStreamsRecords,
     initial_rebalance_key,
     member_timer_keys,
 )
+from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember
 from coordinator_core.coordinator.java.streams_reconciliation import reconcile
 from coordinator_core.coordinator.java.streams_topology import ConfiguredTopology
 from coordinator_core.coordinator.log import Record

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from coordinator_core.coordinator.java.streams_group import Task, tasks_of
+from coordinator_core.coordinator.java.streams_member import Task, tasks_of
 from coordinator_core.coordinator.java.streams_topology import ConfiguredSubtopology
 from coordinator_core.coordinator.maps import JavaHashMap
 from coordinator_core.groups.model import TaskAssignment, Tasks

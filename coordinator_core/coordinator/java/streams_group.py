@@ -5,7 +5,7 @@ Sources: ``StreamsGroup``, ``StreamsGroupMember``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import streams_records as records
 from coordinator_core.coordinator.java.group import accept_any
 from coordinator_core.coordinator.java.offsets import Validate
+from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember, Task, since, tasks_of
 from coordinator_core.coordinator.java.streams_topology import ConfiguredTopology, source_subtopologies
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import TimelineHashMap
@@ -21,39 +22,8 @@ from coordinator_core.coordinator.protocol import from_json
 from coordinator_core.coordinator.record_data import StreamsTopology
 from coordinator_core.coordinator.replies import EndpointPartitions
 from coordinator_core.coordinator.requests import Committer
-from coordinator_core.groups.model import MemberState, StreamsGroup, StreamsMember, TaskAssignment, Tasks
+from coordinator_core.groups.model import StreamsGroup, TaskAssignment, Tasks
 from coordinator_core.groups.modern import StreamsRecords
-
-Task = tuple[str, int]
-"""Subtopology id and partition."""
-Since = dict[str, dict[int, int]]
-"""Subtopology id to partitions, each with the epoch in which it was assigned."""
-NO_TASKS = TaskAssignment()
-
-
-def tasks_of(assignment: Tasks) -> Iterator[Task]:
-    return ((subtopology, partition) for subtopology, found in assignment.items() for partition in found)
-
-
-@dataclass(slots=True)
-class LiveStreamsMember(StreamsMember):
-    """The replayed member with the epochs in which its active tasks were assigned, in the order of their partitions."""
-
-    active_epochs: Tasks = field(default_factory=dict)
-    revoking_epochs: Tasks = field(default_factory=dict)
-
-    def is_reconciled_to(self, epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.member_epoch == epoch
-
-    def active_since(self) -> Since:
-        return _since(self.assigned.active, self.active_epochs)
-
-
-def _since(tasks: Tasks, epochs: Tasks) -> Since:
-    return {
-        subtopology: dict(zip(partitions, epochs[subtopology], strict=True))
-        for subtopology, partitions in tasks.items()
-    }
 
 
 @dataclass(slots=True)
@@ -79,7 +49,7 @@ class LiveStreamsGroup(StreamsGroup):
     shutdown_member_id: str | None = None
     endpoint_epoch: int = 0
     endpoints: dict[str, EndpointPartitions] = field(default_factory=dict)
-    """What was told of members with an endpoint: it is made anew when their tasks change."""
+    """What was told of members with an endpoint: made anew after each record of theirs."""
 
     @property
     def is_empty(self) -> bool:
@@ -117,6 +87,11 @@ class LiveStreamsGroup(StreamsGroup):
             for processes, tasks in self._shared(assignment):
                 for task in tasks_of(tasks):
                     processes.setdefault(task, set()).add(member.process_id)
+
+    def forget(self, member: LiveStreamsMember) -> None:
+        """Before a record changes the member: forget its processes and what was told of its endpoint."""
+        self.endpoints.pop(member.member_id, None)
+        self.remove_processes(member)
 
     def remove_processes(self, member: LiveStreamsMember) -> None:
         """Forget them. Of two members of one process that have a standby task, one forgets for both, as in Kafka."""
@@ -156,7 +131,7 @@ class LiveStreamsGroup(StreamsGroup):
             raise ApiError(Errors.STALE_MEMBER_EPOCH)
         subtopologies = source_subtopologies(topology)
         owned = member.active_since()
-        revoking = _since(member.pending_revocation.active, member.revoking_epochs)
+        revoking = since(member.pending_revocation.active, member.revoking_epochs)
 
         def validate(topic: str, _topic_id: str, partition: int) -> None:
             """Accept an older epoch for a task that was the member's at that time (KIP-1251)."""
@@ -214,21 +189,21 @@ class LiveStreamsRecords(StreamsRecords):
     member_class = LiveStreamsMember
 
     def describe(self, group: LiveStreamsGroup, member: LiveStreamsMember, value: dict[str, Any]) -> None:  # type: ignore[override]
-        group.remove_processes(member)
+        group.forget(member)
         super().describe(group, member, value)
         group.add_processes(member)
 
     def assign(  # type: ignore[override]
         self, group: LiveStreamsGroup, member: LiveStreamsMember, member_epoch: int, value: dict[str, Any] | None
     ) -> None:
-        group.remove_processes(member)
+        group.forget(member)
         super().assign(group, member, member_epoch, value)
         member.active_epochs = _epochs(value, "activeTasks", member_epoch)
         member.revoking_epochs = _epochs(value, "activeTasksPendingRevocation", member_epoch)
         group.add_processes(member)
 
     def remove(self, group: LiveStreamsGroup, member: LiveStreamsMember) -> None:
-        group.remove_processes(member)
+        group.forget(member)
         super().remove(group, member)
         if not group.members:
             group.shutdown_member_id = None

@@ -9,14 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from coordinator_core.coordinator.errors import ApiError, Errors
-from coordinator_core.coordinator.java.streams_group import (
-    NO_TASKS,
-    LiveStreamsGroup,
-    LiveStreamsMember,
-    Since,
-    Task,
-    tasks_of,
-)
+from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup
+from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember, Since, Task, tasks_of
 from coordinator_core.groups.model import MemberState, TaskAssignment, Tasks
 
 KINDS = ("active", "standby", "warmup")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from coordinator_core.coordinator.java.streams_member import LiveStreamsMember
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.record_data import (
     ConsumerGroupKey,
@@ -21,9 +21,6 @@ from coordinator_core.coordinator.record_data import (
 )
 from coordinator_core.groups.model import StreamsMember, TaskAssignment, Tasks
 from coordinator_core.groups.modern import STREAMS_MEMBER_STATES, StreamsRecords
-
-if TYPE_CHECKING:
-    from coordinator_core.coordinator.java.streams_group import LiveStreamsMember
 
 GROUP, MEMBER, TOPOLOGY = StreamsRecords.metadata, StreamsRecords.member, StreamsRecords.topology
 TARGET_METADATA, TARGET_MEMBER = StreamsRecords.target_metadata, StreamsRecords.target_member
