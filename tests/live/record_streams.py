@@ -10,34 +10,18 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 from coordinator_core.coordinator.trace import Trace
 from tests.live import streams_scenarios as scenarios
 from tests.live.broker import KAFKA_VERSION, Broker, Kafka
-from tests.live.group_protocol import Definitions, Json, definition
 from tests.live.recorder import Recorder
 from tests.live.streams_walk import StreamsWalk
 from tests.live.test_model import ONE_THREAD, create_topics
 from tests.recording.brokers import Recorded
-from tests.recording.session import read_definition
 
 WARM_UP = {"warm-up-1": scenarios.lifecycle, "warm-up-2": scenarios.changelog}
 WALK_REQUESTS = 150
-
-
-def definitions(jars: Path) -> Definitions:
-    """Definitions of the streams APIs from the jars of the broker, of the others as every recorder has them."""
-    (jar,) = jars.glob("kafka-clients-*.jar")
-
-    @cache
-    def define(api: str, direction: str) -> Json:
-        if api.startswith("StreamsGroup"):
-            return read_definition(jar, f"{api}{direction.capitalize()}")
-        return definition(api, direction)
-
-    return define
 
 
 def write(trace: Trace, path: Path) -> None:
@@ -69,7 +53,7 @@ def record_all(release: str, changes: dict[str, str], wanted: dict[str, scenario
         return
     settings = scenarios.SETTINGS | changes
     kafka = Kafka.fetch() if release == KAFKA_VERSION else Recorded.of(release).fetch()
-    define = definitions(kafka.jars)
+    define = scenarios.definitions(kafka.jars)
     with tempfile.TemporaryDirectory() as directory:
         fixed = ONE_THREAD | {"group.coordinator.threads": "1"}
         broker = Broker(kafka, Path(directory) / "broker", settings | fixed)

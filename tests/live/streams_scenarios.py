@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from tests.live.broker import Broker
-from tests.live.group_protocol import Json
+from tests.live.broker import Broker, wait_for
+from tests.live.group_protocol import Connection, Definitions, Json, definition
 from tests.live.recorder import Recorder
+from tests.recording.session import read_definition
 
 NO_TASKS: Json = {"activeTasks": [], "standbyTasks": [], "warmupTasks": []}
 TOPICS = {"t1": 3, "t2": 2, "t3": 1, "t4": 4, "t5": 4, "t6": 2}
 INTERNAL_TOPICS_SECONDS = 1.0
-"""Time for a broker to create internal topics."""
+"""Time for the coordinator to see internal topics that the broker has."""
 
 
 def topic(name: str, partitions: int = 0, **configs: str) -> Json:
@@ -59,6 +62,19 @@ def tasks(active: Json | None = None, standby: Json | None = None, warmup: Json 
         return [{"subtopologyId": name, "partitions": partitions} for name, partitions in (kind or {}).items()]
 
     return {"activeTasks": listed(active), "standbyTasks": listed(standby), "warmupTasks": listed(warmup)}
+
+
+def definitions(jars: Path) -> Definitions:
+    """Definitions of the streams APIs from the jars of the broker, of the others as every recorder has them."""
+    (jar,) = jars.glob("kafka-clients-*.jar")
+
+    @cache
+    def define(api: str, direction: str) -> Json:
+        if api.startswith("StreamsGroup"):
+            return read_definition(jar, f"{api}{direction.capitalize()}")
+        return definition(api, direction)
+
+    return define
 
 
 class Streams:
@@ -162,6 +178,23 @@ class Streams:
 
     def pause(self, seconds: float) -> None:
         self.recorder.pause(seconds)
+
+    def await_topics(self, topology_: Json) -> None:
+        """Return when the broker has created the internal topics."""
+        infos = ("stateChangelogTopics", "repartitionSourceTopics")
+        names = [one["name"] for sub in topology_["subtopologies"] for info in infos for one in sub[info]]
+        wanted = {
+            "topics": [{"topicId": "A" * 22, "name": name} for name in names],
+            "allowAutoTopicCreation": False,
+            "includeTopicAuthorizedOperations": False,
+        }
+        connection = Connection(self.broker.port, "waits")
+        wait_for(
+            "the internal topics",
+            lambda: not any(one["errorCode"] for one in connection.ask("Metadata", 12, wanted)["topics"]),
+        )
+        connection.close()
+        self.pause(INTERNAL_TOPICS_SECONDS)
 
     def settle(self, *members: str, group: str = "g", rounds: int = 3, **fields: Any) -> None:
         """Members own what they were told and heartbeat, round by round."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.live.group_protocol import Json
 from tests.live.streams_scenarios import (
-    INTERNAL_TOPICS_SECONDS,
     NO_TASKS,
     Streams,
     subtopology,
@@ -111,7 +110,7 @@ class StreamsWalk:
         fields = self._fields()
         answer = self.streams.enter(member_id, sent, group, **fields, processId=self.random.choice(PROCESSES))
         if any(one["statusCode"] == MISSING_INTERNAL_TOPICS for one in answer["status"] or ()):
-            self.streams.pause(INTERNAL_TOPICS_SECONDS)
+            self.streams.await_topics(sent)
 
     def beat(self) -> None:
         group, member_id = self._known()
