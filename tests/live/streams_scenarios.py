@@ -586,7 +586,7 @@ def other_types(s: Streams) -> None:
     """Streams members and groups of other types."""
     s.commit("t1", {0: 1})
     s.describe()
-    s.enter("m-a", ONE)
+    s.enter("m-a", ONE, userEndpoint={"host": "h1", "port": 1})
     s.fetch(None)
     s.describe()
     consumer = {

@@ -12,6 +12,7 @@ from dataclasses import replace
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import streams_records as records
 from coordinator_core.coordinator.java import streams_topology as topologies
+from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager
 from coordinator_core.coordinator.java.streams_assignor import MemberSpec, assign_sticky
@@ -50,9 +51,7 @@ from coordinator_core.groups.model import (
 )
 
 Check = Callable[[str], None]
-LEAVE_STATIC_EPOCH = -2
 METADATA_REFRESH_MS = (1 << 31) - 1
-DEFAULT_REBALANCE_TIMEOUT_MS = 300_000
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -199,7 +198,7 @@ class StreamsGroups:
             standby_tasks=_listed(member.assigned.standby) if changed else None,
             warmup_tasks=_listed(member.assigned.warmup) if changed else None,
             # A group that this heartbeat makes is not there yet.
-            endpoint_information_epoch=group.endpoint_epoch if self.manager.get_group(group.group_id) is group else 0,
+            endpoint_information_epoch=0 if self.manager.get_group(group.group_id) is None else group.endpoint_epoch,
             partitions_by_user_endpoint=endpoints,
         )
 
