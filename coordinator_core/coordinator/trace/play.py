@@ -184,10 +184,8 @@ class _Player:
         try:
             request = read_request(api, version, self._variables.value(self._as_sent(line)))
             self._broker.handle(client, request, lambda reply: self._reply(number, api, version, reply, line))
-        except KeyError as error:
-            raise _damage(self._trace, line.number, f"{api} v{version} without {error}") from None
         except ValueError as error:
-            raise _damage(self._trace, line.number, str(error)) from None
+            raise _damage(self._trace, line.number, f"{api} v{version}: {error}") from None
 
     def _as_sent(self, line: Line) -> Json:
         """The body with its members in the order in which they were sent, where that is given."""
