@@ -91,15 +91,19 @@ class Columns:
         )
         return found
 
-    def rows(self, where: Bools | Int64s, *columns: str) -> pa.Table:
+    def rows(self, where: Bools | Int64s, *columns: str, **more: Int64s | pa.Array | int) -> pa.Table:
         """Record coordinates and ``columns`` of the rows ``where``: a mask (bool, one a row) or row numbers (int64).
 
-        Names are dictionary arrays, as they are kept.
+        Names are dictionary arrays, as they are kept. ``more`` are columns with a value for each of these rows, or one
+        for all.
         """
         index = np.flatnonzero(where) if where.dtype == np.bool_ else where
         taken = pa.array(index)
         names = dict.fromkeys(["offsets_partition", *self._record_offset, *columns])
-        return pa.table({name: self.array(name).take(taken) for name in names})
+        found = {name: self.array(name).take(taken) for name in names}
+        for name, values in more.items():
+            found[name] = pa.array(np.full(len(index), values)) if isinstance(values, int) else pa.array(values)
+        return pa.table(found)
 
     @property
     def _record_offset(self) -> list[str]:

@@ -27,21 +27,22 @@ class Matched(NamedTuple):
 
 def matched_offsets(facts: Facts) -> Matched:
     """Which committed offsets of the run and of the one before belong together."""
+    return facts.noted("matched", lambda: _matched(facts))
+
+
+def _matched(facts: Facts) -> Matched:
     assert facts.previous is not None
-    if "matched" not in facts.notes:
-        now, before = facts.offsets, facts.previous.offsets
-        names = [coded(now.array(name), before.array(name))[0] for name in ("group_id", "topic")]
-        here, there = combined_pair(
-            (now.numbers("offsets_partition"), names[0][0], names[1][0], now.numbers("partition")),
-            (before.numbers("offsets_partition"), names[0][1], names[1][1], before.numbers("partition")),
-        )
-        at = lookup(here, there)
-        rows = np.flatnonzero(at >= 0)
-        gone = np.ones(len(before), np.bool_)
-        gone[at[rows]] = False
-        facts.notes["matched"] = Matched(rows, at[rows], np.flatnonzero(gone))
-    found: Matched = facts.notes["matched"]
-    return found
+    now, before = facts.offsets, facts.previous.offsets
+    names = [coded(now.array(name), before.array(name))[0] for name in ("group_id", "topic")]
+    here, there = combined_pair(
+        (now.numbers("offsets_partition"), names[0][0], names[1][0], now.numbers("partition")),
+        (before.numbers("offsets_partition"), names[0][1], names[1][1], before.numbers("partition")),
+    )
+    at = lookup(here, there)
+    rows = np.flatnonzero(at >= 0)
+    gone = np.ones(len(before), np.bool_)
+    gone[at[rows]] = False
+    return Matched(rows, at[rows], np.flatnonzero(gone))
 
 
 def _pair(facts: Facts, column: str) -> tuple[Int64s, Int64s]:
@@ -113,8 +114,7 @@ def _generation_back(facts: Facts, _: Limits) -> pa.Table:
     groups = facts.previous.groups
     before = np.where(classic, groups.numbers("generation")[at], groups.numbers("group_epoch")[at])
     bad = (kind[rows] == kind_before[at]) & (now < before) & ~facts.groups.is_null("record_offset")[rows]
-    found = facts.groups.rows(rows[bad], "group_id", "type", "state")
-    return found.append_column("now", pa.array(now[bad])).append_column("before", pa.array(before[bad]))
+    return facts.groups.rows(rows[bad], "group_id", "type", "state", now=now[bad], before=before[bad])
 
 
 def _type_changed(facts: Facts, _: Limits) -> pa.Table:
@@ -124,8 +124,8 @@ def _type_changed(facts: Facts, _: Limits) -> pa.Table:
     # A simple group has no type of its own: the first member that joins gives it one.
     simple = facts.groups.numbers("simple")[rows] | facts.previous.groups.numbers("simple")[at]
     bad = (kind[rows] != kind_before[at]) & (simple == 0)
-    found = facts.groups.rows(rows[bad], "group_id", "type")
-    return found.append_column("before", facts.previous.groups.array("type").take(pa.array(at[bad])))
+    before = facts.previous.groups.array("type").take(pa.array(at[bad]))
+    return facts.groups.rows(rows[bad], "group_id", "type", before=before)
 
 
 def _expired_while_active(facts: Facts, _: Limits) -> pa.Table:

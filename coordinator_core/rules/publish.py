@@ -40,7 +40,7 @@ def inputs_of(facts: Facts) -> dict[str, Any]:
     return {
         "run": of_run(facts),
         "previous": None if facts.previous is None else of_run(facts.previous),
-        "log": {"path": facts.extra[Need.LOG].path} if Need.LOG in facts.extra else None,
+        "log": {"path": ", ".join(facts.extra[Need.LOG])} if Need.LOG in facts.extra else None,
         "transaction_log": _transactions(facts.extra.get(Need.TRANSACTION_LOG)),
         "topics": None
         if topics is None
