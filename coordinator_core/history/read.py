@@ -6,7 +6,7 @@ than the headers, and the keys of tombstones, which tell what else was deleted a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from coordinator_core.errors import Damage
@@ -520,28 +520,3 @@ def _is_foreign(batch: Batch, profile: Profile) -> bool:
 def _replaced(joined: Sequence[Member], left: Sequence[Member]) -> tuple[tuple[str, str], ...]:
     old = {member.instance_id: member.member_id for member in left if member.instance_id is not None}
     return tuple((old[member.instance_id], member.member_id) for member in joined if member.instance_id in old)
-
-
-def histories(
-    logs: Sequence[PartitionLog],
-    profile: Profile,
-    *,
-    groups: Collection[str] | None,
-    deletions: Deletions,
-    topic_names: Mapping[str, str],
-    every_commit: bool = False,
-    on_damage: OnDamage = OnDamage.FAIL,
-    damage: list[Damage],
-) -> Iterator[PartitionHistory]:
-    """:func:`read_history` of partition after partition."""
-    for log in logs:
-        yield read_history(
-            log,
-            profile,
-            groups=groups,
-            deletions=deletions,
-            topic_names=topic_names,
-            every_commit=every_commit,
-            on_damage=on_damage,
-            damage=damage,
-        )
