@@ -50,6 +50,11 @@ def to_json(value: Any) -> Any:
     return value
 
 
+def fields_of(value: object, *names: str, **more: Any) -> dict[str, Any]:
+    """Attributes of ``value`` by their names, and ``more`` behind them."""
+    return {name: getattr(value, name) for name in names} | more
+
+
 def from_json(kind: type[T], value: Any) -> T:
     """The value of type ``kind`` that ``value``, parsed JSON, stands for; :func:`reader` says what can be read.
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coordinator_core import __version__, files, storage
+from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.runs.read import Run
 
@@ -46,21 +47,17 @@ TOMBSTONES = pa.schema(
 
 def tombstone_table(plans: Sequence[ExpiryPlan]) -> pa.Table:
     """The rows of all ``plans``."""
+    names = ("group_id", "topic", "partition", "base_timestamp_ms", "expires_at_ms", "record_offset", "key")
     rows = [
-        {
-            "offsets_partition": plan.offsets_partition,
-            "position": position,
-            "due": position < len(plan.tombstones),
-            "kind": str(item.kind),
-            "group_id": item.group_id,
-            "topic": item.topic,
-            "partition": item.partition,
-            "reason": str(item.reason),
-            "base_timestamp_ms": item.base_timestamp_ms,
-            "expires_at_ms": item.expires_at_ms,
-            "record_offset": item.record_offset,
-            "key": item.key,
-        }
+        fields_of(
+            item,
+            *names,
+            offsets_partition=plan.offsets_partition,
+            position=position,
+            due=position < len(plan.tombstones),
+            kind=str(item.kind),
+            reason=str(item.reason),
+        )
         for plan in plans
         for position, item in enumerate((*plan.tombstones, *plan.forecast))
     ]
