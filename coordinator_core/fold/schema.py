@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from coordinator_core.fold.arrow import schema
 from coordinator_core.jsontext import parse_json
 from coordinator_core.releases import Loader, MergeOffsetRule, Profile
 
@@ -68,110 +69,87 @@ class SegmentCounts:
     commits: dict[tuple[int, int | None], int]
 
 
-def _field(name: str, kind: pa.DataType, *, null: bool = False) -> pa.Field:
-    return pa.field(name, kind, nullable=null)
+_INT, _LONG, _BYTES, _BOOL = pa.int32(), pa.int64(), pa.large_binary(), pa.bool_()
 
+_VALUE = {"record_offset": _LONG, "ordering_offset": _LONG, "value": _BYTES}
+_PRODUCER = {"producer_id": _LONG, "producer_epoch": pa.int16()}
 
-_INT, _LONG, _BYTES = pa.int32(), pa.int64(), pa.large_binary()
-
-VALUE_FIELDS = [
-    _field("record_offset", _LONG),
-    _field("ordering_offset", _LONG),
-    _field("value", _BYTES),
-    _field("producer_id", _LONG, null=True),
-    _field("producer_epoch", pa.int16(), null=True),
-]
+VALUES = schema(_PRODUCER, **_VALUE, **_PRODUCER)
 """A commit; ``value`` is the record's OffsetCommitValue, of a version that the rules read. Most are
 superseded by those of later segments, so none is decoded before the merge. Zero or empty in rows that are not
 values."""
 
-OFFSET_KEYS = pa.schema(
-    [
-        _field("group", _INT),
-        _field("topic", _INT),
-        _field("partition", _INT),
-        _field("kind", pa.int8()),
-        _field("sequence", _LONG),
-        _field("last_tombstone", _LONG),
-        *VALUE_FIELDS,
-    ]
+OFFSET_KEYS = schema(
+    _PRODUCER,
+    group=_INT,
+    topic=_INT,
+    partition=_INT,
+    kind=pa.int8(),
+    sequence=_LONG,
+    last_tombstone=_LONG,
+    **_VALUE,
+    **_PRODUCER,
 )
 """Every offset key that the segment names, with its last event; ``last_tombstone`` is the sequence of the newest
 tombstone that applied at once, -1 for none. What a transaction committed has the sequence of its marker."""
 
-PENDING = pa.schema(
-    [
-        _field("key", _INT),
-        _field("producer", _INT),
-        _field("kind", pa.int8()),
-        _field("open", pa.bool_()),
-        *VALUE_FIELDS,
-    ]
-)
+PENDING = schema(_PRODUCER, key=_INT, producer=_INT, kind=pa.int8(), open=_BOOL, **_VALUE, **_PRODUCER)
 """Offset keys in transactions that are open at the end of the segment (``open``), or that a producer's first end
 marker closed, which may have begun in an earlier segment. ``offset_key`` and ``producer`` are row numbers."""
 
-PRODUCERS = pa.schema(
-    [
-        _field("producer_id", _LONG),
-        _field("first_marker", _LONG),
-        _field("first_marker_offset", _LONG),
-        _field("first_marker_commits", pa.bool_()),
-        _field("open", pa.bool_()),
-        _field("producer_epoch", pa.int16()),
-        _field("first_record_offset", _LONG),
-        _field("last_record_offset", _LONG),
-        _field("timestamp_ms", _LONG),
-    ]
+PRODUCERS = schema(
+    producer_id=_LONG,
+    first_marker=_LONG,
+    first_marker_offset=_LONG,
+    first_marker_commits=_BOOL,
+    open=_BOOL,
+    producer_epoch=pa.int16(),
+    first_record_offset=_LONG,
+    last_record_offset=_LONG,
+    timestamp_ms=_LONG,
 )
 """Producers: the first end marker (its sequence, -1 for none) and, where ``open``, the open transaction."""
 
-TRANSACTIONS = pa.schema(
-    [
-        _field("producer_id", _LONG),
-        _field("producer_epoch", pa.int16()),
-        _field("first_record_offset", _LONG),
-        _field("last_record_offset", _LONG),
-        _field("timestamp_ms", _LONG),
-        _field("end_marker_offset", _LONG),
-        _field("committed", pa.bool_()),
-        _field("keys", _LONG),
-        _field("first", pa.bool_()),
-        _field("groups", pa.large_list(pa.field("element", _INT, nullable=False))),
-    ]
+TRANSACTIONS = schema(
+    **_PRODUCER,
+    first_record_offset=_LONG,
+    last_record_offset=_LONG,
+    timestamp_ms=_LONG,
+    end_marker_offset=_LONG,
+    committed=_BOOL,
+    keys=_LONG,
+    first=_BOOL,
+    groups=pa.large_list(pa.field("element", _INT, nullable=False)),
 )
 """Transactions with records and end marker in this segment; one closed by its producer's ``first`` marker may
 have begun earlier."""
 
-GROUP_RECORDS = pa.schema(
-    [
-        _field("sequence", _LONG),
-        _field("record_offset", _LONG),
-        _field("key", _BYTES, null=True),
-        _field("value", _BYTES, null=True),
-        _field("timestamp_ms", _LONG),
-        _field("size_bytes", _LONG),
-        _field("group", _INT, null=True),
-        _field("control", pa.bool_()),
-    ]
+GROUP_RECORDS = schema(
+    ("key", "value", "group"),
+    sequence=_LONG,
+    record_offset=_LONG,
+    key=_BYTES,
+    value=_BYTES,
+    timestamp_ms=_LONG,
+    size_bytes=_LONG,
+    group=_INT,
+    control=_BOOL,
 )
 """Records that are not commits, or not such that the rules let fold: carried whole, interpreted later.
 ``control`` marks records of control batches whose key is no control key."""
 
-IMPLICIT_GROUP_CREATIONS = pa.schema([_field("sequence", _LONG), _field("record_offset", _LONG), _field("group", _INT)])
+IMPLICIT_GROUP_CREATIONS = schema(sequence=_LONG, record_offset=_LONG, group=_INT)
 """The first commit of each group since the group's last record in ``group_records`` (only where commits create
 groups: Java)."""
 
-GROUP_STATS = pa.schema(
-    [
-        _field("group", _INT),
-        _field("key_type", pa.int16()),
-        _field("records", _LONG),
-        _field("tombstones", _LONG),
-        _field("size_bytes", _LONG),
-        _field("first_timestamp_ms", _LONG),
-        _field("last_timestamp_ms", _LONG),
-    ]
+GROUP_STATS = schema(
+    group=_INT,
+    key_type=pa.int16(),
+    records=_LONG,
+    tombstones=_LONG,
+    size_bytes=_LONG,
+    first_timestamp_ms=_LONG,
+    last_timestamp_ms=_LONG,
 )
 """Records and bytes of each group by key type; sizes are those in (decompressed) batches."""
 
@@ -286,7 +264,7 @@ _TABLES = {
 
 NO_ROWS: Mapping[str, Any] = {
     **{name: pa.array([], pa.large_string()) for name in _NAMES},
-    **{name: schema.empty_table() for name, schema in _TABLES.items()},
+    **{name: table.empty_table() for name, table in _TABLES.items()},
 }
 """Columns of a fold that has no effect."""
 

@@ -8,14 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.fold.arrow import column
-from coordinator_core.fold.schema import VALUE_FIELDS
+from coordinator_core.fold.schema import VALUES
 from coordinator_core.kernels.arrays import Int64s
 
 NOWHERE = -1
 _ROW_BITS = 32
 _ROW_MASK = (1 << _ROW_BITS) - 1
-
-VALUES = pa.schema(VALUE_FIELDS)
 
 
 class ValueStore:
@@ -35,7 +33,7 @@ class ValueStore:
             self.add(table)
 
     def add(self, table: pa.Table) -> int:
-        """Keep the rows of a table with the columns of ``fold.VALUE_FIELDS``; the place of the first."""
+        """Keep the rows of a table with the columns of ``fold.VALUES``; the place of the first."""
         self._tables.append(table.select(VALUES.names))
         self._ordering_offsets.append(table["ordering_offset"].to_numpy())
         self.rows += table.num_rows
