@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -156,6 +157,32 @@ def combined_pair(left: Sequence[Int64s], right: Sequence[Int64s]) -> tuple[Int6
             key += part + 1
         size *= width
     return keys[0], keys[1]
+
+
+class Partners(NamedTuple):
+    """Rows of two tables with the same key: ``now`` and ``before`` are parallel (int64), ``added`` and ``gone`` are the
+    rows without a partner."""
+
+    now: Int64s
+    before: Int64s
+    added: Int64s
+    gone: Int64s
+
+
+def partners(now: Columns, before: Columns, *key: str) -> Partners:
+    """Rows of the same offsets partition and ``key``, which no table has twice, in the tables of two runs."""
+    parts = []
+    for name in ("offsets_partition", *key):
+        if name in _NAMES:
+            parts.append(coded(now.array(name), before.array(name))[0])
+        else:
+            parts.append([now.numbers(name), before.numbers(name)])
+    here, there = combined_pair([part[0] for part in parts], [part[1] for part in parts])
+    at = lookup(here, there)
+    rows = np.flatnonzero(at >= 0)
+    gone = np.ones(len(before), np.bool_)
+    gone[at[rows]] = False
+    return Partners(rows, at[rows], np.flatnonzero(at < 0), np.flatnonzero(gone))
 
 
 def lookup(wanted: Int64s, keys: Int64s) -> Int64s:
