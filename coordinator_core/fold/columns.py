@@ -1,4 +1,4 @@
-"""The finished tables of a fold as the Arrow columns of :class:`SegmentFold`; only survivors are decoded."""
+"""Conversion of a fold's tables to the Arrow columns of :class:`SegmentFold`; decodes surviving names only."""
 
 from __future__ import annotations
 

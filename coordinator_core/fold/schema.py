@@ -32,7 +32,7 @@ earlier segment left pending."""
 
 @dataclass(frozen=True, slots=True)
 class FoldRules:
-    """What of a profile decides how a segment folds; profiles that agree in it share their folds.
+    """Facts of a profile that decide how a segment folds; profiles with the same facts share their folds.
 
     ``pending_by_producer``: a producer id makes a commit pending, else the transactional bit (Java, Scala).
     ``max_*_version``: newest value versions that are read under key types 0 and 1.
@@ -57,7 +57,7 @@ class FoldRules:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCounts:
-    """What a segment holds. ``commits`` counts by (key type, value version; ``None`` for a tombstone)."""
+    """Counts of a segment. ``commits`` are by (key type, value version; ``None`` for a tombstone)."""
 
     batches: int
     records: int
@@ -95,7 +95,7 @@ tombstone that applied at once, -1 for none. What a transaction committed has th
 
 PENDING = schema(_PRODUCER, key=_INT, producer=_INT, kind=pa.int8(), open=_BOOL, **_VALUE, **_PRODUCER)
 """Offset keys in transactions that are open at the end of the segment (``open``), or that a producer's first end
-marker closed, which may have begun in an earlier segment. ``offset_key`` and ``producer`` are row numbers."""
+marker closed, which may have begun in an earlier segment. ``key`` and ``producer`` are row numbers."""
 
 PRODUCERS = schema(
     producer_id=_LONG,
@@ -156,7 +156,7 @@ GROUP_STATS = schema(
 
 @dataclass(frozen=True)
 class SegmentFold:
-    """The fold of one segment, or of any run of whole batches.
+    """The fold of one segment, or of any whole batches that follow each other.
 
     Of segments that were folded together the last one has the effect of all; the others have no rows.
     ``first_offset`` is the first batch's base offset, ``None`` when there is no batch; ``next_offset`` is the
@@ -208,7 +208,7 @@ class SegmentFold:
     def read_ipc(cls, source: pa.NativeFile) -> SegmentFold:
         """The fold that :meth:`write_ipc` wrote; ``ValueError`` for anything else.
 
-        What is read from memory, or from a mapped file, is not copied unless it is compressed.
+        Copies nothing out of memory or a mapped file, unless it is compressed.
         """
         fold = cls.read_ipc_lazily(source)
         try:
@@ -218,9 +218,9 @@ class SegmentFold:
 
     @classmethod
     def read_ipc_lazily(cls, source: pa.NativeFile, **changed: Any) -> SegmentFold:
-        """Like :meth:`read_ipc`, but nothing behind the head is read before it is asked for.
+        """Like :meth:`read_ipc`, but reads columns when one is first asked for.
 
-        ``changed`` are fields of the head that are to be other than they were written.
+        ``changed`` replaces fields of the head.
         """
         try:
             metadata = _read_stream(source).schema.metadata or {}
@@ -236,14 +236,14 @@ class SegmentFold:
         return _LazyFold(head | changed, source)
 
     def to_ipc(self) -> pa.Buffer:
-        """What :meth:`write_ipc` writes."""
+        """The bytes that :meth:`write_ipc` writes."""
         sink = pa.BufferOutputStream()
         self.write_ipc(sink)
         return sink.getvalue()
 
     @classmethod
     def from_ipc(cls, data: bytes | memoryview | pa.Buffer) -> SegmentFold:
-        """The fold that :meth:`to_ipc` made bytes of; ``ValueError`` for anything else."""
+        """The fold of these bytes, which :meth:`to_ipc` made; ``ValueError`` for others."""
         return cls.read_ipc(pa.BufferReader(data))
 
     def __reduce__(self) -> tuple[Any, ...]:
