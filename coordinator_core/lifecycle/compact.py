@@ -361,9 +361,7 @@ def _whole_groups(log: PartitionLog, group_ids: Collection[str], end_offset: int
 
 def _offset_map(written: WrittenLog, output: OutputFormat) -> OffsetMap | None:
     """Maps record offsets of the input to record offsets of a renumbered output; ``None`` when they are the same."""
-    if not output.renumber:
-        return None
-    return written.moved
+    return written.moved if output.renumber else None
 
 
 def _moved(extra: Extra, written: WrittenLog, output: OutputFormat) -> Extra:
