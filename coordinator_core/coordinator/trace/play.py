@@ -187,10 +187,8 @@ class _Player:
             self._check_release(api)
             request = read_request(api, version, self._variables.value(self._as_sent(line)))
             self._broker.handle(client, request, lambda reply: self._reply(number, api, version, reply, line))
-        except KeyError as error:
-            raise _damage(self._trace, line.number, f"{api} v{version} without {error}") from None
         except ValueError as error:
-            raise _damage(self._trace, line.number, str(error)) from None
+            raise _damage(self._trace, line.number, f"{api} v{version}: {error}") from None
 
     def _check_release(self, api: str) -> None:
         """Streams groups are those of one release line: a recording of another would be answered wrongly."""
