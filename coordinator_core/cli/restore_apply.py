@@ -38,6 +38,7 @@ _ERRORS_SHOWN = 20
     metavar="SECONDS",
     help="Wait so long for groups to lose their members and for transactions to end.",
 )
+@click.option("--plan-digest", metavar="SHA256", help="Digest of the plan that was approved: no other is applied.")
 @click.option(
     "--parallel",
     type=click.IntRange(min=1, max=64),
@@ -53,6 +54,7 @@ def apply_command(
     execute: bool,
     output: Path | None,
     wait_empty: float,
+    plan_digest: str | None,
     parallel: int,
     output_format: Format,
 ) -> int:
@@ -61,17 +63,17 @@ def apply_command(
     Exits with 2 when it is refused and nothing is written, with 4 when a partition or a group failed.
     """
     from coordinator_core.cluster.client import Client
-    from coordinator_core.cluster.restore_apply import ApplyOptions, apply_plan, refusals
+    from coordinator_core.cluster.restore_apply import ApplyOptions, apply_plan, standing
     from coordinator_core.cluster.settings import read_settings
 
     if execute and output is None:
         raise UsageError("--execute needs --output: the journal that undoes it has to be somewhere")
-    plan, digest = read_plan(plan_path)
+    plan, digest = read_plan(plan_path, plan_digest)
     with Client(read_settings(bootstrap_server, command_config)) as client:
         if execute and output is not None:
-            results = apply_plan(client, plan_path, output, ApplyOptions(wait_empty, parallel))
+            results = apply_plan(client, plan_path, output, ApplyOptions(wait_empty, parallel, plan_digest))
             return _said(digest, results, output, output_format)
-        found = refusals(client, plan)
+        found = standing(client, plan, (), wait_empty)
     writing = plan.writing()
     if output_format is Format.JSON:
         document = {"plan_digest": digest, "execute": False, "refused": [one.text for one in found]}

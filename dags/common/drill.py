@@ -15,12 +15,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from dags.common.attempts import attempt_id
@@ -39,23 +36,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _RULES = {"profile": None, "kafka_version": None, "coordinator": None}
 
 Predicted = Mapping[str, Any]
-
-
-class DrillApproval(ApprovalOperator):
-    """Asks whether the drill may be done; skips itself, and so the drill, when only a prediction is wanted.
-
-    Rejected, or not answered within ``approval_hours`` of the cluster, nothing is done.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(defaults=self.REJECT, **kwargs)
-
-    def execute(self, context: Context) -> Any:
-        if not context["params"]["execute"]:
-            raise AirflowSkipException("only the prediction was asked for")
-        _, settings = _cluster(context["params"])
-        self.response_timeout = timedelta(hours=settings.approval_hours)
-        return super().execute(context)
 
 
 def _cluster(params: Mapping[str, Any]) -> tuple[Cluster, DrillSettings]:
@@ -132,6 +112,8 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         "prediction": str(prediction),
         "approved": _digest(prediction, settings, scenario),
         "verdict": said["verdict"],
+        "not_asked": "" if params["execute"] else "only the prediction was asked for",
+        "approval_hours": settings.approval_hours,
         "subject": f"Do {scenario} to {cluster.name}?",
         "body": f"Objectives: **{said['verdict']}**\n\n{reasons}\n"
         f"- {totals['partitions_moved']} of {totals['partitions']} offsets partitions move\n"
