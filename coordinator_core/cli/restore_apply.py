@@ -12,8 +12,9 @@ from coordinator_core.cli.options import Format, client_options, format_option, 
 from coordinator_core.drill.journal import JOURNAL
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.releases import chosen_profile
-from coordinator_core.reports.restore import plan_text, proof_text
-from coordinator_core.restore.model import kafka_csv, plan_document, read_plan, write_plan
+from coordinator_core.reports.restore import proof_text
+from coordinator_core.reports.restore_files import plan_forms
+from coordinator_core.restore.model import read_plan, write_plan
 
 if TYPE_CHECKING:
     from coordinator_core.cluster.restore_apply import GroupResult
@@ -151,7 +152,7 @@ def verify_command(
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @client_options
 @click.option("--output", "plan_path", required=True, metavar="PLAN", help="Where the plan is written.")
-@format_option(Format.TEXT, Format.JSON, Format.CSV)
+@format_option(Format.TEXT, Format.JSON, Format.CSV, Format.HTML)
 def rollback_command(
     directory: Path, bootstrap_server: str, command_config: str | None, plan_path: str, output_format: Format
 ) -> int:
@@ -165,14 +166,7 @@ def rollback_command(
 
     with Client(read_settings(bootstrap_server, command_config)) as client:
         plan = rollback_plan(client, directory.parent if directory.name == JOURNAL else directory)
-    digest = write_plan(plan_path, plan)
-    match output_format:
-        case Format.JSON:
-            write_json(plan_document(plan))
-        case Format.CSV:
-            for line in kafka_csv(plan).splitlines():
-                write_line(line)
-        case _:
-            for line in plan_text(plan, digest):
-                write_line(line)
+    write_plan(plan_path, plan)
+    for line in plan_forms(plan)[output_format]():
+        write_line(line)
     return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS
