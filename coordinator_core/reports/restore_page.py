@@ -140,13 +140,14 @@ def _picture(groups: Sequence[GroupPlan]) -> str:
                     plot.annotate(
                         number_text(value), place, (4 * side, 0), textcoords="offset points", ha=align, va="center"
                     )
+        plot.spines["left"].set_visible(False)
         plot.axvline(0, color=COLOURS["line"], linewidth=1)
         # Room for the numbers at the ends of the bars.
         room = 1.25 if is_wide else 1.9
         plot.set_xlim(-room * most, room * most)
         plot.set_xticks([])
         plot.set_ylim(len(drawn) - 0.4, -0.6)
-        plot.set_yticks(range(len(drawn)), [cut_name(name, 20 if is_wide else 11) for name, _ in drawn])
+        plot.set_yticks(range(len(drawn)), [cut_name(name, 18 if is_wide else 9) for name, _ in drawn])
         plot.tick_params(axis="y", length=0)
         plot.set_title("\N{LEFTWARDS ARROW} read again", loc="left", fontsize=12)
         plot.set_title("skipped \N{RIGHTWARDS ARROW}", loc="right", fontsize=12)

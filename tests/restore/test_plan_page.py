@@ -16,15 +16,20 @@ from tests.history.logs import Log
 HOSTILE = 'a<script>alert(1)</script>"&$x^{\u202e\x1b[31m]]>' + "z" * 300
 
 
-def page_of(directory: Path, capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
-    """What is planned for three groups that stand at 50 of a topic whose log is 0 to 100."""
+def stands_at_50(directory: Path, *groups: str) -> Path:
+    """A log of groups that stand at 50 of both partitions of a topic, whose logs are 0 to 100."""
     log = Log()
-    for group in ("ahead", "behind", HOSTILE):
+    for group in groups:
         log.commit(group, {("orders", 0): 50, ("orders", 1): 50}, metadata="", leader_epoch=-1)
     path = log.write(directory / "log")
     ends = [{"partition": number, "start_offset": 0, "end_offset": 100} for number in range(2)]
     topics = {"topics": [{"name": "orders", "topic_id": None, "partitions": ends}]}
     (path / "topics.json").write_text(json.dumps(topics))
+    return path
+
+
+def page_of(directory: Path, capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    path = stands_at_50(directory, "ahead", "behind", HOSTILE)
     command = ["restore", "plan", "--against", str(path), "--kafka-version", "3.9.2", "--format", "html"]
     capfd.readouterr()
     assert run([*command, *arguments]) == code, capfd.readouterr().err
