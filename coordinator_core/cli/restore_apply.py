@@ -64,7 +64,7 @@ def apply_command(
     Exits with 2 when it is refused and nothing is written, with 4 when a partition or a group failed.
     """
     from coordinator_core.cluster.client import Client
-    from coordinator_core.cluster.restore_apply import ApplyOptions, apply_plan, standing
+    from coordinator_core.cluster.restore_apply import ApplyOptions, apply_plan, begun_apply, standing, written_groups
     from coordinator_core.cluster.settings import read_settings
 
     if execute and output is None:
@@ -74,8 +74,10 @@ def apply_command(
         if execute and output is not None:
             results = apply_plan(client, plan_path, output, ApplyOptions(wait_empty, parallel, plan_digest))
             return _said(digest, results, output, output_format)
-        found = standing(client, plan, (), wait_empty)
-    writing = plan.writing()
+        events = [] if output is None else begun_apply(output, digest)
+        found = standing(client, plan, events, wait_empty)
+    written = written_groups(events)
+    writing = [group for group in plan.writing() if group.group_id not in written]
     if output_format is Format.JSON:
         document = {"plan_digest": digest, "execute": False, "refused": [one.text for one in found]}
         write_json(document | {"groups": [group.group_id for group in writing]})

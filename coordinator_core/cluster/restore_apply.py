@@ -94,7 +94,7 @@ def refusals(client: Client, plan: Plan, events: Sequence[Event] = ()) -> list[R
     writing = plan.writing()
     if not writing:
         return [Refusal("the plan is empty: nothing is to be written")]
-    ended = {event["group_id"] for event in of_kind(events, "end") if not event["errors"]}
+    ended = written_groups(events)
     begun = {event["group_id"] for event in of_kind(events, "begin")}
     left = [group for group in writing if group.group_id not in ended]
     keys = [row.key for group in left for row in group.writes()]
@@ -132,9 +132,7 @@ def apply_plan(client: Client, plan_path: Path, directory: Path, options: ApplyO
     plan, digest = read_plan(plan_path, options.plan_digest)
     directory.mkdir(parents=True, exist_ok=True)
     with Journal(directory / JOURNAL, "another apply") as journal:
-        events = read_journal(journal.path, FIRST_EVENT) if journal.path.stat().st_size else []
-        if events and events[0]["plan_digest"] != digest:
-            raise UsageError(f"{directory}: holds the apply of another plan, {events[0]['plan_digest']}")
+        events = begun_apply(directory, digest)
         if found := standing(client, plan, events, options.wait_seconds):
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             raise UsageError(f"refused, nothing is written: {found[0].text}{more}")
@@ -157,13 +155,28 @@ def apply_plan(client: Client, plan_path: Path, directory: Path, options: ApplyO
             (topic,) = manifest["topics"]
             ends = {str(one["partition"]): one["log_end_offset"] for one in topic["partitions"]}
             journal.write("captured", directory=CAPTURE, ends=ends)
-        ended = {event["group_id"] for event in of_kind(events, "end") if not event["errors"]}
-        results = [GroupResult(event["group_id"], 0) for event in of_kind(events, "end") if not event["errors"]]
+        ended = written_groups(events)
+        results = [GroupResult(group_id, 0) for group_id in ended]
         left = [group for group in plan.writing() if group.group_id not in ended]
         results += _Writer(client, journal, options.parallel).write(left)
         failed = sorted(one.group_id for one in results if one.errors)
         journal.write("verdict", groups=len(results), failed=failed)
     return sorted(results, key=lambda one: one.group_id)
+
+
+def begun_apply(directory: Path, digest: str) -> list[Event]:
+    """The journal of an apply of the plan with this digest; empty where none has begun in ``directory``."""
+    path = directory / JOURNAL
+    # Without a whole line it was cut off before anything was done.
+    events = read_journal(path, FIRST_EVENT) if path.exists() and b"\n" in path.read_bytes() else []
+    if events and events[0]["plan_digest"] != digest:
+        raise UsageError(f"{directory}: holds the apply of another plan, {events[0]['plan_digest']}")
+    return events
+
+
+def written_groups(events: Sequence[Event]) -> set[str]:
+    """Groups that an apply has ended without an error."""
+    return {event["group_id"] for event in of_kind(events, "end") if not event["errors"]}
 
 
 def standing(client: Client, plan: Plan, events: Sequence[Event], seconds: float) -> list[Refusal]:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +20,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from dags.common.attempts import attempt_id
 from dags.common.capture import connection_properties
 from dags.common.clusters import Cluster, DrillSettings, load_clusters
+from dags.common.command import regroup
 from dags.common.load import final_errors, offsets_partitions, replay_rules
 
 if TYPE_CHECKING:
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 _RULES = {"profile": None, "kafka_version": None, "coordinator": None}
 
 Predicted = Mapping[str, Any]
@@ -49,25 +46,6 @@ def _client_settings(settings: DrillSettings) -> ClientSettings:
     from coordinator_core.cluster.settings import client_settings
 
     return client_settings(*connection_properties(settings.connection))
-
-
-def _regroup(*arguments: str) -> int:
-    """One command in a process of its own, its output in the log; exit code."""
-    places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, "-m", "coordinator_core", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": places},
-    )
-    for line in (done.stdout + done.stderr).splitlines():
-        log.info("%s", line)
-    if done.returncode in (2, 3):
-        raise AirflowFailException(f"regroup {arguments[0]}, so no retry: {done.stderr.strip()}")
-    if done.returncode == 5:
-        raise AirflowException(f"regroup {arguments[0]}: {done.stderr.strip()}")
-    return done.returncode
 
 
 def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
@@ -102,7 +80,7 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         arguments += ["--rpo-ms", str(1000 * params["rpo_seconds"])]
     for path in settings.server_logs.values():
         arguments += ["--server-log", path]
-    _regroup(*arguments)
+    regroup(*arguments)
     said = json.loads(prediction.read_text(encoding="utf-8"))
     totals = said["totals"]
     lost = totals["offsets_regressed"] + totals["offsets_vanished"]
@@ -216,7 +194,7 @@ def compare(predicted: Predicted) -> dict[str, Any]:
     journal = directory / JOURNAL
     if not journal.exists() or not journal.stat().st_size:
         raise AirflowSkipException(f"there is no journal to compare with: {journal}")
-    _regroup("drill", "compare", predicted["prediction"], str(journal), "--output", str(directory))
+    regroup("drill", "compare", predicted["prediction"], str(journal), "--output", str(directory))
     document = json.loads((directory / JSON).read_text(encoding="utf-8"))
     return {
         "page": str(directory / PAGE),
