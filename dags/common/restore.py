@@ -129,6 +129,7 @@ def _body(made: Plan, digest: str, path: Path) -> Iterator[str]:
     """The plan in Markdown, worst first. Its lines are indented: no name can end that."""
     from coordinator_core.reports.restore import plan_text
 
+    yield "The plan, worst first:\n\n"
     yield from (f"    {line}\n" for line in islice(plan_text(made, digest), LINES))
     yield f"\n- page, with a picture: `{path.with_suffix('.html')}`\n- plan: `{path}`\n"
 

@@ -90,6 +90,7 @@ def test_a_rejected_plan_writes_nothing(api: AirflowApi, cluster: Place) -> None
     assert not (Path(planned["directory"]) / "applied").exists()
 
 
+@pytest.mark.full
 def test_a_plan_that_is_stale_when_it_is_approved_writes_nothing(api: AirflowApi, cluster: Place) -> None:
     run_id, planned = asked(api, groups="kept", move="to-earliest")
     cluster.commit("kept", {3: (50, "since", -1)})
