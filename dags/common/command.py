@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -17,8 +18,8 @@ log = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def regroup(*arguments: str, connection: str | None = None) -> int:
-    """One command, its output in the log; its exit code, 0 or 1. Every other one is an error, 5 one that is retried.
+def regroup(*arguments: str, connection: str | None = None, done: Collection[int] = (0, 1)) -> int:
+    """One command, its output in the log; its exit code. One that is not ``done`` is an error, 5 one that is retried.
 
     ``connection`` names the Airflow connection of its cluster. What that holds goes through a pipe: nothing of it is
     among the arguments or on a disk.
@@ -32,7 +33,7 @@ def regroup(*arguments: str, connection: str | None = None) -> int:
         arguments = (*arguments, "--bootstrap-server", server, "--command-config", "/dev/stdin")
     # A checkout that is not installed is found, too.
     places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-m", "coordinator_core", *arguments],
         input=properties,
         capture_output=True,
@@ -40,9 +41,9 @@ def regroup(*arguments: str, connection: str | None = None) -> int:
         check=False,
         env={**os.environ, "PYTHONPATH": places},
     )
-    for line in (done.stdout + done.stderr).splitlines():
+    for line in (ended.stdout + ended.stderr).splitlines():
         log.info("%s", line)
-    if done.returncode in (0, 1):
-        return done.returncode
-    said = f"regroup {arguments[0]}: exit code {done.returncode}: {(done.stderr or done.stdout).strip()}"
-    raise AirflowFailException(f"{said} (no retry)") if done.returncode in (2, 3, 4) else AirflowException(said)
+    if ended.returncode in done:
+        return ended.returncode
+    said = f"regroup {arguments[0]}: exit code {ended.returncode}: {(ended.stderr or ended.stdout).strip()}"
+    raise AirflowFailException(f"{said} (no retry)") if ended.returncode in (2, 3, 4) else AirflowException(said)
