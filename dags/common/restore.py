@@ -2,7 +2,7 @@
 
 A restore has a directory of its own below the cluster's output, ``_restores/<attempt>``: ``plan.json`` and
 ``plan.html``, ``applied/`` with journal and capture, and where it was undone ``rollback.json``, ``rollback.html`` and
-``rolled-back/``.
+``rolled-back/``. Plans share ``_restores/capture``.
 """
 
 from __future__ import annotations
@@ -57,11 +57,10 @@ def plan(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, 
         directory = storage.local_path(place)
         directory.mkdir(parents=True)
         asked = list(arguments(load_clusters(), cluster, params, captures))
-        capture = storage.join(captures, settings.connection)
     path = directory / "plan.json"
-    regroup(
-        *("restore", "plan", *asked, "--capture", str(capture), "--output", str(path)), connection=settings.connection
-    )
+    # Its own: one that offsets_load is writing to would refuse it.
+    capture = str(directory.with_name("capture"))
+    regroup(*("restore", "plan", *asked, "--capture", capture, "--output", str(path)), connection=settings.connection)
     made, digest = _read(path)
     if (obstacle := made.obstacle()) is not None:
         raise AirflowFailException(f"nobody is asked: {obstacle}: {path.with_suffix('.html')}")
