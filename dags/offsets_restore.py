@@ -76,6 +76,13 @@ def params(names: list[str]) -> dict[str, Param]:
         ),
         "other_topics": flag("Made again", "The offsets are meant for topics of the same names, made again."),
         "delete_others": flag("Delete others", "Delete what the source has not committed."),
+        "new_groups": Param(
+            "classic",
+            type="string",
+            enum=["classic", "share"],
+            title="New groups",
+            description="What an absent group becomes: one that only stores offsets until members join, or a share group.",
+        ),
         "wait_empty_seconds": Param(
             0,
             type="integer",

@@ -93,7 +93,7 @@ def _group(group: GroupPlan) -> tuple[str, ...]:
     return (
         visible(group.group_id),
         group.action.value,
-        group.state or "absent",
+        f"{group.type}, {group.state or 'absent'}",
         number_text(len(list(group.writes()))),
         number_text(found.skipped),
         number_text(found.read_again),

@@ -105,7 +105,8 @@ def arguments(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], ca
     for name in ("before_incident", "all_groups", "other_topics", "delete_others"):
         if params[name]:
             yield f"--{name.replace('_', '-')}"
-    yield from (f"--out-of-range={params['out_of_range']}", f"--metadata={params['metadata']}")
+    for name in ("out_of_range", "metadata", "new_groups"):
+        yield f"--{name.replace('_', '-')}={params[name]}"
     yield from offsets_partitions(cluster)
     if not (len(sources) == 1 and is_run(sources[0])):
         # A run has its rules.

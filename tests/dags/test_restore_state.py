@@ -35,7 +35,7 @@ def asked(**given: Any) -> list[str]:
     return list(restore.arguments(file, file.clusters["c"], filled(**given), "captures"))
 
 
-REST = ["--out-of-range=fail", "--metadata=keep", "--kafka-version", "3.9.2"]
+REST = ["--out-of-range=fail", "--metadata=keep", "--new-groups=classic", "--kafka-version", "3.9.2"]
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_the_form_is_a_command(given: dict[str, Any], expected: list[str], direc
 
 def test_trimming_deleting_and_other_topics_are_said(directory: Path) -> None:
     given = {"out_of_range": "trim", "metadata": "drop", "other_topics": True, "delete_others": True}
-    words = ["--other-topics", "--delete-others", "--out-of-range=trim", "--metadata=drop"]
-    assert asked(**given)[:4] == words
+    words = ["--other-topics", "--delete-others", "--out-of-range=trim", "--metadata=drop", "--new-groups=share"]
+    assert asked(**given, new_groups="share")[:5] == words
 
 
 def test_what_a_command_says_is_in_the_error(directory: Path) -> None:
