@@ -81,7 +81,7 @@ def params(names: list[str]) -> dict[str, Param]:
             type="string",
             enum=["classic", "share"],
             title="New groups",
-            description="What an absent group becomes: one that only stores offsets until members join, or a share group.",
+            description="What an absent group becomes: one that stores offsets until members join, or a share group.",
         ),
         "wait_empty_seconds": Param(
             0,
