@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from coordinator_core.coordinator.replies import Reply
 from coordinator_core.coordinator.requests import Request
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 _NEVER = 1 << 15
 _SINCE: dict[str, dict[str, int]] = {
@@ -76,6 +77,12 @@ def read_request(api: str, version: int, body: Json) -> Request:
         body = {"rebalanceTimeoutMs": body.get("sessionTimeoutMs")} | body
     request: Request = _reader(_REQUESTS[api])(body, api)
     return request
+
+
+def from_json(kind: Callable[..., T], data: Json) -> T:
+    """A value of the class ``kind``, as :func:`record_json` writes it."""
+    found: T = _reader(kind)(data, kind.__name__)
+    return found
 
 
 _PLAIN = frozenset({str, int, bool, type(None)})
