@@ -7,9 +7,11 @@ Sources are named where a rule is; ``tests/live/test_whatif.py`` compares with w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from coordinator_core.groups.classic import CONSUMER_PROTOCOL_TYPE
@@ -157,6 +159,7 @@ def _risk(group: Group, profile: Profile, to: GroupType) -> str | None:
 def repartitioned(state: PartitionState, num_partitions: int) -> list[Effect]:
     """A cluster loads the log whose offsets topic has ``num_partitions`` (``GroupMetadataManager.partitionFor``)."""
     found = []
+    offset_keys = _by_group(state.offsets)
     for group_id, group in _chosen(state, None):
         home = partition_for(group_id, num_partitions)
         if home != state.offsets_partition:
@@ -167,7 +170,7 @@ def repartitioned(state: PartitionState, num_partitions: int) -> list[Effect]:
                 record_offset=group.record_offset,
                 moved_to=home,
             )
-            found += [lost, *(_of_offset(state, key, lost) for key in _offset_keys(state, group_id))]
+            found += [lost, *(_of_offset(state, key, lost) for key in offset_keys.get(group_id, ()))]
     return found
 
 
@@ -219,6 +222,7 @@ def groups_deleted(state: PartitionState, profile: Profile, groups: Collection[s
     """DeleteGroups of ``groups`` (``GroupCoordinatorShard.deleteGroups``, ``validateDeleteGroup``; Scala
     ``GroupCoordinator.handleDeleteGroups``): an Empty group goes with its offsets, and those in open transactions."""
     found = []
+    offset_keys, pending = _by_group(state.offsets), _by_group(_pending_only(state, profile))
     for group_id, group in _chosen(state, groups):
         refusal = None
         if Deleter.DELETE_GROUPS not in profile.deleters:
@@ -229,9 +233,8 @@ def groups_deleted(state: PartitionState, profile: Profile, groups: Collection[s
         of_group = Effect(state.offsets_partition, group_id, outcome, record_offset=group.record_offset, detail=refusal)
         found.append(of_group)
         if refusal is None:
-            found += [_of_offset(state, key, of_group) for key in _offset_keys(state, group_id)]
-            pending = [key for key in _pending_only(state, profile) if key.group_id == group_id]
-            found += [_of_pending(state, key, of_group) for key in pending]
+            found += [_of_offset(state, key, of_group) for key in offset_keys.get(group_id, ())]
+            found += [_of_pending(state, key, of_group) for key in pending.get(group_id, ())]
     return found
 
 
@@ -284,8 +287,8 @@ def _chosen(state: PartitionState, groups: Collection[str] | None) -> Iterator[t
             yield group_id, group
 
 
-def _offset_keys(state: PartitionState, group_id: str) -> list[OffsetKey]:
-    return sorted(key for key in state.offsets if key.group_id == group_id)
+def _by_group(keys: Iterable[OffsetKey]) -> dict[str, list[OffsetKey]]:
+    return {group_id: list(found) for group_id, found in groupby(sorted(keys), attrgetter("group_id"))}
 
 
 def _pending_only(state: PartitionState, profile: Profile) -> list[OffsetKey]:
