@@ -21,6 +21,7 @@ from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.scala.coordinator import ScalaCoordinator
 from coordinator_core.coordinator.settings import BrokerSettings
+from coordinator_core.coordinator.share_states import ShareStates
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.transactions import Transactions
 
@@ -28,7 +29,7 @@ ALL_GROUP_OPERATIONS_MASK = {False: 328, True: 3400}
 
 Topic = TypeVar("Topic", requests.CommitTopic, requests.DeleteTopic, requests.FetchTopic, replies.FetchedTopic)
 Changed = TypeVar("Changed", requests.CommitTopic, requests.DeleteTopic)
-Described = TypeVar("Described", replies.DescribedGroup, replies.DescribedConsumerGroup)
+Described = TypeVar("Described", replies.DescribedGroup, replies.DescribedConsumerGroup, replies.DescribedShareGroup)
 
 
 class Cluster:
@@ -50,6 +51,7 @@ class Cluster:
         self.metadata = metadata
         self.java = java
         self.brokers: list[Broker] = []
+        self.share_states = ShareStates()
         self.transactions = Transactions(
             clock,
             self._write_marker,
@@ -81,7 +83,13 @@ class Broker:
         self.coordinator: ScalaCoordinator | JavaCoordinator
         if cluster.java:
             self.coordinator = JavaCoordinator(
-                settings, clock, log, new_member_id, self._verify, lambda: cluster.metadata
+                settings,
+                clock,
+                log,
+                new_member_id,
+                self._verify,
+                lambda: cluster.metadata,
+                cluster.share_states,
             )
         else:
             self.coordinator = ScalaCoordinator(settings, clock, log, new_member_id, self._verify)
@@ -152,8 +160,31 @@ class Broker:
                 )
             case requests.DeleteTopics():
                 return self._delete_topics(request)
-            case _:
+            case requests.JoinGroup() | requests.SyncGroup():
                 raise AssertionError(f"{type(request).__name__} is answered later")
+            case _:
+                return self._answer_share(client, request)
+
+    def _answer_share(self, client: Client, request: requests.ShareRequest) -> replies.Reply | None:
+        """The answer to a request of share groups, which Scala coordinators do not have."""
+        if isinstance(self.coordinator, ScalaCoordinator):
+            return None
+        check, shares, offsets = self.coordinator.check, self.coordinator.shares, self.coordinator.share_offsets
+        match request:
+            case requests.ShareGroupHeartbeat():
+                return shares.heartbeat(client, request, check)
+            case requests.ShareGroupDescribe():
+                groups = [shares.describe(one, check) for one in request.group_ids]
+                return replies.ShareGroupDescribeReply(
+                    self._with_operations(groups, request.include_authorized_operations)
+                )
+            case requests.AlterShareGroupOffsets():
+                return offsets.alter(request, check)
+            case requests.DescribeShareGroupOffsets():
+                described = tuple(offsets.describe(one, check) for one in request.groups)
+                return replies.DescribeShareGroupOffsetsReply(described)
+            case requests.DeleteShareGroupOffsets():
+                return offsets.delete(request, check)
 
     def _with_operations(self, groups: Sequence[Described], wanted: bool) -> tuple[Described, ...]:
         """With the authorized operations where the request wants them and the group is there."""

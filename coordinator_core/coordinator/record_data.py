@@ -125,6 +125,43 @@ class RegularExpressionValue(NamedTuple):
     timestamp: int
 
 
+class ShareMemberValue(NamedTuple):
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+
+
+class ShareCurrentAssignmentValue(NamedTuple):
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: tuple[TargetPartitions, ...]
+
+
+class ShareTopicPartitions(NamedTuple):
+    """A topic whose share-partitions have, or are to have, state at the share coordinator."""
+
+    topic_id: str
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+class ShareTopicName(NamedTuple):
+    """A topic whose share-partitions are to lose their state."""
+
+    topic_id: str
+    topic_name: str
+
+
+class ShareStateValue(NamedTuple):
+    """``ShareGroupStatePartitionMetadataValue``; the other records of share groups are those of consumer groups."""
+
+    initializing_topics: tuple[ShareTopicPartitions, ...]
+    initialized_topics: tuple[ShareTopicPartitions, ...]
+    deleting_topics: tuple[ShareTopicName, ...]
+
+
 RecordKey = OffsetCommitKey | GroupMetadataKey | ConsumerGroupKey | ConsumerMemberKey | RegularExpressionKey
 RecordValue = (
     OffsetCommitValue
@@ -135,4 +172,7 @@ RecordValue = (
     | TargetAssignmentValue
     | CurrentAssignmentValue
     | RegularExpressionValue
+    | ShareMemberValue
+    | ShareCurrentAssignmentValue
+    | ShareStateValue
 )

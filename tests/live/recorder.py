@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
-from tests.live.group_protocol import Connection, Json
+from tests.live.group_protocol import Connection, Definitions, Json, definition
 
 BLOCKING = ("JoinGroup", "SyncGroup")
 BLOCKED_SECONDS = 0.03
@@ -34,9 +35,21 @@ _GENERATED = re.compile(r"(?:.+-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A
 class Recorder:
     """Clients of one broker, and what they were told."""
 
-    def __init__(self, name: str, port: int, settings: dict[str, str], topics: dict[str, Json], *, java: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        port: int,
+        settings: dict[str, str],
+        topics: dict[str, Json],
+        *,
+        java: bool,
+        kafka: str = "live",
+        definitions: Definitions = definition,
+    ) -> None:
         self.name = name
         self._port = port
+        self._kafka = kafka
+        self._definitions = definitions
         self._settings = settings
         self._topics = topics
         self._java = java
@@ -124,6 +137,17 @@ class Recorder:
         self._line({"wait": seconds * 1000})
         time.sleep(seconds)
 
+    def restart(self, kill_and_start: Callable[[], None]) -> None:
+        """Kill the broker and start it on the same port; all connections are lost with it."""
+        self._line({"killed": "SIGKILL"})
+        for connection in (*self._connections.values(), self._sentinel):
+            connection.close()
+        self._connections.clear()
+        kill_and_start()
+        self._line({"started": True})
+        self._sentinel = Connection(self._port, "sentinel")
+        self._line({"accepts": True})
+
     @property
     def requests(self) -> int:
         return self._requests
@@ -141,7 +165,7 @@ class Recorder:
         return self._asked[client]
 
     def _connect(self, client: str) -> Connection:
-        self._connections[client] = Connection(self._port, client)
+        self._connections[client] = Connection(self._port, client, self._definitions)
         return self._connections[client]
 
     def _overtake(self, group_id: str) -> None:
@@ -174,7 +198,7 @@ class Recorder:
         appended = {partition: _records(log[partition]) if partition in log else [] for partition in groups}
         head = {
             "trace": self.name,
-            "kafka": "live",
+            "kafka": self._kafka,
             "coordinator": "java" if self._java else "scala",
             "settings": self._settings,
             "start_ms": int(self._start * 1000),
@@ -185,6 +209,7 @@ class Recorder:
         lines = [Line(number, _kind(one), one) for number, one in enumerate(self._normal(variables), 2)]
         for partition, listed in groups.items():
             records = [normal_record(one, head["start_ms"], variables) for one in appended[partition]]
+            records = [one for one in records if "control" in one or _group(one) in listed]
             fields = {"partition": partition, "groups": listed, "records": records}
             lines.append(Line(len(lines) + 2, "records", fields))
         given = observed(Trace("live", head, tuple(lines), bare.variables))
@@ -240,13 +265,18 @@ def _is_generated(field: str, text: str) -> bool:
 
 
 def _kind(line: Json) -> str:
-    return next(kind for kind in ("send", "reply", "wait", "closed") if kind in line)
+    return next(kind for kind in ("send", "reply", "wait", "closed", "killed", "started", "accepts") if kind in line)
 
 
 def _groups(body: Json) -> list[str]:
     named = [body["groupId"]] if body.get("groupId") else []
-    listed = body.get("groups") or body.get("groupsNames") or []
+    listed = body.get("groups") or body.get("groupsNames") or body.get("groupIds") or []
     return named + [one["groupId"] if isinstance(one, dict) else one for one in listed]
+
+
+def _group(record: Json) -> str:
+    data = record["key"]["data"]
+    return str(data.get("group", data.get("groupId", "")))
 
 
 def _with_error_names(item: Any) -> Any:

@@ -12,6 +12,9 @@ from coordinator_core.coordinator.java.consumer import ConsumerGroups
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
+from coordinator_core.coordinator.java.share import ShareGroups
+from coordinator_core.coordinator.java.share_group import LiveShareGroup
+from coordinator_core.coordinator.java.share_offsets import ShareOffsets
 from coordinator_core.coordinator.log import OffsetsLog, Record
 from coordinator_core.coordinator.maps import JavaHashMap
 from coordinator_core.coordinator.membership import Client, MemberIds
@@ -20,12 +23,13 @@ from coordinator_core.coordinator.records import group_metadata
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.service import GroupCoordinator, VerifyTransaction, nobody_left
 from coordinator_core.coordinator.settings import BrokerSettings
+from coordinator_core.coordinator.share_states import ShareStates
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.model import GroupState
 
 
 class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
-    """Groups of the classic and of the consumer protocol."""
+    """Groups of the classic, of the consumer and of the share protocol."""
 
     rules = JAVA
 
@@ -37,10 +41,14 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         new_member_id: MemberIds,
         verify: VerifyTransaction,
         metadata: Callable[[], MetadataImage],
+        share_states: ShareStates,
     ) -> None:
         super().__init__(JavaGroupMetadataManager(settings, clock, log), new_member_id, verify)
         self.consumers = ConsumerGroups(self.manager, metadata, new_member_id)
         self.classic_members = ClassicMembers(self.consumers)
+        self.share_offsets = ShareOffsets(self.manager, metadata, share_states)
+        metadata_hash = self.consumers.assignments.metadata_hash
+        self.shares = ShareGroups(self.manager, metadata, metadata_hash, self.share_offsets)
 
     def check(self, group_id: str, *, empty_id: bool = False) -> None:
         """Whether it was started comes first here."""
@@ -68,6 +76,8 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             if isinstance(group, LiveConsumerGroup) and not group.is_empty:
                 self.classic_members.join(group, client, request, respond)
                 return
+            if isinstance(group, LiveShareGroup):
+                raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
         except ApiError as failed:
             respond(replies.JoinGroupReply(failed.error))
             return
@@ -244,6 +254,8 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             try:
                 group = self.manager.group(group_id)
                 group.validate_delete()
+                if isinstance(group, LiveShareGroup):
+                    self.share_offsets.delete_all(group_id)
             except ApiError as error:
                 results[group_id] = error.error
                 continue
@@ -292,6 +304,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         for partition, offsets in self.manager.offsets.items():
             self.manager.write(partition, offsets.topics_deleted_records(deleted))
         self.consumers.topics_deleted({name for name, _ in deleted})
+        self.shares.topics_deleted({name for name, _ in deleted})
 
     def complete_transaction(self, producer_id: int, partition: int, commit: bool) -> None:
         self.manager.shard(partition).end_transaction(producer_id, commit)

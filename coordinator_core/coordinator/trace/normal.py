@@ -26,7 +26,7 @@ def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> J
     named: Json = variables.named(body)
     if api == "JoinGroup":
         named["members"] = _by_member(named["members"])
-    elif api in ("DescribeGroups", "ConsumerGroupDescribe"):
+    elif api in ("DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe"):
         key = "groups" if api == "DescribeGroups" else "groupIds"
         named["groups"] = _in_order(named["groups"], "groupId", request[key])
         for group in named["groups"]:
@@ -40,8 +40,20 @@ def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> J
                 _sort_topics(group)
         if "groups" in named:
             named["groups"] = _in_order(named["groups"], "groupId", [one["groupId"] for one in groups])
+    elif api == "DescribeShareGroupOffsets":
+        for group in named["groups"]:
+            _order_share_topics(group["topics"])
+    elif api in ("AlterShareGroupOffsets", "DeleteShareGroupOffsets"):
+        _order_share_topics(named["responses"])
     _sort_assignments(named)
     return named
+
+
+def _order_share_topics(topics: list[Json]) -> None:
+    """Topics by name: the broker has them in the order of a map of topic ids."""
+    topics.sort(key=lambda topic: str(topic["topicName"]))
+    for topic in topics:
+        topic.get("partitions", []).sort(key=lambda one: one["partitionIndex"])
 
 
 def _by_member(members: list[Json]) -> list[Json]:
