@@ -241,6 +241,9 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             else:
                 by_partition.setdefault(self.manager.partition_for(group_id), []).append(group_id)
         for partition, together in by_partition.items():
+            groups = map(self.manager.get_group, together)
+            empty = [one.group_id for one in groups if isinstance(one, LiveShareGroup) and one.is_empty]
+            self.share_offsets.delete_all(empty)
             # They go through a HashSet on the way, whose order is that of the records.
             results |= self._delete(partition, list(JavaHashMap((one, None) for one in together)))
         return replies.DeleteGroupsReply(
@@ -254,8 +257,6 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             try:
                 group = self.manager.group(group_id)
                 group.validate_delete()
-                if isinstance(group, LiveShareGroup):
-                    self.share_offsets.delete_all(group_id)
             except ApiError as error:
                 results[group_id] = error.error
                 continue

@@ -64,6 +64,7 @@ class ShareGroups:
 
     def topics_deleted(self, names: set[str]) -> None:
         """Groups that subscribe to a deleted topic look at their topics again with the next heartbeat."""
+        self._offsets.topics_deleted(names)
         for group in self._manager.groups.values():
             if isinstance(group, LiveShareGroup) and names & set(group.subscriptions()):
                 group.metadata_deadline_ms = group.metadata_deadline_epoch = 0
@@ -92,7 +93,11 @@ class ShareGroups:
         subscribed = set(updated.subscribed_topics) != set(member.subscribed_topics)
         group_epoch = self._bump_epoch(group, subscribed, member, updated, out)
         target_epoch, target = self._update_target(group, group_epoch, member, updated, out)
-        updated = self._reconcile(group_id, updated, target_epoch, target, subscribed, out)
+        if subscribed or updated.member_epoch != target_epoch:
+            reconciled = self._reconciled(updated, target_epoch, target)
+            if reconciled != updated:
+                out.append(records.current(group_id, reconciled))
+            updated = reconciled
         topics = group.subscriptions([member], updated)
         initialize = self._offsets.to_initialize(group_id, topics, out)
         changed = updated.assigned != member.assigned
@@ -140,7 +145,8 @@ class ShareGroups:
     ) -> int:
         """The group's epoch: the next one after a change of subscriptions, of their topics or of what is assignable."""
         expired = self._now_ms >= group.metadata_deadline_ms or group.group_epoch < group.metadata_deadline_epoch
-        bump = subscribed or self._offsets.assignment_pending(group)
+        is_due = group.group_epoch > group.assignment_epoch
+        bump = subscribed or (not is_due and self._offsets.assignment_pending(group))
         epoch = group.group_epoch
         if not bump and not expired:
             return epoch
@@ -188,19 +194,13 @@ class ShareGroups:
         names = JavaHashMap((name, None) for name in sorted(set(member.subscribed_topics)))
         return tuple(topic.topic_id for topic in map(image.topic, names) if topic is not None)
 
-    @staticmethod
-    def _reconcile(
-        group_id: str, member: ShareMember, target_epoch: int, target: Partitions, subscribed: bool, out: list[Record]
-    ) -> ShareMember:
-        """A member takes its target at once: share-partitions need no release by others (``maybeReconcile``)."""
-        if not subscribed and member.member_epoch == target_epoch:
-            return member
-        assigned = {str(topic_id): tuple(sorted(found)) for topic_id, found in target.items()}
-        updated = replace(
-            member, member_epoch=target_epoch, previous_member_epoch=member.member_epoch, assigned=assigned
-        )
-        out.append(records.current(group_id, updated))
-        return updated
+    def _reconciled(self, member: ShareMember, target_epoch: int, target: Partitions) -> ShareMember:
+        """The member with its target: share-partitions need no release by others (``ShareGroupAssignmentBuilder``)."""
+        topic_ids = self._topic_ids(member)
+        assigned = {str(one): tuple(sorted(found)) for one, found in target.items() if one in topic_ids}
+        if member.member_epoch == target_epoch:
+            return replace(member, assigned=assigned)
+        return replace(member, member_epoch=target_epoch, previous_member_epoch=member.member_epoch, assigned=assigned)
 
     # Leaving and fencing
 

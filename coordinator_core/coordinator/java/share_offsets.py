@@ -260,10 +260,33 @@ class ShareOffsets:
             topics.deleting.difference_update(gone)
             self._write(group_id, topics.record(group_id))
 
-    def delete_all(self, group_id: str) -> None:
-        """All state of a group that is about to be deleted (``shareGroupBuildPartitionDeleteRequest``)."""
-        topics = self._topics(group_id)
-        everything = {*topics.initializing, *topics.initialized, *topics.deleting}
-        deleting = StateTopics(names=topics.names, deleting=everything)
-        self._write(group_id, deleting.record(group_id))
-        self._states.delete(group_id, everything)
+    def delete_all(self, group_ids: Iterable[str]) -> None:
+        """The state of groups of one partition that are about to go (``shareGroupBuildPartitionDeleteRequest``)."""
+        out: list[Record] = []
+        gone: dict[str, set[str]] = {}
+        partition = -1
+        for group_id in group_ids:
+            if group_id in self._manager.share_topics:
+                topics = self._topics(group_id)
+                gone[group_id] = {*topics.initializing, *topics.initialized, *topics.deleting}
+                out.append(StateTopics(names=topics.names, deleting=gone[group_id]).record(group_id))
+                partition = self._manager.partition_for(group_id)
+        self._manager.write(partition, out)
+        for group_id, topic_ids in gone.items():
+            self._states.delete(group_id, topic_ids)
+
+    def topics_deleted(self, names: set[str]) -> None:
+        """Deleted topics have no share-partitions any more (``maybeCleanupShareGroupState``)."""
+        out: dict[int, list[Record]] = {}
+        for group_id in self._manager.groups:
+            topics = self._topics(group_id)
+            deleted = {topic_id for topic_id, name in topics.names.items() if name in names}
+            for known in (topics.initializing, topics.initialized):
+                for topic_id in deleted & known.keys():
+                    del known[topic_id]
+            topics.deleting -= deleted
+            if deleted:
+                self._states.delete(group_id, deleted)
+                out.setdefault(self._manager.partition_for(group_id), []).append(topics.record(group_id))
+        for partition, records in out.items():
+            self._manager.write(partition, records)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import Partitions
@@ -25,6 +26,7 @@ from coordinator_core.groups.modern import ShareRecords
 
 GROUP, MEMBER = ShareRecords.metadata, ShareRecords.member
 TARGET_METADATA, TARGET_MEMBER = ShareRecords.target_metadata, ShareRecords.target_member
+T = TypeVar("T", bound=str)
 CURRENT, STATE = ShareRecords.current_assignment, ShareRecords.state_metadata
 
 _STABLE = 0
@@ -106,5 +108,5 @@ def current(group_id: str, one: ShareMember) -> Record:
     return Record(CURRENT, ConsumerMemberKey(group_id, one.member_id), 0, value)
 
 
-def _topic_partitions(assignment: Mapping[str, Iterable[int]]) -> tuple[TargetPartitions, ...]:
+def _topic_partitions(assignment: Mapping[T, Iterable[int]]) -> tuple[TargetPartitions, ...]:
     return tuple(TargetPartitions(str(topic_id), tuple(sorted(found))) for topic_id, found in assignment.items())
