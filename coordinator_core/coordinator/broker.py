@@ -19,11 +19,13 @@ from coordinator_core.coordinator.manager import LoadState
 from coordinator_core.coordinator.maps import TopicId
 from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
+from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.scala.coordinator import ScalaCoordinator
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.share_states import ShareStates
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.transactions import Transactions
+from coordinator_core.releases.requests import RequestRules
 
 ALL_GROUP_OPERATIONS_MASK = {False: 328, True: 3400}
 
@@ -44,8 +46,10 @@ class Cluster:
         new_producer_id: Callable[[], int],
         *,
         java: bool,
+        share_rules: RequestRules = JAVA,
     ) -> None:
         self.settings = settings
+        self.share_rules = share_rules
         self.clock = clock
         self.log = log
         self.metadata = metadata
@@ -90,6 +94,7 @@ class Broker:
                 self._verify,
                 lambda: cluster.metadata,
                 cluster.share_states,
+                cluster.share_rules,
             )
         else:
             self.coordinator = ScalaCoordinator(settings, clock, log, new_member_id, self._verify)

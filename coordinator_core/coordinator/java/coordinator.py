@@ -26,6 +26,7 @@ from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.share_states import ShareStates
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.model import GroupState
+from coordinator_core.releases.requests import RequestRules
 
 
 class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
@@ -42,13 +43,14 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         verify: VerifyTransaction,
         metadata: Callable[[], MetadataImage],
         share_states: ShareStates,
+        share_rules: RequestRules,
     ) -> None:
         super().__init__(JavaGroupMetadataManager(settings, clock, log), new_member_id, verify)
         self.consumers = ConsumerGroups(self.manager, metadata, new_member_id)
         self.classic_members = ClassicMembers(self.consumers)
-        self.share_offsets = ShareOffsets(self.manager, metadata, share_states)
+        self.share_offsets = ShareOffsets(self.manager, metadata, share_states, share_rules)
         metadata_hash = self.consumers.assignments.metadata_hash
-        self.shares = ShareGroups(self.manager, metadata, metadata_hash, self.share_offsets)
+        self.shares = ShareGroups(self.manager, metadata, metadata_hash, self.share_offsets, share_rules)
 
     def check(self, group_id: str, *, empty_id: bool = False) -> None:
         """Whether it was started comes first here."""

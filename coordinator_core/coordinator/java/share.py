@@ -29,6 +29,7 @@ from coordinator_core.coordinator.replies import (
 )
 from coordinator_core.coordinator.requests import ShareGroupHeartbeat
 from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ShareMember
+from coordinator_core.releases.requests import RequestRules
 
 NEVER_MS = 1 << 62
 ASSIGNOR = "simple"
@@ -45,11 +46,13 @@ class ShareGroups:
         metadata: Callable[[], MetadataImage],
         metadata_hash: Callable[[Iterable[str]], int],
         offsets: ShareOffsets,
+        rules: RequestRules,
     ) -> None:
         self._manager = manager
         self._metadata = metadata
         self._hash = metadata_hash
         self._offsets = offsets
+        self._rules = rules
         manager.on_share_group_loaded = self._loaded
 
     @property
@@ -216,6 +219,8 @@ class ShareGroups:
         group_id = group.group_id
         out = records.member_tombstones(group_id, member.member_id)
         out.append(records.epoch(group_id, group.group_epoch + 1, self._hash(group.subscriptions([member]))))
+        if self._rules.emptied_share_group_is_assigned and len(group.members) == 1:
+            out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
         self._manager.write(self._manager.partition_for(group_id), out)
         self._manager.timers.cancel(("session", group_id, member.member_id))
 

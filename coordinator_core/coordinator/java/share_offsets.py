@@ -36,6 +36,7 @@ from coordinator_core.coordinator.requests import (
 from coordinator_core.coordinator.requests import ShareOffsetsGroup as AskedGroup
 from coordinator_core.coordinator.share_states import NO_OFFSET, ShareStates
 from coordinator_core.records.types import ZERO_UUID
+from coordinator_core.releases.requests import RequestRules
 
 INITIALIZATION_MS = 10
 """How long the share coordinator takes in this model to make state: the heartbeat that asks is answered before."""
@@ -47,11 +48,16 @@ class ShareOffsets:
     """Share-partitions of the groups of one coordinator."""
 
     def __init__(
-        self, manager: JavaGroupMetadataManager, metadata: Callable[[], MetadataImage], states: ShareStates
+        self,
+        manager: JavaGroupMetadataManager,
+        metadata: Callable[[], MetadataImage],
+        states: ShareStates,
+        rules: RequestRules,
     ) -> None:
         self._manager = manager
         self._metadata = metadata
         self._states = states
+        self._rules = rules
         self._asked_ms: dict[tuple[str, str], int] = {}
         """When state was asked for, by group and topic id, while it is not there."""
 
@@ -87,12 +93,13 @@ class ShareOffsets:
         for topic_id in self._topics(group_id).initializing:
             self._asked_ms[group_id, topic_id] = self._manager.clock.now_ms
 
-    def to_initialize(self, group_id: str, subscribed: Iterable[str], out: list[Record]) -> dict[str, frozenset[int]]:
-        """Partitions of subscribed topics for which state is now to be asked; a record in ``out`` says so."""
+    def to_initialize(self, group_id: str, subscribed: Iterable[str], out: list[Record]) -> dict[str, dict[int, int]]:
+        """Partitions of subscribed topics for which state is now to be asked, with their start offsets; a record in
+        ``out`` says so."""
         topics = self._topics(group_id)
         now_ms = self._manager.clock.now_ms
         retry_ms = self._manager.settings.group_share_initialize_retry_interval_ms
-        wanted: dict[str, frozenset[int]] = {}
+        wanted: dict[str, dict[int, int]] = {}
         for topic in map(self._metadata().topic, subscribed):
             if topic is None:
                 continue
@@ -101,22 +108,23 @@ class ShareOffsets:
                 known |= topics.initializing.get(topic.topic_id, frozenset())
             missing = frozenset(range(topic.partitions)) - known
             if missing:
+                was_known = topic.topic_id in topics.initialized or topic.topic_id in topics.initializing
+                at_zero = was_known and self._rules.added_share_partitions_start_at_zero
                 topics.names[topic.topic_id] = topic.name
-                wanted[topic.topic_id] = missing
+                wanted[topic.topic_id] = dict.fromkeys(missing, 0 if at_zero else NO_OFFSET)
                 self._asked_ms[group_id, topic.topic_id] = now_ms
         if wanted:
             for topic_id, partitions in wanted.items():
-                topics.initializing[topic_id] = topics.initializing.get(topic_id, frozenset()) | partitions
+                topics.initializing[topic_id] = topics.initializing.get(topic_id, frozenset()) | partitions.keys()
             out.append(topics.record(group_id))
         return wanted
 
-    def initialize_later(self, group_id: str, wanted: Mapping[str, frozenset[int]]) -> None:
+    def initialize_later(self, group_id: str, wanted: Mapping[str, Mapping[int, int]]) -> None:
         """Ask the share coordinator in the background."""
 
         def initialize() -> None:
-            offsets = {topic_id: dict.fromkeys(found, NO_OFFSET) for topic_id, found in wanted.items()}
             try:
-                self._initialize(group_id, offsets)
+                self._initialize(group_id, wanted)
             except ApiError:
                 # The next heartbeats ask again.
                 return

@@ -85,6 +85,7 @@ class _Player:
             metadata=MetadataImage(topics),
             new_producer_id=self._variables.new_producer_id,
             java=trace.is_java,
+            share_rules=trace.share_rules,
         )
         self._closed: set[int] = set()
         self._seen: set[str] = set()
