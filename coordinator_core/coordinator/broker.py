@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from coordinator_core.coordinator import replies, requests
@@ -186,7 +187,7 @@ class Broker:
             case requests.AlterShareGroupOffsets():
                 return offsets.alter(request, check)
             case requests.DescribeShareGroupOffsets():
-                described = tuple(offsets.describe(one, check) for one in request.groups)
+                described = tuple(offsets.describe(one, partial(check, empty_id=True)) for one in request.groups)
                 return replies.DescribeShareGroupOffsetsReply(described)
             case requests.DeleteShareGroupOffsets():
                 return offsets.delete(request, check)

@@ -66,10 +66,26 @@ def share_definitions(kafka: Kafka) -> Definitions:
 class Shares:
     """The APIs of share groups in few words. Groups are named after the recording, members keep their epochs."""
 
-    def __init__(self, recorder: Recorder, port: int, definitions: Definitions) -> None:
+    def __init__(self, recorder: Recorder, broker: Broker, definitions: Definitions) -> None:
         self.recorder = recorder
         self.epochs: dict[tuple[str, str], int] = {}
-        self._watch = Connection(port, "watch", definitions)
+        self._broker = broker
+        self._definitions = definitions
+        self._watch = self._connect()
+
+    def _connect(self) -> Connection:
+        return Connection(self._broker.port, "watch", self._definitions)
+
+    def restart(self) -> None:
+        """Kill the broker and start it again."""
+
+        def kill_and_start() -> None:
+            self._broker.kill()
+            self._broker.start()
+
+        self._watch.close()
+        self.recorder.restart(kill_and_start)
+        self._watch = self._connect()
 
     def close(self) -> None:
         self.recorder.close()
@@ -141,7 +157,7 @@ class Shares:
     def delete(self, *groups: str) -> None:
         self.ask("o", "DeleteGroups", 2, {"groupsNames": [self.group(one) for one in groups]})
 
-    def list(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> None:
+    def list_groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> None:
         self.ask("o", "ListGroups", 5, {"statesFilter": list(states), "typesFilter": list(types)})
 
     def alter(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
@@ -197,7 +213,7 @@ def join_stay_leave(s: Shares) -> None:
     s.heartbeat("g", "m-b", client="c2")
     s.heartbeat("g", "m-a")
     s.describe("g", operations=True)
-    s.list()
+    s.list_groups()
     s.delete("g")
     s.leave("g", "m-a")
     s.describe("g")
@@ -205,13 +221,13 @@ def join_stay_leave(s: Shares) -> None:
     s.heartbeat("g", "m-b", client="c2")
     s.leave("g", "m-b", client="c2")
     s.describe("g")
-    s.list()
+    s.list_groups()
     s.heartbeat("g", "m-c", 0, ["t1", "t2"], client="c3")
     s.heartbeat("g", "m-c", client="c3")
     s.leave("g", "m-c", client="c3")
     s.delete("g")
     s.describe("g")
-    s.list()
+    s.list_groups()
     s.delete("g")
     s.heartbeat("g", "m-a", 0, ["t1"])
     s.heartbeat("g", "m-a")
@@ -294,7 +310,7 @@ def offsets(s: Shares) -> None:
     s.alter("g", {"t1": {0: 5}})
     s.delete_offsets("g", "t1")
     s.describe("g")
-    s.list()
+    s.list_groups()
     s.heartbeat("g", "m-a", 0, ["t1", "t2"])
     s.heartbeat("g", "m-a")
     s.offsets(("g", {"t1": [0, 1, 2], "t2": [0]}), ("g", None), ("g", {}))
@@ -347,7 +363,7 @@ def offsets_of_nothing(s: Shares) -> None:
     s.alter("i", {})
     s.alter("j", {"t1": {}})
     s.describe("g", "h", "i", "j")
-    s.list()
+    s.list_groups()
     s.delete_offsets("j", "t1")
     s.delete("j")
     s.delete("g")
@@ -402,15 +418,15 @@ def other_types(s: Shares) -> None:
         s.delete_offsets(other, "t1")
         s.offsets((other, None), (other, {"t1": [0]}))
     s.describe("consumer", "classic", "s")
-    s.list(types=["share"])
-    s.list(states=["stable"])
-    s.list(types=["share", "consumer"], states=["empty", "Stable"])
+    s.list_groups(types=["share"])
+    s.list_groups(states=["stable"])
+    s.list_groups(types=["share", "consumer"], states=["empty", "Stable"])
     s.leave("s", "m-a")
     s.ask("c1", "JoinGroup", 1, JOIN | group | {"memberId": ""})
     s.ask("c1", "ConsumerGroupHeartbeat", 1, CONSUMER | group)
     s.ask("o", "OffsetDelete", 0, group | removed)
     s.delete("s", "consumer", "classic")
-    s.list()
+    s.list_groups()
 
 
 def delete_groups(s: Shares) -> None:
@@ -428,7 +444,7 @@ def delete_groups(s: Shares) -> None:
     s.describe(a, b, c, d, e, f)
     s.delete(b)
     s.delete(f, e, d, c, b, a)
-    s.list()
+    s.list_groups()
     s.offsets((a, None), (c, None))
     s.heartbeat(a, "m-a", 0, ["t1"])
     s.heartbeat(a, "m-a")
@@ -519,6 +535,30 @@ def delete_topic(s: Shares) -> None:
     s.delete("g", "h")
 
 
+def reload(s: Shares) -> None:
+    """The broker is killed and loads groups with members, without them, with start offsets; one was deleted."""
+    for group, topics in (("g", ["t1", "t2"]), ("h", ["t1"]), ("i", ["t2"])):
+        s.heartbeat(group, "m-a", 0, topics)
+        s.heartbeat(group, "m-a")
+    s.heartbeat("g", "m-b", 0, ["t1"])
+    s.leave("h", "m-a")
+    s.leave("i", "m-a")
+    s.alter("h", {"t1": {1: 7}})
+    s.delete("i")
+    s.restart()
+    s.describe("g", "h", "i")
+    s.list_groups()
+    s.offsets(("g", None), ("h", {"t1": [0]}))
+    for member in ("m-a", "m-b", "m-a"):
+        s.heartbeat("g", member)
+    s.heartbeat("h", "m-c", 0, ["t1", "t3"])
+    s.heartbeat("h", "m-c")
+    s.leave("g", "m-b")
+    s.heartbeat("g", "m-a")
+    s.describe("g", "h")
+    s.delete("g", "h", "i")
+
+
 Scenario = Callable[[Shares], None]
 PLAIN: tuple[Scenario, ...] = (
     join_stay_leave,
@@ -543,6 +583,7 @@ OWN_BROKER: Mapping[Scenario, Mapping[str, str]] = {
     },
     max_size: {"group.share.max.size": "2"},
     delete_topic: {},
+    reload: {},
 }
 
 
@@ -595,7 +636,7 @@ class ShareWalk:
 
     def describe(self) -> None:
         if self.random.random() < 0.3:
-            self.shares.list(types=self.random.choice([[], ["share"], ["classic"]]))
+            self.shares.list_groups(types=self.random.choice([[], ["share"], ["classic"]]))
         else:
             self.shares.describe(*self.random.sample(self.groups, 2), operations=self.random.random() < 0.3)
 
@@ -637,7 +678,7 @@ def record(kafka: Kafka, directory: Path, settings: Mapping[str, str], scripts: 
             recorder = Recorder(
                 name, broker.port, values, topics, java=True, kafka=kafka.version, definitions=definitions
             )
-            shares = Shares(recorder, broker.port, definitions)
+            shares = Shares(recorder, broker, definitions)
             script(shares)
             shares.close()
             recorders.append(recorder)
@@ -665,7 +706,10 @@ def main(release: str, out: str, *only: str) -> None:
     runs: list[tuple[str, Mapping[str, str], dict[str, Scenario]]] = [
         ("scripted", {}, {name_of(script): script for script in PLAIN}),
         ("random", {}, walks((1, 2, 3, 4, 5, 6), 160)),
-        *(("scripted", settings, {name_of(script): script}) for script, settings in OWN_BROKER.items()),
+        *(
+            ("reload" if script is reload else "scripted", settings, {name_of(script): script})
+            for script, settings in OWN_BROKER.items()
+        ),
     ]
     for kind, settings, scripts in runs:
         wanted = {name: script for name, script in scripts.items() if not only or name in only}

@@ -200,34 +200,33 @@ class ShareOffsets:
         )
 
     def describe(self, asked: AskedGroup, check: Check) -> ShareOffsetsGroup:
-        """Start offsets of one group of a DescribeShareGroupOffsets."""
-        try:
-            check(asked.group_id)
-        except ApiError as error:
-            return ShareOffsetsGroup(asked.group_id, (), error.error, error.message)
+        """Start offsets of one group of a DescribeShareGroupOffsets; only one without topics looks at the group."""
         wanted = asked.topics
         if wanted is None:
+            try:
+                check(asked.group_id)
+            except ApiError as error:
+                return ShareOffsetsGroup(asked.group_id, (), error.error, error.message)
             topics = self._topics(asked.group_id)
             wanted = tuple(
                 ShareTopic(topics.names[topic_id], tuple(sorted(found)))
                 for topic_id, found in topics.initialized.items()
             )
+        known = [topic for topic in wanted if self._metadata().topic(topic.topic_name) is not None]
+        if known and not any(topic.partitions for topic in known):
+            # The share coordinator takes no request without a partition.
+            return ShareOffsetsGroup(asked.group_id, (), Errors.UNKNOWN_SERVER_ERROR)
         described = tuple(self._described(asked.group_id, topic) for topic in wanted)
         return ShareOffsetsGroup(asked.group_id, described, Errors.NONE)
 
     def _described(self, group_id: str, asked: ShareTopic) -> ShareOffsetsTopic:
+        """A topic that does not exist has no state either."""
         topic = self._metadata().topic(asked.topic_name)
-        if topic is None:
-            unknown = Errors.UNKNOWN_TOPIC_OR_PARTITION
-            return ShareOffsetsTopic(
-                asked.topic_name,
-                ZERO_UUID,
-                tuple(ShareOffset(one, 0, 0, NO_OFFSET, unknown) for one in asked.partitions),
-            )
-        found = {one: self._states.start_offset(group_id, topic.topic_id, one) for one in asked.partitions}
+        topic_id = ZERO_UUID if topic is None else topic.topic_id
+        found = {one: self._states.start_offset(group_id, topic_id, one) for one in asked.partitions}
         return ShareOffsetsTopic(
             asked.topic_name,
-            topic.topic_id,
+            topic_id,
             tuple(
                 ShareOffset(one, offset, 0, NO_OFFSET if offset == NO_OFFSET else -offset, Errors.NONE)
                 for one, offset in found.items()
@@ -241,23 +240,25 @@ class ShareOffsets:
             check(group_id)
             if self._group(group_id) is None:
                 raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            if group_id not in self._manager.share_topics:
+                return DeleteShareGroupOffsetsReply(Errors.NONE)
             topics = self._topics(group_id)
             answers: list[DeletedShareTopic] = []
-            gone: list[str] = []
-            for (name,) in request.topics:
+            gone: set[str] = set()
+            for (name,) in dict.fromkeys(request.topics):
                 topic = self._metadata().topic(name)
                 if topic is None or topic.topic_id not in topics.initialized:
                     text = "There is no offset information to delete."
                     answers.append(DeletedShareTopic(name, ZERO_UUID, Errors.UNKNOWN_TOPIC_OR_PARTITION, text))
                     continue
                 answers.append(DeletedShareTopic(name, topic.topic_id, Errors.NONE))
-                gone.append(topic.topic_id)
+                gone.add(topic.topic_id)
             self._delete(group_id, topics, gone)
         except ApiError as error:
             return DeleteShareGroupOffsetsReply(error.error, error.message)
         return DeleteShareGroupOffsetsReply(Errors.NONE, responses=tuple(answers))
 
-    def _delete(self, group_id: str, topics: StateTopics, gone: Iterable[str]) -> None:
+    def _delete(self, group_id: str, topics: StateTopics, gone: set[str]) -> None:
         """Write what is to go, let it go, write that it has gone."""
         for topic_id in gone:
             del topics.initialized[topic_id]
