@@ -54,7 +54,7 @@ def _share_all(specs: list[ShareSpec], partitions: Mapping[TopicId, list[int]]) 
     }
     target = [SharePartition(topic_id, number) for topic_id, numbers in partitions.items() for number in numbers]
     found: Shares = [{one: set() for one in spec.assignment if one in partitions} for spec in specs]
-    for index, shared in _shared_out(target, old).items():
+    for index, shared in _shared_out(target, old, [one for had in old.values() for one in had]).items():
         for topic_id, number in shared:
             found[index].setdefault(topic_id, set()).add(number)
     return found
@@ -71,15 +71,16 @@ def _share_by_topic(specs: list[ShareSpec], partitions: Mapping[TopicId, list[in
             for index, spec in enumerate(specs)
             if topic_id in spec.topic_ids
         }
-        for index, shared in _shared_out(numbers, old).items():
+        known = [number for spec in specs for number in sorted(spec.assignment.get(topic_id, ()))]
+        for index, shared in _shared_out(numbers, old, known).items():
             if shared:
                 found[index][topic_id] = set(shared)
     return found
 
 
-def _shared_out(target: Sequence[P], old: Mapping[int, Iterable[P]]) -> dict[int, list[P]]:
+def _shared_out(target: Sequence[P], old: Mapping[int, Iterable[P]], known: Iterable[P]) -> dict[int, list[P]]:
     """Partitions by index of a member: those of its ``old`` ones of which neither it nor the partition has too many,
-    then what is free."""
+    then what is free. ``known`` partitions came into Kafka's map first, which decides its order."""
     if not target:
         return {}
     wanted = set(target)
@@ -87,18 +88,18 @@ def _shared_out(target: Sequence[P], old: Mapping[int, Iterable[P]]) -> dict[int
     quotas = dict(zip(old, _quotas(sharing * len(target), len(old)), strict=True))
     new: dict[int, list[P]] = {}
     holders: JavaHashMap[P, JavaHashMap[int, None]] = JavaHashMap.with_capacity(capacity_for(len(target) + 1))
+    for one in (*(one for one in known if one in wanted), *target):
+        holders.compute_if_absent(one, JavaHashMap)
     for index, partitions in old.items():
         had = [one for one in partitions if one in wanted]
         ordered = list(JavaHashMap((one, None) for one in had))
         new[index] = ordered[max(0, len(ordered) - quotas[index]) :]
         for one in had:
-            holders.compute_if_absent(one, JavaHashMap)[index] = None
+            holders[one][index] = None
     for one, held_by in holders.items():
         for index in list(held_by):
             if one not in new[index]:
                 del held_by[index]
-    for one in target:
-        holders.compute_if_absent(one, JavaHashMap)
     for one, held_by in holders.items():
         for index in list(held_by)[: max(0, len(held_by) - sharing)]:
             new[index].remove(one)

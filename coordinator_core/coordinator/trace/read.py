@@ -13,7 +13,7 @@ from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.trace.given import Given
 from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.jsontext import parse_json
-from coordinator_core.releases import Release, profile_for_release
+from coordinator_core.releases import profile_for_release
 from coordinator_core.releases.requests import RequestRules
 from coordinator_core.storage import write_atomic
 
@@ -72,11 +72,9 @@ class Trace:
     def share_rules(self) -> RequestRules:
         """How share groups are served: as by the recorded release where it is modelled, else as by 4.3."""
         try:
-            release = Release.parse(self.head["kafka"])
-            rules = profile_for_release(str(release)).requests if release >= (4, 3) else None
+            return profile_for_release(self.head["kafka"]).requests or JAVA
         except UsageError:
-            rules = None
-        return rules or JAVA
+            return JAVA
 
     @property
     def settings(self) -> BrokerSettings:
