@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from coordinator_core.coordinator.java.group_spec import Assignment
 from coordinator_core.coordinator.maps import JavaHashMap, Partitions, SharePartition, TopicId, capacity_for
 
-P = TypeVar("P", SharePartition, int)
+P = TypeVar("P")
 
 
 class ShareSpec(NamedTuple):
