@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator_core import __version__, storage
-from coordinator_core.drill.jsonform import from_json, to_json
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.jsontext import parse_json
+from coordinator_core.jsontext import from_json, parse_json, to_json
 
 PLAN_VERSION = 1
 NO_EPOCH = -1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
+from tests.live.broker import Broker
 from tests.live.group_protocol import Connection, Definitions, Json, definition
 
 BLOCKING = ("JoinGroup", "SyncGroup")
@@ -57,7 +57,7 @@ class Recorder:
         self._lines: list[Json] = []
         self._requests = 0
         self._connections: dict[str, Connection] = {}
-        self._sentinel = Connection(port, "sentinel")
+        self._sentinel = Connection(port, "sentinel", definitions)
         self._asked: dict[str, int] = {}
         self._apis: dict[int, tuple[str, Json]] = {}
 
@@ -137,16 +137,17 @@ class Recorder:
         self._line({"wait": seconds * 1000})
         time.sleep(seconds)
 
-    def restart(self, kill_and_start: Callable[[], None]) -> None:
-        """Kill the broker and start it on the same port; all connections are lost with it."""
+    def restart(self, broker: Broker) -> None:
+        """SIGKILL the broker and start it again; requests go on once it has loaded all partitions."""
+        broker.kill()
         self._line({"killed": "SIGKILL"})
         for connection in (*self._connections.values(), self._sentinel):
             connection.close()
         self._connections.clear()
-        kill_and_start()
+        broker.start()
         self._line({"started": True})
-        self._sentinel = Connection(self._port, "sentinel")
         self._line({"accepts": True})
+        self._sentinel = Connection(self._port, "sentinel", self._definitions)
 
     @property
     def requests(self) -> int:
@@ -195,7 +196,10 @@ class Recorder:
                 listed = groups.setdefault(partition_for(group_id, partitions), [])
                 if group_id not in listed:
                     listed.append(group_id)
-        appended = {partition: _records(log[partition]) if partition in log else [] for partition in groups}
+        appended = {
+            partition: _of_groups(_records(log[partition]), listed) if partition in log else []
+            for partition, listed in groups.items()
+        }
         head = {
             "trace": self.name,
             "kafka": self._kafka,
@@ -209,7 +213,6 @@ class Recorder:
         lines = [Line(number, _kind(one), one) for number, one in enumerate(self._normal(variables), 2)]
         for partition, listed in groups.items():
             records = [normal_record(one, head["start_ms"], variables) for one in appended[partition]]
-            records = [one for one in records if "control" in one or _group(one) in listed]
             fields = {"partition": partition, "groups": listed, "records": records}
             lines.append(Line(len(lines) + 2, "records", fields))
         given = observed(Trace("live", head, tuple(lines), bare.variables))
@@ -274,11 +277,6 @@ def _groups(body: Json) -> list[str]:
     return named + [one["groupId"] if isinstance(one, dict) else one for one in listed]
 
 
-def _group(record: Json) -> str:
-    data = record["key"]["data"]
-    return str(data.get("group", data.get("groupId", "")))
-
-
 def _with_error_names(item: Any) -> Any:
     if isinstance(item, list):
         return [_with_error_names(one) for one in item]
@@ -313,6 +311,22 @@ def _order_topics(answered: Json, asked: Json) -> None:
         wanted = asked["topics"][names.index(topic[key])]
         offset_keys = wanted.get("partitionIndexes") or [one["partitionIndex"] for one in wanted["partitions"]]
         topic["partitions"].sort(key=lambda one: offset_keys.index(one["partitionIndex"]))
+
+
+def _of_groups(records: list[LogRecord], groups: list[str]) -> list[LogRecord]:
+    """Records of these groups, and the markers of their transactions: recordings may share a broker."""
+    found = []
+    producers: set[int] = set()
+    for record in records:
+        if record.control is None:
+            key = record.decoded().key
+            if key.get("group", key.get("groupId")) not in groups:
+                continue
+            producers.add(record.producer_id)
+        elif record.producer_id not in producers:
+            continue
+        found.append(record)
+    return found
 
 
 def _records(log: Any) -> list[LogRecord]:

@@ -78,13 +78,8 @@ class Shares:
 
     def restart(self) -> None:
         """Kill the broker and start it again."""
-
-        def kill_and_start() -> None:
-            self._broker.kill()
-            self._broker.start()
-
         self._watch.close()
-        self.recorder.restart(kill_and_start)
+        self.recorder.restart(self._broker)
         self._watch = self._connect()
 
     def close(self) -> None:

@@ -15,6 +15,8 @@ from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
 from coordinator_core.coordinator.java.share import ShareGroups
 from coordinator_core.coordinator.java.share_group import LiveShareGroup
 from coordinator_core.coordinator.java.share_offsets import ShareOffsets
+from coordinator_core.coordinator.java.streams import StreamsGroups
+from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup
 from coordinator_core.coordinator.log import OffsetsLog, Record
 from coordinator_core.coordinator.maps import JavaHashMap
 from coordinator_core.coordinator.membership import Client, MemberIds
@@ -30,7 +32,7 @@ from coordinator_core.releases.requests import RequestRules
 
 
 class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
-    """Groups of the classic, of the consumer and of the share protocol."""
+    """Groups of the classic, the consumer, the share and the streams protocol."""
 
     rules = JAVA
 
@@ -51,6 +53,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         self.share_offsets = ShareOffsets(self.manager, metadata, share_states, share_rules)
         metadata_hash = self.consumers.assignments.metadata_hash
         self.shares = ShareGroups(self.manager, metadata, metadata_hash, self.share_offsets, share_rules)
+        self.streams = StreamsGroups(self.manager, metadata, metadata_hash)
 
     def check(self, group_id: str, *, empty_id: bool = False) -> None:
         """Whether it was started comes first here."""
@@ -78,7 +81,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             if isinstance(group, LiveConsumerGroup) and not group.is_empty:
                 self.classic_members.join(group, client, request, respond)
                 return
-            if isinstance(group, LiveShareGroup):
+            if isinstance(group, LiveShareGroup) or (isinstance(group, LiveStreamsGroup) and not group.is_empty):
                 raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
         except ApiError as failed:
             respond(replies.JoinGroupReply(failed.error))
@@ -90,7 +93,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         group_id = request.group_id
         records: list[Record] = []
         group = self.manager.get_group(group_id)
-        if isinstance(group, LiveConsumerGroup):
+        if isinstance(group, LiveConsumerGroup | LiveStreamsGroup):
             records = group.tombstones()
             for key in group.timer_keys():
                 self.manager.timers.cancel(key)
@@ -299,7 +302,18 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
     def describe_consumer_group(self, group_id: str) -> replies.DescribedConsumerGroup:
         return self.consumers.describe(group_id, self.check)
 
+    def streams_group_heartbeat(
+        self, client: Client, request: requests.StreamsGroupHeartbeat
+    ) -> replies.StreamsGroupHeartbeatReply:
+        return self.streams.heartbeat(client, request, self.check)
+
+    def describe_streams_group(self, group_id: str) -> replies.DescribedStreamsGroup:
+        return self.streams.describe(group_id, self.check)
+
     # The rest of the cluster
+
+    def topics_created(self, names: set[str]) -> None:
+        self.streams.topics_changed(names)
 
     def topics_deleted(self, topics: Iterable[tuple[str, str]]) -> None:
         """One batch of tombstones per partition (``onTopicsDeleted``)."""
@@ -308,6 +322,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             self.manager.write(partition, offsets.topics_deleted_records(deleted))
         self.consumers.topics_deleted({name for name, _ in deleted})
         self.shares.topics_deleted({name for name, _ in deleted})
+        self.streams.topics_changed({name for name, _ in deleted})
 
     def complete_transaction(self, producer_id: int, partition: int, commit: bool) -> None:
         self.manager.shard(partition).end_transaction(producer_id, commit)

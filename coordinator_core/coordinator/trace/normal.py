@@ -26,7 +26,7 @@ def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> J
     named: Json = variables.named(body)
     if api == "JoinGroup":
         named["members"] = _by_member(named["members"])
-    elif api in ("DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe"):
+    elif api in ("DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe"):
         key = "groups" if api == "DescribeGroups" else "groupIds"
         named["groups"] = _in_order(named["groups"], "groupId", request[key])
         for group in named["groups"]:
@@ -45,6 +45,13 @@ def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> J
             _order_share_topics(group["topics"])
     elif api in ("AlterShareGroupOffsets", "DeleteShareGroupOffsets"):
         _order_share_topics(named["responses"])
+    elif api == "StreamsGroupHeartbeat":
+        for kind in ("activeTasks", "standbyTasks", "warmupTasks"):
+            named[kind] = named[kind] and sorted(named[kind], key=lambda one: str(one["subtopologyId"]))
+        for endpoint in named["partitionsByUserEndpoint"] or ():
+            # Of a map whose order changes with each start of a broker.
+            for kind in ("activePartitions", "standbyPartitions"):
+                endpoint[kind] = sorted(endpoint[kind], key=lambda one: (one["topic"], one["partitions"]))
     _sort_assignments(named)
     return named
 
