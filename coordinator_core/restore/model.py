@@ -194,8 +194,9 @@ def write_plan(path: str, plan: Plan) -> str:
     return str(document["digest"])
 
 
-def read_plan(path: str | Path) -> tuple[Plan, str]:
-    """A plan and its digest; ``UsageError`` when the file is no plan, or not as it was written."""
+def read_plan(path: str | Path, approved: str | None = None) -> tuple[Plan, str]:
+    """A plan and its digest; ``UsageError`` when the file is no plan, not as it was written, or not the one with the
+    digest ``approved``."""
     try:
         document: Any = parse_json(Path(path).read_bytes())
     except OSError as error:
@@ -209,6 +210,8 @@ def read_plan(path: str | Path) -> tuple[Plan, str]:
     digest = document.pop("digest", None)
     if digest != digest_of(document):
         raise UsageError(f"{path}: it was changed since it was planned: its digest is another")
+    if approved not in (None, digest):
+        raise UsageError(f"{path}: it is not the plan that was approved: that has digest {approved}, this {digest}")
     document.pop("counts", None)
     try:
         return from_json(Plan, document), str(digest)
