@@ -73,6 +73,8 @@ def _client_settings(settings: DrillSettings) -> ClientSettings:
 
 def _regroup(*arguments: str) -> int:
     """One command in a process of its own, its output in the log; exit code."""
+    from coordinator_core.untrusted import visible, visible_lines
+
     places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-m", "coordinator_core", *arguments],
@@ -81,12 +83,13 @@ def _regroup(*arguments: str) -> int:
         check=False,
         env={**os.environ, "PYTHONPATH": places},
     )
-    for line in (done.stdout + done.stderr).splitlines():
-        log.info("%s", line)
+    for line in (done.stdout + done.stderr).split("\n"):
+        log.info("%s", visible(line))
+    said = visible_lines(done.stderr.strip())
     if done.returncode in (2, 3):
-        raise AirflowFailException(f"regroup {arguments[0]}, so no retry: {done.stderr.strip()}")
+        raise AirflowFailException(f"regroup {arguments[0]}, so no retry: {said}")
     if done.returncode == 5:
-        raise AirflowException(f"regroup {arguments[0]}: {done.stderr.strip()}")
+        raise AirflowException(f"regroup {arguments[0]}: {said}")
     return done.returncode
 
 
