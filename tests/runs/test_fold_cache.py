@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import shutil
+import signal
+import sys
+import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -26,7 +32,7 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import SegmentFile, Snapshot
 from coordinator_core.log.windows import SegmentWindows
 from coordinator_core.releases import profile_for_release
-from coordinator_core.runs.local import replay_snapshot, replay_to_run
+from coordinator_core.runs.local import replay_partitions, replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.read import open_run
@@ -356,3 +362,44 @@ def test_the_command_line_keeps_folds_where_it_is_told(tmp_path: Path, monkeypat
     assert run(arguments) == 0
     assert cache_of_environment() is None
     assert kept("home/regroup/folds") == 0
+
+
+def killed_in_the_cache(event: int, source: Snapshot, cache: FoldCache) -> bool:
+    """Replay in a process that kills itself at that event in the cache's code, if it comes so far; whether it did."""
+    child = os.fork()
+    if child == 0:
+        counted = itertools.count(1)
+
+        def look(frame: FrameType, _: str, __: object) -> None:
+            if frame.f_code.co_filename == fold_cache.__file__ and next(counted) == event:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        threading.setprofile(look)
+        sys.setprofile(look)
+        try:
+            replay_snapshot(source, PROFILE, damage=[], cache=cache)
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("times", [8, pytest.param(50, marks=pytest.mark.full)])
+def test_a_killed_run_leaves_whole_entries(log: Snapshot, tmp_path: Path, cache: FoldCache, times: int) -> None:
+    (partition,) = log.partitions
+    earlier = replace(partition, segments=partition.segments[: len(partition.segments) // 2])
+    replay_snapshot(replace(log, partitions=(earlier,)), PROFILE, damage=[], cache=cache)
+    before = {path.name: path.read_bytes() for path in entries(cache)}
+    assert before
+    expected = replay_snapshot(log, PROFILE, damage=[])
+    moments = random.Random(20261123)
+    kills = 0
+    for number in range(times):
+        copy = FoldCache(str(shutil.copytree(cache.directory, tmp_path / f"copy{number}")), min_segment_bytes=0)
+        kills += killed_in_the_cache(moments.randint(1, 40 * len(partition.segments)), log, copy)
+        assert before.items() <= {path.name: path.read_bytes() for path in entries(copy)}.items()
+        ((state, facts),) = replay_partitions(log, PROFILE, cache=copy)
+        assert [state] == expected
+        assert facts.cache_uses[CacheUse.CORRUPT] == 0
+        assert facts.cache_uses[CacheUse.HIT] >= len(before) - 1
+    # The others came to their end before that event.
+    assert kills > times / 2
