@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import shutil
-import signal
-import sys
-import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
@@ -37,6 +33,7 @@ from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.read import open_run
 from tests.fold.random_logs import encoded_key, offset_value
+from tests.kills import killed_at
 from tests.log.builders import build_batch
 
 from ..cases import TORN, Case, case, cross_section
@@ -364,25 +361,6 @@ def test_the_command_line_keeps_folds_where_it_is_told(tmp_path: Path, monkeypat
     assert kept("home/regroup/folds") == 0
 
 
-def killed_in_the_cache(event: int, source: Snapshot, cache: FoldCache) -> bool:
-    """Replay in a process that kills itself at that event in the cache's code, if it comes so far; whether it did."""
-    child = os.fork()
-    if child == 0:
-        counted = itertools.count(1)
-
-        def look(frame: FrameType, _: str, __: object) -> None:
-            if frame.f_code.co_filename == fold_cache.__file__ and next(counted) == event:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        threading.setprofile(look)
-        sys.setprofile(look)
-        try:
-            replay_snapshot(source, PROFILE, damage=[], cache=cache)
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
 @pytest.mark.parametrize("times", [8, pytest.param(50, marks=pytest.mark.full)])
 def test_a_killed_run_leaves_whole_entries(log: Snapshot, tmp_path: Path, cache: FoldCache, times: int) -> None:
     (partition,) = log.partitions
@@ -395,7 +373,8 @@ def test_a_killed_run_leaves_whole_entries(log: Snapshot, tmp_path: Path, cache:
     kills = 0
     for number in range(times):
         copy = FoldCache(str(shutil.copytree(cache.directory, tmp_path / f"copy{number}")), min_segment_bytes=0)
-        kills += killed_in_the_cache(moments.randint(1, 40 * len(partition.segments)), log, copy)
+        event = moments.randint(1, 40 * len(partition.segments))
+        kills += killed_at(event, {fold_cache.__file__}, partial(replay_snapshot, log, PROFILE, damage=[], cache=copy))
         assert before.items() <= {path.name: path.read_bytes() for path in entries(copy)}.items()
         ((state, facts),) = replay_partitions(log, PROFILE, cache=copy)
         assert [state] == expected
