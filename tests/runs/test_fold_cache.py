@@ -379,6 +379,5 @@ def test_a_killed_run_leaves_whole_entries(log: Snapshot, tmp_path: Path, cache:
         ((state, facts),) = replay_partitions(log, PROFILE, cache=copy)
         assert [state] == expected
         assert facts.cache_uses[CacheUse.CORRUPT] == 0
-        assert facts.cache_uses[CacheUse.HIT] >= len(before) - 1
     # The others came to their end before that event.
     assert kills > times / 2
