@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coordinator_core.groups.model import OffsetKey, PartitionState
+from coordinator_core.groups.model import GroupType, OffsetKey, PartitionState
 from coordinator_core.replay.interpret import GroupRecord, Interpreted, OffsetRecord
 from coordinator_core.restore.model import NO_EPOCH, WRITES, Action, GroupPlan, Plan, Value, state_digest, value_of
 from coordinator_core.restore.target import TargetGroup, groups_of
@@ -60,20 +60,23 @@ def prove(
     """Compare a plan with the records added since its apply began, the replayed state, and what coordinators answer.
 
     A commit by anybody else in one of its groups is a problem, as it is not of the plan: verify before consumers start.
+    Of share groups the offsets topic has no offsets: their coordinators alone are compared.
     """
     writing = plan.writing()
     proof = Proof(len(writing), sum(len(list(group.writes())) for group in writing))
     _compare_records(proof, writing, added)
     replayed = groups_of(states, {})
     for group in writing:
-        for who, groups in (("the replayed log", replayed), ("its coordinator", answered)):
+        # Start offsets of share groups are in __share_group_state.
+        logs = [] if group.type == GroupType.SHARE else [("the replayed log", replayed)]
+        for who, groups in (*logs, ("its coordinator", answered)):
             _compare_state(proof, group, groups.get(group.group_id) or TargetGroup(group.group_id), who)
     return proof
 
 
 def _compare_records(proof: Proof, writing: Sequence[GroupPlan], added: Iterable[Added]) -> None:
-    groups = {group.group_id: group for group in writing}
-    rows = {row.key: row for group in writing for row in group.rows}
+    groups = {group.group_id: group for group in writing if group.type != GroupType.SHARE}
+    rows = {row.key: row for group in groups.values() for row in group.rows}
     found: set[OffsetKey] = set()
     for place in added:
         at = f"record {place.record_offset} of offsets partition {place.offsets_partition}"
