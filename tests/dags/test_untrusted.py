@@ -52,7 +52,7 @@ def test_the_report_of_a_run(
     [findings] = {path.parent for path in (tmp_path / "runs").rglob("reconciliation.json")}
     result = tmp_path / "result.json"
     result.write_text(json.dumps({"findings": str(findings)}))
-    request = {
+    request: dict[str, Any] = {
         "run": published,
         "topics": None,
         "previous": None,
@@ -60,7 +60,12 @@ def test_the_report_of_a_run(
         "result": str(result),
         "args": [],
     }
-    tables = {"run": published, "failed": {level.label: 0 for level in Severity}, "contradictions": [], "declared": 1}
+    tables: dict[str, Any] = {
+        "run": published,
+        "failed": {level.label: 0 for level in Severity},
+        "contradictions": [],
+        "declared": 1,
+    }
     tables |= {"evaluated": 1, "absent": 0, "not_evaluated": [], "data_docs": None}
     [checked] = reconcile.report("c", [request], [tables])
     assert any("\\u202e" in line or "\\x1b" in line for line in checked["worst"])
