@@ -78,6 +78,7 @@ PARTS = (
     Part("dags/test_drill_state.py", "fast"),
     Part("dags/test_gate.py", "fast"),
     Part("dags/test_maintain.py", "fast"),
+    Part("dags/test_restore_state.py", "fast"),
     Part("dags/test_untrusted.py", "fast"),
     Part("cluster/test_crosscheck.py", "fast"),
     Part("cluster/test_files.py", "fast"),

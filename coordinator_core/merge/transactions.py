@@ -62,7 +62,7 @@ class _Part:
 
 
 class Transactions:
-    """Fold after fold, all transactions of the log."""
+    """Transactions of a log, taken fold after fold."""
 
     def __init__(self) -> None:
         self._folds = 0
@@ -72,7 +72,7 @@ class Transactions:
         self._complete_groups: list[Int64s] = []
 
     def state(self) -> dict[str, Any]:
-        """What :meth:`load` goes on from."""
+        """Plain values from which :meth:`load` continues."""
         return {
             "folds": self._folds,
             "open": {producer_id: astuple(found) for producer_id, found in self._open.items()},
@@ -89,7 +89,7 @@ class Transactions:
         self._complete_groups = state["complete_groups"]
 
     def apply(self, fold: SegmentFold, offset_key_of: Int64s, group_of: Int64s) -> None:
-        """Go on with ``fold``, whose offset keys and groups have these numbers."""
+        """Take in ``fold``. ``offset_key_of``, ``group_of``: numbers of its offset keys and groups (int64)."""
         self._folds += 1
         if fold.producers.num_rows == 0:
             return
@@ -126,7 +126,7 @@ class Transactions:
     def _keep_complete(
         self, fold: SegmentFold, complete: np.ndarray[tuple[int], np.dtype[np.bool_]], group_of: Int64s
     ) -> None:
-        """Keep the transactions that nothing of an earlier segment belongs to."""
+        """Keep the transactions that lie in this segment alone."""
         table = fold.transactions.filter(column(complete))
         if table.num_rows == 0:
             return
@@ -157,8 +157,10 @@ class Transactions:
             part.add_offset_keys(transaction, row, is_open=True)
 
     def table(self, groups: NameNumbers) -> pa.Table:
-        """``merged.TRANSACTIONS`` and ``merged.END_PLACE``: all, those still open included, in the order of
-        :func:`transaction_order`."""
+        """All transactions, open ones included, in the order of :func:`transaction_order`.
+
+        Columns are those of ``merge.schema.TRANSACTIONS``, and ``END_PLACE``.
+        """
         unended = (TransactionOutcome.OPEN, _NO_MARKER, STILL_OPEN)
         stitched = [*self._ended, *((*item, *unended) for item in self._open.items())]
         if not stitched and not self._complete:

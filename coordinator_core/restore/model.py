@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator_core import __version__, storage
-from coordinator_core.drill.jsonform import from_json, to_json
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.jsontext import parse_json
+from coordinator_core.jsontext import from_json, parse_json, to_json
 
 PLAN_VERSION = 1
 NO_EPOCH = -1
@@ -195,8 +194,9 @@ def write_plan(path: str, plan: Plan) -> str:
     return str(document["digest"])
 
 
-def read_plan(path: str | Path) -> tuple[Plan, str]:
-    """A plan and its digest; ``UsageError`` when the file is no plan, or not as it was written."""
+def read_plan(path: str | Path, approved: str | None = None) -> tuple[Plan, str]:
+    """A plan and its digest; ``UsageError`` when the file is no plan, not as it was written, or not the one with the
+    digest ``approved``."""
     try:
         document: Any = parse_json(Path(path).read_bytes())
     except OSError as error:
@@ -210,6 +210,8 @@ def read_plan(path: str | Path) -> tuple[Plan, str]:
     digest = document.pop("digest", None)
     if digest != digest_of(document):
         raise UsageError(f"{path}: it was changed since it was planned: its digest is another")
+    if approved not in (None, digest):
+        raise UsageError(f"{path}: it is not the plan that was approved: that has digest {approved}, this {digest}")
     document.pop("counts", None)
     try:
         return from_json(Plan, document), str(digest)

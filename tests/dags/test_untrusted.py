@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from coordinator_core.cli.app import run
 from coordinator_core.errors import Damage, DamagedInputError, ExitCode, UsageError
 from coordinator_core.rules.model import Severity
-from dags.common import compact, drill, load, reconcile
+from dags.common import command, compact, load, reconcile
 from dags.common.clusters import CLUSTERS_ENV
 from tests.cli.test_untrusted import EVIL, obeyed
 from tests.rules.logs import assignment, classic, commit, member, one
@@ -98,6 +98,6 @@ def test_the_approval_of_a_compaction() -> None:
 def test_the_output_of_a_command(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with pytest.raises(AirflowFailException) as failed:
-        drill._regroup("find-coordinator", "--topology", f"/{EVIL['title']}{EVIL['bidi']}", "g")
+        command.regroup("find-coordinator", "--topology", f"/{EVIL['title']}{EVIL['bidi']}", "g")
     for text in (str(failed.value), *(record.getMessage() for record in caplog.records)):
         assert obeyed(text) == []
