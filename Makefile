@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
-.PHONY: help setup browser demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel environment lock clean
+.PHONY: help setup browser demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel sbom environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -57,6 +57,9 @@ bench-full: setup ## All tables of docs/performance.md, some 40 minutes; goes on
 wheel: setup ## Build dist/regroup-*.whl, for this platform and release of Python
 	@rm -rf build dist/regroup-*.whl
 	$(BIN)/python -m pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir dist .
+
+sbom: setup ## Write the bill of materials and docs/licences.md, after make lock
+	$(BIN)/python .ci/sbom.py
 
 environment: wheel ## Build dist/regroup-environment.tar.gz, Python environment for executors of a Spark cluster
 	.ci/environment.sh dist/regroup-*.whl dist/regroup-environment.tar.gz

@@ -11,6 +11,7 @@ import click
 from coordinator_core.errors import ExitCode, RegroupError
 from coordinator_core.rules.model import Severity
 from coordinator_core.runs.read import open_run
+from coordinator_core.untrusted import visible_lines
 from expectations.gate import evaluate
 
 
@@ -38,7 +39,7 @@ def gate(run: str, findings: str | None, data_docs: str | None, output_format: s
         document = {"passed": passed, "fail_on": fail_on, **result.as_dict(), "data_docs": data_docs}
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        click.echo(f"{'passed' if passed else 'not passed'}: {result}")
+        click.echo(visible_lines(f"{'passed' if passed else 'not passed'}: {result}"))
     return ExitCode.CLEAN if passed else ExitCode.FINDINGS
 
 
@@ -50,12 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
         error.show(sys.stderr)
         return ExitCode.USAGE
     except RegroupError as error:
-        click.echo(f"expectations: error: {error}", err=True)
+        click.echo(f"expectations: error: {visible_lines(str(error))}", err=True)
         return error.exit_code
     except Exception as error:
         if os.environ.get("REGROUP_DEBUG"):
             raise
-        click.echo(f"expectations: internal error: {type(error).__name__}: {error}", err=True)
+        click.echo(f"expectations: internal error: {type(error).__name__}: {visible_lines(str(error))}", err=True)
         return ExitCode.INTERNAL
     return code
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from html import escape
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator_core import storage
 from coordinator_core.errors import UsageError
 from coordinator_core.rules.model import Severity
+from coordinator_core.untrusted import visible, visible_lines
 from expectations.checks import suite_of
 from expectations.result import GateResult
 
@@ -51,7 +52,7 @@ def write_data_docs(context: FileDataContext, result: GateResult, declared: Mapp
     shutil.rmtree(built / "static")
     for page in built.rglob("*.html"):
         page.write_text(self_contained(page.read_text("utf-8")), "utf-8")
-    (built / "index.html").write_text(_index(result, declared, built), "utf-8")
+    (built / "index.html").write_text(visible_lines(_index(result, declared, built)), "utf-8")
     try:
         shutil.copytree(built, target, dirs_exist_ok=True)
     except OSError as error:
@@ -121,14 +122,14 @@ class _Rewriter(HTMLParser):
         self._keep(f"&{name};")
 
     def handle_charref(self, name: str) -> None:
-        self._keep(f"&#{name};")
+        self._keep(escape(visible(unescape(f"&#{name};"))))
 
     def handle_decl(self, decl: str) -> None:
         self._keep(f"<!{decl}>")
 
     def _keep(self, text: str) -> None:
         if not self._inside:
-            self.parts.append(text)
+            self.parts.append(visible_lines(text))
 
 
 def _index(result: GateResult, declared: Mapping[str, int], site: Path) -> str:

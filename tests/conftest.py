@@ -81,6 +81,7 @@ PARTS = (
     Part("dags/test_gate.py", "fast"),
     Part("dags/test_maintain.py", "fast"),
     Part("dags/test_restore_state.py", "fast"),
+    Part("dags/test_untrusted.py", "fast"),
     Part("cluster/test_crosscheck.py", "fast"),
     Part("cluster/test_files.py", "fast"),
     Part("cluster/test_settings.py", "fast"),
@@ -93,6 +94,7 @@ PARTS = (
     Part("test_contributing.py", "fast"),
     Part("test_docs.py", "fast"),
     Part("test_project.py", "fast"),
+    Part("test_sbom.py", "fast"),
     Part("test_tiers.py", "fast"),
     Part("test_topology.py", "fast"),
 )

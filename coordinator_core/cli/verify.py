@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
-from coordinator_core.errors import ExitCode
+from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.verify import verify
-from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.log.verify import VerifyReport, verify
+from coordinator_core.runs.read import Run, is_run, open_run
 from coordinator_core.runs.verify import RunReport, verify_run
 
 
 @click.command("verify")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.option("--public-key", metavar="FILE", help="Of a run: its manifest must be signed by this key's owner (PEM).")
 @replay_options
 @format_option(Format.TEXT, Format.JSON)
-def verify_command(paths: tuple[str, ...], output_format: Format, options: ReplayOptions) -> int:
+def verify_command(
+    paths: tuple[str, ...], public_key: str | None, output_format: Format, options: ReplayOptions
+) -> int:
     """Check every segment: framing, checksums, offsets, records. Exit code 3 when anything is damaged.
 
     Of a run: every file of its tables, against the digests in its manifest, and the state hash of their rows.
 
     Takes the options of every command; none of them changes what is checked.
     """
-    report = verify_run(open_run(paths[0])) if len(paths) == 1 and is_run(paths[0]) else verify(discover(paths))
+    report: VerifyReport | RunReport
+    if len(paths) == 1 and is_run(paths[0]):
+        report = _verified(open_run(paths[0]), public_key)
+    elif public_key is not None:
+        raise UsageError("--public-key: only runs are signed")
+    else:
+        report = verify(discover(paths))
     if output_format is Format.JSON:
         write_json(report.as_dict())
     else:
@@ -38,3 +49,14 @@ def verify_command(paths: tuple[str, ...], output_format: Format, options: Repla
         damaged = f", {len(report.damage)} places damaged" if report.damage else ""
         write_line(f"{report.status}: {counted}{damaged}")
     return ExitCode.DAMAGED_INPUT if report.damage else ExitCode.CLEAN
+
+
+def _verified(run: Run, public_key: str | None) -> RunReport:
+    if public_key is None:
+        return verify_run(run)
+    # Loaded here: it takes longer than most checks.
+    from coordinator_core.runs.signature import check_signature, read_public_key
+
+    wrong = check_signature(run, read_public_key(public_key))
+    report = verify_run(run)
+    return replace(report, damage=(*wrong, *report.damage))

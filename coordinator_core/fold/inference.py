@@ -38,11 +38,11 @@ def infer_profile(logs: Iterable[PartitionLog]) -> Profile:
         for segment in reversed(log.segments):
             if left == 0:
                 break
-            left, evidence = _take_from(log, segment, evidence, left)
+            left, evidence = take_from(log, segment, evidence, left)
     return profile_for_release(*release_of(evidence))
 
 
-def _take_from(log: PartitionLog, segment: SegmentFile, evidence: Evidence, batches: int) -> tuple[int, Evidence]:
+def take_from(log: PartitionLog, segment: SegmentFile, evidence: Evidence, batches: int) -> tuple[int, Evidence]:
     """What ``replay.inference.sample`` returns, and the evidence that it leaves."""
     if (log.log_start_offset or 0) <= segment.base_offset:
         # What was taken in before the scalar reader was needed does not count.

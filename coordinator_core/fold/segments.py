@@ -40,6 +40,7 @@ _ORDERING_OFFSETS = {
 
 _MOST_SPARE_BYTES = 1 << 29
 _SAMPLE_BYTES = 1 << 18
+_BASE_OFFSET = struct.Struct(">q")
 _BATCH_LENGTH = struct.Struct(">i")
 _DEFAULT_LIMITS = Limits()
 
@@ -342,7 +343,15 @@ class _Folder:
                 return False
             position = first + after
         self.position = position
-        return True
+        return self._is_refuted_by_none(windows)
+
+    def _is_refuted_by_none(self, windows: Windows) -> bool:
+        """Whether the offset behind :attr:`position` goes on: one that goes back refutes the batch before it, so
+        that ``log.reader`` leaves out that one."""
+        if self.position + _BASE_OFFSET.size > windows.size:
+            return True
+        view, first = windows.covering(self.position, _BASE_OFFSET.size)
+        return bool(_BASE_OFFSET.unpack_from(view, self.position - first)[0] >= self.next_offset)
 
     def _fold_unusual(self, view: memoryview, position: int) -> int | None:
         """Fold the sound batch at ``position`` record by record; the position behind it."""

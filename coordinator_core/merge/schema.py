@@ -59,6 +59,13 @@ TRANSACTIONS = schema(
 )
 """Columns of :attr:`MergedPartition.transactions`: the fields of ``Transaction``."""
 
+END_PLACE = pa.field("end_place", pa.int64(), nullable=False)
+"""Column that transactions of a shard have in addition: twice the number of the fold with the end marker, plus 1 where
+that is not the producer's first in the fold; :data:`STILL_OPEN` for open ones. With the producer it names a transaction
+that shards may share, also where record offsets repeat (:attr:`~log.reader.OnDamage.RECOVER`)."""
+STILL_OPEN = (1 << 63) - 2
+"""Even, as of all transactions that shards may share."""
+
 GROUP_STATS = schema(
     group_id=_TEXT,
     key_type=_SHORT,

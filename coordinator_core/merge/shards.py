@@ -17,7 +17,7 @@ markers are in all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeVar
@@ -276,8 +276,8 @@ def _told_groups(shards: Sequence[MergedShard]) -> Callable[[], dict[str, Group]
     return told
 
 
-def _by_record_offset(lists: Sequence[list[T]]) -> list[T]:
-    return lists[0] if len(lists) == 1 else sorted(chain(*lists), key=lambda found: found.record_offset)
+def _by_record_offset(lists: Iterable[list[T]]) -> list[T]:
+    return sorted(chain(*lists), key=lambda found: (found.record_offset, repr(found)))
 
 
 def _combined_transactions(tables: Sequence[pa.Table]) -> pa.Table:
@@ -286,21 +286,21 @@ def _combined_transactions(tables: Sequence[pa.Table]) -> pa.Table:
     more: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for table in others:
         for row in table.filter(column(table["keys"].to_numpy() > 0)).to_pylist():
-            more.setdefault((row["first_record_offset"], row["producer_id"]), []).append(row)
-    if not more:
-        return main
-    found = np.isin(main["first_record_offset"].to_numpy(), [offset for offset, _ in more])
-    rows = main.filter(column(found)).to_pylist()
-    for row in rows:
-        for share in more.get((row["first_record_offset"], row["producer_id"]), ()):
-            row["keys"] += share["keys"]
-            row["groups"] = sorted({*row["groups"], *share["groups"]}, key=str.encode)
-    whole = pa.concat_tables([main.filter(column(~found)), pa.Table.from_pylist(rows, TRANSACTIONS)])
-    marker = whole["end_marker_offset"]
-    order = transaction_order(
-        whole["first_record_offset"].to_numpy(),
-        marker.is_null().to_numpy(),
-        marker.fill_null(0).to_numpy(),
-        whole["producer_id"].to_numpy(),
-    )
-    return whole.combine_chunks().take(column(order))
+            more.setdefault(_shared_name(row), []).append(row)
+    if more:
+        found = np.isin(main["end_place"].to_numpy(), [place for place, _ in more])
+        rows = main.filter(column(found)).to_pylist()
+        for row in rows:
+            for share in more.get(_shared_name(row), ()):
+                row["keys"] += share["keys"]
+                row["groups"] = sorted({*row["groups"], *share["groups"]}, key=str.encode)
+        main = pa.concat_tables([main.filter(column(~found)), pa.Table.from_pylist(rows, main.schema)])
+        marker = main["end_marker_offset"]
+        sorted_by = {name: main[name].to_numpy() for name in ("end_place", "producer_id", "first_record_offset")}
+        sorted_by |= {"end_marker_offset": marker.fill_null(0).to_numpy(), "is_open": marker.is_null().to_numpy()}
+        main = main.combine_chunks().take(column(transaction_order(sorted_by)))
+    return main.select(TRANSACTIONS.names)
+
+
+def _shared_name(row: Mapping[str, int]) -> tuple[int, int]:
+    return row["end_place"], row["producer_id"]

@@ -15,11 +15,12 @@ from coordinator_core.fold.schema import SegmentFold
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.numbering import NameNumbers
-from coordinator_core.merge.schema import TRANSACTIONS
+from coordinator_core.merge.schema import END_PLACE, STILL_OPEN, TRANSACTIONS
 
 _OUTCOMES = tuple(TransactionOutcome)
 _OUTCOME_NUMBERS = {outcome: number for number, outcome in enumerate(_OUTCOMES)}
 _NO_MARKER = -1
+_COLUMNS = TRANSACTIONS.append(END_PLACE)
 
 
 @dataclass(slots=True)
@@ -64,14 +65,16 @@ class Transactions:
     """Transactions of a log, taken fold after fold."""
 
     def __init__(self) -> None:
+        self._folds = 0
         self._open: dict[int, _OpenTransaction] = {}
-        self._ended: list[tuple[int, _OpenTransaction, TransactionOutcome, int]] = []
+        self._ended: list[tuple[int, _OpenTransaction, TransactionOutcome, int, int]] = []
         self._complete: list[dict[str, Int64s]] = []
         self._complete_groups: list[Int64s] = []
 
     def state(self) -> dict[str, Any]:
         """Plain values from which :meth:`load` continues."""
         return {
+            "folds": self._folds,
             "open": {producer_id: astuple(found) for producer_id, found in self._open.items()},
             "ended": [(producer_id, astuple(found), *end) for producer_id, found, *end in self._ended],
             "complete": self._complete,
@@ -79,16 +82,15 @@ class Transactions:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
+        self._folds = state["folds"]
         self._open = {producer_id: _OpenTransaction(*found) for producer_id, found in state["open"].items()}
-        self._ended = [
-            (producer_id, _OpenTransaction(*found), outcome, marker_offset)
-            for producer_id, found, outcome, marker_offset in state["ended"]
-        ]
+        self._ended = [(producer_id, _OpenTransaction(*found), *end) for producer_id, found, *end in state["ended"]]
         self._complete = state["complete"]
         self._complete_groups = state["complete_groups"]
 
     def apply(self, fold: SegmentFold, offset_key_of: Int64s, group_of: Int64s) -> None:
         """Take in ``fold``. ``offset_key_of``, ``group_of``: numbers of its offset keys and groups (int64)."""
+        self._folds += 1
         if fold.producers.num_rows == 0:
             return
         part = _Part(fold, offset_key_of, group_of)
@@ -119,7 +121,7 @@ class Transactions:
                 transaction.go_on(rest["producer_epoch"], rest["last_record_offset"], rest["timestamp_ms"])
                 part.add_offset_keys(transaction, row, is_open=False)
             outcome = TransactionOutcome.COMMITTED if commits else TransactionOutcome.ABORTED
-            self._ended.append((producer_id, transaction, outcome, marker_offset))
+            self._ended.append((producer_id, transaction, outcome, marker_offset, 2 * self._folds))
 
     def _keep_complete(
         self, fold: SegmentFold, complete: np.ndarray[tuple[int], np.dtype[np.bool_]], group_of: Int64s
@@ -137,6 +139,7 @@ class Transactions:
         kept["outcome"] = np.where(
             committed, _OUTCOME_NUMBERS[TransactionOutcome.COMMITTED], _OUTCOME_NUMBERS[TransactionOutcome.ABORTED]
         )
+        kept[END_PLACE.name] = 2 * self._folds + ~table["first"].to_numpy()
         groups = table["groups"].combine_chunks()
         kept["groups"] = np.diff(groups.offsets.to_numpy()).astype(np.int64)
         self._complete.append(kept)
@@ -154,10 +157,14 @@ class Transactions:
             part.add_offset_keys(transaction, row, is_open=True)
 
     def table(self, groups: NameNumbers) -> pa.Table:
-        """All transactions, open ones included, by first record: columns of ``merge.schema.TRANSACTIONS``."""
-        stitched = [*self._ended, *((*item, TransactionOutcome.OPEN, _NO_MARKER) for item in self._open.items())]
+        """All transactions, open ones included, in the order of :func:`transaction_order`.
+
+        Columns are those of ``merge.schema.TRANSACTIONS``, and ``END_PLACE``.
+        """
+        unended = (TransactionOutcome.OPEN, _NO_MARKER, STILL_OPEN)
+        stitched = [*self._ended, *((*item, *unended) for item in self._open.items())]
         if not stitched and not self._complete:
-            return TRANSACTIONS.empty_table()
+            return _COLUMNS.empty_table()
         rows = [
             (
                 producer_id,
@@ -169,25 +176,29 @@ class Transactions:
                 len(transaction.groups),
                 len(transaction.offset_keys),
                 transaction.timestamp_ms,
+                end_place,
             )
-            for producer_id, transaction, outcome, marker_offset in stitched
+            for producer_id, transaction, outcome, marker_offset, end_place in stitched
         ]
-        numbers = np.array(rows, np.int64).reshape(-1, len(TRANSACTIONS.names))
+        numbers = np.array(rows, np.int64).reshape(-1, len(_COLUMNS.names))
         merged = {
             name: np.concatenate([numbers[:, index], *(kept[name] for kept in self._complete)])
-            for index, name in enumerate(TRANSACTIONS.names)
+            for index, name in enumerate(_COLUMNS.names)
         }
         members = [np.fromiter(item[1].groups, np.int64, len(item[1].groups)) for item in stitched]
         all_groups = np.concatenate([*members, *self._complete_groups])
-        marker = merged["end_marker_offset"]
-        order = transaction_order(merged["first_record_offset"], marker == _NO_MARKER, marker, merged["producer_id"])
+        order = transaction_order({**merged, "is_open": merged["end_marker_offset"] == _NO_MARKER})
         return _table(merged, order, _group_lists(all_groups, merged["groups"], order, groups))
 
 
-def transaction_order(first: Int64s, is_open: npt.NDArray[np.bool_], marker: Int64s, producer_id: Int64s) -> Int64s:
-    """Rows of transactions in the order of ``replay.sequential``: by first record, open ones last; markers of open
-    ones must be equal."""
-    return np.lexsort((producer_id, marker, is_open, first))
+def transaction_order(columns: Mapping[str, Int64s | npt.NDArray[np.bool_]]) -> Int64s:
+    """Rows of transactions in the order of ``replay.sequential``: by first record, open ones last, then by end marker,
+    producer, and place in the log.
+
+    ``columns`` are those of a shard and ``is_open``. Markers of open transactions must be equal.
+    """
+    names = ("end_place", "producer_id", "end_marker_offset", "is_open", "first_record_offset")
+    return np.lexsort([columns[name] for name in names])
 
 
 def _group_lists(numbers: Int64s, sizes: Int64s, order: Int64s, groups: NameNumbers) -> pa.Array:
@@ -209,7 +220,7 @@ def _table(merged: dict[str, Int64s], order: Int64s, groups: pa.Array) -> pa.Tab
         column(merged["outcome"][order].astype(np.int8)), [outcome.value for outcome in _OUTCOMES]
     )
     made = {"outcome": outcomes, "groups": groups, "end_marker_offset": column(ends, ends == _NO_MARKER)}
-    arrays = [made[name] if name in made else column(merged[name][order]) for name in TRANSACTIONS.names]
+    arrays = [made[name] if name in made else column(merged[name][order]) for name in _COLUMNS.names]
     return pa.Table.from_arrays(
-        [array.cast(field.type) for array, field in zip(arrays, TRANSACTIONS, strict=True)], schema=TRANSACTIONS
+        [array.cast(field.type) for array, field in zip(arrays, _COLUMNS, strict=True)], schema=_COLUMNS
     )

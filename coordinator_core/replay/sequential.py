@@ -157,6 +157,9 @@ class SequentialReplayer:
         for producer_id, transaction in self._open.items():
             state.transactions.append(transaction.ended(producer_id, TransactionOutcome.OPEN, None))
         state.transactions.sort(key=_place)
+        # Log order, but where record offsets repeat (``OnDamage.RECOVER``): no order that only one reader can know.
+        state.load_failures.sort(key=lambda found: (found.record_offset, repr(found)))
+        state.carried.sort(key=lambda found: (found.record_offset, repr(found)))
         return state
 
     def _count(self, key_type: int, version: int | None) -> None:

@@ -55,7 +55,7 @@ class Columns:
                     else:
                         rows = parquet.read(columns=wanted)
                     tables.append(rows.select(wanted).cast(target))
-        except (OSError, KeyError, pa.ArrowInvalid) as error:
+        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
             raise RunError(f"{self._run.path}: table {self.table} cannot be read: {error}") from None
         rows = pa.concat_tables(tables).unify_dictionaries()
         if not isinstance(self._run, RunPart) and rows.num_rows != len(self):

@@ -143,7 +143,7 @@ def _not_cleaned(facts: Facts, limits: Limits) -> pa.Table:
         first, behind = segments.numbers("record_offset")[closed], segments.numbers("next_offset")[closed]
         of_partition = is_open & (transactions.numbers("offsets_partition") == partition)
         held = transactions.numbers("record_offset")[of_partition].min(initial=np.iinfo(np.int64).max)
-        checkpoint = facts.run.manifest["cut"][str(partition)].get("cleaned_offset")
+        checkpoint = facts.run.manifest["cut"].get(str(partition), {}).get("cleaned_offset")
         was_cleaned = behind - first != segments.numbers("records")[closed]
         if checkpoint is not None:
             was_cleaned = behind <= checkpoint

@@ -71,6 +71,8 @@ def _opened(path: str) -> pa.NativeFile:
         return system.open_input_file(inner)
     except FileNotFoundError:
         raise _changed(path, "the file is gone") from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _changed(path, f"the file cannot be opened: {error}") from None
 
 
 def _check_size(path: str, file: pa.NativeFile, proof: FileProof) -> None:

@@ -77,7 +77,7 @@ class Run:
                     *(self._file(name, *file, group_ids) for file in self.parquet_files(name)),
                 ]
             )
-        except (OSError, KeyError, pa.ArrowInvalid) as error:
+        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
             raise RunError(f"{self.path}: table {name} cannot be read: {error}") from None
         if group_ids is None and rows.num_rows != listed["rows"]:
             raise RunError(f"{self.path}: table {name} has {rows.num_rows} rows, its manifest says {listed['rows']}")
@@ -114,7 +114,12 @@ class Run:
 
     def states(self, *, group_ids: Collection[str] | None = None) -> list[PartitionState]:
         """The replayed state, by offsets partition; of some groups only, when ``group_ids`` is set."""
-        return partition_states(self.tables(group_ids=group_ids))
+        tables = self.tables(group_ids=group_ids)
+        try:
+            return partition_states(tables)
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
+            detail = f"{type(error).__name__}: {error}"
+            raise RunError(f"{self.path}: its tables do not fit each other: {detail}") from error
 
 
 def is_run(path: str) -> bool:

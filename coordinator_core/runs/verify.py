@@ -35,7 +35,7 @@ class RunReport:
 def verify_run(run: Run) -> RunReport:
     """Check all bytes of the run against its manifest, and the state hash of its rows.
 
-    The manifest itself is not signed: who rewrites the tables and the manifest is not found out.
+    Who rewrites the tables and the manifest is found out by the signature alone (``runs.signature``).
     :class:`RunError` for runs of earlier versions, whose manifests tell no digests.
     """
     files, damage = [], []

@@ -25,6 +25,7 @@ def regroup(*arguments: str, connection: str | None = None, done: Collection[int
     among the arguments or on a disk.
     """
     from coordinator_core.cluster.properties import properties_text
+    from coordinator_core.untrusted import visible, visible_lines
 
     properties = ""
     if connection is not None:
@@ -41,9 +42,11 @@ def regroup(*arguments: str, connection: str | None = None, done: Collection[int
         check=False,
         env={**os.environ, "PYTHONPATH": places},
     )
-    for line in (ended.stdout + ended.stderr).splitlines():
-        log.info("%s", line)
+    for line in (ended.stdout + ended.stderr).split("\n"):
+        log.info("%s", visible(line))
     if ended.returncode in done:
         return ended.returncode
-    said = f"regroup {arguments[0]}: exit code {ended.returncode}: {(ended.stderr or ended.stdout).strip()}"
+    said = (
+        f"regroup {arguments[0]}: exit code {ended.returncode}: {visible_lines((ended.stderr or ended.stdout).strip())}"
+    )
     raise AirflowFailException(f"{said} (no retry)") if ended.returncode in (2, 3, 4) else AirflowException(said)

@@ -48,12 +48,13 @@ def settings_of(cluster: Cluster) -> CompactionSettings:
 def _final_errors() -> Iterator[None]:
     """A failed proof fails at once, too: another attempt ends the same way."""
     from coordinator_core.lifecycle.compact_proof import ProofFailedError
+    from coordinator_core.untrusted import visible
 
     with final_errors():
         try:
             yield
         except ProofFailedError as error:
-            raise AirflowFailException(f"the proof failed, so no retry: {error}") from error
+            raise AirflowFailException(f"the proof failed, so no retry: {visible(str(error))}") from None
 
 
 def _place(cluster: Cluster) -> Path:
@@ -78,6 +79,7 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
     partial = params["partial"] or cluster.partial
     with _final_errors():
         from coordinator_core import files
+        from coordinator_core.untrusted import visible
 
         place = _place(cluster)
         window = Path(pinned["runs"]).name
@@ -88,7 +90,9 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
     log.info("%d bytes, of which compaction would leave %d", document["bytes"], document["bytes_left"])
     log.info("%d tombstones are due, %d will be; kept: %s", due, later, document["kept"])
     for failure in document["failures"]:
-        log.warning("nothing expires in offsets partition %(offsets_partition)d: %(detail)s", failure)
+        log.warning(
+            "nothing expires in offsets partition %d: %s", failure["offsets_partition"], visible(failure["detail"])
+        )
     return {
         "directory": str(directory),
         "window": window,
@@ -283,6 +287,7 @@ def prove(planned: Mapping[str, Any], compacted: Mapping[str, Any]) -> dict[str,
     directory = Path(planned["staging"]) / compacted["run_id"]
     with _final_errors():
         from coordinator_core.lifecycle.approved import check_compacted, read_plan
+        from coordinator_core.untrusted import visible
 
         report = check_compacted(directory, read_plan(planned["plan"], planned["digest"]))
     for row in report["partitions"]:
@@ -292,7 +297,7 @@ def prove(planned: Mapping[str, Any], compacted: Mapping[str, Any]) -> dict[str,
             "; ".join(row["proved_profiles"]),
         )
         for told in row["told"]:
-            log.info("protected in offsets partition %d: %s", row["offsets_partition"], told)
+            log.info("protected in offsets partition %d: %s", row["offsets_partition"], visible(told))
     return {
         "directory": str(directory),
         "seconds": {"compact": compacted["seconds"], "proof": round(time.monotonic() - began, 3)},

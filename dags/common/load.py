@@ -21,13 +21,14 @@ log = logging.getLogger(__name__)
 def final_errors() -> Iterator[None]:
     """Damaged input and impossible requests fail at once: the same bytes would fail again."""
     from coordinator_core.errors import DamagedInputError, UsageError
+    from coordinator_core.untrusted import visible
 
     try:
         yield
     except DamagedInputError as error:
-        raise AirflowFailException(f"damaged input, so no retry: {error}") from error
+        raise AirflowFailException(f"damaged input, so no retry: {visible(str(error))}") from None
     except UsageError as error:
-        raise AirflowFailException(f"impossible request, so no retry: {error}") from error
+        raise AirflowFailException(f"impossible request, so no retry: {visible(str(error))}") from None
 
 
 def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
@@ -53,6 +54,7 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
         from coordinator_core.fold.pin import write_pin
         from coordinator_core.log.discovery import discover
         from coordinator_core.runs.place import PINS_DIRECTORY, check_output_outside
+        from coordinator_core.untrusted import visible
 
         captures = storage.join(cluster.output, cluster.name, "_captures")
         sources = [captured(source, captures) for source in sources]
@@ -69,7 +71,7 @@ def pin(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, A
         for damage in snapshot.damage:
             if not partial:
                 raise DamagedInputError(damage)
-            log.warning("%s", damage)
+            log.warning("%s", visible(str(damage)))
     return {
         "pin": path,
         "runs": runs,
@@ -120,6 +122,7 @@ def summary(pinned: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str,
     with final_errors():
         from coordinator_core import storage
         from coordinator_core.runs.read import open_run
+        from coordinator_core.untrusted import visible
 
         run = storage.join(pinned["runs"], replayed["run_id"])
         manifest = open_run(run).manifest
@@ -129,7 +132,7 @@ def summary(pinned: Mapping[str, Any], replayed: Mapping[str, Any]) -> dict[str,
         "summary": round(time.monotonic() - began, 3),
     }
     for line in summary_lines(manifest, run, seconds):
-        log.info("%s", line)
+        log.info("%s", visible(line))
     return {
         "run": run,
         "run_id": manifest["run_id"],

@@ -60,12 +60,13 @@ def _request(cluster: Cluster, path: str) -> Request:
     from coordinator_core.rules.inputs import app_arguments
     from coordinator_core.rules.previous import previous_run
     from coordinator_core.runs.read import open_run
+    from coordinator_core.untrusted import visible
 
     run = open_run(path)
     before, found = previous_run(run), beside_run(run)
     too_large = found.too_large(in_tasks=True)
     for text in (*found.notes, *([] if too_large is None else [too_large])):
-        log.info("%s", text)
+        log.info("%s", visible(text))
     parent, run_id = storage.split(path.rstrip("/"))
     directory = storage.join(parent, REPORTS, run_id)
     topics = found.topics if cluster.topics is None else cluster.topics.replace("{window}", run.manifest["window"])
@@ -155,6 +156,7 @@ def _expect(request: Request) -> dict[str, Any]:
     run = request["run"]
     with final_errors():
         from coordinator_core import storage
+        from coordinator_core.untrusted import visible
 
         docs = None
         if storage.is_local(request["directory"]):
@@ -173,9 +175,9 @@ def _expect(request: Request) -> dict[str, Any]:
     result = json.loads(done.stdout)
     log.info("%d of %d expectations evaluated", result["evaluated"], result["declared"])
     for failure in result["failures"]:
-        log.warning("%s %s: not so: %s", failure["severity"], failure["code"], failure["summary"])
+        log.warning("%s %s: not so: %s", failure["severity"], failure["code"], visible(failure["summary"]))
     for refusal in result["refusals"]:
-        log.warning("not evaluated %s: %s", refusal["code"], refusal["reason"])
+        log.warning("not evaluated %s: %s", visible(refusal["code"]), visible(refusal["reason"]))
     # What the rules found is the matter of the report, and of the cluster's ``fail_on``.
     contradictions = [
         failure["code"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from coordinator_core.cluster import capture, files, snapshot
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.ingest.publish import IsolationLevel
@@ -31,6 +31,7 @@ from tests.cluster.kit import (
     up_to,
 )
 from tests.ingest.dumps import consumed
+from tests.kills import killed_at
 from tests.live.broker import fetch_jars, wait_for
 from tests.live.scenario import ROOT
 
@@ -263,36 +264,31 @@ def test_a_capture_through_a_restart_of_the_broker(place: Place, tmp_path: Path)
     assert_as_on_disk(manifest, output, log_bytes(place.broker.log_dir))
 
 
-def test_a_capture_killed_anywhere_passes_for_nothing_and_is_finished_by_the_next(place: Place, tmp_path: Path) -> None:
-    """SIGKILL after random times, until a capture comes to its end; the seed is printed when it fails."""
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    output = tmp_path / "capture"
-    size = sum(map(len, log_bytes(place.broker.log_dir).values()))
-    command = [sys.executable, "-m", "coordinator_core", "capture", "--output", str(output)]
-    command += ["--bootstrap-server", place.broker.bootstrap, "--byte-rate", str(size)]
-    killed = 0
-    for _ in range(4):
-        running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        began = time.monotonic()
-        while not (output / CAPTURE_MARKER).exists() and running.poll() is None:
-            assert time.monotonic() < began + 60
-            time.sleep(0.01)
-        time.sleep(chance.uniform(0, 0.4))
-        running.send_signal(signal.SIGKILL)
-        running.wait()
+@pytest.mark.parametrize("times", [6, pytest.param(50, marks=pytest.mark.full)])
+def test_a_capture_killed_anywhere_passes_for_nothing_and_is_finished_by_the_next(
+    place: Place, tmp_path: Path, times: int
+) -> None:
+    """Killed in the code that writes, early and late, also when it goes on from what another one left."""
+    chance = random.Random(20261123)
+    outputs = [tmp_path / f"{number}/capture" for number in range(5)]
+    for output in outputs:
+        output.parent.mkdir()
+    written_by = {capture.__file__, files.__file__, snapshot.__file__}
+    kills = unfinished = 0
+    for number in range(times):
+        output = outputs[number % len(outputs)]
+        work = partial(capture_from, place.broker.bootstrap, output, segment_bytes=SEGMENT_BYTES)
+        kills += killed_at(round(2 ** chance.uniform(0, 12)), written_by, work)
         if (output / CAPTURE_MARKER).exists():
-            killed += 1
-            for path in (output, *output.glob("__consumer_offsets-*"), *output.glob("*/*.log"), tmp_path):
+            unfinished += 1
+            for path in (output, *output.glob("__consumer_offsets-*"), *output.glob("*/*.log"), output.parent):
                 with pytest.raises(UsageError, match="not whole"):
                     discover([str(path)])
-            replayed = regroup("list", str(output))
-            assert replayed.returncode == ExitCode.USAGE
-            assert "regroup capture" in replayed.stderr
-    assert killed
-    manifest = capture_from(place.broker.bootstrap, output)
-    assert_as_on_disk(manifest, output, log_bytes(place.broker.log_dir))
+    assert kills
+    assert unfinished
+    for output in outputs:
+        manifest = capture_from(place.broker.bootstrap, output, segment_bytes=SEGMENT_BYTES)
+        assert_as_on_disk(manifest, output, log_bytes(place.broker.log_dir))
 
 
 @pytest.mark.parametrize("byte", [0, 7, 12, 40, 70])

@@ -47,6 +47,23 @@ def test_parts_give_the_sequential_state(name: str, log: Log) -> None:
             assert_merges(expected, folds, profile)
 
 
+def test_a_part_does_not_end_with_a_batch_that_the_next_one_refutes(tmp_path: Path) -> None:
+    """Its offset leaves a hole that the next batch fills: the reader leaves it out, whatever was folded before."""
+    items: list[Item] = [(b"\0\2\0\1g", bytes(100))]
+    batches = [build_batch(offset, items, codec=Codec.ZSTD) for offset in (0, 50, 1)]
+    log = write_log(tmp_path, Log(tuple(batches), (0, 50, 1), 51))
+    expected, expected_damage = sequential_outcome(log, PROFILE, OnDamage.SALVAGE)
+    assert not isinstance(expected, Damage)
+    limits = Limits(kept_floor_bytes=0, kept_ratio=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unpacking, "_CHUNK_BYTES", 1)
+        damage: list[Damage] = []
+        folds = list(fold_partition(log, rules=RULES, limits=limits, on_damage=OnDamage.SALVAGE, damage=damage))
+    assert [found.kind for found in damage] == ["offset_order"]
+    assert damage == expected_damage
+    assert_merges(expected, folds, PROFILE)
+
+
 def superseded(batches: int, size: int) -> Log:
     """One group's record again and again, ``size`` bytes of zeroes each time."""
     items: list[Item] = [(b"\0\2\0\1g", bytes(size))]

@@ -13,11 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator_core.errors import Damage
 from coordinator_core.fold.schema import FoldRules, SegmentFold
-from coordinator_core.fold.segments import fold_batches
+from coordinator_core.fold.segments import fold_batches, fold_partition
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.log.batch import parse_batch
-from coordinator_core.log.types import ControlType
+from coordinator_core.log.limits import Limits
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import ControlType, PartitionLog, SegmentFile
 from coordinator_core.merge import partition as merge
 from coordinator_core.merge import shards
 from coordinator_core.merge.partition import merge_columns, merge_shard
@@ -29,14 +32,17 @@ from coordinator_core.merge.shards import (
     shard_folds,
     store_rows,
 )
+from coordinator_core.records.codec import encode_key
 from coordinator_core.releases import Profile
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import all_digests
 from coordinator_core.runs.tables import merged_tables, offset_rows
-from tests.fold.parity import PROFILES, differences, every_profile, fold_all, write_log
+from tests.fold.parity import PROFILES, differences, every_profile, fold_all, sequential_outcome, write_log
 from tests.fold.random_logs import Log, contended_logs, logs
-from tests.replay.histories import History, encoded_key, offset_value
+from tests.log.builders import build_batch
+from tests.replay.histories import History, encoded_key, offset_value, replay_batches
 
+IN_PARTS = Limits(kept_floor_bytes=0, kept_ratio=0)
 random_logs = settings(max_examples=25)
 
 
@@ -85,6 +91,63 @@ def test_any_number_of_shards_gives_the_same_state(name: str, log: Log, data: st
             merged = merged_in_shards(folds, profile, count, Path(directory))
             assert not differences(expected.to_state(), merged.to_state())
             assert digests(merged) == digests(expected)
+
+
+@every_profile
+@random_logs
+@given(log=st.one_of(contended_logs, logs), data=st.data())
+def test_batches_that_come_again_and_go_back(name: str, log: Log, data: st.DataObject) -> None:
+    """After a clean shutdown ``--partial`` reads them as they are: record offsets name nothing for sure."""
+    profile = PROFILES[name]
+    numbers = st.lists(st.integers(0, len(log.batches) - 1), min_size=1, max_size=10)
+    parts = data.draw(st.lists(numbers, min_size=1, max_size=3))
+    with tempfile.TemporaryDirectory() as directory:
+        segments = []
+        for base, part in enumerate(parts):
+            path = Path(directory, f"{base:020d}.log")
+            path.write_bytes(b"".join(log.batches[number] for number in part))
+            segments.append(SegmentFile(str(path), 0, base, path.stat().st_size))
+        whole = PartitionLog(0, directory, tuple(segments), None, clean_shutdown=True)
+        for on_damage in (OnDamage.RECOVER, OnDamage.SALVAGE):
+            expected, expected_damage = sequential_outcome(whole, profile, on_damage)
+            assert not isinstance(expected, Damage)
+            damage: list[Damage] = []
+            rules = FoldRules.of(profile)
+            folds = list(fold_partition(whole, rules=rules, limits=IN_PARTS, on_damage=on_damage, damage=damage))
+            assert damage == expected_damage
+            merged = merge_columns(folds, profile, 0)
+            assert not differences(expected, merged.to_state())
+            in_shards = merged_in_shards(folds, profile, 3, Path(directory))
+            assert not differences(expected, in_shards.to_state())
+            assert digests(in_shards) == digests(merged)
+
+
+def test_transactions_with_one_offset_and_producer_keep_their_shares() -> None:
+    """Batches that come again after a clean shutdown, cut between records and end marker."""
+    profile = PROFILES["4.3.1"]
+    history = History()
+    for number in range(12):
+        history.commit(1, OffsetKey(f"g{number}", "t", number), producer_id=7)
+    history.marker(ControlType.COMMIT, 7)
+    *commits, marker = (parse_batch(memoryview(data), 0) for data in history.batches)
+    rules = FoldRules.of(profile)
+    cuts = (commits, [marker, *commits[:5]], [marker])
+    folds = [fold_batches(part, rules=rules, offsets_partition=0) for part in cuts]
+    expected = replay_batches([bytes(batch.data) for part in cuts for batch in part], profile)
+    with tempfile.TemporaryDirectory() as directory:
+        merged = merged_in_shards(folds, profile, 3, Path(directory))
+        assert not differences(expected, merged.to_state())
+    assert [row["keys"] for row in merged.transactions.to_pylist()] == [12, 5]
+
+
+def test_failures_at_one_offset_have_an_order() -> None:
+    profile = PROFILES["3.7.2 new"]
+    records = [(encode_key(3, {"groupId": group}), None) for group in ("a", "b", "c", "d")]
+    data = build_batch(0, [*records, (None, b"")])
+    folds = [fold_batches([parse_batch(memoryview(data), 0)] * 2, rules=FoldRules.of(profile), offsets_partition=0)]
+    with tempfile.TemporaryDirectory() as directory:
+        merged = merged_in_shards(folds, profile, 3, Path(directory))
+        assert not differences(replay_batches([data] * 2, profile), merged.to_state())
 
 
 @every_profile

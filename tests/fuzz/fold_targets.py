@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import astuple
 from functools import cache
 from random import Random
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.arena import Arena
 from coordinator_core.fold.fingerprint import RunningFingerprint, fingerprint
-from coordinator_core.fold.inference import infer_profile
+from coordinator_core.fold.inference import infer_profile, take_from
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.segments import Piece, fold_partition, fold_run, fold_segment
 from coordinator_core.fold.unpacking import chunks, codec_functions
@@ -266,9 +267,11 @@ def inference(data: bytes, choices: Random) -> str:
     log = log_of(data, choices)
     with file_of(data):
         found = infer_profile([log])
-        evidence = Evidence()
+        evidence, compiled = Evidence(), Evidence()
         sample(log, log.segments[0], evidence, SAMPLED_BATCHES)
+        _, compiled = take_from(log, log.segments[0], compiled, SAMPLED_BATCHES)
     require_equal(found, profile_for_release(*release_of(evidence)), "profile")
+    require_equal(astuple(compiled), astuple(evidence), "evidence")
     return f"v{evidence.offset_version}"
 
 

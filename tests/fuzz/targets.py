@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.fuzz import command_targets, fold_targets, log_targets, segments
+from tests.fuzz import command_targets, file_targets, fold_targets, log_targets, partition_targets, segments
 from tests.fuzz.hostile import Hostile
 
 
@@ -37,4 +37,7 @@ TARGETS: dict[str, Target] = {
     "groups": Target(fold_targets.fold, 0.03, segments.segment_of_groups),
     "commands": Target(command_targets.commands, 0.002),
     "shifting_fold": Target(fold_targets.shifting_fold, 0.01),
+    "partition": Target(partition_targets.partition, 0.005),
+    "run_directory": Target(file_targets.run_directory, 0.001, file_targets.make_file, file_targets.vary_file),
+    "cluster_file": Target(file_targets.cluster_file, 0.002, file_targets.make_clusters, file_targets.vary_clusters),
 }

@@ -18,7 +18,16 @@ from tests.fuzz.shrink import shrunk
 from tests.fuzz.targets import TARGETS, Target
 
 every_target = pytest.mark.parametrize("target", TARGETS)
-INPUTS = {"fold": 200, "groups": 200, "shifting_fold": 200, "inference": 400, "commands": 200}
+INPUTS = {
+    "fold": 200,
+    "groups": 200,
+    "shifting_fold": 200,
+    "inference": 400,
+    "commands": 200,
+    "partition": 60,
+    "run_directory": 48,
+    "cluster_file": 300,
+}
 """Of those that take milliseconds; ``SHORT`` of the others."""
 SHORT = 2_000
 

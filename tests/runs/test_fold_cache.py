@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import time
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -26,11 +28,12 @@ from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import SegmentFile, Snapshot
 from coordinator_core.log.windows import SegmentWindows
 from coordinator_core.releases import profile_for_release
-from coordinator_core.runs.local import replay_snapshot, replay_to_run
+from coordinator_core.runs.local import replay_partitions, replay_snapshot, replay_to_run
 from coordinator_core.runs.place import RunPlace, new_run_id
 from coordinator_core.runs.publish import Manifest
 from coordinator_core.runs.read import open_run
 from tests.fold.random_logs import encoded_key, offset_value
+from tests.kills import killed_at
 from tests.log.builders import build_batch
 
 from ..cases import TORN, Case, case, cross_section
@@ -356,3 +359,25 @@ def test_the_command_line_keeps_folds_where_it_is_told(tmp_path: Path, monkeypat
     assert run(arguments) == 0
     assert cache_of_environment() is None
     assert kept("home/regroup/folds") == 0
+
+
+@pytest.mark.parametrize("times", [8, pytest.param(50, marks=pytest.mark.full)])
+def test_a_killed_run_leaves_whole_entries(log: Snapshot, tmp_path: Path, cache: FoldCache, times: int) -> None:
+    (partition,) = log.partitions
+    earlier = replace(partition, segments=partition.segments[: len(partition.segments) // 2])
+    replay_snapshot(replace(log, partitions=(earlier,)), PROFILE, damage=[], cache=cache)
+    before = {path.name: path.read_bytes() for path in entries(cache)}
+    assert before
+    expected = replay_snapshot(log, PROFILE, damage=[])
+    moments = random.Random(20261123)
+    kills = 0
+    for number in range(times):
+        copy = FoldCache(str(shutil.copytree(cache.directory, tmp_path / f"copy{number}")), min_segment_bytes=0)
+        event = moments.randint(1, 40 * len(partition.segments))
+        kills += killed_at(event, {fold_cache.__file__}, partial(replay_snapshot, log, PROFILE, damage=[], cache=copy))
+        assert before.items() <= {path.name: path.read_bytes() for path in entries(copy)}.items()
+        ((state, facts),) = replay_partitions(log, PROFILE, cache=copy)
+        assert [state] == expected
+        assert facts.cache_uses[CacheUse.CORRUPT] == 0
+    # The others came to their end before that event.
+    assert kills > times / 2

@@ -1,0 +1,33 @@
+"""Processes that kill themselves at a counted event, however fast the machine is."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Collection
+from types import FrameType
+
+
+def killed_at(event: int, files: Collection[str | None], work: Callable[[], object]) -> bool:
+    """Do ``work`` in a child that sends itself SIGKILL at that event, from 1; whether the work came so far.
+
+    Events are calls and returns in the code of these ``files``, and of what is built in from there.
+    """
+    child = os.fork()
+    if child == 0:
+        counted = itertools.count(1)
+
+        def look(frame: FrameType, _: str, __: object) -> None:
+            if frame.f_code.co_filename in files and next(counted) == event:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        threading.setprofile(look)
+        sys.setprofile(look)
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])

@@ -1,0 +1,110 @@
+"""Signed runs: whoever changes the manifest, with its digests or without, is found out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from coordinator_core.cli.app import run as regroup
+from coordinator_core.errors import ExitCode
+from tests.cases import case
+from tests.runs.logs import snapshot
+
+(SOURCE,) = snapshot(case("k431-txn")).sources
+OPTIONS = [
+    "--cluster",
+    "c",
+    "--kafka-version",
+    "4.3.1",
+    "--now-ms",
+    "1800000000000",
+    "--window",
+    "w",
+    "--no-fold-cache",
+]
+
+
+def write_keys(directory: Path, name: str) -> tuple[Path, Path]:
+    private, public = directory / f"{name}.pem", directory / f"{name}.pub.pem"
+    key = Ed25519PrivateKey.generate()
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return private, public
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with keys, and the run ``c/w/r`` that is signed."""
+    place = tmp_path_factory.mktemp("signed")
+    private, _ = write_keys(place, "key")
+    command = ["replay", SOURCE, "--output", str(place), *OPTIONS, "--run-id", "r", "--sign-key", str(private)]
+    assert regroup(command) == ExitCode.CLEAN
+    return place
+
+
+@pytest.fixture
+def run(published: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(published / "c/w/r", tmp_path / "r"))
+
+
+def verified(run: Path, key: Path) -> int:
+    return regroup(["verify", str(run), "--public-key", str(key)])
+
+
+def test_a_signed_run_is_verified(published: Path, run: Path, tmp_path: Path) -> None:
+    assert verified(run, published / "key.pub.pem") == ExitCode.CLEAN
+    assert regroup(["verify", str(run)]) == ExitCode.CLEAN
+    _, other = write_keys(tmp_path, "other")
+    assert verified(run, other) == ExitCode.DAMAGED_INPUT
+
+
+@pytest.mark.parametrize("change", ["a space", "a figure", "another signature", "none", "a table"])
+def test_what_is_changed_is_found_out(
+    published: Path, run: Path, change: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    manifest, signature = run / "manifest.json", run / "manifest.json.sig"
+    kind = "bad_signature"
+    match change:
+        case "a space":
+            manifest.write_text(manifest.read_text() + " ")
+        case "a figure":
+            document = json.loads(manifest.read_text())
+            document["now_ms"] += 1
+            manifest.write_text(json.dumps(document))
+        case "another signature":
+            signature.write_bytes(bytes(64))
+        case "none":
+            signature.unlink()
+            kind = "not_signed"
+        case _:
+            table = run / "offsets/part-00000.parquet"
+            table.write_bytes(table.read_bytes()[:-1])
+            kind = "changed_since_published"
+    assert verified(run, published / "key.pub.pem") == ExitCode.DAMAGED_INPUT
+    assert kind in capfd.readouterr().out
+
+
+def test_a_key_that_is_none_publishes_nothing(
+    published: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "ec.pem"
+    key = generate_private_key(SECP256R1())
+    other.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (tmp_path / "no.pem").write_text("none")
+    for path in (other, tmp_path / "no.pem", published / "key.pub.pem", tmp_path / "missing.pem"):
+        command = ["replay", SOURCE, "--output", str(tmp_path / "out"), *OPTIONS, "--sign-key", str(path)]
+        assert regroup(command) == ExitCode.USAGE
+        assert capfd.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_runs_are_signed(published: Path) -> None:
+    assert verified(Path(SOURCE), published / "key.pub.pem") == ExitCode.USAGE
+    for path in (published / "key.pem", published / "missing.pem"):
+        assert verified(published / "c/w/r", path) == ExitCode.USAGE
