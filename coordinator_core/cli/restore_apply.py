@@ -66,11 +66,12 @@ def apply_command(
 
     if execute and output is None:
         raise UsageError("--execute needs --output: the journal that undoes it has to be somewhere")
+    if execute and output is not None:
+        with Client(read_settings(bootstrap_server, command_config)) as client:
+            digest, results = apply_plan(client, plan_path, output, ApplyOptions(wait_empty, parallel))
+        return _said(digest, results, output, output_format)
     plan, digest = read_plan(plan_path)
     with Client(read_settings(bootstrap_server, command_config)) as client:
-        if execute and output is not None:
-            results = apply_plan(client, plan_path, output, ApplyOptions(wait_empty, parallel))
-            return _said(digest, results, output, output_format)
         found = refusals(client, plan)
     writing = plan.writing()
     if output_format is Format.JSON:

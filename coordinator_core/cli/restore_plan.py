@@ -219,17 +219,15 @@ def plan_command(
         groups=tuple(decide(wanted, target, choices)),
         warnings=tuple(warnings),
     )
-    document = plan_document(plan)
-    if output is not None:
-        write_plan(output, plan)
+    digest = write_plan(output, plan)
     match output_format:
         case Format.JSON:
-            write_json(document)
+            write_json(plan_document(plan))
         case Format.CSV:
             for line in kafka_csv(plan).splitlines():
                 write_line(line)
         case _:
-            for line in plan_text(plan, document["digest"]):
+            for line in plan_text(plan, digest):
                 write_line(line)
     return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS
 

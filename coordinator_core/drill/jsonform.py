@@ -9,7 +9,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
-_SHAPES: dict[Any, dict[str, tuple[Any, bool]]] = {}
+_SHAPES: dict[Any, dict[str, tuple[Any, frozenset[Any], bool]]] = {}
 
 
 def to_json(value: Any) -> Any:
@@ -38,35 +38,49 @@ def from_json(cls: type[T], value: Any, path: str = "") -> T:
     fields = _fields(cls)
     prefix = f"{path}." if path else ""
     found = {}
-    for name, (kind, required) in fields.items():
+    for name, (kind, plain, required) in fields.items():
         if name in value:
-            found[name] = _read(kind, value[name], prefix + name)
+            one = value[name]
+            found[name] = one if type(one) in plain else _read(kind, one, prefix + name)
         elif required:
             raise ValueError(f"{prefix}{name}: missing")
-    unknown = sorted(value.keys() - fields.keys())
-    if unknown:
-        raise ValueError(f"{prefix}{unknown[0]}: unknown field")
+    if len(found) < len(value):
+        raise ValueError(f"{prefix}{min(value.keys() - fields.keys())}: unknown field")
     return cls(**found)
 
 
-def _fields(cls: Any) -> dict[str, tuple[Any, bool]]:
-    """Type of each field, and whether it has to be there."""
+def _fields(cls: Any) -> dict[str, tuple[Any, frozenset[Any], bool]]:
+    """Type of each field, the types of values that are taken as they are, and whether it has to be there."""
     if cls not in _SHAPES:
         hints, missing = get_type_hints(cls), dataclasses.MISSING
         _SHAPES[cls] = {
-            field.name: (hints[field.name], field.default is missing and field.default_factory is missing)
+            field.name: (
+                hints[field.name],
+                frozenset(get_args(hints[field.name]) if _is_union(hints[field.name]) else [hints[field.name]]),
+                field.default is missing and field.default_factory is missing,
+            )
             for field in dataclasses.fields(cls)
         }
     return _SHAPES[cls]
 
 
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, types.UnionType)
+
+
 def _read(kind: Any, value: Any, path: str) -> Any:
     if type(value) is kind:
         return value
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        try:
+            return kind(value)
+        except ValueError:
+            known = ", ".join(str(one.value) for one in kind)
+            raise ValueError(f"{path}: {value!r} is none of {known}") from None
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
-    if origin in (Union, types.UnionType):
+    if _is_union(kind):
         if value is None and type(None) in arguments:
             return None
         (kind,) = (one for one in arguments if one is not type(None))
@@ -78,12 +92,6 @@ def _read(kind: Any, value: Any, path: str) -> Any:
     if isinstance(kind, type):
         if dataclasses.is_dataclass(kind):
             return from_json(kind, value, path)
-        if issubclass(kind, Enum):
-            try:
-                return kind(value)
-            except ValueError:
-                known = ", ".join(str(one.value) for one in kind)
-                raise ValueError(f"{path}: {value!r} is none of {known}") from None
         if kind is float and type(value) in (int, float):
             return float(value)
     raise ValueError(f"{path}: expected {getattr(origin or kind, '__name__', kind)}, got {value!r}")
