@@ -1,4 +1,4 @@
-"""A real 4.3.1 broker with committed offsets to restore, and the commands that do it."""
+"""A real broker with committed offsets to restore, and the commands that do it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import NoError
 from kafka.structs import OffsetAndMetadata
 
-from tests.cluster.kit import Json, SecuredBroker
+from tests.cluster.kit import Json
 from tests.drill import kit
+from tests.live.broker import Broker
 from tests.live.scenario import Clients
 
 TOPIC, PARTITIONS, RECORDS = "orders", 4, 100
@@ -32,13 +33,21 @@ Offsets = dict[tuple[str, int], tuple[int, int, str]]
 
 @dataclass(frozen=True)
 class Place:
-    broker: SecuredBroker
+    """``secured`` is the address for clients that log in."""
+
+    broker: Broker
     admin: KafkaAdminClient
     clients: Clients
+    secured: str = ""
 
     @property
     def server(self) -> tuple[str, str]:
         return "--bootstrap-server", self.broker.bootstrap
+
+    def close(self) -> None:
+        self.admin.close()
+        self.clients.kill()
+        self.broker.kill()
 
     def commit(self, group: str, offsets: Mapping[int, tuple[int, str, int]]) -> None:
         """Offset, metadata and leader epoch by partition."""
@@ -57,6 +66,17 @@ class Place:
                 if place.offset >= 0
             }
         return found
+
+
+def started(broker: Broker, secured: str = "") -> Place:
+    """A broker that runs, with the topic and its records."""
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.create_topics({TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    for number in range(PARTITIONS * RECORDS):
+        producer.send(TOPIC, f"record {number}".encode(), partition=number % PARTITIONS)
+    producer.close()
+    return Place(broker, admin, Clients(broker), secured)
 
 
 def regroup(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:

@@ -217,7 +217,7 @@ def test_a_group_without_permission_fails_alone_and_the_second_try_ends_well(pla
         f'sasl.jaas.config={PLAIN} required username="restorer" password="{PASSWORD}";\n'
     )
     (tmp_path / "wanted.csv").write_text(f"may,{TOPIC},0,5\nmay-not,{TOPIC},0,6\n")
-    login = ("--bootstrap-server", place.broker.server("SASL"), "--command-config", properties)
+    login = ("--bootstrap-server", place.secured, "--command-config", properties)
     regroup("restore", "plan", "--from-file", tmp_path / "wanted.csv", *login, "--output", tmp_path / "plan.json")
     apply = ("restore", "apply", tmp_path / "plan.json", *login, "--execute", "--output", tmp_path / "applied")
     failed = regroup(*apply, code=ExitCode.APPLY_FAILED)
