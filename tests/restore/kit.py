@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import uuid
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +18,9 @@ from kafka.structs import OffsetAndMetadata
 from tests.cluster.kit import Json
 from tests.drill import kit
 from tests.live.broker import Broker
+from tests.live.group_protocol import Codec, Connection
 from tests.live.scenario import Clients
+from tests.recording.session import complete, read_definition
 
 TOPIC, PARTITIONS, RECORDS = "orders", 4, 100
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -28,6 +32,25 @@ SETTINGS = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} required user_restorer="{PASSWORD}";',
 }
+_JOINS: dict[str, tuple[str, int, Json]] = {
+    "consumer": (
+        "ConsumerGroupHeartbeat",
+        1,
+        {"rebalanceTimeoutMs": 60_000, "subscribedTopicNames": [TOPIC], "topicPartitions": []},
+    ),
+    "streams": (
+        "StreamsGroupHeartbeat",
+        0,
+        {
+            "rebalanceTimeoutMs": 60_000,
+            "processId": "was-there",
+            "topology": {"epoch": 1, "subtopologies": [{"subtopologyId": "0", "sourceTopics": [TOPIC]}]},
+            **{name: [] for name in ("activeTasks", "standbyTasks", "warmupTasks")},
+        },
+    ),
+}
+"""Request, its version and what a first heartbeat says, by type of group."""
+
 Offsets = dict[tuple[str, int], tuple[int, int, str]]
 
 
@@ -87,6 +110,27 @@ def regroup(*arguments: str | Path, code: int = 0) -> subprocess.CompletedProces
 
 def offsets_of(number: int) -> dict[int, tuple[int, str, int]]:
     return {partition: (10 + number + partition, f"metadata {number}", 0) for partition in range(PARTITIONS)}
+
+
+def member_was_there(place: Place, kind: str, group: str) -> None:
+    """A member of the ``consumer`` or ``streams`` protocol joins and leaves: its group is of this type from then on."""
+    api, version, joins = _JOINS[kind]
+    (jar,) = place.broker.kafka.jars.glob("kafka-clients-*.jar")
+
+    def define(api: str, direction: str) -> Json:
+        return read_definition(jar, f"{api}{direction.capitalize()}")
+
+    request = define(api, "request")
+    member = {"groupId": group, "memberId": str(uuid.uuid4())}
+    with closing(Connection(place.broker.port, "was-there", define)) as connection:
+
+        def error_of(epoch: int, body: Json) -> str | None:
+            wanted = complete(Codec(request, version), request["fields"], {**member, "memberEpoch": epoch, **body})
+            answer = connection.ask(api, version, wanted)
+            return f"{answer['errorCode']}: {answer['errorMessage']}" if answer["errorCode"] else None
+
+        assert error_of(0, joins) is None
+        assert error_of(-1, {}) is None
 
 
 def plan_of(place: Place, *arguments: str | Path, output: Path, code: int = 0) -> Json:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import NoError
@@ -26,7 +27,18 @@ from coordinator_core.restore.target import Target, TargetGroup
 from tests.drill.kit import events, signalled
 from tests.history.logs import Log
 from tests.live.broker import wait_for
-from tests.restore.kit import PARTITIONS, SETTINGS, TOPIC, Place, applied, offsets_of, plan_of, regroup, rolled_back
+from tests.restore.kit import (
+    PARTITIONS,
+    SETTINGS,
+    TOPIC,
+    Place,
+    applied,
+    member_was_there,
+    offsets_of,
+    plan_of,
+    regroup,
+    rolled_back,
+)
 
 OFFSETS_PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
 
@@ -193,6 +205,25 @@ def test_a_transaction_after_the_apply_is_found(place: Place, tmp_path: Path) ->
     producer.ask("commit")
     wait_for("the marker", lambda: place.held("pending")["pending"][TOPIC, 0][0] == 33)
     assert "its coordinator has other offsets of group 'pending' than foreseen: orders-0 holds 33" in problems()
+
+
+@pytest.mark.parametrize("kind", ["consumer", "streams"])
+def test_an_absent_group_becomes_what_its_members_are(place: Place, tmp_path: Path, kind: str) -> None:
+    """A commit makes a classic group without members, which the first member converts (not in 4.2.0: KAFKA-20254)."""
+    group = f"converted-{kind}"
+
+    def listed() -> str:
+        (found,) = [each["group_type"] for each in place.admin.list_groups() if each["group_id"] == group]
+        return str(found).lower()
+
+    (tmp_path / "wanted.csv").write_text(f"{group},{TOPIC},0,5\n")
+    document = plan_of(place, "--from-file", tmp_path / "wanted.csv", output=tmp_path / "plan.json")
+    assert "becomes a classic group" in document["groups"][0]["warnings"][0]
+    applied(place, tmp_path / "plan.json", tmp_path / "applied")
+    assert listed() == "classic"
+    member_was_there(place, kind, group)
+    assert listed() == kind
+    assert place.held(group)[group] == {(TOPIC, 0): (5, -1, "")}
 
 
 def test_members_that_join_during_a_rollback(place: Place, tmp_path: Path) -> None:

@@ -7,9 +7,7 @@ the log tells is compared.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,19 @@ from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from tests.cluster.test_releases import ZooKeeperBroker
 from tests.live.broker import KAFKA_VERSION, Broker, Kafka, wait_for
-from tests.live.group_protocol import Codec, Connection, Json
-from tests.recording.session import complete, read_definition
-from tests.restore.kit import TOPIC, Offsets, Place, applied, offsets_of, plan_of, regroup, rolled_back, started
+from tests.live.group_protocol import Json
+from tests.restore.kit import (
+    TOPIC,
+    Offsets,
+    Place,
+    applied,
+    member_was_there,
+    offsets_of,
+    plan_of,
+    regroup,
+    rolled_back,
+    started,
+)
 
 OLD = "2.4.1"
 KINDS = {OLD: ("simple", "classic"), KAFKA_VERSION: ("simple", "classic", "consumer", "streams")}
@@ -66,26 +74,6 @@ def has_coordinators(place: Place) -> None:
         wait_for("its coordinator", lambda group=group: answers(group))
 
 
-def member_was_there(place: Place, group: str, api: str, version: int, joins: Json) -> None:
-    """A group of a heartbeat protocol, which stays of its type when its member has left."""
-    (jar,) = place.broker.kafka.jars.glob("kafka-clients-*.jar")
-
-    def define(api: str, direction: str) -> Json:
-        return read_definition(jar, f"{api}{direction.capitalize()}")
-
-    request = define(api, "request")
-    member = {"groupId": group, "memberId": str(uuid.uuid4())}
-    with closing(Connection(place.broker.port, "was-there", define)) as connection:
-
-        def error_of(epoch: int, body: Json) -> str | None:
-            wanted = complete(Codec(request, version), request["fields"], {**member, "memberEpoch": epoch, **body})
-            answer = connection.ask(api, version, wanted)
-            return f"{answer['errorCode']}: {answer['errorMessage']}" if answer["errorCode"] else None
-
-        assert error_of(0, joins) is None
-        assert error_of(-1, {}) is None
-
-
 def made(place: Place, kind: str, group: str, number: int) -> None:
     """A group without members, with committed offsets."""
     match kind:
@@ -93,14 +81,8 @@ def made(place: Place, kind: str, group: str, number: int) -> None:
             member = place.clients.member(group, TOPIC, "was-there", "range")
             wait_for("the assignment", lambda: member.ask("commit")["assignment"] or None)
             member.ask("leave")
-        case "consumer":
-            joins: Json = {"rebalanceTimeoutMs": 60_000, "subscribedTopicNames": [TOPIC], "topicPartitions": []}
-            member_was_there(place, group, "ConsumerGroupHeartbeat", 1, joins)
-        case "streams":
-            topology = {"epoch": 1, "subtopologies": [{"subtopologyId": "0", "sourceTopics": [TOPIC]}]}
-            tasks: Json = {name: [] for name in ("activeTasks", "standbyTasks", "warmupTasks")}
-            joins = {"rebalanceTimeoutMs": 60_000, "processId": "was-there", "topology": topology, **tasks}
-            member_was_there(place, group, "StreamsGroupHeartbeat", 0, joins)
+        case "consumer" | "streams":
+            member_was_there(place, kind, group)
     place.commit(group, offsets_of(number))
 
 
