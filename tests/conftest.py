@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 TIERS = {
@@ -95,7 +96,10 @@ PARTS = (
 )
 _POSITION = {part.path: position for position, part in enumerate(PARTS)}
 
-# What a test finds must not depend on what an earlier run has kept.
+# What a test finds must not depend on how fast the machine is,
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+# nor on what an earlier run has kept.
 os.environ["REGROUP_FOLD_CACHE"] = ""
 
 

@@ -54,26 +54,29 @@ def _left(sample: Sample) -> float:
     return sample.details["left_mib"]
 
 
-LOCAL_1 = Claim("one partition, local engine", "replay", Row.BROKER, Row.LOCAL, 4)
-LOCAL_4 = Claim("4 partitions, local engine", "replay-4", Row.BROKER, Row.LOCAL, 8)
-SPARK_1 = Claim("one partition, Spark", "replay", Row.BROKER, Row.SPARK, 1)
-SPARK_4 = Claim("4 partitions, Spark", "replay-4", Row.BROKER, Row.SPARK, 3)
-DUMP = Claim("dump", "dump", Row.KAFKA_DUMP, Row.DUMP, 3)
+LOCAL_1 = Claim("one partition, local engine", "replay", Row.BROKER, Row.LOCAL, 9)
+LOCAL_4 = Claim("4 partitions, local engine", "replay-4", Row.BROKER, Row.LOCAL, 11)
+REBALANCES = Claim("30 % group records, local engine", "rebalances", Row.BROKER, Row.LOCAL, 6)
+SPARK_1 = Claim("one partition, Spark", "replay", Row.BROKER, Row.SPARK, 2.5)
+SPARK_4 = Claim("4 partitions, Spark", "replay-4", Row.BROKER, Row.SPARK, 5)
+DUMP = Claim("dump", "dump", Row.KAFKA_DUMP, Row.DUMP, 5)
 
 COUNTS = ("partitions", "segments", "batches", "records", "groups", "live_committed_offsets")
 
 CLAIMS = (
     LOCAL_1,
     LOCAL_4,
-    Claim("20 % transactional, local engine", "transactional", Row.BROKER, Row.LOCAL, 6),
-    Claim("zstd, local engine", "zstd", Row.BROKER, Row.LOCAL, 4),
-    Claim("lz4, local engine", "lz4", Row.BROKER, Row.LOCAL, 4),
-    Claim("752 000 committed offsets, local engine", "keys", Row.BROKER, Row.LOCAL, 4),
+    Claim("20 % transactional, local engine", "transactional", Row.BROKER, Row.LOCAL, 10),
+    Claim("zstd, local engine", "zstd", Row.BROKER, Row.LOCAL, 10),
+    Claim("lz4, local engine", "lz4", Row.BROKER, Row.LOCAL, 8),
+    Claim("752 000 committed offsets, local engine", "keys", Row.BROKER, Row.LOCAL, 7),
+    REBALANCES,
     SPARK_1,
     SPARK_4,
     Claim("CPU seconds of decode, CRC and fold; loader thread", "replay", Row.BROKER, Row.KERNEL, 8, _cpu),
     Claim("second run with 5 % new segments of 10 GB; first run", "cache-10", Row.FIRST, Row.SECOND, 5),
     DUMP,
+    Claim("dump of KIP-848 groups", "dump-groups", Row.KAFKA_DUMP, Row.DUMP, 3),
     Claim("capture; Kafka's consumer", "capture", Row.CONSUMER, Row.CAPTURE, 0.5),
     Claim("compaction of one partition, local engine; cleaner", "cleaner", Row.CLEANER, Row.COMPACT, 2),
     Claim("compaction of 4 partitions, Spark; cleaner", "cleaner-4", Row.CLEANER, Row.COMPACT_SPARK, 2),
@@ -100,9 +103,8 @@ def report(results: Sequence[Result]) -> str:
 
 def machine_line(results: Sequence[Result]) -> str:
     machines = {tuple(result.machine.items()) for result in results}
-    revisions = {result.revision: None for result in results}
     facts = ["; ".join(f"{name} {value}" for name, value in machine) for machine in machines]
-    return f"Measured on: {' and '.join(facts)}. Revision {', '.join(revisions)}."
+    return f"Measured on: {' and '.join(facts)}."
 
 
 def promises(results: Sequence[Result]) -> str:
@@ -168,7 +170,7 @@ def table(result: Result) -> str:
         ", ".join(
             [f"{_number(log['bytes'] / 1e6)} MB", *(_count(log[name], name) for name in COUNTS)],
         )
-        + f". Taken {len(result.rows[result.reference])} times.",
+        + f". Taken {len(result.rows[result.reference])} times, at revision {result.revision}.",
         "",
         "| | seconds (min / median / max) | CPU seconds | peak MiB | times the first row |",
         "|---|---|---|---|---|",
@@ -218,6 +220,8 @@ def headline(results: Sequence[Result]) -> str:
         f"{replay.machine['Kafka']} broker loads them; on Spark `local[2]`, the start of its session "
         f"included, {times(SPARK_1, SPARK_4)}."
     )
+    if REBALANCES.plan in found:
+        text += f" Of a log in which 30 % of the batches are group records the replay is {times(REBALANCES)} as fast."
     if DUMP.plan in found:
         text += f" `regroup dump` prints the text of Kafka's dump tool {times(DUMP)} as fast."
     return text

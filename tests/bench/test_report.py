@@ -99,7 +99,7 @@ def test_a_table() -> None:
     lines = table(REPLAY).splitlines()
     assert lines[2] == (
         "1 000 MB, 1 partition, 10 segments, 400 000 batches, 10 000 000 records, 5 000 groups, "
-        "176 000 live committed offsets. Taken 3 times."
+        "176 000 live committed offsets. Taken 3 times, at revision abc."
     )
     assert lines[-4:] == [
         f"| {Row.BROKER} | 10.00 / 12.00 / 20.00 | 24.0 (whole process 30.0) | 2000 | 1.0 |",
@@ -110,9 +110,9 @@ def test_a_table() -> None:
 
 
 def test_promises_are_measured_on_their_own_tables() -> None:
-    lines = promises([REPLAY, result("dump", KAFKA_DUMP=samples(6), DUMP=samples(4))]).splitlines()
-    assert "| one partition, local engine | 4 | **4.0** | 3.0 – 5.0 |" in lines
-    assert "| dump | 3 | **1.5** (missed) | 1.5 – 1.5 |" in lines
+    lines = promises([REPLAY, result("dump", KAFKA_DUMP=samples(6), DUMP=samples(1))]).splitlines()
+    assert "| one partition, local engine | 9 | **4.0** (missed) | 3.0 – 5.0 |" in lines
+    assert "| dump | 5 | **6.0** | 6.0 – 6.0 |" in lines
     assert "| local engine, one partition | 1536 | **500** |" in lines
     assert "| a Spark worker, one partition | 1024 | **300** |" in lines
     assert not any("zstd" in line for line in lines)
@@ -132,10 +132,12 @@ def test_growth_is_a_fit_by_least_squares() -> None:
 
 def test_the_headline() -> None:
     four = result("replay-4", 4000, BROKER=samples(40), LOCAL=samples(4), SPARK=samples(10))
-    text = headline([REPLAY, four, result("dump", KAFKA_DUMP=samples(6), DUMP=samples(1.5))])
+    rebalances = result("rebalances", BROKER=samples(20), LOCAL=samples(4))
+    text = headline([REPLAY, four, rebalances, result("dump", KAFKA_DUMP=samples(6), DUMP=samples(1.5))])
     assert "On 2 cores a replay of 1 000 MB" in text
     assert "**4.0** times (4 partitions: 10.0) as fast as a 4.3.1 broker" in text
     assert "**1.2** times (4 partitions: 4.0)." in text
+    assert "30 % of the batches are group records the replay is **5.0** times as fast." in text
     assert "tool **4.0** times as fast." in text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.drill.loading import (
@@ -52,7 +52,6 @@ SAMPLES = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(SAMPLES)
 def test_the_band_holds_every_load_that_it_was_made_of(samples: list[LoadSample]) -> None:
     calibration = calibrated(samples, "samples")
@@ -63,7 +62,6 @@ def test_the_band_holds_every_load_that_it_was_made_of(samples: list[LoadSample]
         assert sample.own_ms <= band.high
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**7), st.lists(st.integers(0, 10**7), max_size=5))
 def test_a_longer_queue_makes_the_band_longer(records: int, others: list[int]) -> None:
     calibration = machine_calibration()

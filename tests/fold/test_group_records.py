@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.fold.schema import FoldRules, SegmentFold
@@ -50,7 +50,7 @@ MODERN = {
 NEWEST = PROFILES["4.3.1"]
 
 every_profile = pytest.mark.parametrize("name", MODERN)
-many = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=50)
 
 
 def history(records: Sequence[Item], size: int = 3) -> History:
@@ -287,7 +287,7 @@ def one_key(key_type: int) -> bytes:
 
 
 @pytest.mark.parametrize("key_type, version", SHAPES)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8)
 @given(draw=st.data())
 def test_values_as_their_schema_says_have_its_shape(key_type: int, version: int, draw: st.DataObject) -> None:
     data = draw.draw(ordinary_data_for(RECORD_TYPES[key_type].value, version))
@@ -297,7 +297,7 @@ def test_values_as_their_schema_says_have_its_shape(key_type: int, version: int,
 
 
 @pytest.mark.parametrize("key_type, version", SHAPES_4_0)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(draw=st.data())
 def test_the_first_share_groups_have_shapes_of_their_own(key_type: int, version: int, draw: st.DataObject) -> None:
     schema = RECORD_TYPES[key_type].other_layouts[SHARE_4_0_LAYOUT]
@@ -306,7 +306,7 @@ def test_the_first_share_groups_have_shapes_of_their_own(key_type: int, version:
 
 
 @pytest.mark.parametrize("key_type, version", SHAPES)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(draw=st.data())
 def test_what_has_a_shape_is_read_by_its_schema(key_type: int, version: int, draw: st.DataObject) -> None:
     value = bytearray(encode_value(key_type, version, draw.draw(data_for(RECORD_TYPES[key_type].value, version))))

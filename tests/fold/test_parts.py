@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold import unpacking
@@ -28,7 +28,7 @@ RULES = FoldRules.of(PROFILE)
 
 
 @every_profile
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 @given(log=logs)
 def test_parts_give_the_sequential_state(name: str, log: Log) -> None:
     """With a part for each batch that is unpacked, by every way of reading."""

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.fold.schema import NO_ROWS, SegmentFold
@@ -22,7 +22,7 @@ from tests.fold.parity import (
 from tests.fold.random_logs import Log, contended_logs, logs
 from tests.replay.reference import replay_partition
 
-random_logs = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+random_logs = settings(max_examples=40)
 
 
 def without_rows(fold: SegmentFold) -> SegmentFold:
@@ -52,7 +52,7 @@ def test_any_cut_gives_the_sequential_state(name: str, log: Log, cuts: set[int])
 
 
 @every_profile
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(log=contended_logs)
 def test_a_cut_at_every_boundary(name: str, log: Log) -> None:
     profile = PROFILES[name]

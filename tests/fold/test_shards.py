@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.fold.schema import FoldRules, SegmentFold
@@ -37,7 +37,7 @@ from tests.fold.parity import PROFILES, differences, every_profile, fold_all, wr
 from tests.fold.random_logs import Log, contended_logs, logs
 from tests.replay.histories import History, encoded_key, offset_value
 
-random_logs = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+random_logs = settings(max_examples=25)
 
 
 def merged_in_shards(folds: Sequence[SegmentFold], profile: Profile, count: int, directory: Path) -> MergedPartition:
@@ -88,7 +88,7 @@ def test_any_number_of_shards_gives_the_same_state(name: str, log: Log, data: st
 
 
 @every_profile
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15)
 @given(log=st.one_of(logs, contended_logs))
 def test_values_that_no_longer_stand_may_be_dropped_at_any_time(name: str, log: Log) -> None:
     profile = PROFILES[name]
@@ -133,7 +133,7 @@ def test_shards_share_the_offset_keys_evenly() -> None:
     assert min(sizes) > 800
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     offsets=st.lists(st.lists(st.integers(0, 40), max_size=12), min_size=1, max_size=4),
     block_rows=st.integers(1, 9),

@@ -11,7 +11,7 @@ import lz4.frame
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.errors import Damage, DamagedInputError
@@ -160,7 +160,6 @@ def test_windows_that_nobody_reads() -> None:
         assert (by_package(Codec.ZSTD, bytes(frame)) is not None) == (window_log <= 27)
 
 
-@settings(deadline=None)
 @given(size=st.integers(0, 1 << 62), right=st.booleans())
 def test_checksums_of_headers_with_a_content_size(size: int, right: bool) -> None:
     frame = bytearray(compress(Codec.LZ4, TEXT[:50]))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator_core.kernels import Bounds, TextWriter
@@ -55,7 +55,6 @@ def commit(offset: int, metadata: str = "", partition: int = 0, timestamp: int =
     return payload(1, 3, key, value)
 
 
-@settings(deadline=None)
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 @example(-(1 << 63))
 @example((1 << 63) - 1)
@@ -95,7 +94,6 @@ def group(protocol_type: str, subscription: bytes) -> str:
     return payload(2, 3, {"group": "g"}, value | {"members": members})
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=40))
 @example(bytes(1 << 20))
 def test_base64(data: bytes) -> None:
@@ -110,7 +108,6 @@ def test_blobs_are_objects_in_groups_of_consumers_alone() -> None:
     assert expected not in group("consume", subscription)
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=16, max_size=16))
 def test_uuids(data: bytes) -> None:
     partitions = [{"topicId": uuid_text(data), "partitions": [1, 2]}]
@@ -118,7 +115,6 @@ def test_uuids(data: bytes) -> None:
     assert f'[{{"topicId":"{uuid_text(data)}","partitions":[1,2]}}]' in text
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(exclude_characters="�", exclude_categories=["Cs"]), max_size=24))
 @example('\x00\x07\b\t\n\x0b\f\r\x1f "\\/\x7f')
 @example("\x01" * 0x7FFF)

@@ -176,7 +176,7 @@ def test_records_other_than_those_that_were_to_stay(tmp_path: Path) -> None:
             passes.each()[each]()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.tuples(st.integers(0, len(LOG) - 1), st.integers(0, 255)), min_size=1, max_size=12),
     st.booleans(),

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.groups.model import CommittedOffset, PartitionState, TransactionOutcome
@@ -23,7 +23,7 @@ from tests.replay.reference import replay_partition
 
 NOW_MS = 1_700_000_000_500
 PROFILE = profile_for("J3")
-random_logs = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+random_logs = settings(max_examples=8)
 
 
 def compacted(

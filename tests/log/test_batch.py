@@ -344,7 +344,7 @@ def batches(draw: st.DrawFn) -> tuple[list[NewRecord], dict[str, object]]:
     return items, options
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(batch=batches(), base_offset=st.integers(0, 1 << 62))
 def test_what_was_built_is_read(batch: tuple[list[NewRecord], dict[str, object]], base_offset: int) -> None:
     items, options = batch

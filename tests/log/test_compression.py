@@ -11,7 +11,7 @@ import cramjam
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.log.compression import (
@@ -34,7 +34,6 @@ def plain(codec: int, data: bytes, *, magic: int = 2, max_bytes: int = ROOM) -> 
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-@settings(deadline=None)
 @given(data=st.binary(max_size=2000))
 def test_what_kafka_compresses_comes_back(codec: Codec, data: bytes) -> None:
     assert plain(codec, compress(codec, data)) == data

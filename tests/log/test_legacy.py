@@ -187,7 +187,7 @@ class TestWrappers:
         assert record.crc_valid is False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     items=st.lists(
         st.tuples(

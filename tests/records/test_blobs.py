@@ -28,7 +28,7 @@ from tests.blobs import (
 )
 from tests.records.strategies import data_for
 
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=60)
 DECODERS = [
     decode_consumer_subscription,
     decode_consumer_assignment,
@@ -129,7 +129,7 @@ def test_refused(decode: Decoder, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("decode", DECODERS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.binary(max_size=60))
 def test_garbage(decode: Decoder, data: bytes) -> None:
     with suppress(RecordDecodeError):

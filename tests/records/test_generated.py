@@ -22,7 +22,7 @@ from coordinator_core.records.types import Schema
 from coordinator_core.records.wire import Reader
 from tests.records.strategies import data_for, ordinary_data_for
 
-EXAMPLES = settings(max_examples=20, deadline=None)
+EXAMPLES = settings(max_examples=20)
 _BEFORE = b"\x00\x00"
 
 _SCHEMAS = [

@@ -17,7 +17,7 @@ from tests.records.reencoding import key_reencodes_exactly, reencodes_exactly
 from tests.records.strategies import data_for
 
 HUGE = "ffffffff07"
-EXAMPLES = settings(max_examples=300, deadline=None)
+EXAMPLES = settings(max_examples=300)
 
 
 @EXAMPLES

@@ -22,7 +22,7 @@ from coordinator_core.records.schemas import RECORD_TYPES
 from tests.records.reencoding import key_reencodes_exactly, reencodes_exactly
 from tests.records.strategies import data_for
 
-EXAMPLES = settings(max_examples=50, deadline=None)
+EXAMPLES = settings(max_examples=50)
 
 _CHOICES = {"preview-3.7": PREVIEW_3_7, "share-3.9": SHARE_3_9, "share-4.0": SHARE_4_0}
 _CURRENT = [

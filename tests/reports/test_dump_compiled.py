@@ -144,7 +144,7 @@ def test_changed_records(release: str, tmp_path: Path) -> None:
     assert compiled(log, release) == formatted(log, release)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.one_of(st.text(max_size=40), st.binary(max_size=12)), min_size=3, max_size=12))
 def test_texts(names: list[str | bytes]) -> None:
     encoded = [name.encode("utf-8", "surrogatepass") if isinstance(name, str) else name for name in names]

@@ -16,7 +16,7 @@ def test_names_that_collide() -> None:
 
 
 @pytest.mark.parametrize("order", [scala_2_12_order, scala_2_13_order])
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(keys=st.lists(st.text(max_size=5), max_size=60))
 def test_every_key_once(order: MapOrder, keys: list[str]) -> None:
     assert sorted(order(keys)) == sorted(set(keys))

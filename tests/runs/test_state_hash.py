@@ -27,7 +27,7 @@ def hash_of(states: list[PartitionState], now_ms: int = 0) -> str:
     return state_hash(all_digests(state_tables(states, now_ms=now_ms)))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(offset_states(), st.randoms(use_true_random=False))
 def test_row_order_chunks_and_grouping_do_not_matter(states: list[PartitionState], shuffle: random.Random) -> None:
     tables = state_tables(states, now_ms=0)
@@ -45,7 +45,7 @@ def test_row_order_chunks_and_grouping_do_not_matter(states: list[PartitionState
     assert one_by_one == whole
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(offset_states(), offset_states())
 def test_equal_hashes_mean_equal_states(one: list[PartitionState], other: list[PartitionState]) -> None:
     assert (hash_of(one) == hash_of(other)) == (one == other)

@@ -16,7 +16,7 @@ def test_states_survive_their_tables() -> None:
     assert partition_states(state_tables(rich_states(), now_ms=0)) == rich_states()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(offset_states())
 def test_offsets_survive_their_table(states: list[PartitionState]) -> None:
     assert partition_states(state_tables(states, now_ms=0)) == states
