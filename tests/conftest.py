@@ -54,6 +54,7 @@ PARTS = (
     Part("restore/test_live_pitfalls.py", "full"),
     Part("restore/test_live_three.py", "full"),
     Part("restore/test_live_kills.py", "full"),
+    Part("restore/test_live_ways_out.py", "full"),
     Part("reports/test_browser.py", "real"),
     Part("scale", "full"),
     Part("bench/test_rules.py", "full"),

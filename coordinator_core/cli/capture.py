@@ -10,11 +10,13 @@ from typing import Any
 import click
 
 from coordinator_core.cli.options import Format, format_option, note, write_json, write_line
+from coordinator_core.cli.undo import undo_commands
 from coordinator_core.errors import ExitCode
 from coordinator_core.releases import chosen_profile
 from coordinator_core.untrusted import visible
 
 _SHOW_BYTES = 1_000_000
+_UNDO_SHOWN = 5
 
 
 @click.command("capture")
@@ -60,7 +62,8 @@ def capture_command(
 ) -> int:
     """Fetch __consumer_offsets from a live cluster, byte for byte, into a snapshot.
 
-    Run it again to bring the snapshot up to now: what it holds is compared and kept, what is new is fetched.
+    Run it again to bring the snapshot up to now: what it holds is compared and kept, what is new is fetched. Where it
+    shows that offsets were deleted or reset in the last day, the command is printed that plans to put them back.
     """
     from coordinator_core.cluster.capture import CaptureOptions, capture
     from coordinator_core.cluster.client import Client
@@ -75,10 +78,15 @@ def capture_command(
     )
     with Client(read_settings(bootstrap_server, command_config)) as client:
         manifest = capture(client, output, options, progress=_progress())
+    undo = undo_commands(output, bootstrap_server, command_config, options.profile)
     if output_format is Format.JSON:
-        write_json(manifest)
+        write_json(manifest | {"undo": undo})
     else:
         _write_text(manifest, output)
+        for command in undo[:_UNDO_SHOWN]:
+            write_line(f"undo:       {visible(command)}")
+        if len(undo) > _UNDO_SHOWN:
+            write_line(f"undo:       and {len(undo) - _UNDO_SHOWN} more: regroup investigate {visible(output)}")
     vanished = any(partition["vanished"] for _, partition in _partitions(manifest))
     return ExitCode.FINDINGS if vanished or _unexplained(manifest) else ExitCode.CLEAN
 

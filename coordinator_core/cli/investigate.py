@@ -19,6 +19,7 @@ from coordinator_core.cli.options import (
 )
 from coordinator_core.cli.retention import offsets_retention_option
 from coordinator_core.cli.source import found_beside, open_snapshot, warn_about_damage
+from coordinator_core.cli.undo import undo_of
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.ingest.unknown import is_unknown
 from coordinator_core.investigate.investigate import LARGE_BYTES, Investigation, investigate, size_of, worst
@@ -75,6 +76,7 @@ def investigate_command(
         paths = tuple(run.manifest["sources"])
         options = replace(options, profile=options.profile or profile_from_label(run.profile))
     snapshot, profile = open_snapshot(paths, options)
+    brokers = None if topology is None else load_topology(Path(topology))
     damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]
     if not groups and (size := size_of(snapshot)) > LARGE_BYTES:
         note(f"regroup: {size / 1e6:,.0f} MB are read in portions of groups, some MB a second; --group takes seconds")
@@ -85,7 +87,7 @@ def investigate_command(
             options.now_ms,
             offsets_retention_ms or _configured_retention_ms(topics),
             topics,
-            None if topology is None else load_topology(Path(topology)),
+            brokers,
             read_transaction_log(*beside.transaction_log).names if beside.transaction_log else {},
         ),
         groups=groups or None,
@@ -99,7 +101,12 @@ def investigate_command(
         found = replace(found, explanations=[one for one in found.explanations if one.code in wanted])
         note(f"regroup: looked for {', '.join(wanted)}")
     forms = investigation_forms(
-        found, profile=profile.label, now_ms=options.now_ms, sources=paths, of_groups=bool(groups)
+        found,
+        profile=profile.label,
+        now_ms=options.now_ms,
+        sources=paths,
+        of_groups=bool(groups),
+        undo=undo_of(paths, options.profile, options.on_damage, brokers),
     )
     if output is not None:
         note(f"regroup: the page is {write_investigation(output, forms)}")

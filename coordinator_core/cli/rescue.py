@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import click
 from coordinator_core import storage
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
 from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.cli.undo import log_words
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
 from coordinator_core.groups.model import LoadFailure
@@ -27,6 +28,10 @@ from coordinator_core.untrusted import visible
 
 _TOPOLOGY = "topology.json"
 _SHOWN = 12
+_MENDED: Mapping[str | None, str] = {
+    "KAFKA-9065": "without its empty last segment",
+    "KAFKA-7286": "with its large batches compressed",
+}
 
 
 @click.command("rescue")
@@ -59,7 +64,13 @@ def rescue_command(
     partitions = options.offsets_topic_num_partitions or partitions or DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
     damage: list[Damage] = []
     found = stuck_partitions(
-        snapshot, profile, partitions, on_damage=options.on_damage, damage=damage, cache=options.fold_cache
+        snapshot,
+        profile,
+        partitions,
+        on_damage=options.on_damage,
+        damage=damage,
+        cache=options.fold_cache,
+        leaders=leaders,
     )
     warn_about_damage(damage, options.on_damage)
     dropped = {} if repaired is None else _repair(snapshot, found, profile, repaired)
@@ -73,7 +84,7 @@ def rescue_command(
         }
         write_json(document)
     else:
-        for line in _text(found, profile, paths, leaders, dropped, repaired):
+        for line in _text(found, profile, log_words(paths, profile, options.on_damage), leaders, dropped, repaired):
             write_line(line)
     return ExitCode.FINDINGS if found else ExitCode.CLEAN
 
@@ -142,7 +153,7 @@ def _document(
 def _text(
     found: Sequence[Stuck],
     profile: Profile,
-    paths: Sequence[str],
+    log: Sequence[str],
     leaders: dict[int, int],
     dropped: dict[int, list[LoadFailure]],
     repaired: str | None,
@@ -161,11 +172,11 @@ def _text(
         yield f"broker {broker}: {count(len(some), 'partition')}, {concerned}"
     for one in found:
         yield ""
-        yield from _partition(one, paths, dropped.get(one.offsets_partition), repaired)
+        yield from _partition(one, log, dropped.get(one.offsets_partition), repaired)
 
 
 def _partition(
-    stuck: Stuck, paths: Sequence[str], dropped: Sequence[LoadFailure] | None, repaired: str | None
+    stuck: Stuck, log: Sequence[str], dropped: Sequence[LoadFailure] | None, repaired: str | None
 ) -> Iterator[str]:
     stop, number = stuck.stop, stuck.offsets_partition
     at = "its end" if stop.record_offset is None else f"record {stop.record_offset}"
@@ -183,16 +194,20 @@ def _partition(
     yield "  ways out:"
     releases = ", ".join(f"{one.release} {one.coordinator}" for one in stuck.loaded_by)
     yield f"  - a release that loads it: {releases or 'none of the table'}"
-    if dropped is not None:
+    if dropped is not None and not dropped:
+        yield f"  - stop the broker and take the partition from {repaired}, which loads, {_MENDED[stop.bug]}"
+    elif dropped is not None:
         yield f"  - stop the broker and take the partition from {repaired}, which loads: these records are not in it"
         yield from (f"      record {one.record_offset}: {visible(one.detail)}" for one in dropped[:_SHOWN])
         if len(dropped) > _SHOWN:
             yield f"      and {len(dropped) - _SHOWN} more"
-    elif stuck.refused:
-        less = count(len(stuck.refused), "record")
-        yield f"  - a repaired partition for the stopped broker, without {less}: --repair DIR"
+    elif stuck.refused or stop.never_ends:
+        how = f"without {count(len(stuck.refused), 'record')}" if stuck.refused else _MENDED[stop.bug]
+        yield f"  - a repaired partition for the stopped broker, {how}: --repair DIR"
+    if stop.never_ends:
+        yield "  - other names only where other brokers lead: this load keeps all partitions of its broker waiting"
     if stuck.names:
         old, new = next(iter(stuck.names.items()))
-        words = ["regroup", "restore", "plan", *paths, "--group", old, "--map-group", f"{old}={new}"]
+        words = ["regroup", "restore", "plan", *log, "--group", old, "--map-group", f"{old}={new}"]
         yield "  - the groups under names that hash to partitions that load (--names CSV has all):"
         yield f"      {visible(shlex.join(words))} --bootstrap-server HOST:9092 --output plan.json"

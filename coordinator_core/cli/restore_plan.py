@@ -126,6 +126,13 @@ _choice_options = together(
         "--other-topics", is_flag=True, help="The offsets are meant for topics of the same names, made again."
     ),
     click.option("--delete-others", is_flag=True, help="Delete what the source has not committed."),
+    click.option(
+        "--new-groups",
+        type=click.Choice(["classic", "share"]),
+        default="classic",
+        show_default=True,
+        help="What an absent group becomes: one that only stores offsets until members join, or a share group.",
+    ),
 )
 
 
@@ -159,6 +166,7 @@ def plan_command(
     metadata: str,
     other_topics: bool,
     delete_others: bool,
+    new_groups: str,
     output: str | None,
     output_format: Format,
     options: ReplayOptions,
@@ -184,7 +192,9 @@ def plan_command(
             groups = tuple(of_file)
         wanted = renamed(_chosen(wanted, groups), of_file | renamed_groups, renamed_topics)
         chosen = {renamed_topics.get(topic, topic): parts for topic, parts in chosen.items()}
-    choices = Choices(chosen, out_of_range == "trim", metadata == "drop", other_topics, delete_others)
+    choices = Choices(
+        chosen, out_of_range == "trim", metadata == "drop", other_topics, delete_others, new_groups == "share"
+    )
     named = None if all_groups and wanted is None else groups
     if wanted is not None:
         named = tuple({key.group_id: None for key in wanted.positions})
@@ -214,6 +224,7 @@ def plan_command(
             "metadata": metadata,
             "other_topics": str(other_topics).lower(),
             "delete_others": str(delete_others).lower(),
+            "new_groups": new_groups,
         },
         created_at_ms=clock_ms(),
         groups=tuple(decide(wanted, target, choices)),

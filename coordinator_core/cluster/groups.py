@@ -57,8 +57,8 @@ def ask_groups(client: Client, info: TopicInfo, expected: OffsetKeys, *, only_ex
             **listed.get(group_id, {}),
         }
     classic = [group_id for group_id, group in groups.items() if group["type"] in (None, "classic")]
-    info = _ask_coordinators(client, info, classic, lambda broker, part: _describe(client, broker, part, groups))
-    _ask_coordinators(client, info, list(groups), lambda broker, part: _offsets(client, broker, part, groups, expected))
+    info = ask_coordinators(client, info, classic, lambda broker, part: _describe(client, broker, part, groups))
+    ask_coordinators(client, info, list(groups), lambda broker, part: _offsets(client, broker, part, groups, expected))
     for group in groups.values():
         group["offsets"].sort(key=lambda row: (row["topic"], row["partition"]))
     return {
@@ -94,7 +94,7 @@ def _listed(client: Client) -> dict[str, Json]:
     return found
 
 
-def _ask_coordinators(
+def ask_coordinators(
     client: Client, info: TopicInfo, group_ids: Sequence[str], ask: Callable[[int, list[str]], list[str]]
 ) -> TopicInfo:
     """Send groups to the brokers that lead their offsets partitions, again when those move or load.

@@ -11,7 +11,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from kafka.protocol.admin import DeleteGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
+from coordinator_core.cluster import share_offsets
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import RETRIABLE, UNKNOWN_TOPIC_OR_PARTITION, Client, by_broker
 from coordinator_core.cluster.drill_probes import error_text
@@ -31,6 +32,7 @@ from coordinator_core.cluster.restore_target import live_groups
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.drill.journal import JOURNAL, JOURNAL_VERSION, Event, Journal, of_kind, read_journal
 from coordinator_core.errors import UsageError
+from coordinator_core.groups.model import GroupType
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.restore.inverse import FIRST_EVENT
 from coordinator_core.restore.model import NO_EPOCH, Action, GroupPlan, Plan, Row, Value, read_plan, value_of
@@ -104,6 +106,8 @@ def refusals(client: Client, plan: Plan, events: Sequence[Event] = ()) -> list[R
 def _refusals_of(group: GroupPlan, now: TargetGroup, begun: bool) -> Iterator[Refusal]:
     if now.has_members:
         yield Refusal(f"group {group.group_id!r} has members ({now.state}): {_WAITS}", passes=True)
+    if now.state is not None and now.type != group.type and GroupType.SHARE in (now.type, group.type):
+        yield Refusal(f"the plan is stale: group {group.group_id!r} is a {now.type} group now; plan again")
     for row in group.writes():
         held = now.offsets.get((row.topic, row.partition))
         if (row.topic, row.partition) in now.unstable:
@@ -249,8 +253,10 @@ class _Writer:
             if group.action is Action.DELETE:
                 errors = self._delete_group(broker, group.group_id)
             else:
-                errors = self._commit(broker, group.group_id, [row for row, _ in left if row.after is not None])
-                errors += self._delete(broker, group.group_id, [row for row, _ in left if row.after is None])
+                is_share = group.type == GroupType.SHARE
+                commit, delete = (self._alter, self._delete_topics) if is_share else (self._commit, self._delete)
+                errors = commit(broker, group.group_id, [row for row, _ in left if row.after is not None])
+                errors += delete(broker, group.group_id, [row for row, _ in left if row.after is None])
         except _TryAgainError:
             return None
         failed = {(topic, partition) for topic, partition, _ in errors}
@@ -264,6 +270,8 @@ class _Writer:
 
     def _left(self, broker: int, group: GroupPlan) -> tuple[list[tuple[Row, Value | None]], list[_Error]]:
         """The rows that do not hold yet what they shall, with what they hold; and what cannot be told."""
+        if group.type == GroupType.SHARE:
+            return self._left_of_share_group(broker, group)
         rows = list(group.writes())
         held: dict[tuple[str, int], Value] = {}
         errors: list[_Error] = []
@@ -278,8 +286,49 @@ class _Writer:
                         epoch = each.committed_leader_epoch
                         place = Value(each.committed_offset, NO_EPOCH if epoch is None else epoch, each.metadata or "")
                         held[topic.name, each.partition_index] = place
-        now = [(row, held.get((row.topic, row.partition))) for row in rows]
-        return [(row, value) for row, value in now if value != value_of(row.after)], errors
+        return _not_so_yet(rows, held), errors
+
+    def _left_of_share_group(
+        self, broker: int, group: GroupPlan
+    ) -> tuple[list[tuple[Row, Value | None]], list[_Error]]:
+        ((_, code, starts),) = share_offsets.described(self._client, broker, [group.group_id], patience=0)
+        if code not in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND):
+            return [], [(None, None, _passed(code))]
+        rows = list(group.writes())
+        gone = {row.topic for row in rows if row.after is None}
+        deleted = {(row.topic, row.partition) for row in rows if row.after is None}
+        asked = {(row.topic, row.partition) for row in rows}
+        held: dict[tuple[str, int], Value] = {}
+        errors: list[_Error] = []
+        for one in starts:
+            if one.error_code and (one.topic, one.partition) in asked:
+                errors.append((one.topic, one.partition, _passed(one.error_code)))
+            elif one.offset >= 0:
+                held[one.topic, one.partition] = Value(one.offset, NO_EPOCH, "")
+                if one.topic in gone and (one.topic, one.partition) not in deleted:
+                    errors.append((one.topic, one.partition, "STALE: it would be deleted with the others of its topic"))
+        return _not_so_yet(rows, held), errors
+
+    def _alter(self, broker: int, group_id: str, rows: Sequence[Row]) -> list[_Error]:
+        errors: list[_Error] = []
+        done = 0
+        for part in _requests(rows):
+            starts = [(row.topic, row.partition, row.after.offset) for row in part if row.after is not None]
+            answer = share_offsets.alter(self._client, broker, group_id, starts)
+            if answer.error_code:
+                said = _passed(answer.error_code)
+                return [*errors, *(_of(row, said) for row in rows[done:])]
+            errors += [(topic, partition, _passed(code)) for topic, partition, code in answer.errors]
+            done += len(part)
+        return errors
+
+    def _delete_topics(self, broker: int, group_id: str, rows: Sequence[Row]) -> list[_Error]:
+        if not rows:
+            return []
+        answer = share_offsets.delete(self._client, broker, group_id, {row.topic: None for row in rows})
+        failed = {topic: code for topic, _, code in answer.errors}
+        codes = [(row, answer.error_code or failed.get(row.topic, Errors.NONE)) for row in rows]
+        return [_of(row, _passed(code)) for row, code in codes if code]
 
     def _commit(self, broker: int, group_id: str, rows: Sequence[Row]) -> list[_Error]:
         kind = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -343,6 +392,12 @@ class _Writer:
         )
         code = answer.results[0].error_code
         return [] if code in (Errors.NONE, Errors.GROUP_ID_NOT_FOUND) else [(None, None, _passed(code))]
+
+
+def _not_so_yet(rows: Iterable[Row], held: Mapping[tuple[str, int], Value]) -> list[tuple[Row, Value | None]]:
+    """The rows that do not hold what they shall, with what they hold."""
+    now = [(row, held.get((row.topic, row.partition))) for row in rows]
+    return [(row, value) for row, value in now if value != value_of(row.after)]
 
 
 def _of(row: Row, error: str) -> _Error:

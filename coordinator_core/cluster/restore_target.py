@@ -11,6 +11,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import EARLIEST, LATEST, Client
 from coordinator_core.cluster.groups import ask_groups
+from coordinator_core.cluster.share_offsets import has_start_offsets, note_start_offsets
 from coordinator_core.fold.inference import infer_profile
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.log.discovery import discover
@@ -35,7 +36,8 @@ _METADATA_SETTING = "offset.metadata.max.bytes"
 def live_groups(
     client: Client, info: TopicInfo, keys: Iterable[OffsetKey], group_ids: Iterable[str] | None
 ) -> dict[str, TargetGroup]:
-    """Groups as their coordinators answer; ``keys`` are also asked for by name, whether they are stable.
+    """Groups as their coordinators answer; ``keys`` are also asked for by name, whether they are stable. Offsets of
+    share groups are their start offsets.
 
     ``group_ids``: these only, absent ones too; ``None``: all that the coordinators list, and those of ``keys``.
     """
@@ -45,11 +47,12 @@ def live_groups(
     answers = ask_groups(client, info, expected, only_expected=group_ids is not None)["groups"]
     # One at a time: both forms of 500 000 offsets take more memory than all the rest.
     answers.reverse()
-    found = {}
+    groups = {}
     while answers:
         group = _group(answers.pop())
-        found[group.group_id] = group
-    return found
+        groups[group.group_id] = group
+    note_start_offsets(client, info, groups)
+    return groups
 
 
 def _group(answer: Mapping[str, Any]) -> TargetGroup:
@@ -102,6 +105,7 @@ def live_target(
         },
         offsets_partitions=len(info.partitions),
         metadata_limit=_metadata_limit(client),
+        has_start_offsets=has_start_offsets(client),
     )
 
 

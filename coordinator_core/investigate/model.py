@@ -14,6 +14,9 @@ from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import Topics
 from coordinator_core.topology import Topology
 
+OVERTAKEN = "commit-overtaken"
+"""Code of explanations whose ``restore`` has values that the group never held: no point of the log has them."""
+
 
 class Event(NamedTuple):
     """One step of the sequence; ``place`` is the record that shows it."""

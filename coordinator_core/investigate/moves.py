@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Overtaken, Version
 from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
-from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, were
 from coordinator_core.rules.model import Severity
@@ -39,7 +39,7 @@ def _overtaken(group: GroupHistory, found: Sequence[Overtaken]) -> Explanation:
     first = found[0]
     key, value, held = first.offset_key, first.version.last, first.held
     return Explanation(
-        "commit-overtaken",
+        OVERTAKEN,
         Severity.WARNING,
         f"{count(len(found), 'commit')} of a committed transaction had no effect in {group.group_id}: "
         f"{key.topic}-{key.partition} stays at {held.committed_offset}, not {value.committed_offset}, because record "

@@ -41,6 +41,10 @@ _NOT_ANSWERED: Final = frozenset({"record_offset", "ordering_offset", "value_ver
 """Fields of groups and offsets that no request shows."""
 
 
+_NEVER_END: Final = frozenset({"KAFKA-7286", "KAFKA-9065"})
+"""Issues whose loads go on for ever."""
+
+
 class Outcome(StrEnum):
     """What becomes of a partition, mildest first."""
 
@@ -61,6 +65,11 @@ class Stop:
     detail: str
     bug: str | None = None
     fixed_in: Release | None = None
+
+    @property
+    def never_ends(self) -> bool:
+        """Whether the load does not fail but goes on for ever, and keeps the broker's only loader."""
+        return self.bug in _NEVER_END
 
 
 @dataclass(frozen=True, slots=True)

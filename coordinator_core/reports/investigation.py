@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator_core.history.rows import history_rows, place_of
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation
-from coordinator_core.investigate.model import Event, Explanation
+from coordinator_core.investigate.model import OVERTAKEN, Event, Explanation
 from coordinator_core.investigate.words import count, moment, span
 from coordinator_core.rules.model import Severity
 from coordinator_core.untrusted import visible
@@ -17,16 +18,50 @@ from coordinator_core.untrusted import visible
 _CSV_LINES = 12
 _INFOS = 5
 _BEYOND_END = "committed-beyond-log-end"
+_WITHOUT_UNDO = "topic-deleted"
 
 
-def investigation_document(found: Investigation, *, profile: str, now_ms: int, history: bool) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """How ``regroup restore plan`` puts back what an explanation names. ``log``: the words that name the log and the
+    rules to read it by; ``cluster``: those that name the cluster."""
+
+    log: Sequence[str] = ("SNAPSHOT",)
+    cluster: Sequence[str] = ("--bootstrap-server", "HOST:9092")
+
+    def command(self, one: Explanation) -> str | None:
+        """The command line; ``None`` where nothing is to be put back, or where no single one does."""
+        if not one.restore or not one.evidence or one.group_id is None or one.code == _WITHOUT_UNDO:
+            return None
+        partitions: dict[str, list[str]] = {}
+        for key in sorted(one.restore):
+            partitions.setdefault(key.topic, []).append(str(key.partition))
+        what = ["--group", one.group_id]
+        what += [word for topic, numbers in partitions.items() for word in ("--topic", f"{topic}:{','.join(numbers)}")]
+        if one.code == OVERTAKEN:
+            offsets = set(one.restore.values())
+            if len(offsets) > 1:
+                return None
+            words = [*what, "--to-offset", str(offsets.pop())]
+        elif one.code == _BEYOND_END:
+            words = [*self.log, *what, "--out-of-range", "trim"]
+        else:
+            first = min(event.place.record_offset for event in one.evidence)
+            words = [*self.log, *what, "--before-record", f"{one.offsets_partition}:{first}"]
+        return shlex.join(["regroup", "restore", "plan", *words, *self.cluster, "--output", "plan.json"])
+
+
+def investigation_document(
+    found: Investigation, *, profile: str, now_ms: int, history: bool, undo: Undo | None = None
+) -> dict[str, Any]:
     """The JSON of ``regroup investigate``; ``history`` adds the rows of the table of that name."""
+    undo = undo or Undo()
     document: dict[str, Any] = {
         "profile": profile,
         "now_ms": now_ms,
         "verdict": verdict_of(found),
         "offsets_retention_at_most_ms": None if found.retention is None else found.retention.at_most_ms,
-        "explanations": [_explanation(one) for one in found.explanations],
+        "explanations": [_explanation(one) | {"undo": undo.command(one)} for one in found.explanations],
         "coordinators": [
             {
                 **place_of(change.place),
@@ -90,7 +125,7 @@ def verdict_of(found: Investigation) -> str:
     return f"Nothing in this log speaks against its {count(len(groups), 'group')}."
 
 
-def investigation_text(found: Investigation, *, profile: str) -> Iterator[str]:
+def investigation_text(found: Investigation, *, profile: str, undo: Undo) -> Iterator[str]:
     """Lines for a terminal: the verdict, then each explanation, worst first."""
     yield visible(verdict_of(found))
     yield ""
@@ -100,7 +135,7 @@ def investigation_text(found: Investigation, *, profile: str) -> Iterator[str]:
             infos += 1
             if infos > _INFOS:
                 continue
-        yield from (visible(line) for line in _lines(one))
+        yield from (visible(line) for line in _lines(one, undo))
         yield ""
     if infos > _INFOS:
         yield f"{count(infos - _INFOS, 'note')} more, of what is usual: --format json has all."
@@ -136,23 +171,7 @@ def restore_csv(explanations: Sequence[Explanation]) -> list[str]:
     ]
 
 
-def restore_command(one: Explanation) -> str:
-    """The call of ``regroup restore plan`` for what ``restore`` has: what the keys held before the first evidence, or
-    the end of the topic's log for offsets beyond it."""
-    partitions: dict[str, list[str]] = {}
-    for key in sorted(one.restore):
-        partitions.setdefault(key.topic, []).append(str(key.partition))
-    words = ["--group", str(one.group_id)]
-    words += [word for topic, numbers in partitions.items() for word in ("--topic", f"{topic}:{','.join(numbers)}")]
-    if one.code == _BEYOND_END:
-        words += ["--out-of-range", "trim"]
-    else:
-        first = min(event.place.record_offset for event in one.evidence)
-        words += ["--before-record", f"{one.offsets_partition}:{first}"]
-    return f"regroup restore plan SNAPSHOT {shlex.join(words)} --bootstrap-server HOST:9092 --output plan.json"
-
-
-def _lines(one: Explanation) -> Iterator[str]:
+def _lines(one: Explanation, undo: Undo) -> Iterator[str]:
     yield f"[{one.severity.label}] {one.code}: {one.verdict}"
     yield from _events("What led there:", one.events)
     yield from _events("Evidence:", one.evidence)
@@ -167,7 +186,9 @@ def _lines(one: Explanation) -> Iterator[str]:
         yield from (f"    {line}" for line in lines[:_CSV_LINES])
         if len(lines) > _CSV_LINES:
             yield f"    ({len(lines) - _CSV_LINES} more: --format csv)"
-        yield f"  With leader epochs and metadata, proved and undoable: {restore_command(one)}"
+    if (command := undo.command(one)) is not None:
+        how = "With leader epochs and metadata, proved and undoable" if one.severity > Severity.INFO else "Undo"
+        yield f"  {how}: {command}"
     if one.severity > Severity.INFO:
         yield from _list("What to save before it goes:", one.capture)
 

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from coordinator_core import storage
 from coordinator_core.investigate.investigate import Investigation
-from coordinator_core.reports.investigation import investigation_document, investigation_text, restore_csv
+from coordinator_core.reports.investigation import (
+    Undo,
+    investigation_document,
+    investigation_text,
+    restore_csv,
+)
 from coordinator_core.reports.investigation_page import investigation_page
 from coordinator_core.rules.model import Severity
 
@@ -15,16 +20,16 @@ FILES: Mapping[str, str] = {"html": "investigation.html", "json": "investigation
 
 
 def investigation_forms(
-    found: Investigation, *, profile: str, now_ms: int, sources: Sequence[str], of_groups: bool
+    found: Investigation, *, profile: str, now_ms: int, sources: Sequence[str], of_groups: bool, undo: Undo
 ) -> dict[str, Callable[[], Iterable[str]]]:
     """Functions that make the lines of each form, by its name. ``of_groups``: groups were asked for."""
 
     def document() -> list[str]:
-        made = investigation_document(found, profile=profile, now_ms=now_ms, history=of_groups)
+        made = investigation_document(found, profile=profile, now_ms=now_ms, history=of_groups, undo=undo)
         return [json.dumps(made, ensure_ascii=False)]
 
     return {
-        "text": lambda: investigation_text(found, profile=profile),
+        "text": lambda: investigation_text(found, profile=profile, undo=undo),
         "json": document,
         "csv": lambda: restore_csv([one for one in found.explanations if one.severity > Severity.INFO]),
         "html": lambda: [investigation_page(found, profile=profile, sources=sources, of_groups=of_groups).rstrip("\n")],

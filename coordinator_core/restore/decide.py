@@ -16,6 +16,7 @@ from coordinator_core.groups.offsets import metadata_length
 from coordinator_core.investigate.words import count
 from coordinator_core.restore.model import (
     NO_EPOCH,
+    WRITES,
     Action,
     GroupPlan,
     Position,
@@ -27,11 +28,9 @@ from coordinator_core.restore.source import Wanted
 from coordinator_core.restore.target import LogRange, Target, TargetGroup, TargetTopic, in_scope
 from coordinator_core.rules.topics import UNKNOWN
 
-_SHARE_WARNINGS = (
-    "a share group has no committed offsets: only its start offsets can be set, by kafka-share-groups --reset-offsets "
-    "--from-file (Kafka 4.4 and later) with the CSV of this plan; nothing of it is applied here",
-    "what was in flight behind the start offset is not restored: records that were acknowledged may be delivered "
-    "again, and delivery counts begin anew",
+_SHARE_WARNING = (
+    "of a share group only start offsets are set: the states and counts of deliveries behind them are lost, so records "
+    "that were acknowledged there are delivered again, and counts begin anew"
 )
 _STATE_TOPICS = ("-changelog", "-repartition")
 
@@ -41,7 +40,7 @@ class Choices:
     """What the operator has said beforehand. ``topics``: only these; ``delete_others``: what the source has not goes.
 
     ``other_topics``: the offsets were committed for topics of the same names that are others (made again, or of
-    another cluster), and are meant for these.
+    another cluster), and are meant for these. ``new_share_groups``: absent groups become share groups.
     """
 
     topics: Mapping[str, frozenset[int] | None]
@@ -49,6 +48,7 @@ class Choices:
     drop_metadata: bool = False
     other_topics: bool = False
     delete_others: bool = False
+    new_share_groups: bool = False
 
 
 def decide(wanted: Wanted, target: Target, choices: Choices) -> list[GroupPlan]:
@@ -61,6 +61,11 @@ def decide(wanted: Wanted, target: Target, choices: Choices) -> list[GroupPlan]:
     found = []
     for group_id, positions in sorted(by_group.items()):
         group = target.group(group_id)
+        if group.state is None and choices.new_share_groups:
+            group = replace(group, type=str(GroupType.SHARE))
+        if group.type == GroupType.SHARE:
+            # A start offset has neither leader epoch nor metadata.
+            positions = {key: replace(place, leader_epoch=NO_EPOCH, metadata="") for key, place in positions.items()}
         rows = []
         for topic, partition in sorted({key[1:] for key in positions} | group.offsets.keys()):
             key = OffsetKey(group_id, topic, partition)
@@ -70,10 +75,7 @@ def decide(wanted: Wanted, target: Target, choices: Choices) -> list[GroupPlan]:
                 rows.append(_other_row(key, group, choices))
         kind = wanted.types.get(group_id)
         warnings = [*wanted.warnings.get(group_id, ()), *_group_warnings(group, kind, target)]
-        if group.type == GroupType.SHARE:
-            rows, warnings = [_of_share_group(row) for row in rows], [*warnings, *_SHARE_WARNINGS]
-        plan = group_plan(group, target, rows, warnings)
-        found.append(replace(plan, action=Action.BLOCKED) if group.type == GroupType.SHARE else plan)
+        found.append(group_plan(group, target, rows, warnings))
     return found
 
 
@@ -86,7 +88,12 @@ def group_plan(
     delete: bool = False,
 ) -> GroupPlan:
     """The plan of a group; ``delete``: the group goes with its offsets."""
-    rows = tuple(rows)
+    rows, warnings = tuple(rows), tuple(warnings)
+    if group.type == GroupType.SHARE:
+        rows, said = _whole_topics(rows)
+        warnings += said
+        if not delete and any(row.action in WRITES for row in rows):
+            warnings += (_SHARE_WARNING,)
     if delete:
         action = Action.DELETE
     elif any(row.action is Action.BLOCKED for row in rows):
@@ -104,7 +111,23 @@ def group_plan(
         action,
         rows,
         state_digest(after_of(rows)),
-        tuple(warnings),
+        warnings,
+    )
+
+
+def _whole_topics(rows: Iterable[Row]) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """Start offsets of share groups are deleted by topic (DeleteShareGroupOffsets): of a topic that keeps one, all
+    stay."""
+    rows = tuple(rows)
+    kept = {row.topic for row in rows if row.after is not None}
+    stay = [row for row in rows if row.action is Action.DELETE and row.topic in kept]
+    if not stay:
+        return rows, ()
+    why = "stays: start offsets are deleted for whole topics only, and others of this one stay"
+    names = ", ".join(f"{row.topic}-{row.partition}" for row in stay)
+    return (
+        tuple(replace(row, action=Action.KEEP, after=row.before, reason=why) if row in stay else row for row in rows),
+        (f"{names}: not deleted, as start offsets are deleted for whole topics only",),
     )
 
 
@@ -139,7 +162,7 @@ def _wanted_row(
     if before is not None and before.value == place.value and not is_above and not (is_outside and choices.trim):
         why = f"it is so already{', outside of the log' if is_outside else ''}"
         return changed_row(key, before, before, log, why)
-    reasons = list(_blocking(key, place, target, topic, choices, elsewhere))
+    reasons = list(_blocking(key, place, group, target, topic, choices, elsewhere))
     if reasons:
         return replace(changed_row(key, before, place, log, "; ".join(reasons)), action=Action.BLOCKED)
     after, said = _fitted(place, log)
@@ -153,9 +176,17 @@ def _wanted_row(
 
 
 def _blocking(
-    key: OffsetKey, place: Position, target: Target, topic: TargetTopic | None, choices: Choices, elsewhere: bool
+    key: OffsetKey,
+    place: Position,
+    group: TargetGroup,
+    target: Target,
+    topic: TargetTopic | None,
+    choices: Choices,
+    elsewhere: bool,
 ) -> Iterator[str]:
     """Why the offset key cannot be written as it is wanted."""
+    if group.type == GroupType.SHARE and not target.has_start_offsets:
+        yield "the brokers have no request that sets start offsets of share groups (Kafka 4.1 and later have)"
     if target.topics is not None:
         if topic is None:
             yield f"the target has no topic {key.topic}"
@@ -243,19 +274,13 @@ def _other_row(key: OffsetKey, group: TargetGroup, choices: Choices) -> Row:
     return Row(*key, Action.KEEP, held, held, "not asked for")
 
 
-def _of_share_group(row: Row) -> Row:
-    """A start offset has neither epoch nor metadata."""
-    if row.action is Action.BLOCKED or row.after is None:
-        return row
-    after = replace(row.after, leader_epoch=NO_EPOCH, metadata="")
-    return replace(row, after=after, reason="the start offset of a share group, as far as it is known")
-
-
 def _group_warnings(group: TargetGroup, source_type: str | None, target: Target) -> Iterator[str]:
     if group.has_members:
         members = "members" if not group.members else count(group.members, "member")
         yield f"it has {members} ({group.state}): nothing is written before it is empty"
-    if group.state is None:
+    if group.state is None and group.type == GroupType.SHARE:
+        yield "the group is absent: it becomes a share group"
+    elif group.state is None:
         yield "the group is absent: it becomes a classic group that only stores offsets, until members join it"
         if source_type == GroupType.STREAMS:
             yield "streams members of Kafka 4.1.0 to 4.2.0 cannot join such a group (KAFKA-20254)"

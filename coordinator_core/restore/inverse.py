@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from coordinator_core.drill.journal import Event, of_kind
+from coordinator_core.groups.model import GroupType
 from coordinator_core.restore.decide import changed_row, group_plan
 from coordinator_core.restore.model import Action, GroupPlan, Plan, Row, value_of
 from coordinator_core.restore.target import LogRange, Target, TargetGroup
@@ -29,6 +30,8 @@ def inverse(groups: Sequence[GroupPlan], target: Target) -> list[GroupPlan]:
 
 
 def _inverse(group: GroupPlan, now: TargetGroup, target: Target) -> GroupPlan:
+    if now.state is None and group.type == GroupType.SHARE:
+        now = replace(now, type=group.type)
     rows = [_back(row, now, target.log(row.topic, row.partition)) for row in group.rows]
     known = {row.key[1:] for row in group.rows}
     others = [

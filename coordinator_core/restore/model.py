@@ -105,8 +105,9 @@ class GroupPlan:
     """One group of the target with all its offset keys, those that stay too.
 
     ``action`` is ``DELETE`` where the group goes (DeleteGroups), ``CREATE`` where it is absent, ``BLOCKED`` where a row
-    is, or where no request of ours sets its offsets (share groups). ``state`` and ``members`` are as of the plan.
-    ``state_digest`` is that of the group's offsets once the plan is applied (:func:`state_digest`).
+    is. ``state`` and ``members`` are as of the plan; ``type`` is what an absent group becomes. ``state_digest`` is that
+    of the group's offsets once the plan is applied (:func:`state_digest`). Offsets of a share group are its start
+    offsets, which have neither leader epoch nor metadata.
     """
 
     group_id: str
@@ -148,14 +149,13 @@ class Plan:
         return [group for group in self.groups if group.action is Action.DELETE or any(group.writes())]
 
     def obstacle(self) -> str | None:
-        """Why nothing of the plan is applied: the first row or group that is blocked."""
+        """Why nothing of the plan is applied: the first row that is blocked."""
         blocked = [row for row in self.rows() if row.action is Action.BLOCKED]
-        if blocked:
-            first = blocked[0]
-            where = f"group {first.group_id!r}, {first.topic}-{first.partition}"
-            return f"{len(blocked)} offsets are blocked, first {where}: {first.reason}"
-        group = next((group for group in self.groups if group.action is Action.BLOCKED), None)
-        return None if group is None else f"group {group.group_id!r} is blocked: it is a {group.type} group"
+        if not blocked:
+            return None
+        first = blocked[0]
+        where = f"group {first.group_id!r}, {first.topic}-{first.partition}"
+        return f"{len(blocked)} offsets are blocked, first {where}: {first.reason}"
 
     def counts(self) -> dict[str, int]:
         """Offset keys by action."""

@@ -6,7 +6,7 @@ is gone: ``CoordinatorLoaderImpl`` gives up, and nothing tries again before the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from coordinator_core.fold.cache import FoldCache
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import LoadFailure, PartitionState
 from coordinator_core.lifecycle.loads import Stop, loads
+from coordinator_core.lifecycle.unreadable import LOAD_BUFFER_BYTES, has_empty_tail
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage, read_records
-from coordinator_core.log.types import PartitionLog, Snapshot
-from coordinator_core.log.writer import empty_batch, rebuild_batch
+from coordinator_core.log.types import Codec, PartitionLog, Snapshot
+from coordinator_core.log.writer import empty_batch, rebuild_batch, recoded_batch
 from coordinator_core.releases import Profile, every_profile
 from coordinator_core.runs.local import replay_snapshot
 
@@ -38,7 +39,7 @@ class Stuck:
 
     ``state`` is what the log says, read on behind them. ``loaded_by`` are the profiles of the table of releases that
     load it. ``names`` has for each group the nearest new name that hashes to a partition that loads; it is empty where
-    none does.
+    none does. A load that never ends keeps all partitions of its broker from being loaded.
     """
 
     offsets_partition: int
@@ -57,8 +58,10 @@ def stuck_partitions(
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
     cache: FoldCache | None = None,
+    leaders: Mapping[int, int] | None = None,
 ) -> list[Stuck]:
-    """The partitions that ``profile`` does not load, in order. Raises as ``replay_snapshot`` does."""
+    """The partitions that ``profile`` does not load, in order; ``leaders`` are brokers by offsets partition, as far as
+    they are known. Raises as ``replay_snapshot`` does."""
     (mine,) = loads(snapshot, profile, [profile], on_damage=on_damage, damage=damage, cache=cache)
     numbers = {one.offsets_partition for one in mine.partitions if one.stop is not None}
     part = replace(snapshot, partitions=tuple(log for log in snapshot.partitions if log.offsets_partition in numbers))
@@ -69,6 +72,12 @@ def stuck_partitions(
     found = loads(part, profile, asked, on_damage=on_damage, damage=[], cache=cache)
     states = replay_snapshot(part, profile, on_damage=on_damage, damage=[], cache=cache)
     healthy = set(range(offsets_partitions)) - numbers
+    leaders = leaders or {}
+    held_up = {leaders.get(one.offsets_partition) for one in mine.partitions if one.stop and one.stop.never_ends}
+    if None in held_up:
+        healthy = set()
+    elif held_up:
+        healthy = {number for number in healthy if leaders.get(number) not in {*held_up, None}}
     return [
         _stuck(state, [(load.profiles, load.partitions[at].stop) for load in found], healthy, offsets_partitions)
         for at, state in enumerate(states)
@@ -116,18 +125,18 @@ def new_names(group_ids: Collection[str], healthy: Collection[int], offsets_part
 def repair(log: PartitionLog, profile: Profile, directory: Path) -> list[LoadFailure]:
     """Write the partition without the records that ``profile`` refuses; these records.
 
-    The rest is as it was: offsets, batches, markers. :class:`RepairError` when what is left does not load or has other
+    An empty last segment and batches too large for it, at which its loads never end, are left out and compressed. The
+    rest is as it was: offsets, batches, markers. :class:`RepairError` when what is left does not load or has other
     committed offsets than the log read on behind the refused records; ``directory`` is then of no use.
     """
     (before,) = _replayed(log, profile)
-    dropped: list[LoadFailure] = []
-    state, current = before, log
+    dropped = list(before.load_failures)
     for _ in range(_ROUNDS):
+        current = _written(log, {failure.record_offset for failure in dropped}, profile, directory)
+        (state,) = _replayed(current, profile)
         if not state.load_failures:
             break
         dropped += state.load_failures
-        current = _written(log, {failure.record_offset for failure in dropped}, directory)
-        (state,) = _replayed(current, profile)
     (again,) = loads(Snapshot((), (current,), (), (), {}), profile, [profile], on_damage=OnDamage.FAIL, damage=[])
     (load,) = again.partitions
     where = f"offsets partition {log.offsets_partition}"
@@ -142,14 +151,17 @@ def _replayed(log: PartitionLog, profile: Profile) -> list[PartitionState]:
     return replay_snapshot(Snapshot((), (log,), (), (), {}), profile, damage=[])
 
 
-def _written(log: PartitionLog, dropped: Collection[int], directory: Path) -> PartitionLog:
+def _written(log: PartitionLog, dropped: Collection[int], profile: Profile, directory: Path) -> PartitionLog:
+    if not profile.ends_at_empty_read and has_empty_tail(log):
+        log = replace(log, segments=tuple(segment for segment in log.segments if segment.size))
     place = directory / f"__consumer_offsets-{log.offsets_partition}"
     place.mkdir(parents=True, exist_ok=True)
     data: dict[int, bytearray] = {segment.base_offset: bytearray() for segment in log.segments}
     for segment, batch, records in read_records(log):
         gone = {record.offset for record in records} & set(dropped)
         if not gone:
-            kept = bytes(batch.data)
+            is_large = batch.size > LOAD_BUFFER_BYTES and not profile.grows_load_buffer
+            kept = recoded_batch(batch, Codec.GZIP, limits=_LIMITS) if is_large else bytes(batch.data)
         elif len(gone) == len(records):
             kept = empty_batch(batch)
         else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.groups.model import CommittedOffset, OffsetKey, PartitionState
-from coordinator_core.investigate.model import Explanation
+from coordinator_core.investigate.model import OVERTAKEN, Explanation
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import PartitionLog, Record
 from coordinator_core.releases import Profile
@@ -110,10 +110,12 @@ class Incident:
 
 
 def incidents_of(explanations: Sequence[Explanation]) -> list[Incident]:
-    """The worst of each group that has something to put back; explanations come worst first."""
+    """The worst of each group that has something to put back which it held; explanations come worst first."""
     found: dict[str, Incident] = {}
     for one in explanations:
         if one.group_id is None or one.offsets_partition is None or not one.restore or not one.evidence:
+            continue
+        if one.code == OVERTAKEN:
             continue
         first = min(event.place.record_offset for event in one.evidence)
         incident = Incident(one.group_id, one.offsets_partition, first, frozenset(one.restore), one.code)

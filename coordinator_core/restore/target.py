@@ -55,7 +55,8 @@ class TargetGroup:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``topics`` is ``None`` where nothing is known of the topics' logs."""
+    """``topics`` is ``None`` where nothing is known of the topics' logs.
+    ``has_start_offsets``: whether there are requests for those of share groups."""
 
     name: str
     cluster_id: str | None
@@ -63,6 +64,7 @@ class Target:
     topics: Mapping[str, TargetTopic] | None
     offsets_partitions: int
     metadata_limit: int = METADATA_LIMIT
+    has_start_offsets: bool = True
 
     def log(self, topic: str, partition: int) -> LogRange:
         """The log of a topic's partition; nothing is known of one that is not there."""

@@ -55,7 +55,7 @@ def test_a_capture_is_what_is_on_the_disk(place: Place, tmp_path: Path) -> None:
     done = regroup("capture", "--bootstrap-server", place.broker.bootstrap, "--output", str(output), "--format", "json")
     assert done.returncode == ExitCode.CLEAN, done.stderr
     manifest = json.loads(done.stdout)
-    assert manifest == json.loads((output / "capture.json").read_text())
+    assert manifest == json.loads((output / "capture.json").read_text()) | {"undo": []}
     disks = log_bytes(place.broker.log_dir)
     assert sum(map(len, disks.values())) > 2_000_000
     assert_as_on_disk(manifest, output, disks)

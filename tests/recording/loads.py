@@ -30,6 +30,11 @@ def logs_for(release: Release) -> Iterator[str]:
     yield from ["new"] if release >= (3, 7) else ["gap", "large", "newer"]
 
 
+def last_words(log: str) -> dict[str, str]:
+    """What a broker said last about loading each offsets partition, by partition."""
+    return {match["number"]: match["line"] for match in _LINE.finditer(log)}
+
+
 def said(recorded: Recorded, name: str, scratch: Path) -> tuple[str, dict[str, str]]:
     """Digest of the log, and by partition the last words of a broker of ``recorded`` about loading it."""
     settings = SETTINGS if name == "new" else {**SETTINGS, "offsets.topic.num.partitions": "1"}
@@ -55,7 +60,7 @@ def said(recorded: Recorded, name: str, scratch: Path) -> tuple[str, dict[str, s
         deadline = time.monotonic() + SECONDS
         quiet = time.monotonic()
         while time.monotonic() < deadline and (not found or time.monotonic() < quiet + QUIET_SECONDS):
-            now = {match["number"]: match["line"] for match in _LINE.finditer(broker.log_since_start())}
+            now = last_words(broker.log_since_start())
             if now != found:
                 found, quiet = now, time.monotonic()
             time.sleep(0.5)

@@ -172,13 +172,40 @@ def test_warnings() -> None:
     assert "with state (g-counts-changelog)" in warnings(target(topics=stores))
 
 
-def test_of_share_groups_only_start_offsets_and_by_kafka_s_tool() -> None:
-    groups = decide(Wanted({KEY: Position(160, 3, "m", HERE)}), target(None, type="share"), Choices({}))
+def test_of_share_groups_only_start_offsets() -> None:
+    wanted = Wanted({KEY: Position(160, 3, "m", HERE)})
+    groups = decide(wanted, target(None, type="share"), Choices({}))
     plan = plan_of(groups)
     assert [row.after for row in plan.rows()] == [Position(160, -1, "", HERE)]
-    assert plan.obstacle() == "group 'g' is blocked: it is a share group"
-    assert "delivery counts begin anew" in "; ".join(groups[0].warnings)
+    assert plan.obstacle() is None
+    assert "counts begin anew" in "; ".join(groups[0].warnings)
     assert kafka_csv(plan) == "g,orders,0,160\n"
+    (same,) = decide(wanted, target(Position(160), type="share"), Choices({}))
+    assert (same.action, same.warnings) == (Action.KEEP, ())
+    old = replace(target(None, type="share"), has_start_offsets=False)
+    assert "(Kafka 4.1 and later have)" in str(plan_of(decide(wanted, old, Choices({}))).obstacle())
+
+
+def test_an_absent_group_becomes_what_is_said() -> None:
+    absent = target(None, state=None)
+    assert [group.type for group in decide(Wanted({KEY: Position(160)}), absent, Choices({}))] == ["classic"]
+    (group,) = decide(Wanted({KEY: Position(160)}), absent, Choices({}, new_share_groups=True))
+    assert (group.type, group.action) == ("share", Action.CREATE)
+    assert "becomes a share group" in group.warnings[0]
+    (back,) = inverse([group], target(replace(HELD, offset=160, leader_epoch=-1, metadata=""), type="share"))
+    assert (back.type, back.action, back.warnings) == ("share", Action.DELETE, ())
+    (again,) = inverse([back], absent)
+    assert (again.type, again.action) == ("share", Action.CREATE)
+
+
+def test_start_offsets_are_deleted_by_topic() -> None:
+    held = {("orders", 0): Position(150), ("orders", 1): Position(150), ("clicks", 0): Position(5)}
+    to = target(offsets=held, type="share")
+    (group,) = decide(Wanted({KEY: Position(160)}), to, Choices({}, delete_others=True))
+    actions = {f"{row.topic}-{row.partition}": row.action for row in group.rows}
+    assert actions == {"clicks-0": Action.DELETE, "orders-0": Action.UPDATE, "orders-1": Action.KEEP}
+    assert group.warnings[0].startswith("orders-1: not deleted")
+    assert {row.after for row in group.rows if row.partition == 1} == {Position(150)}
 
 
 def plan_of(groups: list[GroupPlan]) -> Plan:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from kafka import TopicPartition
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
@@ -85,6 +87,22 @@ def test_deleted_and_reset_groups_come_back_and_go_again(place: Place, tmp_path:
     assert place.held(*groups) == bad, "what was made is gone again"
 
 
+def test_the_undo_that_capture_prints_brings_back_what_was_deleted_and_reset(place: Place, tmp_path: Path) -> None:
+    place.commit("undone", offsets_of(3))
+    place.commit("set-back", offsets_of(4))
+    good = place.held("undone", "set-back")
+    place.admin.delete_groups(["undone"])
+    place.commit("set-back", dict.fromkeys(range(PARTITIONS), (0, "", -1)))
+    captured = regroup("capture", *place.server, "--output", tmp_path / "log", "--format", "json")
+    for group in ("undone", "set-back"):
+        (command,) = [words for words in json.loads(captured.stdout)["undo"] if f" --group {group} " in words]
+        name, *words, output = shlex.split(command)
+        assert (name, output) == ("regroup", "plan.json")
+        regroup(*words, tmp_path / group)
+        applied(place, tmp_path / group, tmp_path / f"applied-{group}")
+    assert place.held("undone", "set-back") == good
+
+
 def test_what_is_refused(place: Place, tmp_path: Path) -> None:
     place.commit("refused", offsets_of(1))
     path = tmp_path / "plan.json"
@@ -134,6 +152,69 @@ def test_a_group_with_members_is_waited_for(place: Place, tmp_path: Path) -> Non
         said,
     ), said
     assert re.search("its coordinator has other offsets of group 'busy' than foreseen: .*orders-1 holds 10, ", said)
+
+
+@pytest.mark.full
+def test_share_groups_deliver_from_where_they_are_told(place: Place, tmp_path: Path) -> None:
+    """Made, unmade, moved, moved back; Kafka's consumer reads from there, and is a member that has to go first."""
+    path, group = tmp_path / "plan.json", ("--group", "shared", "--topic", f"{TOPIC}:0,1")
+
+    def starts() -> list[int]:
+        rows = plan_of(place, *group, "--to-current", output=tmp_path / "now.json")["groups"][0]["rows"]
+        return [row["before"]["offset"] for row in rows]
+
+    def groups() -> dict[str, tuple[str, str]]:
+        listed = place.admin.list_groups()
+        return {one["group_id"]: (one["group_type"], one["group_state"]) for one in listed}
+
+    (tmp_path / "wanted.csv").write_text(f"shared,{TOPIC},0,40\nshared,{TOPIC},1,{RECORDS}\n")
+    document = plan_of(place, "--from-file", tmp_path / "wanted.csv", "--new-groups", "share", output=path)
+    assert document["counts"] == {"blocked": 0, "create": 2, "delete": 0, "keep": 0, "update": 0}
+    assert "states and counts of deliveries" in document["groups"][0]["warnings"][-1]
+    applied(place, path, tmp_path / "made")
+    assert groups()["shared"] == ("share", "Empty")
+    rolled_back(place, tmp_path / "made", tmp_path)
+    assert "shared" not in groups()
+    applied(place, path, tmp_path / "made-again")
+
+    plan_of(place, *group, "--shift-by", "-10", output=path)
+    applied(place, path, tmp_path / "moved")
+    assert starts() == [30, RECORDS - 10]
+    (tmp_path / "back").mkdir()
+    rolled_back(place, tmp_path / "moved", tmp_path / "back")
+    assert starts() == [40, RECORDS]
+
+    # A topic that goes between plan and apply fails alone, and the second try ends well.
+    other = {"other": {"num_partitions": 1, "replication_factor": 1}}
+    place.admin.create_topics(other, wait_for_metadata=True)
+    (tmp_path / "wanted.csv").write_text(f"partly,{TOPIC},0,40\npartly,other,0,0\n")
+    partly = tmp_path / "partly.json"
+    plan_of(place, "--from-file", tmp_path / "wanted.csv", "--new-groups", "share", output=partly)
+    place.admin.delete_topics(["other"])
+    wait_for("the topic to be gone", lambda: "other" not in place.admin.list_topics())
+    apply = ("restore", "apply", partly, *place.server, "--execute", "--output", tmp_path / "partly")
+    failed = regroup(*apply, code=ExitCode.APPLY_FAILED)
+    assert "failed: group 'partly', other-0: UNKNOWN_TOPIC_OR_PARTITION" in failed.stderr
+    place.admin.create_topics(other, wait_for_metadata=True)
+    assert "applied:    1 groups, 1 offsets" in regroup(*apply).stdout
+
+    command = place.broker.kafka.command(
+        "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+        *("--bootstrap-server", place.broker.bootstrap, "--topic", TOPIC, "--group", "shared"),
+        *("--formatter-property", "print.offset=true", "--formatter-property", "print.partition=true"),
+        heap="96m",
+    )
+    read = tmp_path / "read"
+    with read.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL) as member:
+        try:
+            wait_for("records", lambda: read.read_bytes().count(b"\n") >= RECORDS - 40)
+            dry_run = regroup("restore", "apply", path, *place.server, code=ExitCode.USAGE)
+            assert "group 'shared' has members (Stable)" in dry_run.stderr
+        finally:
+            member.kill()
+    offsets = [int(offset) for offset in re.findall(r"Partition:0\tOffset:(\d+)", read.read_text())]
+    assert min(offsets) == 40
+    assert "Partition:1\t" not in read.read_text()
 
 
 def test_a_leader_epoch_from_elsewhere_is_not_written(place: Place, tmp_path: Path) -> None:

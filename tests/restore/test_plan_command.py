@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.errors import ExitCode
+from tests.cases import CORPUS
 from tests.history.incidents import INCIDENTS, Incident
 from tests.history.logs import MINUTE, T0, Log
 
@@ -104,17 +104,49 @@ def test_the_command_that_investigate_prints_plans_what_it_says(
     common = ["--kafka-version", incident.release, "--now-ms", str(incident.now_ms)]
     run(["investigate", str(path), *common])
     text = capfd.readouterr().out
-    commands = re.findall(r"^  With .*: regroup (restore plan SNAPSHOT .*) --bootstrap-server HOST", text, re.MULTILINE)
     run(["investigate", str(path), *common, "--format", "json"])
     told = json.loads(capfd.readouterr().out)["explanations"]
-    found = [one for one in told if one["severity"] != "info" and one["restore"]]
-    assert len(commands) == len(found)
-    for command, one in zip(commands, found, strict=True):
-        words = [str(path) if word == "SNAPSHOT" else word for word in shlex.split(command)]
-        assert run([*words, "--against", str(path), *common, "--format", "json"]) == ExitCode.CLEAN
+    assert all(one["undo"] for one in told if one["severity"] != "info" and one["restore"])
+    for one in [one for one in told if one["undo"]]:
+        assert one["severity"] == "info" or f": {one['undo']}\n" in text
+        name, *words = shlex.split(one["undo"])
+        assert (name, words[-4:]) == ("regroup", ["--bootstrap-server", "HOST:9092", "--output", "plan.json"])
+        where = ["--against", str(path), "--output", str(tmp_path / "plan.json"), *common[2:]]
+        assert run([*words[:-4], *where, "--format", "json"]) == ExitCode.CLEAN
         planned = after(json.loads(capfd.readouterr().out))
         wanted = {f"{one['group_id']} {row['topic']}-{row['partition']}": row["offset"] for row in one["restore"]}
         assert {key: planned[key] for key in wanted} == wanted
+
+
+def test_an_undo_has_the_brokers_and_the_rules_of_the_log(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    listeners = [[{"security_protocol": "SASL_SSL", "host": f"b{number}", "port": 9093}] for number in (1, 2)]
+    brokers = [{"broker_id": number, "listeners": at} for number, at in enumerate(listeners, 1)]
+    topics = {"__consumer_offsets": {"partitionInfo": [{"partition": 0, "leader": 1}]}}
+    (log / "topology.json").write_text(json.dumps({"brokers": brokers, "topics": topics}))
+    arguments = ["--group", "g", "--now-ms", str(T0 + 10 * MINUTE), "--format", "json"]
+    assert (
+        run(["investigate", str(log), "--kafka-version", "3.9.2", "--coordinator", "new", "--salvage", *arguments])
+        == ExitCode.CLEAN
+    )
+    (one,) = [one for one in json.loads(capfd.readouterr().out)["explanations"] if one["undo"]]
+    assert one["undo"] == (
+        f"regroup restore plan {log} --kafka-version 3.9.2 --coordinator new --salvage --group g --topic orders:0 "
+        "--before-record 0:5 --bootstrap-server b1:9093,b2:9093 --command-config FILE --output plan.json"
+    )
+
+
+def test_what_a_group_never_held_is_put_back_by_its_offset_and_is_no_point_of_the_log(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The recording: a transaction writes 100, a plain commit 50 afterwards, then the transaction commits."""
+    log, group = str(CORPUS / "k431-txn/log"), ["--group", "x-plain-after"]
+    run(["investigate", log, *group, "--format", "json"])
+    (undo,) = [one["undo"] for one in json.loads(capfd.readouterr().out)["explanations"] if one["undo"]]
+    words = shlex.split(undo)[1:-4]
+    assert words == ["restore", "plan", *group, "--topic", "t-a:0", "--to-offset", "100"]
+    assert run([*words, "--against", log, "--format", "csv"]) == ExitCode.CLEAN
+    assert capfd.readouterr().out == "x-plain-after,t-a,0,100\n"
+    assert run(["restore", "plan", log, *group, "--before-incident", "--against", log]) == ExitCode.USAGE
 
 
 def test_other_names_and_kafka_s_csv(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

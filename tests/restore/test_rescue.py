@@ -16,6 +16,7 @@ from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_snapshot
 from tests.cases import CORPUS
 from tests.groups.test_java_loader import GROUP_KEY, assignment, member_key, with_member
+from tests.lifecycle.failing_logs import write_log
 from tests.lifecycle.test_loads import snapshot_of
 from tests.replay.histories import GROUP, History
 
@@ -123,6 +124,41 @@ def test_the_text_names_every_way_out(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert "4.0.2 new" in text
     assert "--repair DIR" in text
     assert f"--map-group {GROUP}={GROUP}-" in text
+
+
+@pytest.mark.parametrize(
+    "name, release, said",
+    [
+        ("gap", "2.3.1", "which loads, without its empty last segment"),
+        ("large", "2.0.0", "which loads, with its large batches compressed"),
+    ],
+)
+def test_a_load_that_never_ends_holds_up_its_broker(
+    name: str, release: str, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No partition of that broker is a healthy one; the repaired log has the same records and loads."""
+    log, repaired = tmp_path / "log", tmp_path / "repaired"
+    write_log(name, log)
+    rules = ("--kafka-version", release)
+    assert rescued(capfd, log, *rules, code=ExitCode.FINDINGS)["partitions"][0]["names"] == {}
+    topology = tmp_path / "topology.json"
+
+    def names(*leaders: int) -> Json:
+        infos = [{"partition": number, "leader": leader} for number, leader in enumerate(leaders)]
+        topology.write_text(json.dumps({"topics": {"__consumer_offsets": {"partitionInfo": infos}}}))
+        document = rescued(capfd, log, *rules, "--topology", topology, code=ExitCode.FINDINGS)
+        found: Json = document["partitions"][0]["names"]
+        return found
+
+    assert names(1, 1, 1) == {}
+    assert partition_for(names(1, 1, 2)["g-0"], PARTITIONS) == 2
+    assert run(["rescue", str(log), *rules, "--repair", str(repaired)]) == ExitCode.FINDINGS
+    assert said in capfd.readouterr().out
+    profile = profile_for_release(release)
+    (old,) = replay_snapshot(discover([str(log)]), profile, damage=[])
+    (new,) = replay_snapshot(discover([str(repaired)]), profile, damage=[])
+    assert (new.offsets, new.record_counts) == (old.offsets, old.record_counts)
+    assert rescued(capfd, repaired, *rules, code=ExitCode.CLEAN)["partitions"] == []
 
 
 def test_what_is_refused(capfd: pytest.CaptureFixture[str]) -> None:

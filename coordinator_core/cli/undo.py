@@ -1,0 +1,82 @@
+"""Command lines that undo what a log shows: for ``regroup investigate`` and ``regroup capture``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator_core.cli.options import clock_ms
+from coordinator_core.errors import RegroupError
+from coordinator_core.investigate.investigate import investigate, size_of
+from coordinator_core.investigate.model import Case
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.releases import Profile, profile_for_release
+from coordinator_core.reports.investigation import Undo
+from coordinator_core.topology import Topology
+
+_RECENT_MS = 24 * 3_600_000
+_LOOKED_AT_BYTES = 8 << 20
+"""Of a larger capture nobody waits for an investigation that nobody asked for."""
+_REMOVALS_AND_RESETS = frozenset(
+    {
+        "offsets-deleted",
+        "offsets-expired-while-active",
+        "tombstones-without-a-rule",
+        "reset-by-admin",
+        "skipped-by-admin",
+    }
+)
+_DAMAGE_WORDS = {OnDamage.FAIL: (), OnDamage.RECOVER: ("--partial",), OnDamage.SALVAGE: ("--salvage",)}
+_PLAINTEXT = "PLAINTEXT"
+
+
+def undo_of(paths: Sequence[str], profile: Profile | None, on_damage: OnDamage, topology: Topology | None) -> Undo:
+    """For the log at ``paths``, read as it was; of a cluster with one listener the addresses are in ``topology``.
+
+    ``profile`` is the one that was asked for; ``None``: as the records tell.
+    """
+    brokers = [] if topology is None else [broker for broker in topology.brokers.values() if broker.alive]
+    listeners = {listener for broker in brokers for listener in broker.listeners}
+    log = log_words(paths, profile, on_damage)
+    if len(listeners) != 1:
+        return Undo(log)
+    (listener,) = listeners
+    servers = ",".join(f"{host}:{port}" for broker in brokers for host, port in broker.listeners.values())
+    return Undo(log, _cluster_words(servers, None if listener == _PLAINTEXT else "FILE"))
+
+
+def undo_commands(
+    directory: str, bootstrap_server: str, command_config: str | None, profile: Profile | None
+) -> list[str]:
+    """What puts back the offsets that were deleted or reset in the last day, worst first, of a capture that was made
+    just now. A large one is not looked at: that is for ``regroup investigate``."""
+    # The kernels take time to load.
+    from coordinator_core.fold.inference import infer_profile
+
+    now_ms = clock_ms()
+    try:
+        snapshot = discover([directory])
+        if not 0 < size_of(snapshot) <= _LOOKED_AT_BYTES:
+            return []
+        case = Case(profile or infer_profile(snapshot.partitions), now_ms, None)
+        since_ms = now_ms - _RECENT_MS
+        found = investigate(snapshot, case, groups=None, since_ms=since_ms, on_damage=OnDamage.SALVAGE, damage=[])
+    except RegroupError:
+        # What was captured is whole, whatever is in it; who reads it is told what is wrong.
+        return []
+    undo = Undo(log_words([directory], profile, OnDamage.FAIL), _cluster_words(bootstrap_server, command_config))
+    commands = (undo.command(one) for one in found.explanations if one.code in _REMOVALS_AND_RESETS)
+    return [command for command in commands if command is not None]
+
+
+def log_words(paths: Sequence[str], profile: Profile | None, on_damage: OnDamage) -> list[str]:
+    """The words of a command line that have the log at ``paths`` read by these rules."""
+    rules = [] if profile is None else ["--kafka-version", str(profile.release)]
+    if profile is not None and profile != profile_for_release(profile.release):
+        rules += ["--coordinator", profile.coordinator]
+    return [*paths, *rules, *_DAMAGE_WORDS[on_damage]]
+
+
+def _cluster_words(servers: str, command_config: str | None) -> list[str]:
+    secured = () if command_config is None else ("--command-config", command_config)
+    return ["--bootstrap-server", servers, *secured]
