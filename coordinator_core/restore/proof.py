@@ -71,7 +71,7 @@ class Proof:
 
 
 def prove(
-    plan: Plan, added: Iterable[Added], states: Iterable[PartitionState], answered: Mapping[str, TargetGroup]
+    plan: Plan, added: Iterable[Added], states: Sequence[PartitionState], answered: Mapping[str, TargetGroup]
 ) -> Proof:
     """Compare a plan with the records added since its apply began, the replayed state, and what coordinators answer.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_core.groups.model import CommittedOffset, GroupState, OffsetKey, PartitionState
@@ -88,7 +88,7 @@ def position_of(offset: CommittedOffset, offsets_partition: int, topic_id: str |
     )
 
 
-def groups_of(states: Iterable[PartitionState], topic_ids: Mapping[str, str]) -> dict[str, TargetGroup]:
+def groups_of(states: Sequence[PartitionState], topic_ids: Mapping[str, str]) -> dict[str, TargetGroup]:
     """Groups of a replayed state, as their coordinators would answer. ``topic_ids`` by name."""
     found: dict[str, TargetGroup] = {}
     for state in states:
