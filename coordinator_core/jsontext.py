@@ -1,10 +1,30 @@
-"""JSON that others wrote."""
+"""JSON that others wrote: parsed, and read into typed values; dataclasses as JSON."""
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+
+T = TypeVar("T")
+
+_INT64_END = 1 << 63
+
+
+class FormError(ValueError):
+    """JSON of another form than its type has. ``place`` is the path of the value, such as ``.steps[0].number``."""
+
+    def __init__(self, problem: str, place: str = "") -> None:
+        super().__init__(f"{place.lstrip('.')}: {problem}" if place else problem)
+        self.problem, self.place = problem, place
+
+    def below(self, place: str) -> FormError:
+        return FormError(self.problem, place + self.place)
 
 
 def parse_json(text: str | bytes, made: Callable[[dict[str, Any]], Any] | None = None) -> Any:
@@ -16,3 +36,150 @@ def parse_json(text: str | bytes, made: Callable[[dict[str, Any]], Any] | None =
         return json.loads(text, object_hook=made)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def to_json(value: Any) -> Any:
+    """JSON of a frozen dataclass: field names as they are, enums as their values, tuples as lists."""
+    if value is None or type(value) in (int, str, bool):
+        return value
+    if dataclasses.is_dataclass(value):
+        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [to_json(one) for one in value]
+    if isinstance(value, dict):
+        return {str(name): to_json(one) for name, one in value.items()}
+    return value
+
+
+def fields_of(value: object, *names: str, **more: Any) -> dict[str, Any]:
+    """Attributes of ``value`` by their names, and ``more`` behind them."""
+    return {name: getattr(value, name) for name in names} | more
+
+
+def from_json(kind: type[T], value: Any) -> T:
+    """The value of type ``kind`` that ``value``, parsed JSON, stands for; :func:`reader` says what can be read.
+
+    Raises ``ValueError`` with the path of what has another form, is missing, or is not in ``kind``.
+    """
+    read: Callable[[Any], T] = reader(cast(Any, kind))
+    return read(value)
+
+
+@cache
+def reader(kind: Any, named: Callable[[str], str] = str, *, exact: bool = True) -> Callable[[Any], Any]:
+    """A function that reads parsed JSON as a value of type ``kind``; it raises :class:`FormError`.
+
+    Types are ``str``, ``bool``, ``int`` (64 bits), ``float``, ``bytes`` (base64), enums (their values), an optional
+    one, tuples and lists of one, mappings by text or number, dataclasses, named tuples and ``TypedDict``. ``named``
+    gives the name of a field in JSON. A field with a default may be absent; with ``exact`` others may not be there,
+    except in a ``TypedDict``.
+    """
+    origin, arguments = get_origin(kind) or kind, get_args(kind)
+    if kind is Any:
+        return lambda value: value
+    if origin in (Union, UnionType):
+        (optional,) = (reader(one, named, exact=exact) for one in arguments if one is not NoneType)
+        return lambda value: None if value is None else optional(value)
+    if origin in (tuple, list):
+        return _items(origin, reader(arguments[0], named, exact=exact))
+    if isinstance(origin, type) and issubclass(origin, Mapping) and not is_typeddict(kind):
+        return _entries(arguments[0], reader(arguments[1], named, exact=exact))
+    if issubclass(kind, Enum):
+        return _member(kind)
+    if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") or is_typeddict(kind):
+        return _fields(kind, named, exact)
+    return _plain(kind)
+
+
+def _plain(kind: type) -> Callable[[Any], Any]:
+    taken = {float: (float, int), bytes: (str,)}.get(kind, (kind,))
+
+    def read(value: Any) -> Any:
+        # True is an int to Python, and no number.
+        if value.__class__ not in taken or (kind is int and not -_INT64_END <= value < _INT64_END):
+            raise FormError(f"expected {kind.__name__}, got {value!r}")
+        if kind is bytes:
+            return base64.b64decode(value, validate=True)
+        return float(value) if kind is float else value
+
+    return read
+
+
+def _member(kind: type[Enum]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        try:
+            return kind(value)
+        except ValueError:
+            known = ", ".join(str(one.value) for one in kind)
+            raise FormError(f"{value!r} is none of {known}") from None
+
+    return read
+
+
+def _items(kind: type, item: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if value.__class__ is not list:
+            raise FormError(f"expected list, got {value!r}")
+        found: list[Any] = []
+        try:
+            for one in value:
+                found.append(item(one))
+        except FormError as error:
+            raise error.below(f"[{len(found)}]") from None
+        return kind(found)
+
+    return read
+
+
+def _entries(key: type, item: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if value.__class__ is not dict:
+            raise FormError("expected an object")
+        found = {}
+        for name, one in value.items():
+            if key is int and not (name.isascii() and name.isdigit() and len(name) <= 10):
+                raise FormError(f"{name[:20]!r} is no number")
+            try:
+                found[key(name)] = item(one)
+            except FormError as error:
+                raise error.below(f".{name[:80]}") from None
+        return found
+
+    return read
+
+
+def _fields(kind: Any, named: Callable[[str], str], exact: bool) -> Callable[[Any], Any]:
+    hints = get_type_hints(kind)
+    if is_typeddict(kind):
+        optional, exact = kind.__optional_keys__, False
+    elif dataclasses.is_dataclass(kind):
+        missing = dataclasses.MISSING
+        fields = dataclasses.fields(kind)
+        optional = {one.name for one in fields if (one.default, one.default_factory) != (missing, missing)}
+    else:
+        optional = kind._field_defaults.keys()
+    shape = [(name, named(name), reader(hint, named, exact=exact), name in optional) for name, hint in hints.items()]
+    known = {field for _, field, _, _ in shape}
+
+    def read(value: Any) -> Any:
+        if value.__class__ is kind:
+            # A part that ``parse_json`` has made already.
+            return value
+        if value.__class__ is not dict:
+            raise FormError("expected an object")
+        found = {}
+        for name, field, inner, may_be_absent in shape:
+            if field in value:
+                try:
+                    found[name] = inner(value[field])
+                except FormError as error:
+                    raise error.below(f".{field}") from None
+            elif not may_be_absent:
+                raise FormError("missing", f".{field}")
+        if exact and not value.keys() <= known:
+            raise FormError("unknown field", f".{min(value.keys() - known)}")
+        return kind(**found)
+
+    return read

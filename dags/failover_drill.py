@@ -12,6 +12,7 @@ from typing import Any
 from airflow.sdk import DAG, DeadlineAlert, DeadlineReference, Param, SyncCallback, task  # type: ignore[attr-defined]
 
 from dags.common import drill
+from dags.common.approval import Approval
 from dags.common.clusters import DrillSettings, load_clusters
 from dags.common.form import optional
 
@@ -81,7 +82,7 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
         ),
     ) as dag:
 
-        @task(multiple_outputs=True, doc_md="Captures the offsets topic, and predicts.")
+        @task(doc_md="Captures the offsets topic, and predicts.")
         def predict(**context: Any) -> Any:
             return drill.predict(context["params"], context["dag_run"], context["ti"].try_number)
 
@@ -106,10 +107,9 @@ def build(settings: dict[str, DrillSettings]) -> DAG:
             return drill.report(compared)
 
         predicted = predict()
-        approve = drill.DrillApproval(
+        approve = Approval(
             task_id="approve",
-            subject=predicted["subject"],
-            body=predicted["body"],
+            found=predicted,
             doc_md="Asks a person. Rejected or not answered: nothing is done.",
         )
         # The setup is what is done before anything breaks: a teardown runs only after a setup that succeeded.

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetAlias, Param, task
 
-from dags.common.approval import ExpiryApproval
+from dags.common.approval import Approval
 from dags.common.clusters import ClusterFile, load_clusters, timetable
 from dags.common.form import optional, snapshot_params
 from dags.common.spark import SparkAppOperator
@@ -100,11 +100,9 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
             return found
 
         planned = plan(forecast(pin()))
-        approve = ExpiryApproval(
+        approve = Approval(
             task_id="approve",
-            expires=planned["expires"],
-            subject=planned["subject"],
-            body=planned["body"],
+            found=planned,
             doc_md="Asks a person, when something expires. Rejected or not answered: nothing is published.",
         )
         compact = SparkAppOperator(

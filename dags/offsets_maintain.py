@@ -6,9 +6,9 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
+from dags.common.approval import Approval
 from dags.common.clusters import ClusterFile, load_clusters
 from dags.common.form import cluster_param
-from dags.common.maintain import PruneApproval
 
 DOC = """
 ### Delete old runs and pins
@@ -50,7 +50,7 @@ def build(file: ClusterFile) -> DAG:
         default_args=file.task_defaults,
     ) as dag:
 
-        @task(multiple_outputs=True, doc_md="Lists what is old; deletes nothing.")
+        @task(doc_md="Lists what is old; deletes nothing.")
         def find(**context: Any) -> Any:
             from dags.common import maintain
 
@@ -63,11 +63,9 @@ def build(file: ClusterFile) -> DAG:
             return maintain.remove(found, params)
 
         found = find()
-        approve = PruneApproval(
+        approve = Approval(
             task_id="approve",
-            count=found["count"],
-            subject=found["subject"],
-            body=found["body"],
+            found=found,
             doc_md="Asks a person. Rejected or not answered: nothing is deleted.",
         )
         approve >> remove(found)

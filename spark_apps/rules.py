@@ -22,7 +22,7 @@ Part = frozenset[int] | None
 
 def reconcile(context: SparkContext, inputs: Inputs) -> tuple[Facts, Reconciliation]:
     """Result of ``coordinator_core.rules.evaluate.evaluate`` for the same inputs, computed in Spark."""
-    facts = inputs.facts(scan=False)
+    facts = inputs.facts()
     chosen = chosen_rules(facts, inputs.codes)
     parts: list[Part] = [None, *parts_of(inputs, TASKS_PER_CORE * context.defaultParallelism)]
     found: list[Hits] = []
@@ -53,7 +53,7 @@ def find_in_part(part: Part, inputs: Inputs) -> list[Hits] | RegroupError:
     """Results of the rules on some partitions, in a worker. An error is returned: Spark would repeat the task, and
     keep only the text."""
     try:
-        facts = inputs.facts(part, scan=part is not None)
+        facts = inputs.facts(part)
         rules = [rule for rule in chosen_rules(facts, inputs.codes).evaluated if rule.across == (part is None)]
         return find(facts, rules, inputs.settings, is_all=part is None)
     except RegroupError as error:

@@ -80,6 +80,7 @@ PARTS = (
     Part("dags/test_drill_state.py", "fast"),
     Part("dags/test_gate.py", "fast"),
     Part("dags/test_maintain.py", "fast"),
+    Part("dags/test_restore_state.py", "fast"),
     Part("cluster/test_crosscheck.py", "fast"),
     Part("cluster/test_files.py", "fast"),
     Part("cluster/test_settings.py", "fast"),

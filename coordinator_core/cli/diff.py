@@ -11,20 +11,11 @@ import click
 from coordinator_core.cli.options import Format, format_option, write_line
 from coordinator_core.errors import ExitCode
 from coordinator_core.rules.differences import Difference, difference
-from coordinator_core.runs.read import Run, open_run
+from coordinator_core.rules.publish import scope_of
+from coordinator_core.runs.read import open_run
 from coordinator_core.untrusted import csv_text, visible
 
-_FIELDS = (
-    "kind",
-    "change",
-    "offsets_partition",
-    "group_id",
-    "topic",
-    "partition",
-    "columns",
-    "before",
-    "after",
-)
+_FIELDS = ("kind", "change", "offsets_partition", "group_id", "topic", "partition", "columns", "before", "after")
 
 
 @click.command("diff")
@@ -56,14 +47,10 @@ def diff_command(before: str, now: str, output_format: Format) -> int:
 
 
 def _document(found: Difference) -> dict[str, Any]:
-    def of(run: Run) -> dict[str, Any]:
-        names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
-        return {"path": run.path, **{name: run.manifest[name] for name in names}}
-
     return {
         "identical": found.is_identical,
-        "before": of(found.before),
-        "after": of(found.now),
+        "before": scope_of(found.before),
+        "after": scope_of(found.now),
         "identical_tables": list(found.same_tables),
         "counts": found.counts,
         "changes": list(found.changes()),

@@ -12,8 +12,9 @@ from coordinator_core.cli.options import Format, client_options, format_option, 
 from coordinator_core.drill.journal import JOURNAL
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.releases import chosen_profile
-from coordinator_core.reports.restore import plan_text, proof_text
-from coordinator_core.restore.model import kafka_csv, plan_document, read_plan, write_plan
+from coordinator_core.reports.restore import proof_text
+from coordinator_core.reports.restore_files import plan_forms
+from coordinator_core.restore.model import read_plan, write_plan
 
 if TYPE_CHECKING:
     from coordinator_core.cluster.restore_apply import GroupResult
@@ -38,6 +39,7 @@ _ERRORS_SHOWN = 20
     metavar="SECONDS",
     help="Wait so long for groups to lose their members and for transactions to end.",
 )
+@click.option("--plan-digest", metavar="SHA256", help="Digest of the plan that was approved: no other is applied.")
 @click.option(
     "--parallel",
     type=click.IntRange(min=1, max=64),
@@ -53,6 +55,7 @@ def apply_command(
     execute: bool,
     output: Path | None,
     wait_empty: float,
+    plan_digest: str | None,
     parallel: int,
     output_format: Format,
 ) -> int:
@@ -61,19 +64,21 @@ def apply_command(
     Exits with 2 when it is refused and nothing is written, with 4 when a partition or a group failed.
     """
     from coordinator_core.cluster.client import Client
-    from coordinator_core.cluster.restore_apply import ApplyOptions, apply_plan, refusals
+    from coordinator_core.cluster.restore_apply import ApplyOptions, apply_plan, begun_apply, standing, written_groups
     from coordinator_core.cluster.settings import read_settings
 
     if execute and output is None:
         raise UsageError("--execute needs --output: the journal that undoes it has to be somewhere")
     if execute and output is not None:
         with Client(read_settings(bootstrap_server, command_config)) as client:
-            digest, results = apply_plan(client, plan_path, output, ApplyOptions(wait_empty, parallel))
+            digest, results = apply_plan(client, plan_path, output, ApplyOptions(wait_empty, parallel, plan_digest))
         return _said(digest, results, output, output_format)
-    plan, digest = read_plan(plan_path)
+    plan, digest = read_plan(plan_path, plan_digest)
     with Client(read_settings(bootstrap_server, command_config)) as client:
-        found = refusals(client, plan)
-    writing = plan.writing()
+        events = [] if output is None else begun_apply(output, digest)
+        found = standing(client, plan, events, wait_empty)
+    written = written_groups(events)
+    writing = [group for group in plan.writing() if group.group_id not in written]
     if output_format is Format.JSON:
         document = {"plan_digest": digest, "execute": False, "refused": [one.text for one in found]}
         write_json(document | {"groups": [group.group_id for group in writing]})
@@ -150,7 +155,7 @@ def verify_command(
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @client_options
 @click.option("--output", "plan_path", required=True, metavar="PLAN", help="Where the plan is written.")
-@format_option(Format.TEXT, Format.JSON, Format.CSV)
+@format_option(Format.TEXT, Format.JSON, Format.CSV, Format.HTML)
 def rollback_command(
     directory: Path, bootstrap_server: str, command_config: str | None, plan_path: str, output_format: Format
 ) -> int:
@@ -164,14 +169,7 @@ def rollback_command(
 
     with Client(read_settings(bootstrap_server, command_config)) as client:
         plan = rollback_plan(client, directory.parent if directory.name == JOURNAL else directory)
-    digest = write_plan(plan_path, plan)
-    match output_format:
-        case Format.JSON:
-            write_json(plan_document(plan))
-        case Format.CSV:
-            for line in kafka_csv(plan).splitlines():
-                write_line(line)
-        case _:
-            for line in plan_text(plan, digest):
-                write_line(line)
+    write_plan(plan_path, plan)
+    for line in plan_forms(plan)[output_format]():
+        write_line(line)
     return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS

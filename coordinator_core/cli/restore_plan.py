@@ -19,7 +19,6 @@ from coordinator_core.cli.options import (
     replay_options,
     time_ms,
     together,
-    write_json,
     write_line,
 )
 from coordinator_core.cli.source import load_source, open_snapshot, warn_about_damage
@@ -31,9 +30,9 @@ from coordinator_core.investigate.model import Case
 from coordinator_core.log.discovery import TOPICS_FILE
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile, profile_from_label
-from coordinator_core.reports.restore import plan_text
+from coordinator_core.reports.restore_files import plan_forms
 from coordinator_core.restore.decide import Choices, decide
-from coordinator_core.restore.model import Plan, kafka_csv, plan_document, write_plan
+from coordinator_core.restore.model import Plan, write_plan
 from coordinator_core.restore.selection import Move, Scenario, keys_of, moved, parse_duration_ms, parse_topics
 from coordinator_core.restore.source import (
     Wanted,
@@ -144,7 +143,7 @@ _choice_options = together(
 @_choice_options
 @click.option("--output", metavar="PLAN", help="Where the plan is written.")
 @replay_options
-@format_option(Format.TEXT, Format.JSON, Format.CSV)
+@format_option(Format.TEXT, Format.JSON, Format.CSV, Format.HTML)
 def plan_command(
     paths: tuple[str, ...],
     from_file: str | None,
@@ -230,16 +229,10 @@ def plan_command(
         groups=tuple(decide(wanted, target, choices)),
         warnings=tuple(warnings),
     )
-    digest = write_plan(output, plan)
-    match output_format:
-        case Format.JSON:
-            write_json(plan_document(plan))
-        case Format.CSV:
-            for line in kafka_csv(plan).splitlines():
-                write_line(line)
-        case _:
-            for line in plan_text(plan, digest):
-                write_line(line)
+    if output is not None:
+        write_plan(output, plan)
+    for line in plan_forms(plan)[output_format]():
+        write_line(line)
     return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS
 
 

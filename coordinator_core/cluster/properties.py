@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator_core.errors import UsageError
 
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_SPECIAL = re.compile(r"[\\ =:#!\t\f]")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _JAAS = re.compile(r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*);\s*\Z", re.S)
 _OPTION = re.compile(r"""\s*([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))""")
@@ -21,6 +23,15 @@ def parse_properties(text: str) -> dict[str, str]:
         key, value = (line, "") if separator is None else (line[: separator[0]], line[separator[1] :])
         found[_unescaped(key)] = _unescaped(value)
     return found
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """The text of which :func:`parse_properties` makes these keys and values."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in properties.items())
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", text).replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _logical_lines(text: str) -> list[str]:

@@ -67,10 +67,11 @@ class _TryAgainError(Exception):
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
     """``wait_seconds``: for groups to lose their members and transactions to end. ``parallel``: groups of one
-    coordinator at a time."""
+    coordinator at a time. ``plan_digest``: that of the plan that was approved; no other is applied."""
 
     wait_seconds: float = 0.0
     parallel: int = 4
+    plan_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def refusals(client: Client, plan: Plan, events: Sequence[Event] = ()) -> list[R
     writing = plan.writing()
     if not writing:
         return [Refusal("the plan is empty: nothing is to be written")]
-    ended = {event["group_id"] for event in of_kind(events, "end") if not event["errors"]}
+    ended = written_groups(events)
     begun = {event["group_id"] for event in of_kind(events, "begin")}
     left = [group for group in writing if group.group_id not in ended]
     keys = [row.key for group in left for row in group.writes()]
@@ -135,13 +136,13 @@ def apply_plan(
     ``UsageError`` when it is refused: nothing was written then that was not written before. Per-partition errors are
     in the results of groups.
     """
-    plan, digest = read_plan(plan_path)
+    plan, digest = read_plan(plan_path, options.plan_digest)
     directory.mkdir(parents=True, exist_ok=True)
     with Journal(directory / JOURNAL, "another apply") as journal:
-        events = read_journal(journal.path, FIRST_EVENT) if journal.path.stat().st_size else []
-        if events and events[0]["plan_digest"] != digest:
-            raise UsageError(f"{directory}: holds the apply of another plan, {events[0]['plan_digest']}")
-        _await(client, plan, events, options.wait_seconds)
+        events = begun_apply(directory, digest)
+        if found := standing(client, plan, events, options.wait_seconds):
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise UsageError(f"refused, nothing is written: {found[0].text}{more}")
         if not (directory / PLAN).exists():
             shutil.copyfile(plan_path, directory / f"{PLAN}.new")
             os.replace(directory / f"{PLAN}.new", directory / PLAN)
@@ -161,8 +162,8 @@ def apply_plan(
             (topic,) = manifest["topics"]
             ends = {str(one["partition"]): one["log_end_offset"] for one in topic["partitions"]}
             journal.write("captured", directory=CAPTURE, ends=ends)
-        ended = {event["group_id"] for event in of_kind(events, "end") if not event["errors"]}
-        results = [GroupResult(event["group_id"], 0) for event in of_kind(events, "end") if not event["errors"]]
+        ended = written_groups(events)
+        results = [GroupResult(group_id, 0) for group_id in ended]
         left = [group for group in plan.writing() if group.group_id not in ended]
         results += _Writer(client, journal, options.parallel).write(left)
         failed = sorted(one.group_id for one in results if one.errors)
@@ -170,15 +171,29 @@ def apply_plan(
     return digest, sorted(results, key=lambda one: one.group_id)
 
 
-def _await(client: Client, plan: Plan, events: Sequence[Event], seconds: float) -> None:
-    """Return once nothing speaks against the plan; ``UsageError`` when something does, or still does after a time."""
+def begun_apply(directory: Path, digest: str) -> list[Event]:
+    """The journal of an apply of the plan with this digest; empty where none has begun in ``directory``."""
+    path = directory / JOURNAL
+    # Without a whole line it was cut off before anything was done.
+    events = read_journal(path, FIRST_EVENT) if path.exists() and b"\n" in path.read_bytes() else []
+    if events and events[0]["plan_digest"] != digest:
+        raise UsageError(f"{directory}: holds the apply of another plan, {events[0]['plan_digest']}")
+    return events
+
+
+def written_groups(events: Sequence[Event]) -> set[str]:
+    """Groups that an apply has ended without an error."""
+    return {event["group_id"] for event in of_kind(events, "end") if not event["errors"]}
+
+
+def standing(client: Client, plan: Plan, events: Sequence[Event], seconds: float) -> list[Refusal]:
+    """What speaks against the plan, what does not pass first; or still does when the time for it to pass is over."""
     deadline = time.monotonic() + seconds
     while found := refusals(client, plan, events):
-        final = [one for one in found if not one.passes]
-        if final or time.monotonic() > deadline:
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            raise UsageError(f"refused, nothing is written: {(final or found)[0].text}{more}")
+        if not all(one.passes for one in found) or time.monotonic() > deadline:
+            break
         time.sleep(_LOOK_SECONDS)
+    return sorted(found, key=lambda one: one.passes)
 
 
 class _Writer:

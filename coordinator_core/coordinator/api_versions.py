@@ -7,7 +7,7 @@ from coordinator_core.coordinator.replies import ApiKey, ApiVersionsReply, Final
 from coordinator_core.releases.requests import RequestRules
 
 
-def api_versions(rules: RequestRules, features_epoch: int = 0) -> ApiVersionsReply:
+def api_versions(rules: RequestRules) -> ApiVersionsReply:
     """The answer of the coordinator that has these ``rules``."""
     found = rules.api_versions
     keys = (entry.replace("-", ":").split(":") for entry in found.api_keys.split())
@@ -15,6 +15,6 @@ def api_versions(rules: RequestRules, features_epoch: int = 0) -> ApiVersionsRep
         Errors.NONE,
         api_keys=tuple(ApiKey(*map(int, key_and_versions)) for key_and_versions in keys),
         supported_features=(SupportedFeature("metadata.version", *found.metadata_versions),),
-        finalized_features_epoch=features_epoch,
+        finalized_features_epoch=0,
         finalized_features=tuple(FinalizedFeature(name, level, level) for name, level in found.features),
     )

@@ -5,7 +5,7 @@ Every answer is that of an authorised client: authorisation is the cluster's, no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -23,12 +23,15 @@ from coordinator_core.coordinator.scala.coordinator import ScalaCoordinator
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.transactions import Transactions
+from coordinator_core.records.types import ZERO_UUID
 
 ALL_GROUP_OPERATIONS_MASK = {False: 328, True: 3400}
 
 Topic = TypeVar("Topic", requests.CommitTopic, requests.DeleteTopic, requests.FetchTopic, replies.FetchedTopic)
 Changed = TypeVar("Changed", requests.CommitTopic, requests.DeleteTopic)
-Described = TypeVar("Described", replies.DescribedGroup, replies.DescribedConsumerGroup)
+Described = TypeVar("Described", replies.DescribedGroup, replies.DescribedConsumerGroup, replies.DescribedStreamsGroup)
+INTERNAL_TOPIC_CREATION_MS = 100
+"""How long the controller takes in this model to create the internal topics of a streams application."""
 
 
 class Cluster:
@@ -43,8 +46,10 @@ class Cluster:
         new_producer_id: Callable[[], int],
         *,
         java: bool,
+        new_topic_id: Callable[[str], str] = lambda name: ZERO_UUID,
     ) -> None:
         self.settings = settings
+        self._new_topic_id = new_topic_id
         self.clock = clock
         self.log = log
         self.metadata = metadata
@@ -65,6 +70,20 @@ class Cluster:
             if broker.coordinator.manager.partitions.get(partition) is LoadState.OWNED:
                 broker.coordinator.complete_transaction(producer_id, partition, commit)
 
+    def create_internal_topics(self, partitions: Mapping[str, int]) -> None:
+        """Topics of a streams application, which the controller creates in the background."""
+
+        def create() -> None:
+            wanted = {name: count for name, count in partitions.items() if self.metadata.topic(name) is None}
+            self.metadata = self.metadata.having(
+                {name: (self._new_topic_id(name), count) for name, count in wanted.items()}
+            )
+            for broker in self.brokers:
+                if isinstance(broker.coordinator, JavaCoordinator):
+                    broker.coordinator.topics_created(set(wanted))
+
+        self.clock.at(self.clock.now_ms + INTERNAL_TOPIC_CREATION_MS, create)
+
     def lose(self, broker: Broker) -> None:
         """The broker dies: its memory is gone, its timers never run, nobody is answered."""
         self.brokers.remove(broker)
@@ -83,6 +102,7 @@ class Broker:
             self.coordinator = JavaCoordinator(
                 settings, clock, log, new_member_id, self._verify, lambda: cluster.metadata
             )
+            self.coordinator.streams.create_topics = cluster.create_internal_topics
         else:
             self.coordinator = ScalaCoordinator(settings, clock, log, new_member_id, self._verify)
         self.transactions = cluster.transactions
@@ -137,6 +157,8 @@ class Broker:
                 return replies.ConsumerGroupDescribeReply(
                     self._with_operations(consumers, request.include_authorized_operations)
                 )
+            case requests.StreamsGroupHeartbeat() | requests.StreamsGroupDescribe():
+                return self._streams(client, request)
             case requests.InitProducerId():
                 return replies.ProducerReply(
                     *self.transactions.init_producer_id(request.transactional_id, request.transaction_timeout_ms)
@@ -154,6 +176,19 @@ class Broker:
                 return self._delete_topics(request)
             case _:
                 raise AssertionError(f"{type(request).__name__} is answered later")
+
+    def _streams(
+        self, client: Client, request: requests.StreamsGroupHeartbeat | requests.StreamsGroupDescribe
+    ) -> replies.Reply:
+        coordinator = self.coordinator
+        if not isinstance(coordinator, JavaCoordinator):
+            raise ValueError(f"a broker with the Scala coordinator has no {type(request).__name__}")
+        if isinstance(request, requests.StreamsGroupHeartbeat):
+            return coordinator.streams_group_heartbeat(client, request)
+        described = [coordinator.describe_streams_group(one) for one in request.group_ids]
+        return replies.StreamsGroupDescribeReply(
+            self._with_operations(described, request.include_authorized_operations)
+        )
 
     def _with_operations(self, groups: Sequence[Described], wanted: bool) -> tuple[Described, ...]:
         """With the authorized operations where the request wants them and the group is there."""

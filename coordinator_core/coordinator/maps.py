@@ -226,10 +226,10 @@ def hash_set_order(keys: Collection[int]) -> list[int]:
     return list(entries)
 
 
-def scala_map_order(keys: Iterable[K], hashed: Callable[[K], int] = hash_code) -> list[K]:
+def scala_map_order(keys: Iterable[K]) -> list[K]:
     """Order of an immutable Scala ``Map`` built from ``keys``: as given up to four, then that of its trie."""
     distinct = list(dict.fromkeys(keys))
-    return distinct if len(distinct) <= 4 else scala_trie_order(distinct, hashed)
+    return distinct if len(distinct) <= 4 else scala_trie_order(distinct)
 
 
 def scala_trie_order(keys: Iterable[K], hashed: Callable[[K], int] = hash_code) -> list[K]:

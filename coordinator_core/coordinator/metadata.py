@@ -35,6 +35,10 @@ class MetadataImage:
         topic = self._by_name.get(name)
         return topic is not None and 0 <= partition < topic.partitions
 
+    def having(self, topics: Mapping[str, tuple[str, int]]) -> MetadataImage:
+        """The image after these topics were created, as in the constructor."""
+        return MetadataImage({topic.name: (topic.topic_id, topic.partitions) for topic in self} | dict(topics))
+
     def without(self, name: str) -> MetadataImage:
         """The image after a topic was deleted."""
         return MetadataImage({topic.name: (topic.topic_id, topic.partitions) for topic in self if topic.name != name})

@@ -6,16 +6,15 @@ The one place that knows which fields the versions of an API have. Bytes of requ
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection
-from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from coordinator_core.coordinator.replies import Reply
 from coordinator_core.coordinator.requests import Request
+from coordinator_core.jsontext import reader
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 _NEVER = 1 << 15
 _SINCE: dict[str, dict[str, int]] = {
@@ -61,59 +60,29 @@ _REQUESTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Request)}
 def read_request(api: str, version: int, body: Json) -> Request:
     """The request in a trace.
 
-    ``KeyError`` names a field that it lacks; ``ValueError`` an API that the model does not have, a field of
-    another type, or text that is not base64.
+    ``ValueError`` names an API that the model does not have, a field that is missing or of another type, or text that
+    is not base64.
     """
     if api not in _REQUESTS:
         raise ValueError(f"the model has no {api}")
     if api == "LeaveGroup" and version < 3:
-        body = {"groupId": body["groupId"], "members": [{"memberId": body["memberId"]}]}
+        body = {"groupId": body["groupId"], "members": [{"memberId": body.get("memberId")}]}
     elif api == "OffsetFetch" and version < 8:
         body = body | {"groups": [body]}
     elif api == "FindCoordinator" and version < 4:
-        body = body | {"coordinatorKeys": [body["key"]]}
+        body = body | {"coordinatorKeys": [body.get("key")]}
     elif api == "JoinGroup":
         body = {"rebalanceTimeoutMs": body.get("sessionTimeoutMs")} | body
-    request: Request = _reader(_REQUESTS[api])(body, api)
+    request: Request = reader(_REQUESTS[api], camel, exact=False)(body)
     return request
 
 
+def from_json(kind: type[T], data: Json) -> T:
+    """A value of the class ``kind``, as :func:`record_json` writes it."""
+    return cast(T, reader(cast(Any, kind), camel, exact=False)(data))
+
+
 _PLAIN = frozenset({str, int, bool, type(None)})
-
-
-@cache
-def _reader(kind: Any) -> Callable[[Any, str], Any]:
-    """What makes a value of type ``kind`` of its JSON; takes the JSON and its name, for messages."""
-    kinds = frozenset(get_args(kind) if get_origin(kind) is UnionType else (kind,))
-    if kinds <= _PLAIN:
-        return lambda value, name: _checked(value, kinds, name)
-    if type(None) in kinds:
-        (inner,) = map(_reader, kinds - {type(None)})
-        return lambda value, name: None if value is None else inner(value, name)
-    if get_origin(kind) is tuple:
-        item = _reader(get_args(kind)[0])
-        return lambda value, name: tuple([item(one, name) for one in _checked(value, {list}, name)])
-    if kind is bytes:
-        return lambda value, name: base64.b64decode(_checked(value, {str}, name), validate=True)
-    defaults = {field.name: field.default for field in fields(kind)} if is_dataclass(kind) else kind._field_defaults
-    shape = [(camel(name), defaults.get(name, MISSING), _reader(hint)) for name, hint in get_type_hints(kind).items()]
-
-    def read(value: Any, name: str) -> Any:
-        given = _checked(value, {dict}, name)
-        return kind(
-            *[
-                default if default is not MISSING and field not in given else inner(given[field], field)
-                for field, default, inner in shape
-            ]
-        )
-
-    return read
-
-
-def _checked(value: Any, kinds: Collection[type], name: str) -> Any:
-    if value.__class__ not in kinds and not isinstance(value, tuple(kinds)):
-        raise ValueError(f"{name}: expected {' or '.join(sorted(one.__name__ for one in kinds))}, got {value!r}")
-    return value
 
 
 # Replies

@@ -125,6 +125,109 @@ class RegularExpressionValue(NamedTuple):
     timestamp: int
 
 
+# Streams groups
+
+
+class KeyValue(NamedTuple):
+    """A topic configuration, a client tag or an assignment configuration."""
+
+    key: str
+    value: str
+
+
+class TopicInfo(NamedTuple):
+    """An internal topic of a topology; 0 partitions: as many as follows from the topology."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    topic_configs: tuple[KeyValue, ...]
+
+
+class CopartitionGroup(NamedTuple):
+    """Positions of topics in the lists of their subtopology."""
+
+    source_topics: tuple[int, ...]
+    source_topic_regex: tuple[int, ...]
+    repartition_source_topics: tuple[int, ...]
+
+
+class Subtopology(NamedTuple):
+    subtopology_id: str
+    source_topics: tuple[str, ...]
+    source_topic_regex: tuple[str, ...]
+    state_changelog_topics: tuple[TopicInfo, ...]
+    repartition_sink_topics: tuple[str, ...]
+    repartition_source_topics: tuple[TopicInfo, ...]
+    copartition_groups: tuple[CopartitionGroup, ...]
+
+
+class StreamsTopology(NamedTuple):
+    """``StreamsGroupTopologyValue``, and the topology of a StreamsGroupHeartbeat."""
+
+    epoch: int
+    subtopologies: tuple[Subtopology, ...]
+
+
+class Endpoint(NamedTuple):
+    host: str
+    port: int
+
+
+class StreamsGroupMetadataValue(NamedTuple):
+    epoch: int
+    metadata_hash: int
+    validated_topology_epoch: int
+    last_assignment_configs: tuple[KeyValue, ...]
+
+
+class StreamsMemberValue(NamedTuple):
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topology_epoch: int
+    process_id: str
+    user_endpoint: Endpoint | None
+    client_tags: tuple[KeyValue, ...]
+
+
+class TaskIds(NamedTuple):
+    """Tasks of one subtopology; only active ones in a current assignment have epochs."""
+
+    subtopology_id: str
+    partitions: tuple[int, ...]
+    assignment_epochs: tuple[int, ...] | None = None
+
+
+class StreamsTargetAssignmentValue(NamedTuple):
+    active_tasks: tuple[TaskIds, ...]
+    standby_tasks: tuple[TaskIds, ...]
+    warmup_tasks: tuple[TaskIds, ...]
+
+
+class StreamsCurrentAssignmentValue(NamedTuple):
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    active_tasks: tuple[TaskIds, ...]
+    standby_tasks: tuple[TaskIds, ...]
+    warmup_tasks: tuple[TaskIds, ...]
+    active_tasks_pending_revocation: tuple[TaskIds, ...]
+    standby_tasks_pending_revocation: tuple[TaskIds, ...]
+    warmup_tasks_pending_revocation: tuple[TaskIds, ...]
+
+
+StreamsValue = (
+    StreamsTopology
+    | StreamsGroupMetadataValue
+    | StreamsMemberValue
+    | StreamsTargetAssignmentValue
+    | StreamsCurrentAssignmentValue
+)
+"""Values of streams groups; their keys and the target assignment's metadata are those of consumer groups."""
+
 RecordKey = OffsetCommitKey | GroupMetadataKey | ConsumerGroupKey | ConsumerMemberKey | RegularExpressionKey
 RecordValue = (
     OffsetCommitValue
@@ -135,4 +238,5 @@ RecordValue = (
     | TargetAssignmentValue
     | CurrentAssignmentValue
     | RegularExpressionValue
+    | StreamsValue
 )

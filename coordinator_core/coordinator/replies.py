@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.record_data import Endpoint, KeyValue, TopicInfo
 from coordinator_core.groups.model import CommittedOffset
 
 NO_OPERATIONS = -0x80000000
@@ -316,3 +317,104 @@ class DeletedTopic(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsReply(Reply):
     responses: tuple[DeletedTopic, ...]
+
+
+# Streams groups
+
+
+class Status(NamedTuple):
+    """What a member shall know of its group (``StreamsGroupHeartbeatResponse.Status``)."""
+
+    status_code: int
+    status_detail: str
+
+
+class Tasks(NamedTuple):
+    """Tasks of one subtopology."""
+
+    subtopology_id: str
+    partitions: tuple[int, ...]
+
+
+class TopicPartitionNumbers(NamedTuple):
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class EndpointPartitions(NamedTuple):
+    user_endpoint: Endpoint
+    active_partitions: tuple[TopicPartitionNumbers, ...]
+    standby_partitions: tuple[TopicPartitionNumbers, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupHeartbeatReply(Reply):
+    """``StreamsGroupHeartbeatResponse``; tasks None: they are the same as before."""
+
+    error_code: Errors
+    error_message: str | None = None
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    acceptable_recovery_lag: int = 0
+    task_offset_interval_ms: int = 0
+    status: tuple[Status, ...] | None = ()
+    active_tasks: tuple[Tasks, ...] | None = None
+    standby_tasks: tuple[Tasks, ...] | None = None
+    warmup_tasks: tuple[Tasks, ...] | None = None
+    endpoint_information_epoch: int = 0
+    partitions_by_user_endpoint: tuple[EndpointPartitions, ...] | None = None
+
+
+class DescribedSubtopology(NamedTuple):
+    subtopology_id: str
+    source_topics: tuple[str, ...]
+    repartition_sink_topics: tuple[str, ...]
+    state_changelog_topics: tuple[TopicInfo, ...]
+    repartition_source_topics: tuple[TopicInfo, ...]
+
+
+class DescribedTopology(NamedTuple):
+    epoch: int
+    subtopologies: tuple[DescribedSubtopology, ...]
+
+
+class DescribedTasks(NamedTuple):
+    active_tasks: tuple[Tasks, ...]
+    standby_tasks: tuple[Tasks, ...]
+    warmup_tasks: tuple[Tasks, ...]
+
+
+class DescribedStreamsMember(NamedTuple):
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topology_epoch: int
+    process_id: str
+    user_endpoint: Endpoint | None
+    client_tags: tuple[KeyValue, ...]
+    task_offsets: tuple[()]
+    task_end_offsets: tuple[()]
+    assignment: DescribedTasks
+    target_assignment: DescribedTasks
+    is_classic: bool = False
+
+
+class DescribedStreamsGroup(NamedTuple):
+    error_code: Errors
+    error_message: str | None
+    group_id: str
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    topology: DescribedTopology | None = None
+    members: tuple[DescribedStreamsMember, ...] = ()
+    authorized_operations: int = NO_OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupDescribeReply(Reply):
+    groups: tuple[DescribedStreamsGroup, ...]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from coordinator_core.coordinator.record_data import Endpoint, KeyValue, StreamsTopology
+
 
 class JoinProtocol(NamedTuple):
     """A protocol that a member supports: its name and the member's metadata for it."""
@@ -276,6 +278,51 @@ class DeleteTopics:
     topic_names: tuple[str, ...]
 
 
+# Streams groups
+
+
+class OwnedTasks(NamedTuple):
+    """Tasks of one subtopology that a member says it owns."""
+
+    subtopology_id: str
+    partitions: tuple[int, ...]
+
+
+class TaskOffset(NamedTuple):
+    subtopology_id: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupHeartbeat:
+    """``StreamsGroupHeartbeatRequest``: ``None`` and a timeout of -1 say nothing new."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    endpoint_information_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topology: StreamsTopology | None = None
+    active_tasks: tuple[OwnedTasks, ...] | None = None
+    standby_tasks: tuple[OwnedTasks, ...] | None = None
+    warmup_tasks: tuple[OwnedTasks, ...] | None = None
+    process_id: str | None = None
+    user_endpoint: Endpoint | None = None
+    client_tags: tuple[KeyValue, ...] | None = None
+    task_offsets: tuple[TaskOffset, ...] | None = None
+    task_end_offsets: tuple[TaskOffset, ...] | None = None
+    shutdown_application: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupDescribe:
+    group_ids: tuple[str, ...]
+    include_authorized_operations: bool = False
+
+
 Request = (
     JoinGroup
     | SyncGroup
@@ -296,5 +343,7 @@ Request = (
     | AddOffsetsToTxn
     | EndTxn
     | DeleteTopics
+    | StreamsGroupHeartbeat
+    | StreamsGroupDescribe
 )
 """Each class has the name of its API."""

@@ -27,6 +27,12 @@ class BrokerSettings:
     group_consumer_regex_refresh_interval_ms: int = 600_000
     group_share_heartbeat_interval_ms: int = 5_000
     group_share_session_timeout_ms: int = 45_000
+    group_streams_session_timeout_ms: int = 45_000
+    group_streams_heartbeat_interval_ms: int = 5_000
+    group_streams_max_size: int = 2_147_483_647
+    group_streams_num_standby_replicas: int = 0
+    group_streams_initial_rebalance_delay_ms: int = 3_000
+    group_streams_assignment_interval_ms: int = 1_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
 
     @classmethod

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from coordinator_core.drill.jsonform import from_json
 from coordinator_core.drill.load_lines import load_lines
 from coordinator_core.drill.model import Band, Calibration
 from coordinator_core.errors import UsageError
-from coordinator_core.jsontext import parse_json
+from coordinator_core.jsontext import from_json, parse_json
 from coordinator_core.records.codec import decode_key, decode_value, encode_key, encode_value
 
 US_PER_RECORD = 1.4

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from coordinator_core.drill.jsonform import from_json, to_json
 from coordinator_core.drill.scenario import Scenario
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import GroupType
+from coordinator_core.jsontext import from_json, to_json
 
 PREDICTION_VERSION = 1
 

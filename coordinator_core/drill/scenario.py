@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from coordinator_core.drill.jsonform import from_json, to_json
 from coordinator_core.errors import UsageError
-from coordinator_core.jsontext import parse_json
+from coordinator_core.jsontext import from_json, parse_json, to_json
 
 
 class Kind(StrEnum):

@@ -12,7 +12,7 @@ _KEPT_BYTES = 64 << 20
 
 
 class Arena:
-    """A growing byte array. What no table names any more goes when :meth:`tidy` finds it worth the copy."""
+    """A growing byte array. :meth:`tidy` removes the bytes that no table names, when that is worth the copy."""
 
     def __init__(self) -> None:
         self.data: Bytes = np.empty(_FIRST_BYTES, np.uint8)
@@ -20,7 +20,7 @@ class Arena:
         self._tidy_at = _KEPT_BYTES
 
     def append(self, *parts: bytes | bytearray | memoryview) -> int:
-        """Position of the parts, one behind the other."""
+        """Append the parts, one behind the other; returns the position of the first."""
         start = at = self.used
         self.used += sum(map(len, parts))
         if self.used > len(self.data):
@@ -35,7 +35,7 @@ class Arena:
         return start
 
     def tidy(self, tables: FoldTables) -> None:
-        """Drop bytes of lost values, when many bytes came in since the last time; positions change."""
+        """Remove the bytes of replaced values once many were appended. Changes positions in ``tables``."""
         if self.used < self._tidy_at:
             return
         kept = np.empty(self.used, np.uint8)

@@ -1,7 +1,8 @@
-"""Columns of numpy arrays, made without ``pa.array``, which imports pandas when it is first called."""
+"""Schemas by the names of columns; columns of numpy arrays, made without ``pa.array``, which imports pandas."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,16 @@ def column(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None = None) 
     data = _bits(values) if values.dtype == np.bool_ else pa.py_buffer(np.ascontiguousarray(values))
     validity = None if mask is None or not mask.any() else _bits(~mask)
     return pa.Array.from_buffers(kind, len(values), [validity, data])
+
+
+def schema(nullable: Collection[str] = (), /, **columns: pa.DataType) -> pa.Schema:
+    """A schema of ``columns`` in this order; those in ``nullable`` may be null."""
+    return pa.schema([pa.field(name, kind, nullable=name in nullable) for name, kind in columns.items()])
+
+
+def list_of(kind: pa.DataType) -> pa.DataType:
+    """The type of lists of ``kind`` without nulls."""
+    return pa.list_(pa.field("element", kind, nullable=False))
 
 
 def _bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:

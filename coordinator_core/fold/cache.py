@@ -61,30 +61,30 @@ class FoldCacheWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """What a segment's bytes are known by: the fingerprint of runs and pins, and the SHA-256 of all of them."""
+    """Digests of a segment's bytes, in hex: the fingerprint of runs and pins, and the SHA-256 of all bytes."""
 
     fingerprint: str
     content: str
 
 
 class CorruptEntryError(Exception):
-    """An entry is not what was written; it has been removed."""
+    """An entry had other bytes than were written, and was removed."""
 
 
 def directory_of_environment() -> str:
-    """What :data:`FOLD_CACHE_VARIABLE` says; where it is not set, ``regroup/folds`` in the user's cache."""
+    """The directory that :data:`FOLD_CACHE_VARIABLE` names; by default ``regroup/folds`` in the user's cache."""
     return os.environ.get(FOLD_CACHE_VARIABLE, user_cache("folds"))
 
 
 def cache_of_environment() -> FoldCache | None:
-    """The cache in :func:`directory_of_environment`."""
+    """The cache in :func:`directory_of_environment`; ``None`` where the variable is empty."""
     directory = directory_of_environment()
     return FoldCache(directory) if directory else None
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """What the file system says of a segment file: every write changes it."""
+    """State of a segment file by its inode, size and times: every write changes it."""
 
     name: str
     settled: bool
@@ -122,7 +122,7 @@ class FoldCache:
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def seen(self, segment: SegmentFile) -> Sighting | None:
-        """The file as it is now, for :meth:`digests` and :meth:`note`; ``None`` if that tells nothing."""
+        """State of the file now, for :meth:`digests` and :meth:`note`; ``None`` if small, remote or shortened."""
         if segment.size < self._arguments[1] or not storage.is_local(segment.path):
             return None
         try:
@@ -137,7 +137,7 @@ class FoldCache:
         return Sighting(hashlib.sha256(repr(facts).encode()).hexdigest() + _SEEN_SUFFIX, settled)
 
     def digests(self, sighting: Sighting) -> Digests | None:
-        """The digests that were noted for a file of which this was seen."""
+        """Digests noted for a file in the state ``sighting``; ``None`` for none."""
         try:
             noted = self.read(sighting.name)
         except CorruptEntryError:
@@ -146,14 +146,14 @@ class FoldCache:
         return Digests(*words.decode().split()) if words.count(b" ") == 1 else None
 
     def note(self, sighting: Sighting | None, digests: Digests) -> None:
-        """Note the digests of a file of which this was seen before it was read."""
+        """Note the digests of a file that was in the state ``sighting`` before it was read."""
         if sighting is not None and sighting.settled and not self._path(sighting.name).exists():
             self.write(sighting.name, lambda file: file.write(f"{digests.fingerprint} {digests.content}".encode()))
 
     def get(self, key: str, segment: SegmentFile, end_offset: int | None) -> SegmentFold | None:
-        """The fold that was kept, as that of ``segment``; its record offsets do not reach ``end_offset``.
+        """The kept fold of ``segment``; ``None`` for none, or one with record offsets from ``end_offset`` on.
 
-        Raises :class:`CorruptEntryError`, after which there is no such entry any more.
+        Raises :class:`CorruptEntryError` when it had to remove the entry.
         """
         data = self.read(key)
         if data is None:
@@ -169,14 +169,14 @@ class FoldCache:
         return fold
 
     def put(self, key: str, fold: SegmentFold) -> None:
-        """Keep a fold."""
+        """Keep a fold under the name ``key``."""
         # A quarter of the bytes: that costs less than it saves in writing them.
         self.write(key, partial(fold.write_ipc, compression="lz4"))
 
     def read(self, key: str) -> pa.Buffer | None:
-        """What was written as ``key``, mapped; ``None`` for nothing.
+        """Bytes that were written as ``key``, mapped; ``None`` for none.
 
-        Raises :class:`CorruptEntryError`, after which there is no such entry any more.
+        Raises :class:`CorruptEntryError` when it had to remove the entry.
         """
         if not self._is_ours():
             return None
@@ -194,7 +194,7 @@ class FoldCache:
         return content
 
     def write(self, key: str, write: Callable[[pa.NativeFile], None]) -> None:
-        """Keep what ``write`` writes; that a cache cannot be written is said once, and it is left alone."""
+        """Keep the bytes that ``write`` writes. Warns once when that fails, and does not use the cache any more."""
         if not self._is_ours():
             return
         path = self._path(key)
@@ -233,7 +233,7 @@ class FoldCache:
         return CorruptEntryError(key)
 
     def trim(self) -> None:
-        """Remove what is too much, what nobody used for two months, and leftovers of killed writers."""
+        """Remove entries unused for two months, leftovers of killed writers, and the oldest entries above the limit."""
         now = time.time()
         entries = []
         for path, status in self._files():

@@ -1,4 +1,4 @@
-"""The finished tables of a fold as the Arrow columns of :class:`SegmentFold`; only survivors are decoded."""
+"""Conversion of a fold's tables to the Arrow columns of :class:`SegmentFold`; decodes surviving names only."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _values(
     producers: tuple[Int64s, npt.NDArray[np.int16], _Mask],
     source: SegmentBytes,
 ) -> dict[str, pa.Array]:
-    """The columns of ``fold.VALUE_FIELDS``; the values are at ``positions``."""
+    """The columns of ``fold.VALUES``; the values are at ``positions``."""
     producer_ids, producer_epochs, has_producer = producers
     return {
         **{name: column(numbers) for name, numbers in record_offsets.items()},

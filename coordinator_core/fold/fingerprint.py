@@ -61,7 +61,7 @@ class RunningFingerprint:
         self._content = hashlib.sha256() if with_content else None
 
     def advance(self, batches: int = _CHUNK_HEADERS) -> None:
-        """Move ``position`` over so many more batches."""
+        """Advance ``position`` by at most ``batches`` batches."""
         headers = np.empty(batches * HEADER_BYTES, np.uint8)
         view, first = self.windows.at(self.position)
         begin = self.position - first

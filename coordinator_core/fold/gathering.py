@@ -1,4 +1,4 @@
-"""Bytes that survive, copied together."""
+"""Copies of surviving bytes, end to end."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NO_BYTES: Bytes = np.empty(0, np.uint8)
 
 
 class SegmentBytes:
-    """Where surviving bytes are read from: positions say in which of ``segments``, or in the ``arena``.
+    """Source of surviving bytes: a position lies in one of ``segments``, or in the ``arena``.
 
-    What is not in memory is read for all arrays at once: once the caller has asked for all, it calls :meth:`fill`.
+    Segments that are not in memory are read once for all arrays: call :meth:`fill` after the last :meth:`binary`.
     """
 
     def __init__(self, segments: Sequence[Windows], arena: Bytes = _NO_BYTES) -> None:
@@ -31,7 +31,7 @@ class SegmentBytes:
         self._runs: list[_Runs] = []
 
     def binary(self, positions: Int64s, lengths: Int64s, *, nulls: bool = False) -> pa.Array:
-        """The runs of bytes as ``large_binary``; with ``nulls`` negative lengths are null."""
+        """``large_binary`` of the bytes at ``positions``; with ``nulls`` those of negative ``lengths`` are null."""
         starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(np.maximum(lengths, 0), out=starts[1:])
         out = np.empty(starts[-1], np.uint8)
@@ -48,7 +48,7 @@ class SegmentBytes:
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(lengths), buffers)
 
     def fill(self) -> None:
-        """Read what the arrays hold of segments that are not in memory."""
+        """Fill the arrays with the bytes of segments that are not in memory."""
         for number, windows in enumerate(self._segments):
             if windows.whole is None:
                 _fill(windows, number * SEGMENT, [runs.of_segment(number) for runs in self._runs])
@@ -98,7 +98,7 @@ def _fill(windows: Windows, tag: int, arrays: Sequence[_Runs]) -> None:
 
 
 def text(binary: pa.Array) -> pa.Array:
-    """Bytes as ``large_string``, decoded as Java does."""
+    """``large_string`` of UTF-8 bytes; malformed bytes become U+FFFD, as in Java."""
     try:
         return binary.cast(pa.large_string())
     except pa.ArrowInvalid:

@@ -31,7 +31,7 @@ _MOST_RECORDS = 4096
 
 
 def infer_profile(logs: Iterable[PartitionLog]) -> Profile:
-    """Profile of the newest release that left a witness in the newest segments of ``logs``."""
+    """Profile of the newest release of which the newest segments of ``logs`` have a witness."""
     evidence = Evidence()
     for log in logs:
         left = SAMPLED_BATCHES

@@ -32,7 +32,7 @@ class Portion(NamedTuple):
 
 
 class Chosen:
-    """Which keys are wanted: those of ``groups``, ids or a portion."""
+    """The keys of ``groups``: group ids, or a portion of all."""
 
     def __init__(self, groups: Collection[str] | Portion) -> None:
         self.portion = groups if isinstance(groups, Portion) else Portion(0, 0)
@@ -86,7 +86,7 @@ class Passing:
     def read(
         self, log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage]
     ) -> Iterator[tuple[SegmentFile, Batch, list[Record]]]:
-        """The batches that are left, as ``read_records`` gives them."""
+        """Batches that were not passed, with their records, as ``read_records`` yields them; raises as it does."""
         passage = self.passage
         try:
             for segment, batch, records in read_records(log, on_damage=on_damage, damage=damage, passes=self._pass):

@@ -49,7 +49,7 @@ def split_scalar(batch: Batch, records: Sequence[Record], rules: FoldRules, scra
 
 
 def fold_scalar(batch: Batch, records: Sequence[Record], size: int, tables: FoldTables, arena: Arena) -> None:
-    """Fold what :func:`split_scalar` prepared."""
+    """Fold the records that :func:`split_scalar` put into the scratch of ``tables``."""
     attributes = batch.codec_id
     attributes |= TRANSACTIONAL_BIT if batch.is_transactional else 0
     attributes |= CONTROL_BIT if batch.is_control else 0

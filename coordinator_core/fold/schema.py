@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from coordinator_core.fold.arrow import schema
 from coordinator_core.jsontext import parse_json
 from coordinator_core.releases import Loader, MergeOffsetRule, Profile
 
@@ -31,7 +32,7 @@ earlier segment left pending."""
 
 @dataclass(frozen=True, slots=True)
 class FoldRules:
-    """What of a profile decides how a segment folds; profiles that agree in it share their folds.
+    """Facts of a profile that decide how a segment folds; profiles with the same facts share their folds.
 
     ``pending_by_producer``: a producer id makes a commit pending, else the transactional bit (Java, Scala).
     ``max_*_version``: newest value versions that are read under key types 0 and 1.
@@ -56,7 +57,7 @@ class FoldRules:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCounts:
-    """What a segment holds. ``commits`` counts by (key type, value version; ``None`` for a tombstone)."""
+    """Counts of a segment. ``commits`` are by (key type, value version; ``None`` for a tombstone)."""
 
     batches: int
     records: int
@@ -68,117 +69,94 @@ class SegmentCounts:
     commits: dict[tuple[int, int | None], int]
 
 
-def _field(name: str, kind: pa.DataType, *, null: bool = False) -> pa.Field:
-    return pa.field(name, kind, nullable=null)
+_INT, _LONG, _BYTES, _BOOL = pa.int32(), pa.int64(), pa.large_binary(), pa.bool_()
 
+_VALUE = {"record_offset": _LONG, "ordering_offset": _LONG, "value": _BYTES}
+_PRODUCER = {"producer_id": _LONG, "producer_epoch": pa.int16()}
 
-_INT, _LONG, _BYTES = pa.int32(), pa.int64(), pa.large_binary()
-
-VALUE_FIELDS = [
-    _field("record_offset", _LONG),
-    _field("ordering_offset", _LONG),
-    _field("value", _BYTES),
-    _field("producer_id", _LONG, null=True),
-    _field("producer_epoch", pa.int16(), null=True),
-]
+VALUES = schema(_PRODUCER, **_VALUE, **_PRODUCER)
 """A commit; ``value`` is the record's OffsetCommitValue, of a version that the rules read. Most are
 superseded by those of later segments, so none is decoded before the merge. Zero or empty in rows that are not
 values."""
 
-OFFSET_KEYS = pa.schema(
-    [
-        _field("group", _INT),
-        _field("topic", _INT),
-        _field("partition", _INT),
-        _field("kind", pa.int8()),
-        _field("sequence", _LONG),
-        _field("last_tombstone", _LONG),
-        *VALUE_FIELDS,
-    ]
+OFFSET_KEYS = schema(
+    _PRODUCER,
+    group=_INT,
+    topic=_INT,
+    partition=_INT,
+    kind=pa.int8(),
+    sequence=_LONG,
+    last_tombstone=_LONG,
+    **_VALUE,
+    **_PRODUCER,
 )
 """Every offset key that the segment names, with its last event; ``last_tombstone`` is the sequence of the newest
 tombstone that applied at once, -1 for none. What a transaction committed has the sequence of its marker."""
 
-PENDING = pa.schema(
-    [
-        _field("key", _INT),
-        _field("producer", _INT),
-        _field("kind", pa.int8()),
-        _field("open", pa.bool_()),
-        *VALUE_FIELDS,
-    ]
-)
+PENDING = schema(_PRODUCER, key=_INT, producer=_INT, kind=pa.int8(), open=_BOOL, **_VALUE, **_PRODUCER)
 """Offset keys in transactions that are open at the end of the segment (``open``), or that a producer's first end
-marker closed, which may have begun in an earlier segment. ``offset_key`` and ``producer`` are row numbers."""
+marker closed, which may have begun in an earlier segment. ``key`` and ``producer`` are row numbers."""
 
-PRODUCERS = pa.schema(
-    [
-        _field("producer_id", _LONG),
-        _field("first_marker", _LONG),
-        _field("first_marker_offset", _LONG),
-        _field("first_marker_commits", pa.bool_()),
-        _field("open", pa.bool_()),
-        _field("producer_epoch", pa.int16()),
-        _field("first_record_offset", _LONG),
-        _field("last_record_offset", _LONG),
-        _field("timestamp_ms", _LONG),
-    ]
+PRODUCERS = schema(
+    producer_id=_LONG,
+    first_marker=_LONG,
+    first_marker_offset=_LONG,
+    first_marker_commits=_BOOL,
+    open=_BOOL,
+    producer_epoch=pa.int16(),
+    first_record_offset=_LONG,
+    last_record_offset=_LONG,
+    timestamp_ms=_LONG,
 )
 """Producers: the first end marker (its sequence, -1 for none) and, where ``open``, the open transaction."""
 
-TRANSACTIONS = pa.schema(
-    [
-        _field("producer_id", _LONG),
-        _field("producer_epoch", pa.int16()),
-        _field("first_record_offset", _LONG),
-        _field("last_record_offset", _LONG),
-        _field("timestamp_ms", _LONG),
-        _field("end_marker_offset", _LONG),
-        _field("committed", pa.bool_()),
-        _field("keys", _LONG),
-        _field("first", pa.bool_()),
-        _field("groups", pa.large_list(pa.field("element", _INT, nullable=False))),
-    ]
+TRANSACTIONS = schema(
+    **_PRODUCER,
+    first_record_offset=_LONG,
+    last_record_offset=_LONG,
+    timestamp_ms=_LONG,
+    end_marker_offset=_LONG,
+    committed=_BOOL,
+    keys=_LONG,
+    first=_BOOL,
+    groups=pa.large_list(pa.field("element", _INT, nullable=False)),
 )
 """Transactions with records and end marker in this segment; one closed by its producer's ``first`` marker may
 have begun earlier."""
 
-GROUP_RECORDS = pa.schema(
-    [
-        _field("sequence", _LONG),
-        _field("record_offset", _LONG),
-        _field("key", _BYTES, null=True),
-        _field("value", _BYTES, null=True),
-        _field("timestamp_ms", _LONG),
-        _field("size_bytes", _LONG),
-        _field("group", _INT, null=True),
-        _field("control", pa.bool_()),
-    ]
+GROUP_RECORDS = schema(
+    ("key", "value", "group"),
+    sequence=_LONG,
+    record_offset=_LONG,
+    key=_BYTES,
+    value=_BYTES,
+    timestamp_ms=_LONG,
+    size_bytes=_LONG,
+    group=_INT,
+    control=_BOOL,
 )
 """Records that are not commits, or not such that the rules let fold: carried whole, interpreted later.
 ``control`` marks records of control batches whose key is no control key."""
 
-IMPLICIT_GROUP_CREATIONS = pa.schema([_field("sequence", _LONG), _field("record_offset", _LONG), _field("group", _INT)])
+IMPLICIT_GROUP_CREATIONS = schema(sequence=_LONG, record_offset=_LONG, group=_INT)
 """The first commit of each group since the group's last record in ``group_records`` (only where commits create
 groups: Java)."""
 
-GROUP_STATS = pa.schema(
-    [
-        _field("group", _INT),
-        _field("key_type", pa.int16()),
-        _field("records", _LONG),
-        _field("tombstones", _LONG),
-        _field("size_bytes", _LONG),
-        _field("first_timestamp_ms", _LONG),
-        _field("last_timestamp_ms", _LONG),
-    ]
+GROUP_STATS = schema(
+    group=_INT,
+    key_type=pa.int16(),
+    records=_LONG,
+    tombstones=_LONG,
+    size_bytes=_LONG,
+    first_timestamp_ms=_LONG,
+    last_timestamp_ms=_LONG,
 )
 """Records and bytes of each group by key type; sizes are those in (decompressed) batches."""
 
 
 @dataclass(frozen=True)
 class SegmentFold:
-    """The fold of one segment, or of any run of whole batches.
+    """The fold of one segment, or of any whole batches that follow each other.
 
     Of segments that were folded together the last one has the effect of all; the others have no rows.
     ``first_offset`` is the first batch's base offset, ``None`` when there is no batch; ``next_offset`` is the
@@ -230,7 +208,7 @@ class SegmentFold:
     def read_ipc(cls, source: pa.NativeFile) -> SegmentFold:
         """The fold that :meth:`write_ipc` wrote; ``ValueError`` for anything else.
 
-        What is read from memory, or from a mapped file, is not copied unless it is compressed.
+        Copies nothing out of memory or a mapped file, unless it is compressed.
         """
         fold = cls.read_ipc_lazily(source)
         try:
@@ -240,9 +218,9 @@ class SegmentFold:
 
     @classmethod
     def read_ipc_lazily(cls, source: pa.NativeFile, **changed: Any) -> SegmentFold:
-        """Like :meth:`read_ipc`, but nothing behind the head is read before it is asked for.
+        """Like :meth:`read_ipc`, but reads columns when one is first asked for.
 
-        ``changed`` are fields of the head that are to be other than they were written.
+        ``changed`` replaces fields of the head.
         """
         try:
             metadata = _read_stream(source).schema.metadata or {}
@@ -258,14 +236,14 @@ class SegmentFold:
         return _LazyFold(head | changed, source)
 
     def to_ipc(self) -> pa.Buffer:
-        """What :meth:`write_ipc` writes."""
+        """The bytes that :meth:`write_ipc` writes."""
         sink = pa.BufferOutputStream()
         self.write_ipc(sink)
         return sink.getvalue()
 
     @classmethod
     def from_ipc(cls, data: bytes | memoryview | pa.Buffer) -> SegmentFold:
-        """The fold that :meth:`to_ipc` made bytes of; ``ValueError`` for anything else."""
+        """The fold of these bytes, which :meth:`to_ipc` made; ``ValueError`` for others."""
         return cls.read_ipc(pa.BufferReader(data))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -286,7 +264,7 @@ _TABLES = {
 
 NO_ROWS: Mapping[str, Any] = {
     **{name: pa.array([], pa.large_string()) for name in _NAMES},
-    **{name: schema.empty_table() for name, schema in _TABLES.items()},
+    **{name: table.empty_table() for name, table in _TABLES.items()},
 }
 """Columns of a fold that has no effect."""
 

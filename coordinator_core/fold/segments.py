@@ -153,7 +153,7 @@ def fold_batches(
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage] | None = None,
 ) -> SegmentFold:
-    """Fold a run of batches that were read already; ``path`` names their file in errors."""
+    """Fold batches that were read already and follow each other; ``path`` names their file in errors."""
     segment = SegmentFile(path, offsets_partition, 0, 0)
     folder = _Folder(segment, rules, limits, check_utf8=True)
     folder.fold_read(batches, on_damage, [] if damage is None else damage)
@@ -226,7 +226,7 @@ def _give_up(tables: FoldTables) -> None:
 
 
 class _Folder:
-    """One fold in the making."""
+    """A fold that grows batch after batch."""
 
     def __init__(
         self, segment: SegmentFile, rules: FoldRules, limits: Limits, *, check_utf8: bool, check_crc: bool = True
@@ -282,7 +282,7 @@ class _Folder:
         return counted(self.segment, self._rules, self._tables, stopped=self.stopped, legacy_formats=self._formats)
 
     def finish(self) -> SegmentFold:
-        """The fold of what was given; nothing can be given any more."""
+        """The fold of all batches so far. No batch may follow."""
         fold = with_rows(self.counted(), self._tables, self._segments, self._arena.data)
         _give_up(self._tables)
         return fold

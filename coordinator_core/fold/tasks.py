@@ -35,7 +35,7 @@ _MANY_GROUP_RECORDS = 0.02
 
 
 class CacheUse(StrEnum):
-    """What a fold cache did for a segment."""
+    """Use of the fold cache for a segment."""
 
     NONE = "none"
     """It was not asked: there is none, or the segment is small, damaged, or read as a broker recovers it."""
@@ -68,12 +68,12 @@ class FoldTask:
 
     @property
     def start_offset(self) -> int:
-        """The log start offset: what lies wholly below it is not part of the log."""
+        """The log start offset: batches wholly below it are not part of the log."""
         return self.log.log_start_offset or 0
 
     @property
     def size(self) -> int:
-        """Bytes to read."""
+        """Size of the segments in bytes."""
         return sum(segment.size for segment, _ in self.ranges)
 
     def fingerprint_of(self, segment: SegmentFile) -> str | None:
@@ -83,7 +83,7 @@ class FoldTask:
 
 @dataclass(frozen=True)
 class SegmentResult:
-    """What a task says of one segment; ``fold`` is ``None`` where nothing of it belongs to the log."""
+    """Result of a task for one segment; ``fold`` is ``None`` where nothing of the segment belongs to the log."""
 
     segment: SegmentFile
     fingerprint: str

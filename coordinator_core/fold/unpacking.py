@@ -1,4 +1,4 @@
-"""Batches made plain many at a time: compressed ones decompressed, without the interpreter lock."""
+"""Decompression of many batches at a time, without the interpreter lock."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def chunks(
 
 
 class _Unpacker:
-    """One chunk at a time, into two buffers in turn."""
+    """Unpacks one chunk at a time, into two buffers in turn."""
 
     def __init__(self, data: memoryview, bounds: Bounds, limits: Limits) -> None:
         self._data = data

@@ -254,7 +254,7 @@ MEMBER_STATES = {
     1: MemberState.UNREVOKED_PARTITIONS,
     2: MemberState.UNRELEASED_PARTITIONS,
 }
-_STREAMS_MEMBER_STATES = {
+STREAMS_MEMBER_STATES = {
     1: MemberState.STABLE,
     2: MemberState.UNREVOKED_TASKS,
     3: MemberState.UNRELEASED_TASKS,
@@ -441,10 +441,11 @@ class StreamsRecords(ModernRecords):
     member_class = StreamsMember
     type = GroupType.STREAMS
     metadata, member, target_metadata, target_member, current_assignment = 17, 19, 20, 21, 22
+    topology = 23
     checks_targets_at_the_end = False
 
     def handlers(self) -> dict[int, Handler]:
-        return super().handlers() | {23: self._topology}
+        return super().handlers() | {self.topology: self._topology}
 
     @property
     def replaces_simple(self) -> bool:
@@ -475,7 +476,7 @@ class StreamsRecords(ModernRecords):
         if value is None:
             member.assigned = member.pending_revocation = TaskAssignment()
             return
-        member.state = _STREAMS_MEMBER_STATES.get(value["state"], MemberState.UNKNOWN)
+        member.state = STREAMS_MEMBER_STATES.get(value["state"], MemberState.UNKNOWN)
         member.assigned = _task_assignment(value)
         member.pending_revocation = _task_assignment(value, "PendingRevocation")
 

@@ -6,7 +6,7 @@ than the headers, and the keys of tombstones, which tell what else was deleted a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from coordinator_core.errors import Damage
@@ -62,6 +62,7 @@ def read_history(
     damage: list[Damage],
     end_offset: int | None = None,
     passes: bool = True,
+    seen: Callable[[Batch, Sequence[Record]], None] | None = None,
 ) -> PartitionHistory:
     """The history of ``groups`` (``None``: all) in one offsets partition.
 
@@ -69,7 +70,8 @@ def read_history(
     looked at, which makes no difference to what is returned.
 
     Without ``every_commit`` consecutive commits of one writer are one :class:`Version`, so that memory follows what
-    happened and not how often groups commit. ``end_offset``: no further. Raises as ``read_records`` does.
+    happened and not how often groups commit. ``end_offset``: no further. ``seen`` takes every batch that is read.
+    Raises as ``read_records`` does.
     """
     passing = None
     if groups is not None:
@@ -80,6 +82,8 @@ def read_history(
         if end_offset is not None and batch.base_offset >= end_offset:
             break
         reader.batch(segment, batch, records)
+        if seen is not None:
+            seen(batch, records)
     return reader.finish()
 
 
@@ -516,28 +520,3 @@ def _is_foreign(batch: Batch, profile: Profile) -> bool:
 def _replaced(joined: Sequence[Member], left: Sequence[Member]) -> tuple[tuple[str, str], ...]:
     old = {member.instance_id: member.member_id for member in left if member.instance_id is not None}
     return tuple((old[member.instance_id], member.member_id) for member in joined if member.instance_id in old)
-
-
-def histories(
-    logs: Sequence[PartitionLog],
-    profile: Profile,
-    *,
-    groups: Collection[str] | None,
-    deletions: Deletions,
-    topic_names: Mapping[str, str],
-    every_commit: bool = False,
-    on_damage: OnDamage = OnDamage.FAIL,
-    damage: list[Damage],
-) -> Iterator[PartitionHistory]:
-    """:func:`read_history` of partition after partition."""
-    for log in logs:
-        yield read_history(
-            log,
-            profile,
-            groups=groups,
-            deletions=deletions,
-            topic_names=topic_names,
-            every_commit=every_commit,
-            on_damage=on_damage,
-            damage=damage,
-        )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from coordinator_core.history.model import GroupHistory, Place
+from coordinator_core.jsontext import fields_of
 
 
 def history_rows(group: GroupHistory) -> Iterator[dict[str, Any]]:
@@ -35,10 +36,7 @@ def history_rows(group: GroupHistory) -> Iterator[dict[str, Any]]:
             "origin": None if origin is None else origin.kind.value,
             "origin_certainty": None if origin is None else origin.certainty.value,
             "origin_evidence": None if origin is None else origin.why,
-            "member_id": None if member is None else member.member_id,
-            "instance_id": None if member is None else member.instance_id,
-            "client_id": None if member is None else member.client_id,
-            "client_host": None if member is None else member.client_host,
+            **{name: getattr(member, name, None) for name in ("member_id", "instance_id", "client_id", "client_host")},
             "producer_id": version.last.producer_id,
             "transactional_id": None if origin is None else origin.transactional_id,
         }
@@ -47,9 +45,7 @@ def history_rows(group: GroupHistory) -> Iterator[dict[str, Any]]:
 def place_of(place: Place) -> dict[str, Any]:
     """The coordinates of a record, as columns."""
     return {
-        "offsets_partition": place.offsets_partition,
-        "record_offset": place.record_offset,
-        "timestamp_ms": place.timestamp_ms,
+        **fields_of(place, "offsets_partition", "record_offset", "timestamp_ms"),
         "segment": place.segment.rsplit("/", 1)[-1],
         "byte_position": place.byte_position,
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import GroupHistory, Overtaken, Version
 from coordinator_core.history.signs import Move, MoveKind, Rivals, moves_of, name_of, rivals_of
 from coordinator_core.investigate.model import OVERTAKEN, Case, Event, Explanation
@@ -105,14 +105,10 @@ def _sequence(group: GroupHistory, moves: Sequence[Move]) -> list[Event]:
     return sorted([*map(step, around), *_events(moves)], key=lambda event: event.place.record_offset)
 
 
-def _restore(moves: Sequence[Move]) -> dict[OffsetKey, int]:
-    return {move.key: move.before.last.committed_offset for move in moves}
-
-
 def _explanation(
-    group: GroupHistory, moves: Sequence[Move], code: str, severity: Severity, verdict: str, **more: object
+    group: GroupHistory, moves: Sequence[Move], code: str, severity: Severity, verdict: str, **more: Any
 ) -> Explanation:
-    explained = Explanation(
+    return Explanation(
         code,
         severity,
         verdict,
@@ -121,12 +117,10 @@ def _explanation(
         group.offsets_partition,
         events=_sequence(group, moves),
         evidence=_events(moves),
-        restore=_restore(moves),
+        restore={move.key: move.before.last.committed_offset for move in moves},
         capture=["Copy the offsets topic now: the cleaner removes all but the newest commit of each partition."],
+        **more,
     )
-    for name, value in more.items():
-        setattr(explained, name, value)
-    return explained
 
 
 def _reset(group: GroupHistory, moves: Sequence[Move]) -> Explanation:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any
 
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Place
@@ -37,18 +39,10 @@ def explain_partition(history: PartitionHistory, log: PartitionLog, case: Case) 
 
 
 def _partition(
-    code: str, severity: Severity, verdict: str, history: PartitionHistory, at: Place | None = None, **more: object
+    code: str, severity: Severity, verdict: str, history: PartitionHistory, at: Place | None = None, **more: Any
 ) -> Explanation:
-    found = Explanation(
-        code,
-        severity,
-        verdict,
-        history.last_ms if at is None else at.timestamp_ms,
-        offsets_partition=history.offsets_partition,
-    )
-    for name, value in more.items():
-        setattr(found, name, value)
-    return found
+    at_ms = history.last_ms if at is None else at.timestamp_ms
+    return Explanation(code, severity, verdict, at_ms, offsets_partition=history.offsets_partition, **more)
 
 
 def _large_batches(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
@@ -57,7 +51,7 @@ def _large_batches(history: PartitionHistory, case: Case) -> Iterator[Explanatio
     for group in large:
         assert group.largest_batch is not None
         hit = bug.fits(case.profile.release)
-        found = _partition(
+        yield _partition(
             "batch-larger-than-load-buffer",
             Severity.CRITICAL if hit else Severity.WARNING,
             f"A batch of {group.largest_batch_bytes:,} bytes of {group.group_id} is larger than "
@@ -72,9 +66,8 @@ def _large_batches(history: PartitionHistory, case: Case) -> Iterator[Explanatio
             evidence=[Event(group.largest_batch, f"batch of {group.largest_batch_bytes:,} bytes")],
             now=["Raise offsets.load.buffer.size above it on all brokers, and restart the one that is stuck."],
             bug=bug.id if hit else None,
+            group_id=group.group_id,
         )
-        found.group_id = group.group_id
-        yield found
 
 
 def _moved_start(history: PartitionHistory, log: PartitionLog) -> Iterator[Explanation]:
@@ -86,8 +79,8 @@ def _moved_start(history: PartitionHistory, log: PartitionLog) -> Iterator[Expla
         "log-start-moved",
         Severity.CRITICAL,
         f"The log of offsets partition {history.offsets_partition} begins at {start}, not at 0: cleanup.policy has "
-        "(or had) "
-        "delete in it, or somebody deleted records; committed offsets and groups before that went without a tombstone.",
+        "(or had) delete in it, or somebody deleted records; committed offsets and groups before that went without a "
+        "tombstone.",
         history,
         evidence=[]
         if not history.batches
@@ -134,6 +127,7 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
         bug = BUGS["KAFKA-9144"]
         hit = bug.fits(case.profile.release)
         partition = history.offsets_partition
+        place = Place(partition, transaction.first_record_offset, transaction.timestamp_ms, "", 0, -1)
         name = case.transactional_ids.get(transaction.producer_id)
         named = "" if name is None else f", transactional id {name},"
         yield _partition(
@@ -146,12 +140,9 @@ def _hanging(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
             "that the cleaner may not touch."
             + (f" {bug.id} leaves such transactions in {case.profile.release}." if hit else ""),
             history,
-            Place(partition, transaction.first_record_offset, transaction.timestamp_ms, "", 0, -1),
+            place,
             evidence=[
-                Event(
-                    Place(partition, transaction.first_record_offset, transaction.timestamp_ms, "", 0, -1),
-                    f"first record of producer {transaction.producer_id}, epoch {transaction.producer_epoch}",
-                )
+                Event(place, f"first record of producer {transaction.producer_id}, epoch {transaction.producer_epoch}")
             ],
             not_this=["The transaction is not merely slow: no broker allows more than transaction.max.timeout.ms."],
             now=[
@@ -241,23 +232,19 @@ def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
             f"{live:,} of {total:,} records would stay after compaction"
         )
         verdict += "." if cleaned else ", and none was ever removed: no cleaner has run here."
-        found = _partition(
+        cleaner = ["Set log.cleaner.enable=true and look for a dead cleaner thread in log-cleaner.log."]
+        yield _partition(
             "heavy-writer",
             Severity.WARNING,
             verdict,
             history,
             now=[
                 "Commit less often: by time or after a batch of records, not after each one.",
-                *(
-                    []
-                    if cleaned
-                    else ["Set log.cleaner.enable=true and look for a dead cleaner thread in log-cleaner.log."]
-                ),
+                *([] if cleaned else cleaner),
                 "What compaction would leave: regroup stats SNAPSHOT",
             ],
+            group_id=group.group_id,
         )
-        found.group_id = group.group_id
-        yield found
 
 
 def explain_cluster(histories: Sequence[PartitionHistory], case: Case) -> Iterator[Explanation]:
@@ -295,7 +282,7 @@ def _split(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
 
 def _last_place(group: GroupHistory) -> Place:
     places = [one.last_place for _, one in group.all_versions()] + [one.place for one in group.changes]
-    return max(places, key=lambda place: place.record_offset)
+    return max(places, key=attrgetter("record_offset"))
 
 
 def _families(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
@@ -337,4 +324,4 @@ def _seen(group: GroupHistory) -> Seen:
 
 def _first_place(group: GroupHistory) -> Place:
     places = [one.place for _, one in group.all_versions()] + [one.place for one in group.changes]
-    return min(places, key=lambda place: place.record_offset)
+    return min(places, key=attrgetter("record_offset"))

@@ -1,4 +1,4 @@
-"""Last pass of compaction: what is left of each batch, written in order (``MemoryRecords.filterTo``)."""
+"""Last pass of compaction: writes the rest of each batch, in order (``MemoryRecords.filterTo``)."""
 
 import cython
 
@@ -53,7 +53,7 @@ class BatchFilter:
         out_bytes: Int,
         out_batches: Int,
     ) -> None:
-        """Nothing written yet; the output is taken when so many bytes or batches are."""
+        """Nothing written yet. The caller takes the output after ``out_bytes`` bytes or ``out_batches`` batches."""
         self.kept = kept
         self.tombstones = tombstones
         self.numbered = numbered

@@ -15,7 +15,7 @@ _FIRST_INDEXED_BATCHES = 64
 @cython.final
 @cython.cclass
 class BatchIndex:
-    """What a segment consists of.
+    """Batches of a segment: counts, and a row for each that decides about others.
 
     ``used`` rows of ``rows`` are batches with a producer id, control batches, and batches with another leader
     epoch than the one before. ``last_base_offset`` is -1 before there is a batch.

@@ -1,4 +1,4 @@
-"""The tables of a fold in the making."""
+"""The tables of a fold that grows batch after batch."""
 
 import cython
 
@@ -19,7 +19,7 @@ _BYTES_OF_A_GROUP = 1024
 @cython.final
 @cython.cclass
 class FoldTables:
-    """What a fold knows, and the rules that it goes by (``replay.fold.FoldRules``).
+    """Tables of a fold, and the rules that it follows (``fold.schema.FoldRules``).
 
     Bytes of keys are copied; bytes of values stay where they were read and are named by position: in a
     segment when below ``ARENA``, else in the arena that holds decompressed and rewritten batches.
@@ -145,7 +145,7 @@ class FoldTables:
     @cython.cfunc
     @cython.exceptval(-1)
     def reserve(self, records: Int, data_bytes: Int, groups: Int) -> cython.int:
-        """Make room for ``records`` in so many bytes, and for ``groups`` in ended transactions."""
+        """Make room for ``records`` records of ``data_bytes`` bytes, and ``groups`` groups of ended transactions."""
         self.keys.reserve(records, data_bytes)
         self.group_ids.reserve(records, data_bytes)
         self.topics.reserve(records, data_bytes)

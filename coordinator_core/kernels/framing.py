@@ -13,7 +13,7 @@ if not cython.compiled:
 @cython.final
 @cython.cclass
 class Bounds:
-    """What batches and records may be, beyond which they are for the readers of ``coordinator_core.log``.
+    """Limits of batches and records; the readers of ``coordinator_core.log`` take those beyond them.
 
     ``start_offset``: batches wholly below it are not part of the log. ``last_offset``: the last record offset
     that belongs to the segment. ``check_crc``: whether CRCs were not checked before.
@@ -93,13 +93,13 @@ def sound_size(data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cyth
 
 @cython.cfunc
 def is_compressed(batch: Header) -> cython.bint:
-    """Whether records must be decompressed: a batch without records has nothing compressed."""
+    """Whether the batch has records, and they are compressed."""
     return batch.attributes & CODEC_BITS != 0 and batch.count != 0
 
 
 @cython.cfunc
 def may_hold_records(batch: Header, max_records: Int) -> cython.bint:
-    """Whether so many records fit into the batch and are allowed."""
+    """Whether the batch is large enough for its record count, which is at most ``max_records``."""
     return batch.count * MIN_RECORD_BYTES <= batch.size - HEADER_BYTES and batch.count <= max_records
 
 

@@ -208,7 +208,7 @@ class GroupRecords:
         self.owners = owners
 
     def compact(self) -> None:
-        """Give the memory of all that no longer stands back."""
+        """Free the memory of all records that newer ones replaced."""
         old_keys: KeyTable = self.keys
         old_subjects: SubjectRows = self.subjects
         old_newest: NewestRecordRows = self.newest
@@ -282,7 +282,7 @@ class GroupRecords:
         return 0
 
     def _know_groups(self, count: Int) -> None:
-        """Have rows for so many groups."""
+        """Make rows for ``count`` groups."""
         self.groups = grown(self.groups, self.known_groups, count)
         for row in range(self.known_groups, count):
             self.groups[row].kind = GroupKind.ABSENT

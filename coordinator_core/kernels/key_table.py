@@ -28,7 +28,7 @@ class KeyTable:
     data = cython.declare(MutableBytes, visibility="public")
 
     def __init__(self, keys: Int = 0, data_bytes: Int = 0) -> None:
-        """Room for so many ``keys`` in so many bytes at first."""
+        """An empty table with room for ``keys`` keys of ``data_bytes`` bytes together."""
         self.index = zeros(2 * _FIRST_KEYS)
         self.keys = new_rows("Key", max(keys, _FIRST_KEYS))
         self.data = new_bytes(max(data_bytes, _FIRST_BYTES))
@@ -122,7 +122,7 @@ class KeyTable:
     @cython.cfunc
     @cython.exceptval(-1)
     def reserve(self, keys: Int, data_bytes: Int) -> cython.int:
-        """Make room for so many more ``keys`` in so many bytes."""
+        """Make room for ``keys`` more keys of ``data_bytes`` bytes together."""
         if (
             self.used + keys > len(self.keys)
             or 2 * (self.used + keys) > len(self.index)

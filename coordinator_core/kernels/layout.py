@@ -73,7 +73,7 @@ class Record(Struct):
 
 
 class Unusual(IntEnum):
-    """What about a v2 record is not as clients and brokers write it."""
+    """Bits for what clients and brokers do not write in a v2 record."""
 
     NONE = 0
     FRAMING = 1  # A length or varint is invalid, or the record exceeds its batch.
@@ -85,7 +85,7 @@ class Unusual(IntEnum):
 
 
 class Stop(IntEnum):
-    """Why a kernel returned before the end of its bytes."""
+    """Reason for which a kernel returned."""
 
     END = 0
     FULL = 1  # No room is left in the output.
@@ -112,7 +112,7 @@ class OrderingOffset(IntEnum):
 
 
 class Kind(IntEnum):
-    """What a record is to the fold."""
+    """Kind of a record in the fold."""
 
     VALUE = 0
     TOMBSTONE = 1
@@ -171,7 +171,7 @@ class Event(Struct):
 
 
 class KeyState(Struct):
-    """The seldom used part of an offset key."""
+    """Fields of an offset key that are seldom used."""
 
     last_tombstone: i64  # Sequence, -1 for none.
     producer_id: i64  # Of an event that a transaction committed.
@@ -211,7 +211,7 @@ class Producer(Struct):
 
 
 class PendingKind(IntEnum):
-    """What a transaction holds for an offset key."""
+    """Kind of a pending row: what the transaction has for the offset key."""
 
     NOTED = 0  # A tombstone that changed nothing pending: it only counts as one of the transaction's keys.
     VALUE = 1
@@ -384,7 +384,7 @@ class Newest(Struct):
 
 
 class Action(IntEnum):
-    """What becomes of a batch, where that does not follow from its records."""
+    """Action on a batch, where it does not follow from the records."""
 
     NONE = 0
     COPY = 1
@@ -394,7 +394,7 @@ class Action(IntEnum):
 
 
 class BatchAction(Struct):
-    """What becomes of the batch at ``base_offset``: an :class:`Action`."""
+    """An :class:`Action` on the batch at ``base_offset``."""
 
     base_offset: i64
     action: i64
@@ -427,7 +427,7 @@ class RecordSizes(Struct):
 
 
 class Number(IntEnum):
-    """What a line of the dump can say of a batch or a record.
+    """Numbers of a batch or a record that a line of the dump can have.
 
     Names are those of the attributes of ``log.types.Batch`` and ``Record``, in capitals.
     """
@@ -539,7 +539,7 @@ class Text(IntEnum):
 
 
 class ShapeKind(IntEnum):
-    """What stands at a step of the shape of a record (:mod:`coordinator_core.kernels.shapes`)."""
+    """Kind of a step in the shape of a record (:mod:`coordinator_core.kernels.shapes`)."""
 
     FIXED = 0  # So many bytes (``size``), whatever they are.
     SIZED = 1  # A length and so many bytes, at most ``size``: text or bytes.
@@ -592,7 +592,7 @@ class Mark(Struct):
 
 
 class GroupKind(IntEnum):
-    """What a loader holds under a group id."""
+    """Type of the group that a loader has under a group id."""
 
     ABSENT = 0
     CLASSIC = 1
@@ -638,7 +638,7 @@ class ValueShape(Struct):
 
 
 class Note(IntEnum):
-    """What became of a group record: taken, or left to the loader in Python."""
+    """Outcome for a group record: taken, or a reason to leave it to the loader in Python."""
 
     TAKEN = 0
     CARRIED = 1  # No loader interprets it: it changes no group.

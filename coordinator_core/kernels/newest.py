@@ -50,7 +50,7 @@ class NewestTable:
     @cython.cfunc
     @cython.exceptval(-1)
     def reserve(self, records: Int, key_bytes: Int) -> cython.int:
-        """Make room for so many more ``records``, whose keys have so many bytes."""
+        """Make room for ``records`` more records, whose keys have ``key_bytes`` bytes."""
         self.keys.reserve(records, key_bytes)
         if self.keys.used + records > len(self.rows) or self.unkeyed_used + records > len(self.unkeyed):
             with cython.gil:

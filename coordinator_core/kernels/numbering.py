@@ -1,4 +1,4 @@
-"""Offset keys of many folds, numbered across them."""
+"""Numbers the offset keys of many folds."""
 
 import cython
 

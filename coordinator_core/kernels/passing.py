@@ -1,4 +1,4 @@
-"""The way past batches of which only the header matters to a reader that wants some groups, or some key types."""
+"""Passes batches of which a reader of some groups, or of some key types, needs the header only."""
 
 import cython
 
@@ -16,7 +16,7 @@ _MOST_HOLES = 4096
 @cython.final
 @cython.cclass
 class Passage:
-    """Which batches are passed, and what of their headers counts.
+    """Conditions by which batches are passed, and a summary of their headers.
 
     Wanted are groups in ``group_ids`` (with int16 length, as in keys), those of ``portion`` where ``portions`` is not
     0, records with another key type than 0 to ``newest_key_type``, and tombstones if ``wants_tombstones``. A batch
@@ -58,7 +58,7 @@ class Passage:
         self.begin()
 
     def begin(self) -> None:
-        """Count from 0 again."""
+        """Set the counters to 0."""
         self.batches = 0
         self.max_timestamp = -1
         self.holes_used = 0

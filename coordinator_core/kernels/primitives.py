@@ -1,6 +1,6 @@
 """Numbers and text in bytes: big-endian integers, varints, UTF-8, copies, hashes, CRC-32C.
 
-Whoever reads or writes here has checked that the bytes are there.
+The caller has checked that the bytes are there.
 """
 
 import cython
@@ -220,7 +220,7 @@ def _mixed(state: Word, word: Word, factor: Word) -> Word:
 def hash_bytes(data: Bytes, at: Int, length: Int) -> Int:
     """A 63-bit hash of ``length`` bytes, another one in each process; decides speed only, never a result.
 
-    Who chooses names cannot choose them so that many have one hash.
+    Nobody can choose names of which many have one hash.
     """
     # Two words side by side: each waits for the one before it.
     first: Word = _FIRST_STATE ^ length

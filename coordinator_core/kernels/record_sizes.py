@@ -1,4 +1,4 @@
-"""Forensics: how many records and bytes each raw key has in a log, and what of it compaction would keep."""
+"""Forensics: records and bytes of each raw key in a log, and how many compaction would keep."""
 
 import cython
 

@@ -1,4 +1,4 @@
-"""Whether bytes are a value as its schema says, without anything being made of them.
+"""Checks whether bytes are a value of its schema, without decoding them.
 
 A shape is a schema as steps (:class:`~coordinator_core.kernels.layout.ShapeStep`,
 ``merge.record_shapes``). What follows a shape to its last byte is read by ``records.codec`` to data of that

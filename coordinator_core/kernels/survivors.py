@@ -1,4 +1,4 @@
-"""What is left of a fold: surviving bytes copied together, rows spread over columns."""
+"""Result of a fold: copies surviving bytes end to end, and rows to columns."""
 
 import cython
 

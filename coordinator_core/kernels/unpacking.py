@@ -1,7 +1,7 @@
-"""Batches with compressed records made plain, by the C functions of the codec libraries.
+"""Decompresses batches by the C functions of the codec libraries.
 
-Does what writers write; a batch that it leaves, be it damaged, unusual or of another codec, goes to
-``log.compression``, which knows every rule and says what is wrong.
+Reads the form that writers use. A batch that it leaves (damaged, unusual, another codec) goes to ``log.compression``,
+which knows every rule and names the error.
 """
 
 import cython

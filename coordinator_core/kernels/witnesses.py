@@ -1,7 +1,6 @@
-"""The look at a log's records that ``--profile auto`` takes: past commits like those before.
+"""Passes records that show ``--profile auto`` nothing new.
 
-``replay.inference`` alone knows what a record shows; this passes over those that show nothing new, which
-nearly all are.
+``replay.inference`` alone knows what a record shows. Nearly all records show nothing new: commits like those before.
 """
 
 import cython

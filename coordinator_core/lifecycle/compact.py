@@ -20,18 +20,13 @@ from coordinator_core import storage
 from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.groups.model import PartitionState
-from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle.compact_expire import prove_expired, with_tombstones
 from coordinator_core.lifecycle.compact_plan import (
     DAY_MS,
+    CompactionPlan,
     CompactionRules,
     Extra,
-    Survivors,
-    TransactionFacts,
-    batch_actions,
     leader_epochs,
-    survivors,
-    transaction_facts,
 )
 from coordinator_core.lifecycle.compact_proof import (
     Difference,
@@ -42,7 +37,7 @@ from coordinator_core.lifecycle.compact_proof import (
     records_behind,
     subject,
 )
-from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords, newest_records, scan_log
+from coordinator_core.lifecycle.compact_scan import LogScan, scan_log
 from coordinator_core.lifecycle.compact_states import CommitClass, proof_profiles, states_of
 from coordinator_core.lifecycle.compact_write import (
     OutputFormat,
@@ -167,16 +162,6 @@ class CompactionOptions:
         )
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """The plan of a scanned log: records and batches that stay."""
-
-    scan: LogScan
-    end_offset: int
-    stays: Survivors
-    actions: Array
-
-
 def compact_partition(
     log: PartitionLog, target: Path, options: CompactionOptions, *, workers: int = 1
 ) -> CompactionReport:
@@ -236,9 +221,8 @@ class _Compaction:
 
     def run(self) -> CompactionReport:
         scan = scan_log(self.log, workers=self.workers)
-        facts = transaction_facts(scan, self.rules)
-        end_offset = _end_offset(facts.last_stable_offset, self.rules)
-        newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=self.workers)
+        cleaners = plan = CompactionPlan.of(scan, self.rules, workers=self.workers)
+        newest, end_offset = plan.newest, plan.end_offset
         with_producers = bool((scan.index["producer_id"] != -1).any())
         key_types = set(newest.key_types().tolist()) if end_offset == scan.log_end_offset else None
         profiles = proof_profiles(self.profile, key_types, with_producers=with_producers)
@@ -246,7 +230,6 @@ class _Compaction:
         before = states_of(self.log, profiles, with_producers=with_producers, check_crc=False, workers=self.workers)
         extra, told = Extra(), []
         for attempt in range(_ATTEMPTS):
-            plan = _plan(scan, newest, facts, self.rules, end_offset, extra)
             written, result = self._write(plan)
             found = self._differences(before, written, result, profiles, with_producers)
             if not found:
@@ -257,7 +240,7 @@ class _Compaction:
                 protected = extra | _whole_groups(self.log, groups_behind(found, newest), end_offset)
             if protected == extra or attempt + 1 == _ATTEMPTS:
                 raise ProofFailedError(_failure(self.log.offsets_partition, found))
-            extra = protected
+            extra, plan = protected, cleaners.keeping(protected)
             told += [str(difference) for difference in found]
         self._prove_stable(result, _moved(extra, written, self.output))
         return CompactionReport(
@@ -271,9 +254,9 @@ class _Compaction:
             output_segments=len(result.segments),
             log_start_offset=result.segments[0].base_offset,
             log_end_offset=max(written.log_end_offset, result.segments[0].base_offset),
-            last_stable_offset=facts.last_stable_offset,
-            open_producers=facts.open_producers,
-            protected_records=_protected(newest, self.rules, plan) if extra.offsets else 0,
+            last_stable_offset=plan.facts.last_stable_offset,
+            open_producers=plan.facts.open_producers,
+            protected_records=len(plan.stays.offsets) - len(cleaners.stays.offsets),
             told=tuple(told),
             proved_profiles=tuple(
                 profile.label
@@ -286,22 +269,13 @@ class _Compaction:
             ),
         )
 
-    def _write(self, plan: _Plan) -> tuple[WrittenLog, PartitionLog]:
+    def _write(self, plan: CompactionPlan) -> tuple[WrittenLog, PartitionLog]:
         directory = self.target / partition_directory_name(self.log.offsets_partition)
         if directory.exists():
             shutil.rmtree(directory)
         base_offset = self._base_offset(plan.scan)
         writer = SegmentWriter(directory, self.log.offsets_partition, base_offset, segment_bytes=self.segment_bytes)
-        written = write_survivors(
-            plan.scan,
-            plan.stays,
-            plan.actions,
-            self.rules,
-            plan.end_offset,
-            SegmentSink(writer),
-            self.output,
-            base_offset,
-        )
+        written = write_survivors(plan, SegmentSink(writer), self.output, base_offset)
         segments = writer.finish()
         self._write_beside(directory, plan.scan, written)
         return written, PartitionLog(
@@ -362,35 +336,14 @@ class _Compaction:
 
     def _prove_stable(self, result: PartitionLog, extra: Extra) -> None:
         """Compact the output again: every batch must stay as it is."""
-        rules = self.rules
         scan = scan_log(result, workers=self.workers)
-        facts = transaction_facts(scan, rules)
-        end_offset = _end_offset(facts.last_stable_offset, rules)
-        newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=self.workers)
-        plan = _plan(scan, newest, facts, rules, end_offset, extra)
         same = SameBytes(scan)
-        begin = self._base_offset(scan)
-        write_survivors(scan, plan.stays, plan.actions, rules, end_offset, same, self.output, begin)
+        plan = CompactionPlan.of(scan, self.rules, workers=self.workers).keeping(extra)
+        write_survivors(plan, same, self.output, self._base_offset(scan))
         if not same.same:
             raise ProofFailedError(
                 f"offsets partition {self.log.offsets_partition}: a second compaction would change the output"
             )
-
-
-def _plan(
-    scan: LogScan,
-    newest: NewestRecords,
-    facts: TransactionFacts,
-    rules: CompactionRules,
-    end_offset: int,
-    extra: Extra,
-) -> _Plan:
-    stays = survivors(newest, rules, extra)
-    return _Plan(scan, end_offset, stays, batch_actions(scan, facts, stays, rules, end_offset))
-
-
-def _protected(newest: NewestRecords, rules: CompactionRules, plan: _Plan) -> int:
-    return len(plan.stays.offsets) - len(survivors(newest, rules, Extra()).offsets)
 
 
 def _whole_groups(log: PartitionLog, group_ids: Collection[str], end_offset: int) -> Extra:
@@ -406,15 +359,9 @@ def _whole_groups(log: PartitionLog, group_ids: Collection[str], end_offset: int
     )
 
 
-def _end_offset(last_stable_offset: int, rules: CompactionRules) -> int:
-    return last_stable_offset if rules.end_offset is None else min(last_stable_offset, rules.end_offset)
-
-
 def _offset_map(written: WrittenLog, output: OutputFormat) -> OffsetMap | None:
     """Maps record offsets of the input to record offsets of a renumbered output; ``None`` when they are the same."""
-    if not output.renumber:
-        return None
-    return written.moved
+    return written.moved if output.renumber else None
 
 
 def _moved(extra: Extra, written: WrittenLog, output: OutputFormat) -> Extra:

@@ -9,14 +9,14 @@ offset.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from coordinator_core.kernels.arrays import Array, Int64s, dtype
 from coordinator_core.kernels.layout import NO_CONTROL_TYPE, Action
-from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords
+from coordinator_core.lifecycle.compact_scan import LogScan, NewestRecords, newest_records
 from coordinator_core.log.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from coordinator_core.log.types import NO_PRODUCER_ID, ControlType
 from coordinator_core.releases import CONSUMER_KEY_TYPES, SHARE_KEY_TYPES, STREAMS_KEY_TYPES
@@ -216,6 +216,44 @@ def batch_actions(
         actions.setdefault(base, Action.KEEP_EMPTY)
     table = sorted((base, int(action)) for base, action in actions.items() if base < end_offset)
     return np.array(table, dtype("BatchAction"))
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """What compaction leaves of a scanned log before ``end_offset``; everything behind it stays as it is.
+
+    ``stays`` are the records, ``actions`` rows of :class:`~coordinator_core.kernels.layout.BatchAction`.
+    """
+
+    scan: LogScan
+    rules: CompactionRules
+    facts: TransactionFacts
+    end_offset: int
+    newest: NewestRecords
+    stays: Survivors
+    actions: Array
+
+    @classmethod
+    def of(
+        cls, scan: LogScan, rules: CompactionRules, facts: TransactionFacts | None = None, *, workers: int = 1
+    ) -> CompactionPlan:
+        """Read the log a second time, for its newest records. ``facts``: those of the scan, where they are known.
+
+        Raises :class:`DamagedInputError` for records that cannot be read.
+        """
+        facts = facts or transaction_facts(scan, rules)
+        stable = facts.last_stable_offset
+        end_offset = stable if rules.end_offset is None else min(stable, rules.end_offset)
+        newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=workers)
+        stays = survivors(newest, rules, Extra())
+        actions = batch_actions(scan, facts, stays, rules, end_offset)
+        return cls(scan, rules, facts, end_offset, newest, stays, actions)
+
+    def keeping(self, extra: Extra) -> CompactionPlan:
+        """The same with these records besides."""
+        stays = survivors(self.newest, self.rules, extra)
+        actions = batch_actions(self.scan, self.facts, stays, self.rules, self.end_offset)
+        return replace(self, stays=stays, actions=actions)
 
 
 def leader_epochs(scan: LogScan) -> list[tuple[int, int]]:

@@ -115,27 +115,11 @@ def _table_differences(
     originals = pa.concat_tables([OFFSETS.empty_table(), *before.blocks()])["record_offset"].to_pylist()
     left = dict(zip(_rows(old), originals, strict=True))
     right = set(_rows(new))
-    for row, record_offset in left.items():
-        if row not in right:
-            offset_key = OffsetKey(*row[:3])
-            yield Difference(
-                profile,
-                kind,
-                offset_key.group_id,
-                offset_key,
-                record_offset,
-                f"record {record_offset} is not found",
-            )
-    for row in right - left.keys():
+    found = [(row, offset, f"record {offset} is not found") for row, offset in left.items() if row not in right]
+    found += [(row, -1, f"record {row[3]} of the output is not in the input") for row in right - left.keys()]
+    for row, record_offset, detail in found:
         offset_key = OffsetKey(*row[:3])
-        yield Difference(
-            profile,
-            kind,
-            offset_key.group_id,
-            offset_key,
-            -1,
-            f"record {row[3]} of the output is not in the input",
-        )
+        yield Difference(profile, kind, offset_key.group_id, offset_key, record_offset, detail)
 
 
 def _rows(table: pa.Table) -> list[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ import numpy as np
 from coordinator_core.kernels import BatchFilter, filter_batches
 from coordinator_core.kernels.arrays import Array, Int64s, dtype
 from coordinator_core.kernels.layout import Action, Stop
-from coordinator_core.lifecycle.compact_plan import CompactionRules, Survivors
+from coordinator_core.lifecycle.compact_plan import CompactionPlan
 from coordinator_core.lifecycle.compact_scan import LogScan, ScannedSegment
 from coordinator_core.log.batch import batch_records
 from coordinator_core.log.layout import BatchField
@@ -139,22 +139,14 @@ class WrittenLog:
 
 
 def write_survivors(
-    scan: LogScan,
-    stays: Survivors,
-    actions: Array,
-    rules: CompactionRules,
-    end_offset: int,
-    sink: Sink,
-    output: OutputFormat = OutputFormat(),
-    first_offset: int = 0,
+    plan: CompactionPlan, sink: Sink, output: OutputFormat = OutputFormat(), first_offset: int = 0
 ) -> WrittenLog:
-    """Write what stays of the log to ``sink``; everything from ``end_offset`` on stays as it is.
+    """Write what stays of the log to ``sink``. ``first_offset`` is where renumbering begins.
 
-    ``first_offset`` is where renumbering begins. Raises ``DamagedInputError`` for records that cannot be
-    read.
+    Raises ``DamagedInputError`` for records that cannot be read.
     """
-    writing = _Writing(scan, stays, actions, rules, end_offset, sink, output, first_offset)
-    for scanned in scan.segments:
+    writing = _Writing(plan, sink, output, first_offset)
+    for scanned in plan.scan.segments:
         scanned.walk(writing.filter_batches, writing.filter_batch)
     writing.flush()
     return WrittenLog(
@@ -162,7 +154,7 @@ def write_survivors(
         writing.records,
         writing.bytes,
         writing.filter.next_offset,
-        stays.offsets,
+        plan.stays.offsets,
         writing.numbered,
         np.concatenate([np.empty(0, np.int64), *writing.moved_from]),
         np.concatenate([np.empty(0, np.int64), *writing.moved_to]),
@@ -170,36 +162,26 @@ def write_survivors(
 
 
 class _Writing:
-    def __init__(
-        self,
-        scan: LogScan,
-        stays: Survivors,
-        actions: Array,
-        rules: CompactionRules,
-        end_offset: int,
-        sink: Sink,
-        output: OutputFormat,
-        first_offset: int,
-    ) -> None:
-        self._start_offset = scan.start_offset
-        self._kept = stays.offsets
-        self._actions: dict[int, int] = dict(actions.tolist())
-        self._rules = rules
-        self._end_offset = end_offset
+    def __init__(self, plan: CompactionPlan, sink: Sink, output: OutputFormat, first_offset: int) -> None:
+        self._start_offset = plan.scan.start_offset
+        self._kept = plan.stays.offsets
+        self._actions: dict[int, int] = dict(plan.actions.tolist())
+        self._horizon_ms = plan.rules.horizon_ms
+        self._end_offset = plan.end_offset
         self._sink = sink
         self._output = output
-        self.numbered = stays.offsets.copy()
+        self.numbered = self._kept.copy()
         self.moved_from: list[Int64s] = []
         self.moved_to: list[Int64s] = []
         self.batches = self.records = self.bytes = 0
         self.filter = BatchFilter(
-            stays.offsets,
-            stays.tombstones,
+            self._kept,
+            plan.stays.tombstones,
             self.numbered,
-            actions,
-            scan.start_offset,
-            end_offset,
-            rules.horizon_ms,
+            plan.actions,
+            self._start_offset,
+            self._end_offset,
+            self._horizon_ms,
             output.renumber,
             first_offset,
             _OUT_BYTES,
@@ -308,7 +290,7 @@ class _Writing:
             stays.__contains__,
             path=path,
             limits=_LIMITS,
-            delete_horizon_ms=self._rules.horizon_ms if sets_horizon else None,
+            delete_horizon_ms=self._horizon_ms if sets_horizon else None,
             convert=converted,
             first_offset=first_offset,
         )

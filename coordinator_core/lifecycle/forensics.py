@@ -7,7 +7,7 @@ dead. Sizes by group are those of records in their decompressed batches; sizes o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordinator_core.groups.classic import consumer_assignment
 from coordinator_core.groups.model import (
@@ -20,16 +20,8 @@ from coordinator_core.groups.model import (
 )
 from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO, Cleanable, cleanable
-from coordinator_core.lifecycle.compact_plan import (
-    CompactionRules,
-    Extra,
-    Survivors,
-    TransactionFacts,
-    batch_actions,
-    survivors,
-    transaction_facts,
-)
-from coordinator_core.lifecycle.compact_scan import LogScan, newest_records, scan_log
+from coordinator_core.lifecycle.compact_plan import CompactionPlan, CompactionRules
+from coordinator_core.lifecycle.compact_scan import scan_log
 from coordinator_core.lifecycle.compact_write import write_survivors
 from coordinator_core.lifecycle.record_sizes import KeySizes, key_sizes
 from coordinator_core.log.types import PartitionLog
@@ -148,8 +140,8 @@ def forensics(
     Raises :class:`DamagedInputError` as compaction does.
     """
     scan = scan_log(log, workers=workers)
-    facts = transaction_facts(scan, rules)
-    end_offset = facts.last_stable_offset
+    plan = CompactionPlan.of(scan, rules, workers=workers)
+    end_offset = plan.facts.last_stable_offset
     cleaner = cleanable(
         log,
         state.transactions,
@@ -158,30 +150,23 @@ def forensics(
         now_ms=rules.now_ms,
         min_cleanable_dirty_ratio=min_cleanable_dirty_ratio,
     )
-    stays, compacted = _compacted(scan, facts, rules, end_offset, workers)
-    _, cleaned = _compacted(scan, facts, rules, min(end_offset, cleaner.first_uncleanable_offset), workers)
+    until = replace(rules, end_offset=cleaner.first_uncleanable_offset)
     return PartitionForensics(
         offsets_partition=log.offsets_partition,
         log_start_offset=scan.start_offset,
         log_end_offset=scan.log_end_offset,
         last_stable_offset=end_offset,
         size=Size(scan.bytes, scan.batches, scan.records),
-        compacted=compacted,
-        cleaned=cleaned,
+        compacted=_size(plan),
+        cleaned=_size(CompactionPlan.of(scan, until, plan.facts, workers=workers)),
         cleaner=cleaner,
-        totals=_totals(key_sizes(scan, kept=stays.offsets, end_offset=end_offset), state, topic_names),
+        totals=_totals(key_sizes(scan, kept=plan.stays.offsets, end_offset=end_offset), state, topic_names),
     )
 
 
-def _compacted(
-    scan: LogScan, facts: TransactionFacts, rules: CompactionRules, end_offset: int, workers: int
-) -> tuple[Survivors, Size]:
-    """Records that stay when everything before ``end_offset`` is compacted, and their bytes."""
-    newest = newest_records(scan, aborted=facts.aborted, end_offset=end_offset, workers=workers)
-    stays = survivors(newest, rules, Extra())
-    actions = batch_actions(scan, facts, stays, rules, end_offset)
-    written = write_survivors(scan, stays, actions, rules, end_offset, _Nowhere())
-    return stays, Size(written.bytes, written.batches, written.records)
+def _size(plan: CompactionPlan) -> Size:
+    written = write_survivors(plan, _Nowhere())
+    return Size(written.bytes, written.batches, written.records)
 
 
 def _totals(keys: KeySizes, state: PartitionState, topic_names: Mapping[str, str]) -> Totals:

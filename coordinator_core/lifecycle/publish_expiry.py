@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coordinator_core import __version__, files, storage
+from coordinator_core.fold.arrow import schema
+from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.plan import ExpiryPlan
 from coordinator_core.runs.read import Run
 
@@ -25,42 +27,37 @@ TOMBSTONES_DIRECTORY = "_tombstones"
 TOMBSTONES_FILE = "tombstones.parquet"
 EXPIRY = "expiry.json"
 
-TOMBSTONES = pa.schema(
-    [
-        pa.field("offsets_partition", pa.int32(), nullable=False),
-        pa.field("position", pa.int64(), nullable=False),
-        pa.field("due", pa.bool_(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("group_id", pa.string(), nullable=False),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("base_timestamp_ms", pa.int64()),
-        pa.field("expires_at_ms", pa.int64(), nullable=False),
-        pa.field("record_offset", pa.int64()),
-        pa.field("key", pa.binary(), nullable=False),
-    ]
+TOMBSTONES = schema(
+    ("topic", "partition", "base_timestamp_ms", "record_offset"),
+    offsets_partition=pa.int32(),
+    position=pa.int64(),
+    due=pa.bool_(),
+    kind=pa.string(),
+    group_id=pa.string(),
+    topic=pa.string(),
+    partition=pa.int32(),
+    reason=pa.string(),
+    base_timestamp_ms=pa.int64(),
+    expires_at_ms=pa.int64(),
+    record_offset=pa.int64(),
+    key=pa.binary(),
 )
 """Order of rows: by offsets partition and ``position``; due tombstones as they are written, then the forecast."""
 
 
 def tombstone_table(plans: Sequence[ExpiryPlan]) -> pa.Table:
     """The rows of all ``plans``."""
+    names = ("group_id", "topic", "partition", "base_timestamp_ms", "expires_at_ms", "record_offset", "key")
     rows = [
-        {
-            "offsets_partition": plan.offsets_partition,
-            "position": position,
-            "due": position < len(plan.tombstones),
-            "kind": str(item.kind),
-            "group_id": item.group_id,
-            "topic": item.topic,
-            "partition": item.partition,
-            "reason": str(item.reason),
-            "base_timestamp_ms": item.base_timestamp_ms,
-            "expires_at_ms": item.expires_at_ms,
-            "record_offset": item.record_offset,
-            "key": item.key,
-        }
+        fields_of(
+            item,
+            *names,
+            offsets_partition=plan.offsets_partition,
+            position=position,
+            due=position < len(plan.tombstones),
+            kind=str(item.kind),
+            reason=str(item.reason),
+        )
         for plan in plans
         for position, item in enumerate((*plan.tombstones, *plan.forecast))
     ]

@@ -29,7 +29,7 @@ from coordinator_core.log.segments import (
     leader_epoch_text,
     partition_directory_name,
 )
-from coordinator_core.log.types import Batch, ControlType, PartitionLog, Record
+from coordinator_core.log.types import Batch, PartitionLog, Record
 from coordinator_core.log.writer import rebuild_batch
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.releases import Profile
@@ -38,7 +38,6 @@ MOST_PARTITIONS = 500
 """Each has a file open while records are moved."""
 
 _LIMITS = Limits()
-_ENDS = (ControlType.ABORT, ControlType.COMMIT)
 _FIRST_EPOCH = (0).to_bytes(4, "big")
 
 

@@ -202,7 +202,6 @@ def ends_before_start(log: PartitionLog, end_offset: int) -> Damage | None:
 def read_records(
     log: PartitionLog,
     *,
-    limits: Limits = _DEFAULT_LIMITS,
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage] | None = None,
     passes: Passes | None = None,
@@ -213,9 +212,9 @@ def read_records(
     partition under ``RECOVER``: a broker's load of it fails there.
     """
     found = [] if damage is None else damage
-    for segment, batch in read_partition(log, limits=limits, on_damage=on_damage, damage=found, passes=passes):
+    for segment, batch in read_partition(log, on_damage=on_damage, damage=found, passes=passes):
         try:
-            records = batch_records(batch, path=segment.path, limits=limits)
+            records = batch_records(batch, path=segment.path, limits=_DEFAULT_LIMITS)
         except DamagedInputError as error:
             if on_damage is OnDamage.FAIL:
                 raise
@@ -235,13 +234,13 @@ def read_records(
         yield segment, batch, records
 
 
-def recover(log: PartitionLog, *, limits: Limits = _DEFAULT_LIMITS, damage: list[Damage] | None = None) -> PartitionLog:
+def recover(log: PartitionLog, *, damage: list[Damage] | None = None) -> PartitionLog:
     """The partition as a starting broker leaves it: segments cut (by ``size``) behind their last valid
     batch, and without those it deletes.  For readers that take segments apart, one task each."""
     found = [] if damage is None else damage
     kept: list[SegmentFile] = []
     for index, (segment, end_offset) in enumerate(log.segment_ranges()):
-        walk = SegmentWalk(segment, limits, OnDamage.RECOVER, found, end_offset, _verified(log, end_offset))
+        walk = SegmentWalk(segment, _DEFAULT_LIMITS, OnDamage.RECOVER, found, end_offset, _verified(log, end_offset))
         for _ in walk.batches():
             pass
         kept.append(replace(segment, size=walk.position))
@@ -254,13 +253,13 @@ def recover(log: PartitionLog, *, limits: Limits = _DEFAULT_LIMITS, damage: list
     return replace(log, segments=tuple(kept))
 
 
-def last_entry(segment: SegmentFile, limits: Limits = _DEFAULT_LIMITS) -> Batch | None:
+def last_entry(segment: SegmentFile) -> Batch | None:
     """The last batch before the first invalid entry of a segment; ``None`` when there is none."""
     view = storage.read(segment.path, segment.size)
     position = 0
     last = None
     while True:
-        entry = parse_entry(view, position, limits)
+        entry = parse_entry(view, position)
         if not isinstance(entry, Batch) or not entry.crc_valid:
             return last
         last = entry

@@ -64,9 +64,9 @@ class VerifyReport:
         }
 
 
-def verify(snapshot: Snapshot, *, limits: Limits | None = None) -> VerifyReport:
+def verify(snapshot: Snapshot) -> VerifyReport:
     """Check every segment of a snapshot, also those below the log start offset."""
-    limits = Limits() if limits is None else limits
+    limits = Limits()
     damage = list(snapshot.damage)
     segments = []
     for log in snapshot.partitions:

@@ -49,7 +49,7 @@ class _State(PartitionMerge):
         write_plain({"folds": self.folds, "merge": self.state()}, sink)
 
     def read(self, data: pa.Buffer) -> None:
-        """Go on from what :meth:`write` wrote."""
+        """Continue from the bytes that :meth:`write` wrote."""
         state = read_plain(data)
         self.load(state["merge"])
         self.folds = state["folds"]

@@ -38,7 +38,7 @@ def decoded(values: pa.Array) -> dict[str, pa.Array]:
 
 
 def _topic_ids(positions: Int64s, source: SegmentBytes) -> pa.Array:
-    """Topic ids as text; the zero id, and none at all, is null."""
+    """Topic ids as text (22 characters); null for the zero id and for none."""
     has_id = positions >= 0
     found = positions[has_id]
     encoded = source.binary(found, np.full(len(found), 16, np.int64)).dictionary_encode()

@@ -125,7 +125,7 @@ class NewestGroupRecords:
         )
 
     def take(self, fold: SegmentFold, groups: int, group_of: Int64s) -> Left:
-        """Take in a fold whose groups have the numbers ``group_of``, below ``groups``."""
+        """Take in a fold. Its groups have the numbers ``group_of`` (int64), all below ``groups``."""
         others, creations = fold.group_records, fold.implicit_group_creations
         if not others.num_rows and not creations.num_rows:
             return Left(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -171,7 +171,7 @@ class NewestGroupRecords:
             self._kernel.forget(group)
 
     def without_note(self) -> Int64s:
-        """The groups that exist by what was taken in, in the order in which they came to be."""
+        """Numbers of the groups that exist and have no note, in the order of their creation."""
         groups = self._groups()
         rows = np.flatnonzero((groups["note"] == 0) & (groups["kind"] != GroupKind.ABSENT))
         found: Int64s = rows[np.argsort(groups["created"][rows])]
@@ -215,14 +215,14 @@ class NewestGroupRecords:
             )
 
     def compact(self) -> None:
-        """Give the memory of records that no longer stand back."""
+        """Free the memory of records that newer ones replaced."""
         self._kernel.compact()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _loaded, (self._profile, self.state())
 
     def state(self) -> dict[str, Any]:
-        """What :meth:`load` goes on from, as plain arrays."""
+        """Plain arrays from which :meth:`load` continues."""
         kernel = self._kernel
         kernel.compact()
         keys, partitions = kernel.keys, kernel.partitions

@@ -36,7 +36,7 @@ class GroupReplay:
         self._restorable: tuple[Int64s, list[str]] = np.empty(0, np.int64), []
 
     def state(self) -> dict[str, Any]:
-        """What :meth:`load` goes on from; :meth:`end` has not been called."""
+        """Plain values from which :meth:`load` continues; only before :meth:`end`."""
         return {
             "loader": self.loader.state(),
             "load_failures": self.load_failures,
@@ -61,7 +61,7 @@ class GroupReplay:
         return counts
 
     def apply(self, fold: SegmentFold, group_of: Int64s, names: NameNumbers) -> None:
-        """Take in a fold, whose groups have the numbers ``group_of`` among all ``names``."""
+        """Take in a fold. Its groups have the numbers ``group_of`` (int64, one each) in ``names``."""
         for counted, records in fold.counts.commits.items():
             self._count(*counted, records)
         left = self.newest.take(fold, len(names), group_of)
@@ -72,12 +72,12 @@ class GroupReplay:
             self._apply_left(fold, left.steps, group_of, names)
 
     def end(self, names: NameNumbers) -> None:
-        """No fold follows: keep what :meth:`finish` needs of ``names``."""
+        """End the folds: keep of ``names`` what :meth:`finish` needs."""
         groups = self.newest.without_note()
         self._restorable = groups, names.of(groups) if len(groups) else []
 
     def ended_state(self) -> dict[str, Any]:
-        """What :meth:`load_ended` goes on from after :meth:`end`: plain values, like :meth:`state`."""
+        """Plain values from which :meth:`load_ended` continues; only after :meth:`end`."""
         return self.state() | {"restorable": list(self._restorable)}
 
     def load_ended(self, state: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ _FIRST, _LAST = "first_timestamp_ms", "last_timestamp_ms"
 
 
 class GroupStats:
-    """By key type, a column for each statistic with a row for each group."""
+    """Statistics by key type: an int64 column for each, with a row for each group number. Sizes in bytes."""
 
     def __init__(self) -> None:
         self._columns: dict[int, dict[str, Int64s]] = {}
@@ -44,7 +44,7 @@ class GroupStats:
                 columns[name][target] += found[name][rows]
 
     def table(self, groups: NameNumbers) -> pa.Table:
-        """``merged.GROUP_STATS``."""
+        """The statistics: columns of ``merge.schema.GROUP_STATS``."""
         texts = groups.texts()
         parts = [GROUP_STATS.empty_table()]
         for key_type, columns in sorted(self._columns.items()):

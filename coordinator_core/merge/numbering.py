@@ -1,4 +1,4 @@
-"""Names and offset keys of many folds, numbered across them in the order in which they are met."""
+"""Numbers of names and offset keys across many folds, in the order of their first appearance."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NameNumbers:
         return len(self._numbers)
 
     def add(self, names: pa.Array) -> Int64s:
-        """The number of each of ``names``."""
+        """Numbers of ``names`` (int64, one each); new names get the next numbers."""
         numbers, known = self._numbers, len(self._numbers)
         found = [numbers.setdefault(name, len(numbers)) for name in names.to_pylist()]
         array = np.array(found, np.int64)
@@ -56,7 +56,7 @@ class NameNumbers:
         return found
 
     def ranks(self) -> Int64s:
-        """Place of each name, by number, in the order of their UTF-8 bytes."""
+        """Rank of each name in the order of their UTF-8 bytes (int64), by number."""
         order = pc.sort_indices(self.texts()).to_numpy().astype(np.int64)
         return inverse(order)
 
@@ -70,7 +70,7 @@ class OffsetKeyNumbers:
         self._hashes = viewed(np.empty(RECORDS_AT_A_TIME, np.int64))
 
     def state(self) -> Bytes:
-        """The keys end to end, in the order of their numbers."""
+        """Bytes of the keys end to end, in the order of their numbers."""
         return self._held().copy()
 
     def load(self, keys: Bytes) -> None:
@@ -82,18 +82,18 @@ class OffsetKeyNumbers:
         return used
 
     def add(self, keys: pa.Table, group_of: Int64s, topic_of: Int64s) -> Int64s:
-        """The number of each row of a fold's offset keys, whose groups and topics have these numbers."""
+        """Numbers of a fold's offset keys (int64, one a row). ``group_of``, ``topic_of``: those of its names."""
         names = [keys[name].to_numpy() for name in ("group", "topic", "partition")]
         numbers = np.empty(keys.num_rows, np.int64)
         number_keys(*names, group_of, topic_of, self._table, self._scratch, self._hashes, numbers)
         return numbers
 
     def groups(self, keys: Int64s) -> Int64s:
-        """Numbers of their groups."""
+        """Numbers of the groups of ``keys`` (int64)."""
         return self._fields(keys)[:, 0].astype(np.int64)
 
     def topics(self, keys: Int64s) -> Int64s:
-        """Numbers of their topics."""
+        """Numbers of the topics of ``keys`` (int64)."""
         return self._fields(keys)[:, 1].astype(np.int64)
 
     def partitions(self, keys: Int64s) -> npt.NDArray[np.int32]:

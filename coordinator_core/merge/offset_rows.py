@@ -18,7 +18,7 @@ from coordinator_core.releases import Profile
 
 
 class GatheredRows:
-    """The rows (``merged.RowBlocks``) of offset keys and the places of their values."""
+    """Rows (a ``merge.schema.RowBlocks``) of offset keys whose values are at ``places`` of a store."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class GatheredRows:
         return len(self.offset_keys)
 
     def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
-        """See ``merged.RowBlocks``."""
+        """See ``merge.schema.RowBlocks``."""
         groups, topics = self._groups.texts(), self._topics.texts()
         for start in range(0, len(self.offset_keys), block_rows):
             offset_keys = self.offset_keys[start : start + block_rows]

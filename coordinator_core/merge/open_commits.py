@@ -68,13 +68,13 @@ class OpenCommits:
                 self._producers.setdefault(offset_key, set()).add(producer_id)
 
     def items(self) -> tuple[Int64s, Int64s]:
-        """Offset keys and places of all open commits, by producers in the order of their appearance."""
+        """Numbers of offset keys and places (int64) of all open commits, by producer in the order of appearance."""
         pairs = [pair for places in self._places.values() for pair in places.items()]
         both = np.array(pairs, np.int64).reshape(-1, 2)
         return both[:, 0].copy(), both[:, 1].copy()
 
     def move(self, places: Int64s) -> None:
-        """Give the commits, in the order of :meth:`items`, new places."""
+        """Set the places (int64) of the commits, in the order of :meth:`items`."""
         moved = iter(places.tolist())
         for held in self._places.values():
             for offset_key in held:
@@ -173,7 +173,7 @@ class OpenCommits:
         return self._values.ordering_offset(existing) < self._values.ordering_offset(place)
 
     def _open(self, fold: SegmentFold, offset_key_of: Int64s) -> None:
-        """Keep what the fold leaves pending."""
+        """Keep the commits that the fold leaves pending."""
         is_value = fold.pending["kind"].to_numpy() == columns.PENDING_VALUE
         rows = np.flatnonzero(is_value & fold.pending["open"].to_numpy())
         if len(rows):

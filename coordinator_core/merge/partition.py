@@ -75,7 +75,7 @@ class PartitionMerge:
         self._replay = GroupReplay(profile)
 
     def add(self, fold: SegmentFold) -> None:
-        """Take in the next fold; ``ValueError`` when it was made by other rules than the profile's."""
+        """Take in the next fold. ``ValueError`` when it was made by other rules than those of the profile."""
         if fold.rules != self._rules:
             raise ValueError(f"{fold.path}: folded by other rules than those of the profile")
         group_of, topic_of = self._groups.add(fold.groups), self._topics.add(fold.topics)
@@ -89,7 +89,7 @@ class PartitionMerge:
             self._compact()
 
     def state(self) -> dict[str, Any]:
-        """Plain values that :meth:`load` of another one for the same profile and partition goes on from."""
+        """Plain values from which :meth:`load` of another object, of the same profile and partition, continues."""
         self._compact()
         return {name: part.state() for name, part in self._parts.items()} | {"committed": self._committed}
 
@@ -113,7 +113,7 @@ class PartitionMerge:
         }
 
     def finish(self) -> MergedShard:
-        """The state after the folds so far; no other can be added any more."""
+        """The state after the folds so far. No fold may be added afterwards."""
         offset_keys = np.flatnonzero(self._committed[: len(self._offset_keys)] != NOWHERE)
         offsets = self._offset_rows(offset_keys, self._committed[offset_keys])
         pending = self._offset_rows(*self._open.items())

@@ -31,7 +31,7 @@ _KINDS = frozenset("biuV")
 
 
 def write_plain(value: Any, sink: pa.NativeFile) -> None:
-    """Write ``value``; ``TypeError`` for what :func:`read_plain` does not make."""
+    """Write ``value`` to ``sink``. ``TypeError`` for a value that :func:`read_plain` cannot make."""
     parts: list[pa.Buffer] = []
     text = json.dumps(_tree(value, parts), separators=(",", ":")).encode()
     sink.write(_HEAD.pack(_MAGIC, len(text)) + text)
@@ -41,7 +41,7 @@ def write_plain(value: Any, sink: pa.NativeFile) -> None:
 
 
 def read_plain(data: pa.Buffer) -> Any:
-    """What :func:`write_plain` wrote; ``ValueError`` for anything else. Arrays are copied, tables refer to ``data``."""
+    """The value that :func:`write_plain` wrote; ``ValueError`` for other bytes. Tables refer to ``data``."""
     try:
         magic, size = _HEAD.unpack_from(data)
         if magic != _MAGIC:

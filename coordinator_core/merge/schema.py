@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from coordinator_core.fold.arrow import list_of, schema
 from coordinator_core.groups.model import (
     CarriedRecord,
     CommittedOffset,
@@ -23,51 +24,49 @@ from coordinator_core.groups.model import (
 BLOCK_ROWS = 1 << 20
 """Rows that are handled at once; what is made of a partition never depends on it."""
 
-OFFSETS = pa.schema(
-    [
-        pa.field("group_id", pa.string(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("record_offset", pa.int64(), nullable=False),
-        pa.field("ordering_offset", pa.int64(), nullable=False),
-        pa.field("value_version", pa.int16(), nullable=False),
-        pa.field("committed_offset", pa.int64(), nullable=False),
-        pa.field("leader_epoch", pa.int32()),
-        pa.field("metadata", pa.string(), nullable=False),
-        pa.field("commit_timestamp_ms", pa.int64(), nullable=False),
-        pa.field("expire_timestamp_ms", pa.int64()),
-        pa.field("topic_id", pa.string()),
-        pa.field("producer_id", pa.int64()),
-        pa.field("producer_epoch", pa.int16()),
-    ]
+_TEXT, _INT, _LONG, _SHORT = pa.string(), pa.int32(), pa.int64(), pa.int16()
+
+OFFSETS = schema(
+    ("leader_epoch", "expire_timestamp_ms", "topic_id", "producer_id", "producer_epoch"),
+    group_id=_TEXT,
+    topic=_TEXT,
+    partition=_INT,
+    record_offset=_LONG,
+    ordering_offset=_LONG,
+    value_version=_SHORT,
+    committed_offset=_LONG,
+    leader_epoch=_INT,
+    metadata=_TEXT,
+    commit_timestamp_ms=_LONG,
+    expire_timestamp_ms=_LONG,
+    topic_id=_TEXT,
+    producer_id=_LONG,
+    producer_epoch=_SHORT,
 )
 """Columns of :attr:`MergedPartition.offsets` and ``pending``: offset key and fields of ``CommittedOffset``."""
 
-TRANSACTIONS = pa.schema(
-    [
-        pa.field("producer_id", pa.int64(), nullable=False),
-        pa.field("producer_epoch", pa.int16(), nullable=False),
-        pa.field("first_record_offset", pa.int64(), nullable=False),
-        pa.field("last_record_offset", pa.int64(), nullable=False),
-        pa.field("outcome", pa.string(), nullable=False),
-        pa.field("end_marker_offset", pa.int64()),
-        pa.field("groups", pa.list_(pa.field("element", pa.string(), nullable=False)), nullable=False),
-        pa.field("keys", pa.int64(), nullable=False),
-        pa.field("timestamp_ms", pa.int64(), nullable=False),
-    ]
+TRANSACTIONS = schema(
+    ("end_marker_offset",),
+    producer_id=_LONG,
+    producer_epoch=_SHORT,
+    first_record_offset=_LONG,
+    last_record_offset=_LONG,
+    outcome=_TEXT,
+    end_marker_offset=_LONG,
+    groups=list_of(_TEXT),
+    keys=_LONG,
+    timestamp_ms=_LONG,
 )
 """Columns of :attr:`MergedPartition.transactions`: the fields of ``Transaction``."""
 
-GROUP_STATS = pa.schema(
-    [
-        pa.field("group_id", pa.string(), nullable=False),
-        pa.field("key_type", pa.int16(), nullable=False),
-        pa.field("records", pa.int64(), nullable=False),
-        pa.field("tombstones", pa.int64(), nullable=False),
-        pa.field("size_bytes", pa.int64(), nullable=False),
-        pa.field("first_timestamp_ms", pa.int64(), nullable=False),
-        pa.field("last_timestamp_ms", pa.int64(), nullable=False),
-    ]
+GROUP_STATS = schema(
+    group_id=_TEXT,
+    key_type=_SHORT,
+    records=_LONG,
+    tombstones=_LONG,
+    size_bytes=_LONG,
+    first_timestamp_ms=_LONG,
+    last_timestamp_ms=_LONG,
 )
 """Columns of :attr:`MergedPartition.group_stats`: records and bytes of each group in the log."""
 

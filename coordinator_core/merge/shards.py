@@ -57,7 +57,7 @@ class MergedShard:
     replay: GroupReplay
 
     def stored(self, path: str) -> StoredShard:
-        """The same in two files: offsets at ``path``, which may be a URI, and the rest beside it."""
+        """Store the shard in two files: offsets at ``path`` (a path or URI), the rest beside it."""
         stored = StoredShard(self.offsets_partition, store_rows(self.offsets, path))
         system, inner = storage.filesystem(stored.rest_path)
         rest = {name: getattr(self, name) for name in _REST} | {"replay": self.replay.ended_state()}
@@ -81,7 +81,7 @@ class StoredShard:
         return f"{self.offsets.path}.rest"
 
     def read(self, profile: Profile) -> MergedShard:
-        """The shard, whose offsets stay in their file; ``profile`` is the one that it was merged for."""
+        """The shard; its offsets stay in their file. ``profile`` is that of the merge."""
         system, inner = storage.filesystem(self.rest_path)
         with system.open_input_file(inner) as source:
             rest = read_plain(source.read_buffer())
@@ -92,7 +92,7 @@ class StoredShard:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows (``merged.RowBlocks``) in a file, an Arrow stream."""
+    """Rows (a ``merge.schema.RowBlocks``) in a file, an Arrow stream."""
 
     path: str
     num_rows: int
@@ -118,7 +118,7 @@ def store_rows(rows: RowBlocks, path: str) -> StoredRows:
 
 
 class CombinedRows:
-    """Rows (``merged.RowBlocks``) of several shards, merged as they are read."""
+    """Rows (a ``merge.schema.RowBlocks``) of several shards, merged while they are read."""
 
     def __init__(self, shards: Sequence[RowBlocks]) -> None:
         self._shards = shards
@@ -179,7 +179,7 @@ def _blocks_of(pieces: Iterator[pa.Table], block_rows: int) -> Iterator[pa.Table
 
 
 def shard_folds(fold: SegmentFold, shards: int) -> list[SegmentFold]:
-    """``fold`` in ``shards`` parts, see the module; every part knows all groups and topics."""
+    """Parts of ``fold``, one a shard (see the module); each has the names of all groups and topics."""
     shard_of = _shard_of_offset_keys(fold, shards)
     groups = fold.groups.cast(pa.large_binary()).to_pylist()
     shard_of_group = np.array([_shard_of_group(name, shards) for name in groups], np.int64)
@@ -242,7 +242,7 @@ def _part(fold: SegmentFold, shard_of: Int64s, shard_of_group: Int64s, shard: in
 
 
 def combine_shards(shards: Sequence[MergedShard]) -> MergedPartition:
-    """The state of the partition, of all its shards in their order."""
+    """The state of the partition that these ``shards``, all of them in their order, are parts of."""
     main = shards[0]
     replays = [shard.replay for shard in shards]
     record_counts: Counter[tuple[int, int | None]] = Counter()

@@ -61,7 +61,7 @@ class _Part:
 
 
 class Transactions:
-    """Fold after fold, all transactions of the log."""
+    """Transactions of a log, taken fold after fold."""
 
     def __init__(self) -> None:
         self._open: dict[int, _OpenTransaction] = {}
@@ -70,7 +70,7 @@ class Transactions:
         self._complete_groups: list[Int64s] = []
 
     def state(self) -> dict[str, Any]:
-        """What :meth:`load` goes on from."""
+        """Plain values from which :meth:`load` continues."""
         return {
             "open": {producer_id: astuple(found) for producer_id, found in self._open.items()},
             "ended": [(producer_id, astuple(found), *end) for producer_id, found, *end in self._ended],
@@ -88,7 +88,7 @@ class Transactions:
         self._complete_groups = state["complete_groups"]
 
     def apply(self, fold: SegmentFold, offset_key_of: Int64s, group_of: Int64s) -> None:
-        """Go on with ``fold``, whose offset keys and groups have these numbers."""
+        """Take in ``fold``. ``offset_key_of``, ``group_of``: numbers of its offset keys and groups (int64)."""
         if fold.producers.num_rows == 0:
             return
         part = _Part(fold, offset_key_of, group_of)
@@ -124,7 +124,7 @@ class Transactions:
     def _keep_complete(
         self, fold: SegmentFold, complete: np.ndarray[tuple[int], np.dtype[np.bool_]], group_of: Int64s
     ) -> None:
-        """Keep the transactions that nothing of an earlier segment belongs to."""
+        """Keep the transactions that lie in this segment alone."""
         table = fold.transactions.filter(column(complete))
         if table.num_rows == 0:
             return
@@ -154,7 +154,7 @@ class Transactions:
             part.add_offset_keys(transaction, row, is_open=True)
 
     def table(self, groups: NameNumbers) -> pa.Table:
-        """``merged.TRANSACTIONS``: all, those still open included, in the order of their first records."""
+        """All transactions, open ones included, by first record: columns of ``merge.schema.TRANSACTIONS``."""
         stitched = [*self._ended, *((*item, TransactionOutcome.OPEN, _NO_MARKER) for item in self._open.items())]
         if not stitched and not self._complete:
             return TRANSACTIONS.empty_table()

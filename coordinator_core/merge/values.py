@@ -8,14 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.fold.arrow import column
-from coordinator_core.fold.schema import VALUE_FIELDS
+from coordinator_core.fold.schema import VALUES
 from coordinator_core.kernels.arrays import Int64s
 
 NOWHERE = -1
 _ROW_BITS = 32
 _ROW_MASK = (1 << _ROW_BITS) - 1
-
-VALUES = pa.schema(VALUE_FIELDS)
 
 
 class ValueStore:
@@ -27,7 +25,7 @@ class ValueStore:
         self.rows = 0
 
     def state(self) -> list[pa.Table]:
-        """What :meth:`load` makes the same store of."""
+        """Tables from which :meth:`load` makes the same store."""
         return self._tables
 
     def load(self, state: list[pa.Table]) -> None:
@@ -35,7 +33,7 @@ class ValueStore:
             self.add(table)
 
     def add(self, table: pa.Table) -> int:
-        """Keep the rows of a table with the columns of ``fold.VALUE_FIELDS``; the place of the first."""
+        """Keep the rows of a table with the columns ``VALUES``; returns the place of the first."""
         self._tables.append(table.select(VALUES.names))
         self._ordering_offsets.append(table["ordering_offset"].to_numpy())
         self.rows += table.num_rows
@@ -45,7 +43,7 @@ class ValueStore:
         return int(self._ordering_offsets[place >> _ROW_BITS][place & _ROW_MASK])
 
     def numbers(self, name: str, places: Int64s) -> Int64s:
-        """The int64 column ``name`` of the values at ``places``."""
+        """Column ``name`` (int64) of the values at ``places``, in their order."""
         out = np.empty(len(places), np.int64)
         for table, rows, positions in self._by_source(places):
             out[positions] = table[name].to_numpy()[rows]
@@ -77,7 +75,7 @@ class ValueStore:
         return np.argsort(sources.astype(np.min_scalar_type(len(self._tables))), kind="stable")
 
     def compact(self, places: Int64s) -> Int64s:
-        """Keep the values at ``places`` only, and return their new places."""
+        """Keep the values at ``places`` only; returns their new places."""
         # Table by table, so that they need not be put in another order.
         order = self._by_table(places >> _ROW_BITS)
         table = self.take(places[order]).combine_chunks()
@@ -86,7 +84,7 @@ class ValueStore:
 
 
 def inverse(order: Int64s) -> Int64s:
-    """The permutation that undoes ``order``."""
+    """The permutation that undoes ``order`` (int64)."""
     found = np.empty(len(order), np.int64)
     found[order] = np.arange(len(order))
     return found

@@ -146,31 +146,23 @@ def decode_record(key: bytes, value: bytes) -> tuple[int, int, dict[str, Any], d
     return None if found is None else (key_type, version, *found)
 
 
-def encode_key(key_type: int, data: dict[str, Any], trailing: bytes = b"") -> bytes:
+def encode_key(key_type: int, data: dict[str, Any]) -> bytes:
     """Bytes of a key; ``ValueError`` for an unknown type or values it cannot hold."""
     record_type = RECORD_TYPES.get(key_type)
     if record_type is None:
         raise ValueError(f"unknown record type {key_type}")
     out = bytearray(_INT16.pack(key_type))
     struct_encoder(record_type.key.struct, 0, False)(out, data)
-    out += trailing
     return bytes(out)
 
 
-def encode_value(
-    key_type: int,
-    version: int,
-    data: dict[str, Any],
-    layout: str = CURRENT_LAYOUT,
-    trailing: bytes = b"",
-) -> bytes:
+def encode_value(key_type: int, version: int, data: dict[str, Any], layout: str = CURRENT_LAYOUT) -> bytes:
     """Bytes of a value; ``ValueError`` for an unknown type, version or layout, or values it cannot hold."""
     encode = _value_encoder(key_type, version, layout)
     if encode is None:
         raise ValueError(f"record type {key_type} has no value version {version} in layout {layout}")
     out = bytearray(_INT16.pack(version))
     encode(out, data)
-    out += trailing
     return bytes(out)
 
 

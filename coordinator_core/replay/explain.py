@@ -61,20 +61,25 @@ def explain_partition(
     replayer = SequentialReplayer(profile, log.offsets_partition)
     for _, batch, records in read_records(log, on_damage=on_damage, damage=damage):
         for record in replayer.loaded_records(batch, records):
-            if batch.is_control:
-                yield from _marker(replayer, log.offsets_partition, batch, records, record, subject)
-            else:
-                yield from _data(replayer, log.offsets_partition, batch, records, record, subject, profile)
+            found = _marker if batch.is_control else _data
+            for what, key, effect in found(replayer, batch, records, record, subject, profile):
+                topic, partition = (None, None) if key is None else (key.topic, key.partition)
+                place = log.offsets_partition, record.offset, record.timestamp_ms
+                yield Event(*place, record=what, topic=topic, partition=partition, effect=effect)
+
+
+_Effect = tuple[str, OffsetKey | None, str]
+"""What the record is, the offset key of a commit, and what it did."""
 
 
 def _marker(
     replayer: SequentialReplayer,
-    offsets_partition: int,
     batch: Batch,
     records: Sequence[Record],
     record: Record,
     subject: Subject,
-) -> Iterator[Event]:
+    _: Profile,
+) -> Iterator[_Effect]:
     before = {
         offset_key: (replayer.committed(offset_key), replayer.pending(offset_key)[batch.producer_id])
         for offset_key in replayer.pending_offset_keys(batch.producer_id)
@@ -96,26 +101,17 @@ def _marker(
             )
         else:
             effect = f"pending commit of {pending.committed_offset} (record {pending.record_offset}) is dropped"
-        yield Event(
-            offsets_partition,
-            record.offset,
-            record.timestamp_ms,
-            f"{kind} marker of producer {batch.producer_id}",
-            offset_key.topic,
-            offset_key.partition,
-            effect,
-        )
+        yield f"{kind} marker of producer {batch.producer_id}", offset_key, effect
 
 
 def _data(
     replayer: SequentialReplayer,
-    offsets_partition: int,
     batch: Batch,
     records: Sequence[Record],
     record: Record,
     subject: Subject,
     profile: Profile,
-) -> Iterator[Event]:
+) -> Iterator[_Effect]:
     meaning = interpret(record.offset, record.key, record.value, profile)
     if isinstance(meaning, OffsetRecord) and subject.includes(meaning.offset_key):
         offset_key = meaning.offset_key
@@ -123,33 +119,14 @@ def _data(
         replayer.replay_record(batch, records, record)
         name = "tombstone" if meaning.value is None else f"commit of {meaning.value['offset']}"
         effect = _commit_effect(replayer, offset_key, meaning, committed, pending, is_pending(batch, profile), batch)
-        yield Event(
-            offsets_partition,
-            record.offset,
-            record.timestamp_ms,
-            name,
-            offset_key.topic,
-            offset_key.partition,
-            effect,
-        )
+        yield name, offset_key, effect
         return
     failures = len(replayer.load_failures())
     replayer.replay_record(batch, records, record)
-    if isinstance(meaning, GroupRecord) and subject.group_id in (
-        meaning.key.get("group"),
-        meaning.key.get("groupId"),
-    ):
+    if isinstance(meaning, GroupRecord) and meaning.key.get("group", meaning.key.get("groupId")) == subject.group_id:
         failed = replayer.load_failures()[failures:]
         effect = f"the load fails here: {failed[0].detail}" if failed else _group_effect(meaning)
-        yield Event(
-            offsets_partition,
-            record.offset,
-            record.timestamp_ms,
-            f"{RECORD_TYPES[meaning.key_type].name} {'tombstone' if meaning.value is None else 'value'}",
-            None,
-            None,
-            effect,
-        )
+        yield f"{RECORD_TYPES[meaning.key_type].name} {'tombstone' if meaning.value is None else 'value'}", None, effect
 
 
 def _commit_effect(

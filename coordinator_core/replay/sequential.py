@@ -1,6 +1,6 @@
 """The reference replay: one record after the other, as the loader of a coordinator does it.
 
-It is written to be compared with the facts, line by line; the partitioned replay (``replay.fold``,
+It is written to be compared with the facts, line by line; the partitioned replay (``fold``,
 ``merge.partition``) must give the same :class:`PartitionState` for every log and every cut into batches.
 """
 

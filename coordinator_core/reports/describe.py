@@ -35,6 +35,7 @@ from coordinator_core.groups.model import (
     TaskAssignment,
     Tasks,
 )
+from coordinator_core.jsontext import fields_of
 from coordinator_core.releases import Profile
 from coordinator_core.rules.topics import UNKNOWN, Topics, lag_between
 
@@ -248,7 +249,11 @@ def _members(group: Group, names: Mapping[str, str], profile: Profile) -> list[J
             ]
         case ShareGroup():
             return [
-                _share_member(member, group.target_assignment.get(member.member_id, {}), names)
+                _member(member)
+                | {
+                    "assignment": _assignment(member.assigned, names),
+                    "target_assignment": _assignment(group.target_assignment.get(member.member_id, {}), names),
+                }
                 for member in group.members.values()
             ]
         case StreamsGroup():
@@ -299,13 +304,6 @@ def _consumer_member(member: ConsumerMember, target: Assignment, names: Mapping[
         "pending_revocation": _assignment(member.pending_revocation, names),
         "target_assignment": _assignment(target, names),
         "is_classic": member.classic_protocols is not None,
-    }
-
-
-def _share_member(member: ShareMember, target: Assignment, names: Mapping[str, str]) -> Json:
-    return _member(member) | {
-        "assignment": _assignment(member.assigned, names),
-        "target_assignment": _assignment(target, names),
     }
 
 
@@ -368,9 +366,7 @@ def _offset(offset_key: OffsetKey, offset: CommittedOffset, pending: bool) -> Js
     return {
         "topic": offset_key.topic,
         "partition": offset_key.partition,
-        "topic_id": offset.topic_id,
-        **{name: getattr(offset, name) for name in _COMMIT_FIELDS},
-        **{name: getattr(offset, name) for name in ("record_offset", "value_version", "producer_id")},
+        **fields_of(offset, "topic_id", *_COMMIT_FIELDS, "record_offset", "value_version", "producer_id"),
         "pending": pending,
     }
 
@@ -389,7 +385,7 @@ def _transactions(states: Iterable[PartitionState], selection: Selection) -> lis
     return [
         {
             "offsets_partition": state.offsets_partition,
-            **{name: getattr(transaction, name) for name in _TRANSACTION_FIELDS},
+            **fields_of(transaction, *_TRANSACTION_FIELDS),
             "groups": list(transaction.groups),
         }
         for state in states

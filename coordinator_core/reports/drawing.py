@@ -30,13 +30,20 @@ _KEPT = ("stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "stroke-
 _DAY_MS = 86_400_000
 
 
-def figure(title: str, read: str, heights: Sequence[float], draw: Callable[[Sequence[Axes], bool], None]) -> str:
+def figure(
+    title: str,
+    read: str,
+    heights: Sequence[float],
+    draw: Callable[[Sequence[Axes], bool], None],
+    *,
+    timed: bool = True,
+) -> str:
     """A figure for phones and one for desktops, of which the page's style shows one.
 
-    ``heights`` are those of the axes, one below the other with one axis of time, in pixels. ``draw`` fills them, and
-    is told whether there is room. ``read`` is what a screen reader says instead.
+    ``heights`` are those of the axes, one below the other, in pixels; ``timed``: with one axis of time. ``draw`` fills
+    them, and is told whether there is room. ``read`` is what a screen reader says instead.
     """
-    drawn = "".join(_svg(f"{title}. {read}", name, heights, draw) for name in _SIZES)
+    drawn = "".join(_svg(f"{title}. {read}", name, heights, draw, timed) for name in _SIZES)
     return f"<figure><figcaption>{escape(title)}</figcaption>{drawn}</figure>"
 
 
@@ -45,7 +52,9 @@ def moment(at_ms: float) -> float:
     return at_ms / _DAY_MS
 
 
-def _svg(read: str, name: str, heights: Sequence[float], draw: Callable[[Sequence[Axes], bool], None]) -> str:
+def _svg(
+    read: str, name: str, heights: Sequence[float], draw: Callable[[Sequence[Axes], bool], None], timed: bool
+) -> str:
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -91,7 +100,8 @@ def _svg(read: str, name: str, heights: Sequence[float], draw: Callable[[Sequenc
         draw(axes, is_wide)
         for one in axes[:-1]:
             one.tick_params(axis="x", labelbottom=False, length=0)
-        _set_time_axis(axes[-1], 9 if is_wide else 4)
+        if timed:
+            _set_time_axis(axes[-1], 9 if is_wide else 4)
         return _inline(made, read, name)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from coordinator_core import __version__, storage
 from coordinator_core.drill.compare import ComparedClaim, Comparison, Match, Verdict
 from coordinator_core.drill.journal import Event, of_kind
-from coordinator_core.drill.jsonform import to_json
 from coordinator_core.drill.model import Band, Prediction
 from coordinator_core.drill.observed import Observed, Service
+from coordinator_core.jsontext import to_json
 from coordinator_core.reports.drill_page import drill_page
 from coordinator_core.untrusted import visible
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.plan import ExpiryPlan, Tombstone
 from coordinator_core.reports.text_table import text_table
 
@@ -69,14 +70,9 @@ def _chosen(tombstones: Iterable[Tombstone], group_ids: Collection[str] | None) 
 def _row(tombstone: Tombstone) -> Json:
     return {
         "kind": str(tombstone.kind),
-        "group_id": tombstone.group_id,
-        "topic": tombstone.topic,
-        "partition": tombstone.partition,
+        **fields_of(tombstone, "group_id", "topic", "partition"),
         "reason": str(tombstone.reason),
-        "base_timestamp_ms": tombstone.base_timestamp_ms,
-        "expires_at_ms": tombstone.expires_at_ms,
-        "offsets_partition": tombstone.offsets_partition,
-        "record_offset": tombstone.record_offset,
+        **fields_of(tombstone, "base_timestamp_ms", "expires_at_ms", "offsets_partition", "record_offset"),
         "key_hex": tombstone.key.hex(),
     }
 

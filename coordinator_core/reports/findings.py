@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from coordinator_core.jsontext import fields_of
 from coordinator_core.rules.model import Rule, Severity
 from coordinator_core.untrusted import csv_text, visible
 
@@ -83,13 +84,9 @@ def counts_text(counts: Mapping[str, int]) -> str:
 def rule_object(rule: Rule) -> dict[str, Any]:
     """A rule as a JSON object."""
     return {
-        "code": rule.code,
-        "name": rule.name,
+        **fields_of(rule, "code", "name"),
         "severity": rule.severity.label,
-        "summary": rule.summary,
-        "why": rule.why,
-        "evidence": rule.evidence,
-        "remedy": rule.remedy,
+        **fields_of(rule, "summary", "why", "evidence", "remedy"),
         "tables": list(rule.reads),
         "needs": [need.value for need in rule.needs],
         "thresholds": list(rule.thresholds),
@@ -110,9 +107,7 @@ def rules_text(rules: list[Rule]) -> str:
 def rule_text(rule: Rule) -> str:
     """Everything about one rule."""
     rows = {
-        "why": rule.why,
-        "evidence": rule.evidence,
-        "remedy": rule.remedy,
+        **fields_of(rule, "why", "evidence", "remedy"),
         "tables": ", ".join(rule.reads),
         "needs": ", ".join(need.value for need in rule.needs) or "the run alone",
         "thresholds": ", ".join(rule.thresholds) or "-",

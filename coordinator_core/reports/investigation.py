@@ -12,6 +12,7 @@ from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation
 from coordinator_core.investigate.model import OVERTAKEN, Event, Explanation
 from coordinator_core.investigate.words import count, moment, span
+from coordinator_core.jsontext import fields_of
 from coordinator_core.rules.model import Severity
 from coordinator_core.untrusted import visible
 
@@ -230,12 +231,4 @@ def _explanation(one: Explanation) -> dict[str, Any]:
 
 
 def _bug(bug_id: str) -> dict[str, Any]:
-    bug = BUGS[bug_id]
-    return {
-        "id": bug.id,
-        "title": bug.title,
-        "fixed_in": bug.fixed_in,
-        "signature": bug.signature,
-        "consequence": bug.consequence,
-        "remedy": bug.remedy,
-    }
+    return fields_of(BUGS[bug_id], "id", "title", "fixed_in", "signature", "consequence", "remedy")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.investigate.words import count
@@ -14,6 +15,24 @@ _ROWS_SHOWN = 40
 _WORST_FIRST = (Action.BLOCKED, Action.DELETE, Action.UPDATE, Action.CREATE)
 
 
+class Records(NamedTuple):
+    """Offsets of topics' logs that rows skip and read again, and of how many rows that is not known."""
+
+    skipped: int
+    read_again: int
+    unknown: int
+
+
+def records_of(rows: Iterable[Row]) -> Records:
+    """What the rows that change something do to the records that consumers read."""
+    changing = [row for row in rows if row.action is not Action.KEEP]
+    return Records(
+        sum(row.skipped or 0 for row in changing),
+        sum(row.read_again or 0 for row in changing),
+        sum(row.left is None for row in changing if row.action is not Action.DELETE),
+    )
+
+
 def plan_text(plan: Plan, digest: str) -> Iterator[str]:
     """Lines for a terminal: what is blocked first, then what skips most records, then what reads most again."""
     counts = plan.counts()
@@ -21,9 +40,7 @@ def plan_text(plan: Plan, digest: str) -> Iterator[str]:
     yield f"kind:       {plan.kind}, {visible(plan.source)} to {visible(plan.target)} (cluster {plan.cluster_id})"
     yield "offsets:    " + ", ".join(f"{counts[action]} {action}" for action in Action if counts[action])
     changing = [row for row in plan.rows() if row.action is not Action.KEEP]
-    skipped = sum(row.skipped or 0 for row in changing)
-    again = sum(row.read_again or 0 for row in changing)
-    unknown = sum(row.left is None for row in changing if row.action is not Action.DELETE)
+    skipped, again, unknown = records_of(changing)
     yield (
         f"records:    at most {skipped:,} are skipped, at most {again:,} are read again"
         + (f"; of {count(unknown, 'offset')} it is not known" if unknown else "")
@@ -33,13 +50,14 @@ def plan_text(plan: Plan, digest: str) -> Iterator[str]:
     for group in plan.groups:
         for warning in group.warnings:
             yield f"warning:    group {visible(group.group_id)}: {visible(warning)}"
-    changing.sort(key=_worst_first)
+    changing.sort(key=worst_first)
     yield from (_row(row) for row in changing[:_ROWS_SHOWN])
     if len(changing) > _ROWS_SHOWN:
         yield f"and {count(len(changing) - _ROWS_SHOWN, 'offset')} more: the plan has all"
 
 
-def _worst_first(row: Row) -> tuple[int, int, int, OffsetKey]:
+def worst_first(row: Row) -> tuple[int, int, int, OffsetKey]:
+    """Order of rows that change something: blocked, deleted, updated, created; most skipped, then most read again."""
     skipped, again = row.skipped or 0, row.read_again or 0
     return _WORST_FIRST.index(row.action), -skipped, -again, row.key
 

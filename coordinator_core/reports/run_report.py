@@ -81,13 +81,9 @@ def run_report(
 def _scope(facts: Facts) -> Document:
     manifest = facts.run.manifest
     return {
-        "cluster": manifest["cluster"],
-        "window": manifest["window"],
-        "run_id": manifest["run_id"],
+        **{name: manifest[name] for name in ("cluster", "window", "run_id")},
         "now_ms": facts.now_ms,
-        "profile": manifest["profile"],
-        "profile_inferred": manifest["profile_inferred"],
-        "complete": manifest["complete"],
+        **{name: manifest[name] for name in ("profile", "profile_inferred", "complete")},
         "damage": len(manifest["damage"]),
         "offsets_partitions": len(manifest["cut"]),
         "offsets_topic_num_partitions": manifest["offsets_topic_num_partitions"],
@@ -201,18 +197,13 @@ def _groups(facts: Facts) -> Document:
     dead = commit_bytes - commit_bytes * np.minimum(live, commits) // np.maximum(commits, 1)
     heaviest = np.lexsort((np.arange(count), -size))[:EXAMPLES]
     texts = names.take(pa.array(heaviest)).to_pylist()
+    columns = {"bytes": size, "records": records, "tombstones": tombstones, "committed_offsets": live}
+    columns["dead_bytes"] = dead
     return {
         "bytes": int(size.sum()),
         "dead_bytes": int(dead.sum()),
         "heaviest": [
-            {
-                "group_id": text,
-                "bytes": int(size[at]),
-                "records": int(records[at]),
-                "tombstones": int(tombstones[at]),
-                "committed_offsets": int(live[at]),
-                "dead_bytes": int(dead[at]),
-            }
+            {"group_id": text, **{name: int(values[at]) for name, values in columns.items()}}
             for text, at in zip(texts, heaviest.tolist(), strict=True)
         ],
         "left_out": max(count - EXAMPLES, 0),

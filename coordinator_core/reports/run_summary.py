@@ -53,8 +53,8 @@ def _lines(report: Document, page: str | None) -> Iterator[str]:
         yield f"- report: `{visible(page)}`"
 
 
-def worst(report: Document, count: int = FINDINGS) -> list[Document]:
-    """The first findings that are not muted and more than info, of different rules before more of one."""
+def worst(report: Document) -> list[Document]:
+    """The first ``FINDINGS`` findings that are not muted and more than info, of different rules before more of one."""
     rules = [
         [finding for finding in rule["examples"] if finding["muted"] is None]
         for rule in report["rules"]
@@ -62,7 +62,7 @@ def worst(report: Document, count: int = FINDINGS) -> list[Document]:
     ]
     depth = max(map(len, rules), default=0)
     in_turn = [findings[at] for at in range(depth) for findings in rules if at < len(findings)]
-    return in_turn[:count]
+    return in_turn[:FINDINGS]
 
 
 def _of_group(finding: Document) -> str:

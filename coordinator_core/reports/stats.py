@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from coordinator_core.jsontext import fields_of
 from coordinator_core.lifecycle.forensics import PartitionForensics, Total
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.reports.text_table import MISSING, text_table
@@ -51,17 +52,11 @@ def _by_tuple(totals: Mapping[Any, Total]) -> Iterator[tuple[tuple[Any, ...], To
 def _partition(item: PartitionForensics) -> Json:
     cleaner = item.cleaner
     return {
-        "offsets_partition": item.offsets_partition,
-        "log_start_offset": item.log_start_offset,
-        "log_end_offset": item.log_end_offset,
-        "last_stable_offset": item.last_stable_offset,
+        **fields_of(item, "offsets_partition", "log_start_offset", "log_end_offset", "last_stable_offset"),
         **asdict(item.size),
         "compacted": asdict(item.compacted),
         "cleaner": {
-            "first_dirty_offset": cleaner.first_dirty_offset,
-            "first_uncleanable_offset": cleaner.first_uncleanable_offset,
-            "clean_bytes": cleaner.clean_bytes,
-            "cleanable_bytes": cleaner.cleanable_bytes,
+            **fields_of(cleaner, "first_dirty_offset", "first_uncleanable_offset", "clean_bytes", "cleanable_bytes"),
             "dirty_ratio": round(cleaner.dirty_ratio, 6),
             "blockers": [asdict(blocker) | {"kind": str(blocker.kind)} for blocker in cleaner.blockers],
             "cleaned": asdict(item.cleaned),
@@ -72,15 +67,9 @@ def _partition(item: PartitionForensics) -> Json:
 def _total(total: Total) -> Json:
     rate = total.commits_per_second
     return {
-        "records": total.records,
-        "tombstones": total.tombstones,
-        "commits": total.commits,
-        "size_bytes": total.size_bytes,
-        "dead_records": total.dead_records,
-        "dead_bytes": total.dead_bytes,
+        **fields_of(total, "records", "tombstones", "commits", "size_bytes", "dead_records", "dead_bytes"),
         "commits_per_second": None if rate is None else round(rate, 3),
-        "first_timestamp_ms": total.first_timestamp_ms,
-        "last_timestamp_ms": total.last_timestamp_ms,
+        **fields_of(total, "first_timestamp_ms", "last_timestamp_ms"),
     }
 
 

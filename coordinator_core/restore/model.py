@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator_core import __version__, storage
-from coordinator_core.drill.jsonform import from_json, to_json
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.jsontext import parse_json
+from coordinator_core.jsontext import from_json, parse_json, to_json
 
 PLAN_VERSION = 1
 NO_EPOCH = -1
@@ -219,10 +218,11 @@ def _portions(about: dict[str, Any], groups: Iterable[bytes]) -> Iterator[bytes]
     yield b"]" + tail
 
 
-def read_plan(path: str | Path) -> tuple[Plan, str]:
-    """A plan and its digest; ``UsageError`` when the file is no plan, or not as it was written."""
+def read_plan(path: str | Path, approved: str | None = None) -> tuple[Plan, str]:
+    """A plan and its digest; ``UsageError`` when the file is no plan, not as it was written, or not the one with the
+    digest ``approved``."""
     try:
-        document: Any = parse_json(Path(path).read_text(), _part)
+        document: Any = parse_json(Path(path).read_text(encoding="utf-8"), _part)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValueError as error:
@@ -239,6 +239,8 @@ def read_plan(path: str | Path) -> tuple[Plan, str]:
         raise UsageError(f"{path}: not a plan: {error}") from None
     if (digest, counts) != (write_plan(None, plan), plan.counts()):
         raise UsageError(f"{path}: it was changed since it was planned: its digest is another")
+    if approved not in (None, digest):
+        raise UsageError(f"{path}: it is not the plan that was approved: that has digest {approved}, this {digest}")
     return plan, str(digest)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -91,15 +92,19 @@ class Columns:
         )
         return found
 
-    def rows(self, where: Bools | Int64s, *columns: str) -> pa.Table:
+    def rows(self, where: Bools | Int64s, *columns: str, **more: Int64s | pa.Array | int) -> pa.Table:
         """Record coordinates and ``columns`` of the rows ``where``: a mask (bool, one a row) or row numbers (int64).
 
-        Names are dictionary arrays, as they are kept.
+        Names are dictionary arrays, as they are kept. ``more`` are columns with a value for each of these rows, or one
+        for all.
         """
         index = np.flatnonzero(where) if where.dtype == np.bool_ else where
         taken = pa.array(index)
         names = dict.fromkeys(["offsets_partition", *self._record_offset, *columns])
-        return pa.table({name: self.array(name).take(taken) for name in names})
+        found = {name: self.array(name).take(taken) for name in names}
+        for name, values in more.items():
+            found[name] = pa.array(np.full(len(index), values)) if isinstance(values, int) else pa.array(values)
+        return pa.table(found)
 
     @property
     def _record_offset(self) -> list[str]:
@@ -152,6 +157,32 @@ def combined_pair(left: Sequence[Int64s], right: Sequence[Int64s]) -> tuple[Int6
             key += part + 1
         size *= width
     return keys[0], keys[1]
+
+
+class Partners(NamedTuple):
+    """Rows of two tables with the same key: ``now`` and ``before`` are parallel (int64), ``added`` and ``gone`` are the
+    rows without a partner."""
+
+    now: Int64s
+    before: Int64s
+    added: Int64s
+    gone: Int64s
+
+
+def partners(now: Columns, before: Columns, *key: str) -> Partners:
+    """Rows of the same offsets partition and ``key``, which no table has twice, in the tables of two runs."""
+    parts = []
+    for name in ("offsets_partition", *key):
+        if name in _NAMES:
+            parts.append(coded(now.array(name), before.array(name))[0])
+        else:
+            parts.append([now.numbers(name), before.numbers(name)])
+    here, there = combined_pair([part[0] for part in parts], [part[1] for part in parts])
+    at = lookup(here, there)
+    rows = np.flatnonzero(at >= 0)
+    gone = np.ones(len(before), np.bool_)
+    gone[at[rows]] = False
+    return Partners(rows, at[rows], np.flatnonzero(at < 0), np.flatnonzero(gone))
 
 
 def lookup(wanted: Int64s, keys: Int64s) -> Int64s:

@@ -39,9 +39,9 @@ def _beyond_end(facts: Facts, _: Limits) -> pa.Table:
     at = facts.offset_place
     end = np.where(at < 0, -1, facts.topics.end[at] if len(facts.topics.end) else -1)
     bad = (end >= 0) & (facts.offsets.numbers("committed_offset") > end) & _same_topic(facts)
-    rows = facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset", "leader_epoch", "commit_timestamp_ms")
+    columns = (*_OFFSET_KEY, "committed_offset", "leader_epoch", "commit_timestamp_ms")
     skipped = facts.offsets.numbers("committed_offset")[bad] - end[bad]
-    return rows.append_column("log_end_offset", pa.array(end[bad])).append_column("beyond", pa.array(skipped))
+    return facts.offsets.rows(bad, *columns, log_end_offset=end[bad], beyond=skipped)
 
 
 def _below_start(facts: Facts, _: Limits) -> pa.Table:
@@ -50,25 +50,22 @@ def _below_start(facts: Facts, _: Limits) -> pa.Table:
     start = np.where(at < 0, -1, facts.topics.start[at] if len(facts.topics.start) else -1)
     committed = facts.offsets.numbers("committed_offset")
     bad = (start >= 0) & (committed >= 0) & (committed < start) & _same_topic(facts)
-    rows = facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
     end = facts.topics.end[at[bad]] if len(facts.topics.end) else start[bad]
-    columns = {
+    more = {
         "log_start_offset": start[bad],
         "removed_unread": start[bad] - committed[bad],
         "lag": lag_between(committed[bad], start[bad], end),
     }
-    for name, values in columns.items():
-        rows = rows.append_column(name, pa.array(values))
-    return rows
+    return facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms", **more)
 
 
 def _no_leader_epoch(facts: Facts, _: Limits) -> pa.Table:
     bad = np.flatnonzero(facts.offsets.is_null("leader_epoch"))
-    rows, count = first_of_each(_group_of(facts)[bad], bad)
-    return facts.offsets.rows(rows, "group_id", "value_version").append_column("rows", count)
+    rows, count = first_of_each(group_of_offsets(facts)[bad], bad)
+    return facts.offsets.rows(rows, "group_id", "value_version", rows=count)
 
 
-def _group_of(facts: Facts) -> Int64s:
+def group_of_offsets(facts: Facts) -> Int64s:
     """One number for the offsets partition and the group id of each committed offset."""
     codes = facts.offsets.array("group_id").indices.to_numpy(zero_copy_only=False).astype(np.int64)
     key: Int64s = facts.offsets.numbers("offsets_partition") << 32 | codes
@@ -77,12 +74,12 @@ def _group_of(facts: Facts) -> Int64s:
 
 def _other_topic_id(facts: Facts, _: Limits) -> pa.Table:
     bad = np.flatnonzero(~_same_topic(facts))
-    key = combined_pair((_group_of(facts), facts.offset_topic), (_NONE, _NONE))[0][bad]
+    key = combined_pair((group_of_offsets(facts), facts.offset_topic), (_NONE, _NONE))[0][bad]
     rows, count = first_of_each(key, bad)
-    found = facts.offsets.rows(rows, "group_id", "topic", "topic_id", "committed_offset")
     assert facts.topics is not None
     live = pa.array(facts.topics.ids, pa.string()).take(pa.array(facts.live_topic[facts.offset_topic[rows]]))
-    return found.append_column("live_topic_id", live).append_column("rows", count)
+    columns = ("group_id", "topic", "topic_id", "committed_offset")
+    return facts.offsets.rows(rows, *columns, live_topic_id=live, rows=count)
 
 
 _NONE = np.zeros(0, np.int64)
@@ -90,16 +87,15 @@ _NONE = np.zeros(0, np.int64)
 
 def _no_topic(facts: Facts, _: Limits) -> pa.Table:
     bad = np.flatnonzero(facts.offset_place < 0)
-    key = combined_pair((_group_of(facts), facts.offset_topic), (_NONE, _NONE))[0][bad]
+    key = combined_pair((group_of_offsets(facts), facts.offset_topic), (_NONE, _NONE))[0][bad]
     rows, count = first_of_each(key, bad)
-    return facts.offsets.rows(rows, *_OFFSET_KEY, "commit_timestamp_ms").append_column("rows", count)
+    return facts.offsets.rows(rows, *_OFFSET_KEY, "commit_timestamp_ms", rows=count)
 
 
 def _odd_time(facts: Facts, limits: Limits) -> pa.Table:
     time = facts.offsets.numbers("commit_timestamp_ms", null=0)
     bad = (time > facts.now_ms + limits["clock_skew_ms"]) | (time <= 0)
-    rows = facts.offsets.rows(bad, *_OFFSET_KEY, "commit_timestamp_ms")
-    return rows.append_column("now_ms", pa.array(np.full(rows.num_rows, facts.now_ms)))
+    return facts.offsets.rows(bad, *_OFFSET_KEY, "commit_timestamp_ms", now_ms=facts.now_ms)
 
 
 def _long_metadata(facts: Facts, limits: Limits) -> pa.Table:
@@ -109,8 +105,7 @@ def _long_metadata(facts: Facts, limits: Limits) -> pa.Table:
     texts = metadata.take(pa.array(candidates)).to_pylist()
     units = np.array([metadata_length(text) for text in texts], np.int64)
     bad = units > limit
-    rows = facts.offsets.rows(candidates[bad], *_OFFSET_KEY).append_column("metadata_length", pa.array(units[bad]))
-    return rows.append_column("limit", pa.array(np.full(rows.num_rows, limit)))
+    return facts.offsets.rows(candidates[bad], *_OFFSET_KEY, metadata_length=units[bad], limit=limit)
 
 
 def _by_nobody(facts: Facts, _: Limits) -> pa.Table:
@@ -149,10 +144,8 @@ def _silent(facts: Facts, limits: Limits) -> pa.Table:
     allowed = limits["offsets_retention_ms"] * limits["silent_share"]
     owns = facts.group_rows_with(facts.assigned.group)
     bad = facts.is_active & owns & (newest >= 0) & (facts.now_ms - newest > allowed)
-    rows = facts.groups.rows(bad, "group_id", "state", "member_count")
-    return rows.append_column("newest_commit_ms", pa.array(newest[bad])).append_column(
-        "silent_ms", pa.array(facts.now_ms - newest[bad])
-    )
+    more = {"newest_commit_ms": newest[bad], "silent_ms": facts.now_ms - newest[bad]}
+    return facts.groups.rows(bad, "group_id", "state", "member_count", **more)
 
 
 def _storm(facts: Facts, limits: Limits) -> pa.Table:
@@ -162,10 +155,8 @@ def _storm(facts: Facts, limits: Limits) -> pa.Table:
     duration = stats.numbers("last_timestamp_ms") - stats.numbers("first_timestamp_ms")
     rate = commits * 1000 / np.maximum(duration, 1000)
     bad = (key_type <= 1) & (commits >= limits["storm_commits"]) & (rate > limits["storm_commits_per_second"])
-    rows = stats.rows(bad, "group_id", "size_bytes", "first_timestamp_ms", "last_timestamp_ms")
-    return rows.append_column("commits", pa.array(commits[bad])).append_column(
-        "commits_per_second", pa.array(np.rint(rate[bad]).astype(np.int64))
-    )
+    more = {"commits": commits[bad], "commits_per_second": np.rint(rate[bad]).astype(np.int64)}
+    return stats.rows(bad, "group_id", "size_bytes", "first_timestamp_ms", "last_timestamp_ms", **more)
 
 
 def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
@@ -175,7 +166,7 @@ def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
     key = facts.group_topic(group[rows], facts.offset_topic[rows])
     bad = ~np.isin(key, facts.subscribed_keys())
     rows, count = first_of_each(key[bad], rows[bad])
-    return facts.offsets.rows(rows, "group_id", "topic", "commit_timestamp_ms").append_column("rows", count)
+    return facts.offsets.rows(rows, "group_id", "topic", "commit_timestamp_ms", rows=count)
 
 
 def _negative(facts: Facts, _: Limits) -> pa.Table:
@@ -189,9 +180,8 @@ def _near_limit(facts: Facts, limits: Limits) -> pa.Table:
     metadata = facts.offsets.array("metadata")
     length = pc.fill_null(pc.utf8_length(metadata), 0).to_numpy(zero_copy_only=False)
     bad = np.flatnonzero((length > least) & (length <= limit))
-    rows, count = first_of_each(_group_of(facts)[bad], bad)
-    found = facts.offsets.rows(rows, *_OFFSET_KEY).append_column("metadata_length", pa.array(length[rows]))
-    return found.append_column("limit", pa.array(np.full(len(rows), limit))).append_column("rows", count)
+    rows, count = first_of_each(group_of_offsets(facts)[bad], bad)
+    return facts.offsets.rows(rows, *_OFFSET_KEY, metadata_length=length[rows], limit=limit, rows=count)
 
 
 def _stopped(facts: Facts, limits: Limits) -> pa.Table:
@@ -219,11 +209,9 @@ def _stopped(facts: Facts, limits: Limits) -> pa.Table:
     lag = np.where(end < 0, 0, lag_between(committed, start, end))
     is_inside = (committed >= start) & (committed <= end)
     bad = (quiet >= limits["stopped_ms"]) & (lag >= limits["stopped_lag"]) & is_inside & _same_topic(facts)[rows]
-    found = offsets.rows(rows[bad], *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
     members = facts.members.array("member_id").take(pa.array(member[bad]))
-    for name, values in {"member_id": members, "lag": pa.array(lag[bad]), "quiet_ms": pa.array(quiet[bad])}.items():
-        found = found.append_column(name, values)
-    return found
+    more = {"member_id": members, "lag": lag[bad], "quiet_ms": quiet[bad]}
+    return offsets.rows(rows[bad], *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms", **more)
 
 
 BEYOND_END = Rule(

@@ -6,14 +6,14 @@ Hashes come first: tables whose hash in the manifests is the same are not read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.rules.columns import Bools, Columns, Int64s, coded, combined_pair, lookup
+from coordinator_core.rules.columns import Bools, Columns, Int64s, partners
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import STATE_TABLES, TABLES
 
@@ -154,16 +154,7 @@ def _groups(before: Run, now: Run, same: Sequence[str]) -> TableDifference:
             differing[name] = np.array(
                 [old.get(key) != new.get(key) for key in zip(places, *keys, strict=True)], np.bool_
             )
-    return TableDifference(
-        found.before_rows,
-        found.now_rows,
-        found.key,
-        found.before,
-        found.now,
-        found.added,
-        found.removed,
-        {name: differs for name, differs in differing.items() if differs.any()},
-    )
+    return replace(found, differing={name: differs for name, differs in differing.items() if differs.any()})
 
 
 def _of_groups(run: Run, name: str) -> dict[tuple[int, str], list[dict[str, Any]]]:
@@ -178,38 +169,20 @@ def _of_groups(run: Run, name: str) -> dict[tuple[int, str], list[dict[str, Any]
 
 def _table(name: str, before: Run, now: Run, key: tuple[str, ...]) -> TableDifference:
     old, new = Columns(before, name), Columns(now, name)
-    parts: list[tuple[Int64s, Int64s]] = [(new.numbers("offsets_partition"), old.numbers("offsets_partition"))]
-    for column in key:
-        if column == "partition":
-            parts.append((new.numbers(column), old.numbers(column)))
-        else:
-            here, there = coded(new.array(column), old.array(column))[0]
-            parts.append((here, there))
-    here, there = combined_pair([part[0] for part in parts], [part[1] for part in parts])
-    at = lookup(here, there)
-    rows = np.flatnonzero(at >= 0)
-    gone = np.ones(len(old), np.bool_)
-    gone[at[rows]] = False
-    differing = {}
-    for column in new.schema.names:
-        if column not in _NOT_COMPARED:
-            differs = _differs(new, rows, old, at[rows], column)
-            if differs.any():
-                differing[column] = differs
-    return TableDifference(old, new, key, at[rows], rows, np.flatnonzero(at < 0), np.flatnonzero(gone), differing)
+    found = partners(new, old, *key)
+    differs = {
+        column: _differs(new.array(column).take(pa.array(found.now)), old.array(column).take(pa.array(found.before)))
+        for column in new.schema.names
+        if column not in _NOT_COMPARED
+    }
+    differing = {column: rows for column, rows in differs.items() if rows.any()}
+    return TableDifference(old, new, key, found.before, found.now, found.added, found.gone, differing)
 
 
-def _differs(new: Columns, rows: Int64s, old: Columns, partners: Int64s, column: str) -> Bools:
-    kind = new.schema.field(column).type
-    if pa.types.is_nested(kind):
-        values = zip(
-            new.array(column).take(pa.array(rows)).to_pylist(),
-            old.array(column).take(pa.array(partners)).to_pylist(),
-            strict=True,
-        )
-        return np.array([here != there for here, there in values], np.bool_)
-    here = new.array(column).take(pa.array(rows))
-    there = old.array(column).take(pa.array(partners))
+def _differs(here: pa.Array, there: pa.Array) -> Bools:
+    if pa.types.is_nested(here.type):
+        pairs = zip(here.to_pylist(), there.to_pylist(), strict=True)
+        return np.array([one != other for one, other in pairs], np.bool_)
     if pa.types.is_dictionary(here.type):
         here, there = here.cast(pa.string()), there.cast(pa.string())
     differ = pc.fill_null(pc.not_equal(here, there), False)

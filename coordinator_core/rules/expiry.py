@@ -53,11 +53,8 @@ def _expired(facts: Facts, limits: Limits) -> pa.Table:
         due &= ~_is_pending(facts)[rows]
 
     reason = np.where(expiry.is_explicit, _REASONS.index(Reason.EXPIRE_TIMESTAMP), conditions.reason[group])
-    found = offsets.rows(rows[due], *_OFFSET_KEY)
-    names = pa.array([one.value for one in _REASONS], pa.string())
-    return found.append_column("reason", names.take(pa.array(reason[due]))).append_column(
-        "expired_ms", pa.array(facts.now_ms - expiry.due_ms[due])
-    )
+    reasons = pa.array([one.value for one in _REASONS], pa.string()).take(pa.array(reason[due]))
+    return offsets.rows(rows[due], *_OFFSET_KEY, reason=reasons, expired_ms=facts.now_ms - expiry.due_ms[due])
 
 
 def _of_groups_with_old_ones(facts: Facts, clock: Clock, retention: int, then: int) -> Int64s:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,8 @@ from coordinator_core.rules.columns import Bools, Columns, Int64s, coded, combin
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.topics import Topics
 from coordinator_core.runs.read import Run
+
+T = TypeVar("T")
 
 _OF_TOPICS = (Need.TOPICS, Need.EPOCHS, Need.REPLICAS, Need.CONFIG)
 
@@ -43,10 +46,15 @@ class Facts:
     topics: Topics | None = None
     previous: Facts | None = None
     extra: dict[Need, Any] = field(default_factory=dict)
-    notes: dict[str, Any] = field(default_factory=dict)
-    """Intermediate results of one rule that another may use, by name."""
-
+    _notes: dict[str, Any] = field(default_factory=dict)
     _tables: dict[str, Columns] = field(default_factory=dict)
+
+    def noted(self, name: str, make: Callable[[], T]) -> T:
+        """An intermediate result by its name: made once, for all rules that use it."""
+        if name not in self._notes:
+            self._notes[name] = make()
+        found: T = self._notes[name]
+        return found
 
     @property
     def now_ms(self) -> int:

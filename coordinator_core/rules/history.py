@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import pyarrow as pa
 
 from coordinator_core.groups.model import GroupType
-from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair, lookup
+from coordinator_core.rules.columns import Bools, Int64s, Partners, coded, lookup, partners
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
@@ -16,32 +14,11 @@ from coordinator_core.rules.needs import Need
 _OFFSET_KEY = ("group_id", "topic", "partition")
 
 
-class Matched(NamedTuple):
-    """Committed offsets of both runs for the same group, topic and partition: their rows, parallel; and the
-    rows of the previous run that have no partner."""
-
-    now: Int64s
-    before: Int64s
-    gone: Int64s
-
-
-def matched_offsets(facts: Facts) -> Matched:
+def matched_offsets(facts: Facts) -> Partners:
     """Which committed offsets of the run and of the one before belong together."""
-    assert facts.previous is not None
-    if "matched" not in facts.notes:
-        now, before = facts.offsets, facts.previous.offsets
-        names = [coded(now.array(name), before.array(name))[0] for name in ("group_id", "topic")]
-        here, there = combined_pair(
-            (now.numbers("offsets_partition"), names[0][0], names[1][0], now.numbers("partition")),
-            (before.numbers("offsets_partition"), names[0][1], names[1][1], before.numbers("partition")),
-        )
-        at = lookup(here, there)
-        rows = np.flatnonzero(at >= 0)
-        gone = np.ones(len(before), np.bool_)
-        gone[at[rows]] = False
-        facts.notes["matched"] = Matched(rows, at[rows], np.flatnonzero(gone))
-    found: Matched = facts.notes["matched"]
-    return found
+    previous = facts.previous
+    assert previous is not None
+    return facts.noted("matched", lambda: partners(facts.offsets, previous.offsets, *_OFFSET_KEY))
 
 
 def _pair(facts: Facts, column: str) -> tuple[Int64s, Int64s]:
@@ -94,14 +71,8 @@ def _time_back(facts: Facts, _: Limits) -> pa.Table:
 
 def _matched_groups(facts: Facts) -> tuple[Int64s, Int64s]:
     assert facts.previous is not None
-    now, before = facts.groups, facts.previous.groups
-    names = coded(now.array("group_id"), before.array("group_id"))[0]
-    here, there = combined_pair(
-        (now.numbers("offsets_partition"), names[0]), (before.numbers("offsets_partition"), names[1])
-    )
-    at = lookup(here, there)
-    rows = np.flatnonzero(at >= 0)
-    return rows, at[rows]
+    found = partners(facts.groups, facts.previous.groups, "group_id")
+    return found.now, found.before
 
 
 def _generation_back(facts: Facts, _: Limits) -> pa.Table:
@@ -113,8 +84,7 @@ def _generation_back(facts: Facts, _: Limits) -> pa.Table:
     groups = facts.previous.groups
     before = np.where(classic, groups.numbers("generation")[at], groups.numbers("group_epoch")[at])
     bad = (kind[rows] == kind_before[at]) & (now < before) & ~facts.groups.is_null("record_offset")[rows]
-    found = facts.groups.rows(rows[bad], "group_id", "type", "state")
-    return found.append_column("now", pa.array(now[bad])).append_column("before", pa.array(before[bad]))
+    return facts.groups.rows(rows[bad], "group_id", "type", "state", now=now[bad], before=before[bad])
 
 
 def _type_changed(facts: Facts, _: Limits) -> pa.Table:
@@ -124,8 +94,8 @@ def _type_changed(facts: Facts, _: Limits) -> pa.Table:
     # A simple group has no type of its own: the first member that joins gives it one.
     simple = facts.groups.numbers("simple")[rows] | facts.previous.groups.numbers("simple")[at]
     bad = (kind[rows] != kind_before[at]) & (simple == 0)
-    found = facts.groups.rows(rows[bad], "group_id", "type")
-    return found.append_column("before", facts.previous.groups.array("type").take(pa.array(at[bad])))
+    before = facts.previous.groups.array("type").take(pa.array(at[bad]))
+    return facts.groups.rows(rows[bad], "group_id", "type", before=before)
 
 
 def _expired_while_active(facts: Facts, _: Limits) -> pa.Table:

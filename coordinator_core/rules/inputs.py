@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coordinator_core.rules.catalogue import RULES, rule_of
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.log_scan import LogScan, logs_of, scan_log
+from coordinator_core.rules.log_scan import logs_of
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.rules.settings import RuleSettings, read_settings
@@ -62,18 +62,15 @@ class Inputs:
             logs_of(log, made.run)
         return made
 
-    def facts(self, partitions: Collection[int] | None = None, *, scan: bool = True) -> Facts:
-        """``Facts`` of the whole run or of some offsets partitions.
-
-        ``scan``: walk over the log, if there is one; else it is only said that there is.
-        """
+    def facts(self, partitions: Collection[int] | None = None) -> Facts:
+        """``Facts`` of the whole run or of some offsets partitions."""
 
         def part(run: Run) -> Run:
             return run if partitions is None else RunPart.of(run, partitions)
 
         facts = Facts(part(self.run), self.topics, None if self.against is None else Facts(part(self.against)))
         if self.log:
-            facts.extra[Need.LOG] = scan_log(self.log, facts.run) if scan else LogScan(self.log)
+            facts.extra[Need.LOG] = self.log
         if self.transaction_log is not None:
             facts.extra[Need.TRANSACTION_LOG] = self.transaction_log
         return facts

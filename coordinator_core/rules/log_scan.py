@@ -1,22 +1,27 @@
-"""One walk over the raw log, for rules about what the tables of a run no longer show.
+"""One reading of the log, for rules about what the tables of a run no longer show.
 
-Record after record, in Python: some hundred thousand records a second.  Damaged batches are left out: rule R03
-finds them.
+It gives signs of the raw log and the histories of groups. Damaged batches are left out: rule R03 finds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from coordinator_core.errors import DamagedInputError, UsageError
-from coordinator_core.log.batch import control_type, iter_batch_records
+from coordinator_core.errors import UsageError
+from coordinator_core.history.judge import Judge
+from coordinator_core.history.model import Deletions, GroupHistory
+from coordinator_core.history.origins import settle_origins
+from coordinator_core.history.read import read_history
+from coordinator_core.log.batch import control_type
 from coordinator_core.log.discovery import discover
-from coordinator_core.log.reader import OnDamage, read_segment
+from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Batch, ControlType, PartitionLog, Record
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
 from coordinator_core.records.schemas import CURRENT_LAYOUT
 from coordinator_core.releases import OFFSET_KEY_TYPES
+from coordinator_core.rules.facts import Facts
+from coordinator_core.rules.needs import Need
 from coordinator_core.runs.read import Run
 
 Place = tuple[int, int]
@@ -36,16 +41,17 @@ class OffsetKeyEvent:
 
 @dataclass(frozen=True, slots=True)
 class LogScan:
-    """Findings of a walk.
+    """Signs of the log of a run.
 
-    ``epochs_back``: batches with the leader epoch and the higher one before.  ``lone_markers``: end markers
-    with their producer, of which no data was there.  ``lone_tombstones``: tombstones of keys never seen, with
-    type and group.  ``layouts``: records in a layout that later releases read otherwise, with type, group
-    and layout.  ``two_keys``: live commits of one offset key under different raw keys.  ``shadowed``: live commits
-    under key type 0 whose offset key a tombstone of type 1 deleted.
+    ``histories``: the judged history of every group, each offsets partition judged alone. ``epochs_back``: batches
+    with the leader epoch and the higher one before. ``lone_markers``: end markers with their producer, of which no
+    data was there. ``lone_tombstones``: tombstones of keys never seen, with type and group. ``layouts``: records in a
+    layout that later releases read otherwise, with type, group and layout. ``two_keys``: live commits of one offset
+    key under different raw keys. ``shadowed``: live commits under key type 0 whose offset key a tombstone of type 1
+    deleted.
     """
 
-    paths: tuple[str, ...]
+    histories: list[GroupHistory] = field(default_factory=list)
     epochs_back: list[tuple[Place, int, int]] = field(default_factory=list)
     lone_markers: list[tuple[Place, int, str]] = field(default_factory=list)
     lone_tombstones: list[tuple[Place, int, str]] = field(default_factory=list)
@@ -53,19 +59,35 @@ class LogScan:
     two_keys: list[OffsetKeyEvent] = field(default_factory=list)
     shadowed: list[OffsetKeyEvent] = field(default_factory=list)
 
-    @property
-    def path(self) -> str:
-        return ", ".join(self.paths)
 
-
-def scan_log(paths: Sequence[str], run: Run) -> LogScan:
-    """Walk the snapshot at ``paths`` as far as ``run`` has read it.
+def scan_log(facts: Facts) -> LogScan:
+    """Signs of the log as far as the run of ``facts`` has read it; it is read once for all rules.
 
     Raises :class:`UsageError` when it is not the log that the run was made of.
     """
-    scan = LogScan(tuple(paths))
-    for log, end_offset in logs_of(paths, run):
-        _PartitionScan(scan, log, end_offset).walk()
+    return facts.noted("log scan", lambda: _scan(facts))
+
+
+def _scan(facts: Facts) -> LogScan:
+    scan = LogScan()
+    for log, end_offset in logs_of(facts.extra[Need.LOG], facts.run):
+        deletions, partition = Deletions(), _PartitionScan(scan, log)
+        history = read_history(
+            log,
+            facts.profile,
+            groups=None,
+            deletions=deletions,
+            topic_names=facts.run.topic_names,
+            on_damage=OnDamage.SALVAGE,
+            damage=[],
+            end_offset=end_offset,
+            seen=partition.batch,
+        )
+        partition.finish()
+        groups = list(history.groups.values())
+        Judge(facts.profile, deletions).judge(groups)
+        settle_origins(groups)
+        scan.histories.extend(groups)
     return scan
 
 
@@ -87,33 +109,25 @@ def logs_of(paths: Sequence[str], run: Run) -> list[tuple[PartitionLog, int]]:
 class _PartitionScan:
     """The walk over one offsets partition."""
 
-    def __init__(self, scan: LogScan, log: PartitionLog, end_offset: int) -> None:
-        self._scan, self._log, self._end = scan, log, end_offset
+    def __init__(self, scan: LogScan, log: PartitionLog) -> None:
+        self._scan, self._log = scan, log
         self._live: dict[bytes, int] = {}
         self._dead: dict[bytes, int] = {}
         self._producers: set[int] = set()
         self._leader_epoch = -1
 
-    def walk(self) -> None:
-        for segment in self._log.segments:
-            for batch in read_segment(segment, on_damage=OnDamage.SALVAGE):
-                if batch.base_offset >= self._end:
-                    break
-                self._batch(batch)
-                for record in _readable(batch, segment.path):
-                    self._record(batch, record)
-        self._offset_keys()
+    def batch(self, batch: Batch, records: Sequence[Record]) -> None:
+        """Take the next batch of the partition."""
+        if batch.magic >= 2 and batch.partition_leader_epoch < self._leader_epoch:
+            place = self._place(batch.base_offset)
+            self._scan.epochs_back.append((place, batch.partition_leader_epoch, self._leader_epoch))
+        if batch.magic >= 2:
+            self._leader_epoch = max(self._leader_epoch, batch.partition_leader_epoch)
+        for record in records:
+            self._record(batch, record)
 
     def _place(self, record_offset: int) -> Place:
         return self._log.offsets_partition, record_offset
-
-    def _batch(self, batch: Batch) -> None:
-        if batch.magic < 2:
-            return
-        if batch.partition_leader_epoch < self._leader_epoch:
-            place = self._place(batch.base_offset)
-            self._scan.epochs_back.append((place, batch.partition_leader_epoch, self._leader_epoch))
-        self._leader_epoch = max(self._leader_epoch, batch.partition_leader_epoch)
 
     def _record(self, batch: Batch, record: Record) -> None:
         if batch.is_control:
@@ -156,7 +170,7 @@ class _PartitionScan:
         if layout != CURRENT_LAYOUT:
             self._scan.layouts.append((self._place(record_offset), names[0], names[1], layout))
 
-    def _offset_keys(self) -> None:
+    def finish(self) -> None:
         """Compare the keys that stand at the end: by offset key, whatever their type and spelling."""
         first: dict[tuple[int, str, str, int], int] = {}
         for key, offset in self._live.items():
@@ -172,13 +186,6 @@ class _PartitionScan:
             offset_key = _offset_key(key)
             if offset_key is not None and offset_key[0] == 1 and legacy.get(offset_key[1:], offset) < offset:
                 self._scan.shadowed.append(OffsetKeyEvent(self._place(legacy[offset_key[1:]]), *offset_key[1:], offset))
-
-
-def _readable(batch: Batch, path: str) -> Iterator[Record]:
-    try:
-        yield from iter_batch_records(batch, path=path)
-    except DamagedInputError:
-        return
 
 
 def _names(key: bytes) -> tuple[int, str] | None:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupType
 from coordinator_core.history.signs import Seen, disagree, families
-from coordinator_core.rules.columns import Bools, Int64s, coded, combined
+from coordinator_core.rules.columns import Bools, Int64s, coded, combined, lookup
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
@@ -24,17 +24,15 @@ def _group_type_of_members(facts: Facts, *kinds: GroupType) -> Bools:
     return found
 
 
-def _with_partition(facts: Facts, at: Int64s, *, others: Int64s | None = None) -> pa.Table:
-    """Findings for these rows of ``facts.assigned``; ``others`` are members to name beside them."""
+def _with_partition(facts: Facts, at: Int64s, **more: pa.Array) -> pa.Table:
+    """Findings for these rows of ``facts.assigned``, with ``more`` columns."""
     assigned = facts.assigned
-    rows = facts.members.rows(assigned.member[at], "group_id", "member_id")
-    names = facts.topic_names(assigned.identity[at])
-    rows = rows.append_column("topic", names).append_column("partition", pa.array(assigned.partition[at]))
-    if others is not None:
-        rows = rows.append_column(
-            "other_member", facts.members.array("member_id").take(pa.array(others)).cast(pa.string())
-        )
-    return rows
+    owned = {"topic": facts.topic_names(assigned.identity[at]), "partition": assigned.partition[at]}
+    return facts.members.rows(assigned.member[at], "group_id", "member_id", **owned, **more)
+
+
+def _member_ids(facts: Facts, rows: Int64s) -> pa.Array:
+    return facts.members.array("member_id").take(pa.array(rows)).cast(pa.string())
 
 
 def _owned_twice(facts: Facts, _: Limits) -> pa.Table:
@@ -46,7 +44,7 @@ def _owned_twice(facts: Facts, _: Limits) -> pa.Table:
     same = np.flatnonzero(
         (key[order][1:] == key[order][:-1]) & (assigned.member[order][1:] != assigned.member[order][:-1])
     )
-    return _with_partition(facts, order[same + 1], others=assigned.member[order[same]])
+    return _with_partition(facts, order[same + 1], other_member=_member_ids(facts, assigned.member[order[same]]))
 
 
 def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
@@ -58,7 +56,7 @@ def _not_subscribed(facts: Facts, _: Limits) -> pa.Table:
     judged = facts.subscription_is_known[assigned.group] & facts.is_active[assigned.group] & (assigned.topic >= 0)
     bad = np.flatnonzero(judged & ~np.isin(own, wanted))
     _, first, count = np.unique(own[bad], return_index=True, return_counts=True)
-    return _with_partition(facts, bad[first]).append_column("rows", pa.array(count))
+    return _with_partition(facts, bad[first], rows=pa.array(count))
 
 
 def _absent_partition(facts: Facts, _: Limits) -> pa.Table:
@@ -83,18 +81,10 @@ def _unowned(facts: Facts, _: Limits) -> pa.Table:
     owned = np.unique(np.stack([assigned.group, assigned.topic, assigned.partition]), axis=1)
     pair_of_owned = facts.group_topic(owned[0], owned[1])
     keys, counts = np.unique(pair_of_owned, return_counts=True)
-    place = np.searchsorted(keys, facts.group_topic(group, topic))
-    place = np.minimum(place, max(len(keys) - 1, 0))
-    have = np.zeros(len(group), np.int64)
-    if len(keys):
-        have = np.where(keys[place] == facts.group_topic(group, topic), counts[place], 0)
+    have = np.append(counts, 0)[lookup(facts.group_topic(group, topic), keys)]
     bad = np.flatnonzero(have < partitions)
-    rows = facts.groups.rows(group[bad], "group_id", "protocol")
-    return (
-        rows.append_column("topic", facts.topic_names(topic[bad]))
-        .append_column("partitions", pa.array(partitions[bad]))
-        .append_column("owned", pa.array(have[bad]))
-    )
+    more = {"topic": facts.topic_names(topic[bad]), "partitions": partitions[bad], "owned": have[bad]}
+    return facts.groups.rows(group[bad], "group_id", "protocol", **more)
 
 
 def _leader_unknown(facts: Facts, _: Limits) -> pa.Table:
@@ -130,18 +120,13 @@ def _epoch_ahead(facts: Facts, _: Limits) -> pa.Table:
     assignment = groups.numbers("assignment_epoch")
     modern = ~groups.equals("type", GroupType.CLASSIC)
     bad = modern & (assignment > epoch)
-    of_groups = groups.rows(bad, "group_id", "group_epoch")
-    of_groups = of_groups.append_column("epoch", pa.array(assignment[bad])).append_column(
-        "what", pa.array(["assignment"] * of_groups.num_rows, pa.string())
-    )
+    what = pa.array(["assignment"] * int(bad.sum()), pa.string())
+    of_groups = groups.rows(bad, "group_id", "group_epoch", epoch=assignment[bad], what=what)
     row = facts.group_row("members")
     ahead = modern[row] & (members.numbers("member_epoch") > epoch[row]) & (row >= 0)
-    of_members = members.rows(ahead, "group_id", "member_id")
-    of_members = (
-        of_members.append_column("group_epoch", pa.array(epoch[row[ahead]].astype(np.int32)))
-        .append_column("epoch", pa.array(members.numbers("member_epoch")[ahead]))
-        .append_column("what", pa.array(["member"] * of_members.num_rows, pa.string()))
-    )
+    epochs = {"group_epoch": epoch[row[ahead]].astype(np.int32), "epoch": members.numbers("member_epoch")[ahead]}
+    what = pa.array(["member"] * int(ahead.sum()), pa.string())
+    of_members = members.rows(ahead, "group_id", "member_id", **epochs, what=what)
     return pa.concat_tables([of_groups, of_members], promote_options="default")
 
 
@@ -160,21 +145,24 @@ def _same_instance(facts: Facts, _: Limits) -> pa.Table:
     key = combined(facts.group_row("members"), instance)
     order = np.argsort(key, kind="stable")
     same = np.flatnonzero((key[order][1:] == key[order][:-1]) & (instance[order][1:] >= 0))
-    rows = members.rows(order[same + 1], "group_id", "member_id", "instance_id")
-    return rows.append_column("other_member", members.array("member_id").take(pa.array(order[same])).cast(pa.string()))
+    others = _member_ids(facts, order[same])
+    return members.rows(order[same + 1], "group_id", "member_id", "instance_id", other_member=others)
+
+
+def _of_classic_consumers(facts: Facts, row: Int64s) -> Bools:
+    return _group_type_of_members(facts, GroupType.CLASSIC) & facts.is_consumers[row] & (row >= 0)
 
 
 def _broken_assignment(facts: Facts, _: Limits) -> pa.Table:
     members = facts.members
-    row = facts.group_row("members")
-    consumers = _group_type_of_members(facts, GroupType.CLASSIC) & facts.is_consumers[row] & (row >= 0)
+    consumers = _of_classic_consumers(facts, facts.group_row("members"))
     return members.rows(consumers & members.is_null("assignment"), "group_id", "member_id", "client_id")
 
 
 def _left_out(facts: Facts, _: Limits) -> pa.Table:
     members = facts.members
     row = facts.group_row("members")
-    consumers = _group_type_of_members(facts, GroupType.CLASSIC) & facts.is_consumers[row] & (row >= 0)
+    consumers = _of_classic_consumers(facts, row)
     size = pc.fill_null(pc.binary_length(members.array("assignment_data")), 0).to_numpy(zero_copy_only=False)
     has_some = facts.group_rows_with(np.where(consumers & (size > 0), row, -1))
     return members.rows(consumers & (size == 0) & has_some[row], "group_id", "member_id", "client_id")
@@ -192,8 +180,7 @@ def _large_record(facts: Facts, limits: Limits) -> pa.Table:
     total = np.bincount(row[row >= 0], size[row >= 0], minlength=len(groups)).astype(np.int64)
     most = int(limits["max_message_bytes"])
     bad = groups.equals("type", GroupType.CLASSIC) & (total > most * limits["record_size_share"])
-    rows = groups.rows(bad, "group_id", "member_count").append_column("record_bytes", pa.array(total[bad]))
-    return rows.append_column("max_message_bytes", pa.array(np.full(rows.num_rows, most)))
+    return groups.rows(bad, "group_id", "member_count", record_bytes=total[bad], max_message_bytes=most)
 
 
 def _half_a_member(facts: Facts, _: Limits) -> pa.Table:
@@ -211,7 +198,7 @@ def _two_applications(facts: Facts, _: Limits) -> pa.Table:
     np.add.at(sums, member, (topic.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
     row = facts.group_row("members")
     judged = facts.of_groups(facts.is_active & facts.subscription_is_known, row) & (sums > 0)
-    found: list[dict[str, object]] = []
+    found: dict[int, str] = {}
     by_group: dict[int, list[int]] = {}
     for number in np.flatnonzero(judged).tolist():
         by_group.setdefault(int(row[number]), []).append(number)
@@ -223,9 +210,9 @@ def _two_applications(facts: Facts, _: Limits) -> pa.Table:
             kinds = sorted(
                 {tuple(sorted(facts.topic_names(np.array(sorted(one))).to_pylist())) for one in topics.values()}
             )
-            found.append({"group": group, "subscriptions": "; ".join(", ".join(kind) for kind in kinds)})
-    rows = facts.groups.rows(np.array([one["group"] for one in found], np.int64), "group_id", "member_count")
-    return rows.append_column("subscriptions", pa.array([one["subscriptions"] for one in found], pa.string()))
+            found[group] = "; ".join(", ".join(kind) for kind in kinds)
+    rows, texts = np.array(list(found), np.int64), pa.array(list(found.values()), pa.string())
+    return facts.groups.rows(rows, "group_id", "member_count", subscriptions=texts)
 
 
 def _one_shot_groups(facts: Facts, _: Limits) -> pa.Table:

@@ -205,9 +205,8 @@ def _unknown_epoch(facts: Facts, _: Limits) -> pa.Table:
     # The epoch is that of the record before the committed offset: if that record is there, so is its epoch.
     gone = (oldest >= 0) & (epoch >= 0) & (epoch < oldest) & (start >= 0) & (committed > start)
     bad = ahead | gone
-    rows = facts.offsets.rows(bad, *_OFFSET_KEY, "leader_epoch", "committed_offset", "commit_timestamp_ms")
-    rows = rows.append_column("oldest_leader_epoch", pa.array(oldest[bad]))
-    return rows.append_column("current_leader_epoch", pa.array(current[bad]))
+    more = {"oldest_leader_epoch": oldest[bad], "current_leader_epoch": current[bad]}
+    return facts.offsets.rows(bad, *_OFFSET_KEY, "leader_epoch", "committed_offset", "commit_timestamp_ms", **more)
 
 
 def _before_first_record(facts: Facts, limits: Limits) -> pa.Table:
@@ -215,8 +214,8 @@ def _before_first_record(facts: Facts, limits: Limits) -> pa.Table:
     first = _of_topic(facts, facts.topics.first_record_ms)
     time, committed = facts.offsets.numbers("commit_timestamp_ms"), facts.offsets.numbers("committed_offset")
     bad = (first > 0) & (committed > 0) & (time >= 0) & (time + limits["clock_skew_ms"] < first)
-    rows = facts.offsets.rows(bad, *_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
-    return rows.append_column("first_record_ms", pa.array(first[bad]))
+    columns = (*_OFFSET_KEY, "committed_offset", "commit_timestamp_ms")
+    return facts.offsets.rows(bad, *columns, first_record_ms=first[bad])
 
 
 def _of_topic(facts: Facts, values: Int64s) -> Int64s:
@@ -230,8 +229,7 @@ def _older_group(facts: Facts, limits: Limits) -> pa.Table:
     number = np.maximum(groups.numbers("generation"), groups.numbers("group_epoch"))
     end = np.array([ends.get(one, 0) for one in groups.numbers("offsets_partition").tolist()], np.int64)
     bad = number > end + limits["generations_ahead"]
-    rows = groups.rows(bad, "group_id", "type", "state")
-    return rows.append_column("generation", pa.array(number[bad])).append_column("log_end_offset", pa.array(end[bad]))
+    return groups.rows(bad, "group_id", "type", "state", generation=number[bad], log_end_offset=end[bad])
 
 
 NOT_COMPACT = Rule(

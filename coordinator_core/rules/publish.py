@@ -25,22 +25,24 @@ from coordinator_core.rules.needs import Need
 from coordinator_core.rules.settings import settings_from
 from coordinator_core.rules.transaction_log import TransactionLog
 from coordinator_core.runs.place import FINDINGS_DIRECTORY, RECONCILIATION
+from coordinator_core.runs.read import Run
 
 FINDINGS_FILE = "findings.parquet"
 
 
+def scope_of(run: Run) -> dict[str, Any]:
+    """A run as documents name it: its path, place, time and state hash."""
+    names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
+    return {"path": run.path, **{name: run.manifest[name] for name in names}}
+
+
 def inputs_of(facts: Facts) -> dict[str, Any]:
     """Scope of a reconciliation, as ``reconciliation.json`` and reports state it."""
-
-    def of_run(one: Facts) -> dict[str, Any]:
-        names = ("cluster", "window", "run_id", "now_ms", "profile", "complete", "state_hash")
-        return {"path": one.run.path, **{name: one.run.manifest[name] for name in names}}
-
     topics = facts.topics
     return {
-        "run": of_run(facts),
-        "previous": None if facts.previous is None else of_run(facts.previous),
-        "log": {"path": facts.extra[Need.LOG].path} if Need.LOG in facts.extra else None,
+        "run": scope_of(facts.run),
+        "previous": None if facts.previous is None else scope_of(facts.previous.run),
+        "log": {"path": ", ".join(facts.extra[Need.LOG])} if Need.LOG in facts.extra else None,
         "transaction_log": _transactions(facts.extra.get(Need.TRANSACTION_LOG)),
         "topics": None
         if topics is None

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from coordinator_core.groups.model import TransactionOutcome
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.log_scan import LogScan, OffsetKeyEvent
+from coordinator_core.rules.log_scan import LogScan, OffsetKeyEvent, scan_log
 from coordinator_core.rules.model import Find, Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.transaction_log import TransactionLog
@@ -22,8 +22,7 @@ def _from_scan(columns: Sequence[str], rows: Callable[[LogScan], Sequence[tuple[
     """A rule's function over events of the scan: their place, and a value for each of ``columns``."""
 
     def find(facts: Facts, _: Limits) -> pa.Table:
-        scan: LogScan = facts.extra[Need.LOG]
-        found = rows(scan)
+        found = rows(scan_log(facts))
         made = {
             "offsets_partition": pa.array([row[0][0] for row in found], pa.int32()),
             "record_offset": pa.array([row[0][1] for row in found], pa.int64()),

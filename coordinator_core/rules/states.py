@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from coordinator_core.groups.model import GroupType, TransactionOutcome
 from coordinator_core.releases import SHARE_KEY_TYPES
 from coordinator_core.rules.columns import coded, combined_pair
-from coordinator_core.rules.commits import first_of_each
+from coordinator_core.rules.commits import first_of_each, group_of_offsets
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
 
@@ -33,10 +33,8 @@ def _no_group(facts: Facts, _: Limits) -> pa.Table:
         # 0.9.0 to 0.10.0 keep no group for offsets that came without one.
         return facts.offsets.rows(np.zeros(len(facts.offsets), np.bool_), "group_id")
     bad = np.flatnonzero(facts.group_row("offsets") < 0)
-    codes = facts.offsets.array("group_id").indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    key = facts.offsets.numbers("offsets_partition") << 32 | codes
-    rows, count = first_of_each(key[bad], bad)
-    return facts.offsets.rows(rows, "group_id", "commit_timestamp_ms").append_column("rows", count)
+    rows, count = first_of_each(group_of_offsets(facts)[bad], bad)
+    return facts.offsets.rows(rows, "group_id", "commit_timestamp_ms", rows=count)
 
 
 def _only_offset_tombstones(facts: Facts, _: Limits) -> pa.Table:
@@ -56,7 +54,7 @@ def _offsets_of_share_group(facts: Facts, _: Limits) -> pa.Table:
     group = facts.group_row("offsets")
     bad = np.flatnonzero(facts.of_groups(facts.groups.equals("type", GroupType.SHARE), group))
     rows, count = first_of_each(group[bad], bad)
-    return facts.offsets.rows(rows, "group_id", "topic", "partition").append_column("rows", count)
+    return facts.offsets.rows(rows, "group_id", "topic", "partition", rows=count)
 
 
 def _hanging(facts: Facts, limits: Limits) -> pa.Table:
@@ -80,10 +78,8 @@ def _blocked(facts: Facts, limits: Limits) -> pa.Table:
     _, oldest = np.unique(partition[order], return_index=True)
     rows = order[oldest]
     rows = rows[end[rows] - first[rows] > limits["blocked_records"]]
-    found = transactions.rows(rows, "producer_id", "producer_epoch", "timestamp_ms")
-    return found.append_column("log_end_offset", pa.array(end[rows])).append_column(
-        "blocked_records", pa.array(end[rows] - first[rows])
-    )
+    more = {"log_end_offset": end[rows], "blocked_records": end[rows] - first[rows]}
+    return transactions.rows(rows, "producer_id", "producer_epoch", "timestamp_ms", **more)
 
 
 HANGING = Rule(

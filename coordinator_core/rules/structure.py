@@ -8,13 +8,16 @@ import pyarrow as pa
 from coordinator_core.groups.hashing import partitions_for
 from coordinator_core.rules.columns import Bools, Columns, Int64s, coded
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.model import Limits, Rule, Severity
+from coordinator_core.rules.model import Find, Limits, Rule, Severity
 
 
-def _carried(facts: Facts, kind: str) -> pa.Table:
-    carried = facts.table("carried_records")
-    unknown_type = np.array([_kind(text) == kind for text in carried.array("detail").to_pylist()], np.bool_)
-    return carried.rows(unknown_type, "key_type", "value_version", "detail")
+def _carried(kind: str) -> Find:
+    def find(facts: Facts, _: Limits) -> pa.Table:
+        carried = facts.table("carried_records")
+        unknown = np.array([_kind(text) == kind for text in carried.array("detail").to_pylist()], np.bool_)
+        return carried.rows(unknown, "key_type", "value_version", "detail")
+
+    return find
 
 
 def _kind(detail: str) -> str:
@@ -25,18 +28,6 @@ def _kind(detail: str) -> str:
     if detail.startswith("key type "):
         return "type"
     return "version" if detail.startswith("value version ") else "body"
-
-
-def _unknown_types(facts: Facts, _: Limits) -> pa.Table:
-    return _carried(facts, "type")
-
-
-def _unknown_versions(facts: Facts, _: Limits) -> pa.Table:
-    return _carried(facts, "version")
-
-
-def _undecodable(facts: Facts, _: Limits) -> pa.Table:
-    return _carried(facts, "body")
 
 
 def _damage(facts: Facts, _: Limits) -> pa.Table:
@@ -74,10 +65,7 @@ def _legacy_values(facts: Facts, _: Limits) -> pa.Table:
 def _misplaced(facts: Facts) -> tuple[Bools, Bools, Int64s]:
     """Masks over ``facts.groups``: groups in a wrong partition, and groups that are in the right one too; with the
     right partition of each group."""
-    if "misplaced" not in facts.notes:
-        facts.notes["misplaced"] = _places(facts)
-    found: tuple[Bools, Bools, Int64s] = facts.notes["misplaced"]
-    return found
+    return facts.noted("misplaced", lambda: _places(facts))
 
 
 def _places(facts: Facts) -> tuple[Bools, Bools, Int64s]:
@@ -92,8 +80,7 @@ def _places(facts: Facts) -> tuple[Bools, Bools, Int64s]:
 
 
 def _with_home(groups: Columns, where: Bools, home: Int64s) -> pa.Table:
-    rows = groups.rows(where, "group_id", "type")
-    return rows.append_column("expected_partition", pa.array(home[where]))
+    return groups.rows(where, "group_id", "type", expected_partition=home[where])
 
 
 def _wrong_partition(facts: Facts, _: Limits) -> pa.Table:
@@ -116,9 +103,8 @@ def _segments_of_two_formats(facts: Facts, _: Limits) -> pa.Table:
         formats.setdefault(partition, set()).update(seen)
         first.setdefault(partition, row)
     mixed = [partition for partition, seen in formats.items() if len(seen) > 1]
-    rows = segments.rows(np.array([first[partition] for partition in mixed], np.int64))
     texts = [" and ".join(map(str, sorted(formats[partition]))) for partition in mixed]
-    return rows.append_column("formats", pa.array(texts, pa.string()))
+    return segments.rows(np.array([first[one] for one in mixed], np.int64), formats=pa.array(texts, pa.string()))
 
 
 UNKNOWN_TYPE = Rule(
@@ -132,7 +118,7 @@ UNKNOWN_TYPE = Rule(
     remedy="Replay with the rules of the release that wrote it (--kafka-version); do not downgrade below it.",
     message="record of unknown type {key_type}: {detail}",
     reads=("carried_records",),
-    find=_unknown_types,
+    find=_carried("type"),
 )
 UNKNOWN_VERSION = Rule(
     "R02",
@@ -145,7 +131,7 @@ UNKNOWN_VERSION = Rule(
     remedy="Keep the offsets partition on brokers of the newer release; replay with --kafka-version of it.",
     message="value of version {value_version} of record type {key_type}: {detail}",
     reads=("carried_records",),
-    find=_unknown_versions,
+    find=_carried("version"),
 )
 DAMAGE = Rule(
     "R03",
@@ -189,7 +175,7 @@ UNDECODABLE = Rule(
     "compact the record away.",
     message="record of type {key_type} cannot be decoded: {detail}",
     reads=("carried_records",),
-    find=_undecodable,
+    find=_carried("body"),
 )
 LOAD_FAILURE = Rule(
     "R06",

@@ -1,7 +1,7 @@
 """Rules over history: what the tables of a run no longer show, because only the newest value of a key stands there.
 
-They read the log once more, and look for the signs that ``coordinator_core.history.signs`` knows. Each offsets
-partition is judged alone, so that the findings are the same however the partitions are shared out.
+They look for the signs that ``coordinator_core.history.signs`` knows. Each offsets partition is judged alone: findings
+are the same however the partitions are shared out.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordinator_core.groups.model import OffsetKey
-from coordinator_core.history.judge import Judge
-from coordinator_core.history.model import Deletions, EndKind, GroupHistory, Place
-from coordinator_core.history.origins import settle_origins
-from coordinator_core.history.read import read_history
+from coordinator_core.history.model import EndKind, GroupHistory, Place
 from coordinator_core.history.signs import (
     MoveKind,
     flapping_of,
@@ -25,10 +22,9 @@ from coordinator_core.history.signs import (
     rivals_of,
     storm_of,
 )
-from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import Loader
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.log_scan import LogScan, logs_of
+from coordinator_core.rules.log_scan import scan_log
 from coordinator_core.rules.model import Find, Limits, Rule, Severity
 from coordinator_core.rules.needs import Need
 
@@ -38,39 +34,13 @@ _OFFSET_KEY = {"group_id": _TEXT, "topic": _TEXT, "partition": _WHOLE}
 Row = dict[str, Any]
 
 
-def _histories(facts: Facts) -> list[GroupHistory]:
-    """The judged history of every group, read once for all rules."""
-    if "histories" not in facts.notes:
-        scan: LogScan = facts.extra[Need.LOG]
-        found: list[GroupHistory] = []
-        for log, end_offset in logs_of(scan.paths, facts.run):
-            deletions = Deletions()
-            history = read_history(
-                log,
-                facts.profile,
-                groups=None,
-                deletions=deletions,
-                topic_names=facts.run.topic_names,
-                on_damage=OnDamage.SALVAGE,
-                damage=[],
-                end_offset=end_offset,
-            )
-            groups = list(history.groups.values())
-            Judge(facts.profile, deletions).judge(groups)
-            settle_origins(groups)
-            found += groups
-        facts.notes["histories"] = found
-    histories: list[GroupHistory] = facts.notes["histories"]
-    return histories
-
-
 def _each(found_in: Callable[[GroupHistory, Facts, Limits], Iterator[Row]], /, **columns: pa.DataType) -> Find:
     """A rule's function over the histories of groups: a row for each sign of ``found_in``."""
     schema = pa.schema([("offsets_partition", _WHOLE), ("record_offset", _NUMBER), *columns.items()])
 
     def find(facts: Facts, limits: Limits) -> pa.Table:
         return pa.Table.from_pylist(
-            [row for group in _histories(facts) for row in found_in(group, facts, limits)], schema=schema
+            [row for group in scan_log(facts).histories for row in found_in(group, facts, limits)], schema=schema
         )
 
     return find
@@ -111,8 +81,8 @@ _AHEAD = {
 
 
 def _moved(kinds: dict[MoveKind, str]) -> Callable[[GroupHistory, Facts, Limits], Iterator[Row]]:
-    def rows(group: GroupHistory, _: Facts, __: Limits) -> Iterator[Row]:
-        moves = moves_of(group)
+    def rows(group: GroupHistory, facts: Facts, _: Limits) -> Iterator[Row]:
+        moves = facts.noted(f"moves {group.offsets_partition} {group.group_id}", lambda: moves_of(group))
         for kind, by in kinds.items():
             for move in moves.get(kind, ()):
                 values = {

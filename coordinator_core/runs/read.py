@@ -115,11 +115,6 @@ def is_run(path: str) -> bool:
     return storage.exists(storage.join(path, MANIFEST))
 
 
-def read_manifest(path: str) -> Manifest:
-    """The manifest of the run at ``path``; errors as :func:`open_run`."""
-    return open_run(path).manifest
-
-
 def open_run(path: str) -> Run:
     """The run at ``path``; :class:`RunError` when there is none, or one of a version unknown here."""
     if not is_run(path):

@@ -10,7 +10,7 @@ other uuids are Kafka's 22-character text.  Null stands for what Kafka calls abs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -55,8 +55,10 @@ def _coordinates(meaning: str, *, null: bool = False) -> list[pa.Field]:
     ]
 
 
-def _schema(fields: Sequence[pa.Field]) -> pa.Schema:
-    return pa.schema(list(fields))
+def _table(
+    name: str, summary: str, key: tuple[str, ...], *columns: pa.Field, is_state: bool, not_state: Collection[str] = ()
+) -> TableSchema:
+    return TableSchema(name, summary, pa.schema(columns), key, is_state, frozenset(not_state))
 
 
 TEXT = pa.string()
@@ -126,306 +128,230 @@ _PRODUCER_COLUMNS = [
     _column("ordering_offset", LONG, "the offset that the loader compares when a transaction commits"),
 ]
 
-OFFSETS = TableSchema(
+OFFSETS = _table(
     "offsets",
     "committed offsets",
-    _schema([*_OFFSET_COLUMNS, *_PRODUCER_COLUMNS]),
     ("offsets_partition", "record_offset", "group_id", "topic", "partition"),
+    *_OFFSET_COLUMNS,
+    *_PRODUCER_COLUMNS,
     is_state=True,
-    not_state=frozenset({"ordering_offset"}),
+    not_state={"ordering_offset"},
 )
 
-PENDING_OFFSETS = TableSchema(
+PENDING_OFFSETS = _table(
     "pending_offsets",
     "commits in open transactions",
-    _schema(
-        [
-            *_OFFSET_COLUMNS,
-            _column("producer_id", LONG, "producer of the open transaction"),
-            _column("producer_epoch", pa.int16(), "its epoch"),
-            _PRODUCER_COLUMNS[-1],
-            _column("age_ms", LONG, "now_ms of the run minus the commit timestamp"),
-        ]
-    ),
     ("offsets_partition", "record_offset", "producer_id", "group_id", "topic", "partition"),
+    *_OFFSET_COLUMNS,
+    _column("producer_id", LONG, "producer of the open transaction"),
+    _column("producer_epoch", pa.int16(), "its epoch"),
+    _PRODUCER_COLUMNS[-1],
+    _column("age_ms", LONG, "now_ms of the run minus the commit timestamp"),
     is_state=True,
-    not_state=frozenset({"ordering_offset", "age_ms"}),
+    not_state={"ordering_offset", "age_ms"},
 )
 
-GROUPS = TableSchema(
+GROUPS = _table(
     "groups",
     "groups of every type",
-    _schema(
-        [
-            *_coordinates("offset of the newest group metadata record", null=True),
-            _column("group_id", TEXT, "group"),
-            _column("type", TEXT, "classic, consumer, share or streams"),
-            _column("simple", pa.bool_(), "offsets only: no protocol type and no member"),
-            _column("state", TEXT, "Empty, Stable, … null where the release keeps none (0.8.2)", null=True),
-            _column("protocol_type", TEXT, "classic: consumer, connect, …", null=True),
-            _column("protocol", TEXT, "classic: the selected assignor or protocol", null=True),
-            _column("generation", INT, "classic: generation", null=True),
-            _column("leader", TEXT, "classic: member id of the leader", null=True),
-            _column("state_timestamp_ms", LONG, "classic: when the group entered its state", null=True),
-            _column("group_epoch", INT, "not classic: group epoch", null=True),
-            _column("assignment_epoch", INT, "not classic: epoch of the target assignment", null=True),
-            _column(
-                "assignment_timestamp_ms",
-                LONG,
-                "not classic: when it was computed (4.3 on; 0: unknown)",
-                null=True,
-            ),
-            _column("metadata_hash", LONG, "not classic: hash of the subscribed topics' metadata", null=True),
-            _column(
-                "has_partition_metadata_record",
-                pa.bool_(),
-                "consumer: a type-4 record is in the log",
-                null=True,
-            ),
-            _column("validated_topology_epoch", INT, "streams: topology epoch found valid", null=True),
-            _column("last_assignment_configs", PAIRS, "streams: configuration of the last assignment", null=True),
-            _column("member_count", INT, "members"),
-        ]
-    ),
     ("offsets_partition", "group_id"),
+    *_coordinates("offset of the newest group metadata record", null=True),
+    _column("group_id", TEXT, "group"),
+    _column("type", TEXT, "classic, consumer, share or streams"),
+    _column("simple", pa.bool_(), "offsets only: no protocol type and no member"),
+    _column("state", TEXT, "Empty, Stable, … null where the release keeps none (0.8.2)", null=True),
+    _column("protocol_type", TEXT, "classic: consumer, connect, …", null=True),
+    _column("protocol", TEXT, "classic: the selected assignor or protocol", null=True),
+    _column("generation", INT, "classic: generation", null=True),
+    _column("leader", TEXT, "classic: member id of the leader", null=True),
+    _column("state_timestamp_ms", LONG, "classic: when the group entered its state", null=True),
+    _column("group_epoch", INT, "not classic: group epoch", null=True),
+    _column("assignment_epoch", INT, "not classic: epoch of the target assignment", null=True),
+    _column("assignment_timestamp_ms", LONG, "not classic: when it was computed (4.3 on; 0: unknown)", null=True),
+    _column("metadata_hash", LONG, "not classic: hash of the subscribed topics' metadata", null=True),
+    _column("has_partition_metadata_record", pa.bool_(), "consumer: a type-4 record is in the log", null=True),
+    _column("validated_topology_epoch", INT, "streams: topology epoch found valid", null=True),
+    _column("last_assignment_configs", PAIRS, "streams: configuration of the last assignment", null=True),
+    _column("member_count", INT, "members"),
     is_state=True,
 )
 
-MEMBERS = TableSchema(
+MEMBERS = _table(
     "members",
     "members of groups of every type",
-    _schema(
-        [
-            *_coordinates("offset of the group (classic) or member record", null=True),
-            _column("group_id", TEXT, "group"),
-            _column("group_type", TEXT, "classic, consumer, share or streams"),
-            _column("position", INT, "classic: place in the group's record", null=True),
-            _column("member_id", TEXT, "member"),
-            _column("instance_id", TEXT, "group instance id of a static member", null=True),
-            _column("rack_id", TEXT, "rack", null=True),
-            _column("client_id", TEXT, "client id"),
-            _column("client_host", TEXT, "client host, usually with a leading slash"),
-            _column("session_timeout_ms", INT, "session timeout, of classic protocol members", null=True),
-            _column("rebalance_timeout_ms", INT, "rebalance timeout", null=True),
-            _column(
-                "subscription",
-                pa.binary(),
-                "classic: the member's metadata for the selected protocol",
-                null=True,
-            ),
-            _column("assignment_data", pa.binary(), "classic: the assignment as the leader wrote it", null=True),
-            _column("subscribed_topics", _list(TEXT), "subscribed topics, where they are known", null=True),
-            _column("subscribed_regex", TEXT, "subscribed regex", null=True),
-            _column("server_assignor", TEXT, "consumer: assignor asked for", null=True),
-            _column(
-                "classic_protocols",
-                PROTOCOLS,
-                "consumer: set while it speaks the classic protocol",
-                null=True,
-            ),
-            _column("member_epoch", INT, "not classic: member epoch", null=True),
-            _column("previous_member_epoch", INT, "not classic: the epoch before", null=True),
-            _column("state", TEXT, "not classic: stable, unrevoked_partitions, …", null=True),
-            _column("assignment", ASSIGNMENT, "partitions the member owns, where they are known", null=True),
-            _column("pending_revocation", ASSIGNMENT, "consumer: partitions it must give up", null=True),
-            _column("tasks", TASK_ASSIGNMENT, "streams: tasks the member owns", null=True),
-            _column("tasks_pending_revocation", TASK_ASSIGNMENT, "streams: tasks it must give up", null=True),
-            _column("topology_epoch", INT, "streams: topology epoch of the member", null=True),
-            _column("process_id", TEXT, "streams: process", null=True),
-            _column("user_endpoint", ENDPOINT, "streams: endpoint for interactive queries", null=True),
-            _column("client_tags", PAIRS, "streams: client tags", null=True),
-            _column(
-                "assignment_record_offset",
-                LONG,
-                "not classic: offset of the current assignment record",
-                null=True,
-            ),
-        ]
-    ),
     ("offsets_partition", "group_id", "position", "member_id"),
+    *_coordinates("offset of the group (classic) or member record", null=True),
+    _column("group_id", TEXT, "group"),
+    _column("group_type", TEXT, "classic, consumer, share or streams"),
+    _column("position", INT, "classic: place in the group's record", null=True),
+    _column("member_id", TEXT, "member"),
+    _column("instance_id", TEXT, "group instance id of a static member", null=True),
+    _column("rack_id", TEXT, "rack", null=True),
+    _column("client_id", TEXT, "client id"),
+    _column("client_host", TEXT, "client host, usually with a leading slash"),
+    _column("session_timeout_ms", INT, "session timeout, of classic protocol members", null=True),
+    _column("rebalance_timeout_ms", INT, "rebalance timeout", null=True),
+    _column("subscription", pa.binary(), "classic: the member's metadata for the selected protocol", null=True),
+    _column("assignment_data", pa.binary(), "classic: the assignment as the leader wrote it", null=True),
+    _column("subscribed_topics", _list(TEXT), "subscribed topics, where they are known", null=True),
+    _column("subscribed_regex", TEXT, "subscribed regex", null=True),
+    _column("server_assignor", TEXT, "consumer: assignor asked for", null=True),
+    _column("classic_protocols", PROTOCOLS, "consumer: set while it speaks the classic protocol", null=True),
+    _column("member_epoch", INT, "not classic: member epoch", null=True),
+    _column("previous_member_epoch", INT, "not classic: the epoch before", null=True),
+    _column("state", TEXT, "not classic: stable, unrevoked_partitions, …", null=True),
+    _column("assignment", ASSIGNMENT, "partitions the member owns, where they are known", null=True),
+    _column("pending_revocation", ASSIGNMENT, "consumer: partitions it must give up", null=True),
+    _column("tasks", TASK_ASSIGNMENT, "streams: tasks the member owns", null=True),
+    _column("tasks_pending_revocation", TASK_ASSIGNMENT, "streams: tasks it must give up", null=True),
+    _column("topology_epoch", INT, "streams: topology epoch of the member", null=True),
+    _column("process_id", TEXT, "streams: process", null=True),
+    _column("user_endpoint", ENDPOINT, "streams: endpoint for interactive queries", null=True),
+    _column("client_tags", PAIRS, "streams: client tags", null=True),
+    _column("assignment_record_offset", LONG, "not classic: offset of the current assignment record", null=True),
     is_state=True,
 )
 
-TARGET_ASSIGNMENTS = TableSchema(
+TARGET_ASSIGNMENTS = _table(
     "target_assignments",
     "what the assignor wants each member to own",
-    _schema(
-        [
-            *_coordinates("offset of the target assignment record"),
-            _column("group_id", TEXT, "group"),
-            _column("group_type", TEXT, "consumer, share or streams"),
-            _column("member_id", TEXT, "member"),
-            _column("assignment", ASSIGNMENT, "consumer and share: partitions", null=True),
-            _column("tasks", TASK_ASSIGNMENT, "streams: tasks", null=True),
-        ]
-    ),
     ("offsets_partition", "group_id", "member_id"),
+    *_coordinates("offset of the target assignment record"),
+    _column("group_id", TEXT, "group"),
+    _column("group_type", TEXT, "consumer, share or streams"),
+    _column("member_id", TEXT, "member"),
+    _column("assignment", ASSIGNMENT, "consumer and share: partitions", null=True),
+    _column("tasks", TASK_ASSIGNMENT, "streams: tasks", null=True),
     is_state=True,
 )
 
-REGEXES = TableSchema(
+REGEXES = _table(
     "regexes",
     "resolved subscription regexes of consumer groups",
-    _schema(
-        [
-            *_coordinates("offset of the regular expression record"),
-            _column("group_id", TEXT, "group"),
-            _column("regex", TEXT, "the expression"),
-            _column("topics", _list(TEXT), "topics it matches"),
-            _column("version", LONG, "version of the metadata image it was resolved against"),
-            _column("timestamp_ms", LONG, "when it was resolved"),
-        ]
-    ),
     ("offsets_partition", "group_id", "regex"),
+    *_coordinates("offset of the regular expression record"),
+    _column("group_id", TEXT, "group"),
+    _column("regex", TEXT, "the expression"),
+    _column("topics", _list(TEXT), "topics it matches"),
+    _column("version", LONG, "version of the metadata image it was resolved against"),
+    _column("timestamp_ms", LONG, "when it was resolved"),
     is_state=True,
 )
 
-SHARE_STATE = TableSchema(
+SHARE_STATE = _table(
     "share_state",
     "topics of share groups and the state of their share partitions",
-    _schema(
-        [
-            *_coordinates("offset of the state metadata record"),
-            _column("group_id", TEXT, "group"),
-            _column("position", INT, "place in the group's record"),
-            _column("topic_id", TEXT, "topic id"),
-            _column("topic", TEXT, "topic"),
-            _column("status", TEXT, "initializing, initialized or deleting"),
-            _column("partitions", PARTITIONS, "share partitions; null for a deleting topic", null=True),
-        ]
-    ),
     ("offsets_partition", "group_id", "position"),
+    *_coordinates("offset of the state metadata record"),
+    _column("group_id", TEXT, "group"),
+    _column("position", INT, "place in the group's record"),
+    _column("topic_id", TEXT, "topic id"),
+    _column("topic", TEXT, "topic"),
+    _column("status", TEXT, "initializing, initialized or deleting"),
+    _column("partitions", PARTITIONS, "share partitions; null for a deleting topic", null=True),
     is_state=True,
 )
 
-STREAMS_TOPOLOGY = TableSchema(
+STREAMS_TOPOLOGY = _table(
     "streams_topology",
     "topologies of streams groups",
-    _schema(
-        [
-            *_coordinates("offset of the topology record"),
-            _column("group_id", TEXT, "group"),
-            _column("epoch", INT, "topology epoch"),
-            _column("subtopologies", SUBTOPOLOGIES, "subtopologies as the record says", null=True),
-            _column("value", pa.binary(), "the record's value, with what this version does not know"),
-        ]
-    ),
     ("offsets_partition", "group_id"),
+    *_coordinates("offset of the topology record"),
+    _column("group_id", TEXT, "group"),
+    _column("epoch", INT, "topology epoch"),
+    _column("subtopologies", SUBTOPOLOGIES, "subtopologies as the record says", null=True),
+    _column("value", pa.binary(), "the record's value, with what this version does not know"),
     is_state=True,
 )
 
-LOAD_FAILURES = TableSchema(
+LOAD_FAILURES = _table(
     "load_failures",
     "records at which the coordinator of this profile stops loading the partition",
-    _schema([*_coordinates("offset of the record"), _column("detail", TEXT, "why")]),
     ("offsets_partition", "record_offset", "detail"),
+    *_coordinates("offset of the record"),
+    _column("detail", TEXT, "why"),
     is_state=True,
 )
 
-TRANSACTIONS = TableSchema(
+TRANSACTIONS = _table(
     "transactions",
     "transactions seen in the log",
-    _schema(
-        [
-            *_coordinates("offset of the transaction's first data record"),
-            _column("last_record_offset", LONG, "offset of its last data record"),
-            _column("end_marker_offset", LONG, "offset of the end marker; null while open", null=True),
-            _column("producer_id", LONG, "producer"),
-            _column("producer_epoch", pa.int16(), "its epoch"),
-            _column("outcome", TEXT, "open, committed or aborted"),
-            _column("groups", _list(TEXT), "groups it commits for"),
-            _column("keys", LONG, "distinct group, topic and partition"),
-            _column("timestamp_ms", LONG, "timestamp of its last data record"),
-            _column("age_ms", LONG, "open: now_ms of the run minus that timestamp", null=True),
-        ]
-    ),
     ("offsets_partition", "record_offset", "producer_id"),
+    *_coordinates("offset of the transaction's first data record"),
+    _column("last_record_offset", LONG, "offset of its last data record"),
+    _column("end_marker_offset", LONG, "offset of the end marker; null while open", null=True),
+    _column("producer_id", LONG, "producer"),
+    _column("producer_epoch", pa.int16(), "its epoch"),
+    _column("outcome", TEXT, "open, committed or aborted"),
+    _column("groups", _list(TEXT), "groups it commits for"),
+    _column("keys", LONG, "distinct group, topic and partition"),
+    _column("timestamp_ms", LONG, "timestamp of its last data record"),
+    _column("age_ms", LONG, "open: now_ms of the run minus that timestamp", null=True),
     is_state=False,
-    not_state=frozenset({"age_ms"}),
+    not_state={"age_ms"},
 )
 
-CARRIED_RECORDS = TableSchema(
+CARRIED_RECORDS = _table(
     "carried_records",
     "records kept but not interpreted: unknown type or version, undecodable body",
-    _schema(
-        [
-            *_coordinates("offset of the record"),
-            _column("key_type", INT, "record type, where it can be read", null=True),
-            _column("value_version", INT, "value version, where it can be read", null=True),
-            _column("detail", TEXT, "why it is not interpreted"),
-        ]
-    ),
     ("offsets_partition", "record_offset", "detail"),
+    *_coordinates("offset of the record"),
+    _column("key_type", INT, "record type, where it can be read", null=True),
+    _column("value_version", INT, "value version, where it can be read", null=True),
+    _column("detail", TEXT, "why it is not interpreted"),
     is_state=False,
 )
 
-RECORD_COUNTS = TableSchema(
+RECORD_COUNTS = _table(
     "record_counts",
     "interpreted records by type and version",
-    _schema(
-        [
-            _column("offsets_partition", INT, "partition of __consumer_offsets"),
-            _column("key_type", INT, "record type; -1: control records"),
-            _column("value_version", INT, "value version; null: tombstones", null=True),
-            _column("records", LONG, "how many"),
-        ]
-    ),
     ("offsets_partition", "key_type", "value_version"),
+    _column("offsets_partition", INT, "partition of __consumer_offsets"),
+    _column("key_type", INT, "record type; -1: control records"),
+    _column("value_version", INT, "value version; null: tombstones", null=True),
+    _column("records", LONG, "how many"),
     is_state=False,
 )
 
-SEGMENTS = TableSchema(
+SEGMENTS = _table(
     "segments",
     "segment files, and what was read of them",
-    _schema(
-        [
-            *_coordinates("base offset of the first batch; null without batches", null=True),
-            _column("path", TEXT, "path or URI, as it was given"),
-            _column("base_offset", LONG, "base offset of the segment"),
-            _column("size_bytes", LONG, "pinned size"),
-            _column(
-                "fingerprint",
-                TEXT,
-                "of that many bytes: SHA-256 over the headers of intact batches, which hold their CRCs, and "
-                "over all bytes that are not in one (`coordinator_core/fold/fingerprint.py`)",
-            ),
-            _column("next_offset", LONG, "offset behind the last batch; null without batches", null=True),
-            _column("batches", LONG, "batches"),
-            _column("records", LONG, "records, control records included"),
-            _column("control_records", LONG, "control records"),
-            _column("first_timestamp_ms", LONG, "smallest record timestamp; null if a record has none", null=True),
-            _column(
-                "last_timestamp_ms",
-                LONG,
-                "largest timestamp (of records other than control records)",
-                null=True,
-            ),
-            _column("codecs", _list(TEXT), "compression codecs seen"),
-            _column("formats", _list(pa.int8()), "message formats (magic) seen"),
-            _column("crc_errors", LONG, "batches whose CRC is wrong"),
-            _column("damaged_places", LONG, "places that are damaged, wrong CRCs included"),
-        ]
-    ),
     ("offsets_partition", "base_offset", "path"),
+    *_coordinates("base offset of the first batch; null without batches", null=True),
+    _column("path", TEXT, "path or URI, as it was given"),
+    _column("base_offset", LONG, "base offset of the segment"),
+    _column("size_bytes", LONG, "pinned size"),
+    _column(
+        "fingerprint",
+        TEXT,
+        "of that many bytes: SHA-256 over the headers of intact batches, which hold their CRCs, and "
+        "over all bytes that are not in one (`coordinator_core/fold/fingerprint.py`)",
+    ),
+    _column("next_offset", LONG, "offset behind the last batch; null without batches", null=True),
+    _column("batches", LONG, "batches"),
+    _column("records", LONG, "records, control records included"),
+    _column("control_records", LONG, "control records"),
+    _column("first_timestamp_ms", LONG, "smallest record timestamp; null if a record has none", null=True),
+    _column("last_timestamp_ms", LONG, "largest timestamp (of records other than control records)", null=True),
+    _column("codecs", _list(TEXT), "compression codecs seen"),
+    _column("formats", _list(pa.int8()), "message formats (magic) seen"),
+    _column("crc_errors", LONG, "batches whose CRC is wrong"),
+    _column("damaged_places", LONG, "places that are damaged, wrong CRCs included"),
     is_state=False,
 )
 
-GROUP_STATS = TableSchema(
+GROUP_STATS = _table(
     "group_stats",
     "sizes of groups in the log, by record type",
-    _schema(
-        [
-            _column("offsets_partition", INT, "partition of __consumer_offsets"),
-            _column("group_id", TEXT, "group"),
-            _column("key_type", INT, "record type"),
-            _column("records", LONG, "records, tombstones included"),
-            _column("tombstones", LONG, "tombstones"),
-            _column("size_bytes", LONG, "bytes of these records in their decompressed batches"),
-            _column("first_timestamp_ms", LONG, "timestamp of the first record, if it has one", null=True),
-            _column("last_timestamp_ms", LONG, "timestamp of the last record, if it has one", null=True),
-        ]
-    ),
     ("offsets_partition", "group_id", "key_type"),
+    _column("offsets_partition", INT, "partition of __consumer_offsets"),
+    _column("group_id", TEXT, "group"),
+    _column("key_type", INT, "record type"),
+    _column("records", LONG, "records, tombstones included"),
+    _column("tombstones", LONG, "tombstones"),
+    _column("size_bytes", LONG, "bytes of these records in their decompressed batches"),
+    _column("first_timestamp_ms", LONG, "timestamp of the first record, if it has one", null=True),
+    _column("last_timestamp_ms", LONG, "timestamp of the last record, if it has one", null=True),
     is_state=False,
 )
 

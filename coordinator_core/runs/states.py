@@ -6,7 +6,7 @@ order of dictionaries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +41,15 @@ from coordinator_core.runs.tables import STREAMS_TOPOLOGY_KEY_TYPE
 
 Row = dict[str, Any]
 
+_CLASSIC_MEMBER = (
+    *("member_id", "instance_id", "client_id", "client_host"),
+    *("session_timeout_ms", "rebalance_timeout_ms", "subscription"),
+)
+_CLASSIC_GROUP = ("protocol_type", "generation", "protocol", "leader", "state_timestamp_ms", "record_offset")
+_MODERN_GROUP = ("group_epoch", "metadata_hash", "assignment_epoch", "assignment_timestamp_ms", "record_offset")
+_MODERN_MEMBER = ("member_id", "rack_id", "client_id", "client_host", "member_epoch", "previous_member_epoch")
+_TRANSACTION = ("producer_id", "producer_epoch", "last_record_offset", "end_marker_offset", "keys", "timestamp_ms")
+
 
 def partition_states(tables: Mapping[str, pa.Table]) -> list[PartitionState]:
     """The states that ``tables`` hold, by offsets partition; a missing table counts as empty."""
@@ -60,6 +69,10 @@ def partition_states(tables: Mapping[str, pa.Table]) -> list[PartitionState]:
     return [states[partition] for partition in sorted(states)]
 
 
+def _fields(row: Row, names: Iterable[str]) -> Row:
+    return {name: row[name] for name in names}
+
+
 def _rows(table: pa.Table | None) -> list[Row]:
     rows: list[Row] = [] if table is None else table.to_pylist()
     return rows
@@ -71,16 +84,7 @@ def _classic_members(table: pa.Table | None) -> dict[tuple[int, str], dict[int, 
     for row in _rows(table):
         if row["group_type"] == GroupType.CLASSIC:
             group = members.setdefault((row["offsets_partition"], row["group_id"]), {})
-            group[row["position"]] = ClassicMember(
-                member_id=row["member_id"],
-                instance_id=row["instance_id"],
-                client_id=row["client_id"],
-                client_host=row["client_host"],
-                session_timeout_ms=row["session_timeout_ms"],
-                rebalance_timeout_ms=row["rebalance_timeout_ms"],
-                subscription=row["subscription"],
-                assignment=row["assignment_data"],
-            )
+            group[row["position"]] = ClassicMember(assignment=row["assignment_data"], **_fields(row, _CLASSIC_MEMBER))
     return members
 
 
@@ -91,21 +95,10 @@ def _group(row: Row, classic_members: Mapping[int, ClassicMember]) -> Group:
         return ClassicGroup(
             group_id,
             state=None if row["state"] is None else GroupState(row["state"]),
-            protocol_type=row["protocol_type"],
-            generation=row["generation"],
-            protocol=row["protocol"],
-            leader=row["leader"],
-            state_timestamp_ms=row["state_timestamp_ms"],
             members=tuple(classic_members[position] for position in sorted(classic_members)),
-            record_offset=row["record_offset"],
+            **_fields(row, _CLASSIC_GROUP),
         )
-    common: Row = {
-        "group_epoch": row["group_epoch"],
-        "metadata_hash": row["metadata_hash"],
-        "assignment_epoch": row["assignment_epoch"],
-        "assignment_timestamp_ms": row["assignment_timestamp_ms"],
-        "record_offset": row["record_offset"],
-    }
+    common = _fields(row, _MODERN_GROUP)
     if kind is GroupType.CONSUMER:
         has_record = row["has_partition_metadata_record"]
         return ConsumerGroup(group_id, has_partition_metadata_record=has_record, **common)
@@ -135,8 +128,7 @@ def _add_member(state: PartitionState, row: Row) -> None:
 
 
 def _modern_member(row: Row) -> Row:
-    names = ("member_id", "rack_id", "client_id", "client_host", "member_epoch", "previous_member_epoch")
-    member = {name: row[name] for name in names} | {"state": MemberState(row["state"])}
+    member = _fields(row, _MODERN_MEMBER) | {"state": MemberState(row["state"])}
     for name in ("record_offset", "assignment_record_offset"):
         member[name] = -1 if row[name] is None else row[name]
     return member
@@ -145,17 +137,14 @@ def _modern_member(row: Row) -> Row:
 def _consumer_member(row: Row) -> ConsumerMember:
     protocols = row["classic_protocols"]
     return ConsumerMember(
-        instance_id=row["instance_id"],
         subscribed_topics=tuple(row["subscribed_topics"]),
-        subscribed_regex=row["subscribed_regex"],
-        rebalance_timeout_ms=row["rebalance_timeout_ms"],
-        server_assignor=row["server_assignor"],
         classic_session_timeout_ms=row["session_timeout_ms"],
         classic_protocols=None
         if protocols is None
         else tuple((protocol["name"], protocol["metadata"]) for protocol in protocols),
         assigned=_assignment(row["assignment"]),
         pending_revocation=_assignment(row["pending_revocation"]),
+        **_fields(row, ("instance_id", "subscribed_regex", "rebalance_timeout_ms", "server_assignor")),
         **_modern_member(row),
     )
 
@@ -163,14 +152,11 @@ def _consumer_member(row: Row) -> ConsumerMember:
 def _streams_member(row: Row) -> StreamsMember:
     endpoint = row["user_endpoint"]
     return StreamsMember(
-        instance_id=row["instance_id"],
-        rebalance_timeout_ms=row["rebalance_timeout_ms"],
-        topology_epoch=row["topology_epoch"],
-        process_id=row["process_id"],
         user_endpoint=None if endpoint is None else (endpoint["host"], endpoint["port"]),
         client_tags=_pairs(row["client_tags"]),
         assigned=_task_assignment(row["tasks"]),
         pending_revocation=_task_assignment(row["tasks_pending_revocation"]),
+        **_fields(row, ("instance_id", "rebalance_timeout_ms", "topology_epoch", "process_id")),
         **_modern_member(row),
     )
 
@@ -231,19 +217,7 @@ def _add_topology(state: PartitionState, row: Row) -> None:
 
 
 def _committed_offset(row: Row) -> CommittedOffset:
-    return CommittedOffset(
-        committed_offset=row["committed_offset"],
-        leader_epoch=row["leader_epoch"],
-        metadata=row["metadata"],
-        commit_timestamp_ms=row["commit_timestamp_ms"],
-        expire_timestamp_ms=row["expire_timestamp_ms"],
-        topic_id=row["topic_id"],
-        record_offset=row["record_offset"],
-        value_version=row["value_version"],
-        producer_id=row["producer_id"],
-        producer_epoch=row["producer_epoch"],
-        ordering_offset=row["ordering_offset"],
-    )
+    return CommittedOffset(*map(row.__getitem__, CommittedOffset._fields))
 
 
 def _add_offset(state: PartitionState, row: Row) -> None:
@@ -263,15 +237,10 @@ def _add_load_failure(state: PartitionState, row: Row) -> None:
 def _add_transaction(state: PartitionState, row: Row) -> None:
     state.transactions.append(
         Transaction(
-            producer_id=row["producer_id"],
-            producer_epoch=row["producer_epoch"],
             first_record_offset=row["record_offset"],
-            last_record_offset=row["last_record_offset"],
             outcome=TransactionOutcome(row["outcome"]),
-            end_marker_offset=row["end_marker_offset"],
             groups=tuple(row["groups"]),
-            keys=row["keys"],
-            timestamp_ms=row["timestamp_ms"],
+            **_fields(row, _TRANSACTION),
         )
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from coordinator_core.groups.model import (
     Tasks,
     TransactionOutcome,
 )
+from coordinator_core.jsontext import fields_of
 from coordinator_core.merge.schema import BLOCK_ROWS, MergedPartition, RowBlocks
 from coordinator_core.records.codec import encode_value
 from coordinator_core.runs import schemas
@@ -65,9 +66,8 @@ def merged_tables(merged: MergedPartition, *, now_ms: int) -> Tables:
             "age_ms", pc.if_else(is_open, transaction_age, None)
         ),
     )
-    tables["group_stats"] = _of_partition(
-        schemas.GROUP_STATS, merged.offsets_partition, _with_nulls(merged.group_stats)
-    )
+    stats = _with_nulls(merged.group_stats)
+    tables["group_stats"] = _of_partition(schemas.GROUP_STATS, merged.offsets_partition, stats)
     del tables["offsets"]
     return tables
 
@@ -115,7 +115,8 @@ def common_tables(partition: ReplayedPartition) -> Tables:
     """Every table, with the rows that groups, failures and counts of one partition fill; all others are empty."""
     tables = {name: schemas.empty_table(table) for name, table in schemas.TABLES.items()}
     for name, make_rows in _ROWS.items():
-        if rows := make_rows(partition):
+        place = {"offsets_partition": partition.offsets_partition}
+        if rows := [row | place for row in make_rows(partition)]:
             tables[name] = pa.Table.from_pylist(rows, schema=schemas.TABLES[name].arrow)
     for made in reversed(group_columns(partition.offsets_partition, partition.groups.values())):
         for name, rows_of_many in made.items():
@@ -123,86 +124,53 @@ def common_tables(partition: ReplayedPartition) -> Tables:
     return tables
 
 
-def _group_rows(state: ReplayedPartition) -> list[Row]:
-    return [_group_row(state.offsets_partition, group) for group in _fewer_groups(state)]
-
-
 def _fewer_groups(state: ReplayedPartition) -> list[ShareGroup | StreamsGroup]:
     """Groups whose rows are made one by one."""
     return [group for group in state.groups.values() if isinstance(group, ShareGroup | StreamsGroup)]
 
 
-def _group_row(offsets_partition: int, group: ShareGroup | StreamsGroup) -> Row:
-    row: Row = {
-        "offsets_partition": offsets_partition,
-        "record_offset": group.record_offset,
-        "group_id": group.group_id,
-        "type": group.type.value,
-        "simple": False,
-        "state": group.state.value,
-        "member_count": len(group.members),
-        "group_epoch": group.group_epoch,
-        "assignment_epoch": group.assignment_epoch,
-        "assignment_timestamp_ms": group.assignment_timestamp_ms,
-        "metadata_hash": group.metadata_hash,
-    }
-    if isinstance(group, StreamsGroup):
-        row["validated_topology_epoch"] = group.validated_topology_epoch
-        row["last_assignment_configs"] = [
-            {"key": key, "value": value} for key, value in sorted(group.last_assignment_configs.items())
-        ]
-    return row
-
-
-def _member_rows(state: ReplayedPartition) -> list[Row]:
-    rows = []
+def _group_rows(state: ReplayedPartition) -> Iterator[Row]:
+    names = ("record_offset", "group_id", "group_epoch", "assignment_epoch", "assignment_timestamp_ms", "metadata_hash")
     for group in _fewer_groups(state):
-        common = {
-            "offsets_partition": state.offsets_partition,
-            "group_id": group.group_id,
-            "group_type": group.type.value,
-        }
-        match group:
-            case ShareGroup():
-                rows += [common | _share_member_row(member) for member in group.members.values()]
-            case StreamsGroup():
-                rows += [common | _streams_member_row(member) for member in group.members.values()]
-    return rows
+        described = {"type": group.type.value, "simple": False, "state": group.state.value}
+        row = fields_of(group, *names, **described, member_count=len(group.members))
+        if isinstance(group, StreamsGroup):
+            row["validated_topology_epoch"] = group.validated_topology_epoch
+            row["last_assignment_configs"] = _pairs(sorted(group.last_assignment_configs.items()))
+        yield row
+
+
+def _member_rows(state: ReplayedPartition) -> Iterator[Row]:
+    for group in _fewer_groups(state):
+        for member in group.members.values():
+            row = _share_member_row(member) if isinstance(member, ShareMember) else _streams_member_row(member)
+            yield _member_row(member) | row | {"group_id": group.group_id, "group_type": group.type.value}
 
 
 def _member_row(member: ShareMember | StreamsMember) -> Row:
-    return {
-        "record_offset": seen(member.record_offset),
-        "assignment_record_offset": seen(member.assignment_record_offset),
-        "member_id": member.member_id,
-        "rack_id": member.rack_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "member_epoch": member.member_epoch,
-        "previous_member_epoch": member.previous_member_epoch,
-        "state": member.state.value,
-    }
+    names = ("member_id", "rack_id", "client_id", "client_host", "member_epoch", "previous_member_epoch")
+    offsets = {name: seen(getattr(member, name)) for name in ("record_offset", "assignment_record_offset")}
+    return fields_of(member, *names, **offsets, state=member.state.value)
 
 
 def _share_member_row(member: ShareMember) -> Row:
-    return _member_row(member) | {
-        "subscribed_topics": member.subscribed_topics,
-        "assignment": _assignment_value(member.assigned),
-    }
+    return {"subscribed_topics": member.subscribed_topics, "assignment": _assignment_value(member.assigned)}
 
 
 def _streams_member_row(member: StreamsMember) -> Row:
     endpoint = member.user_endpoint
-    return _member_row(member) | {
-        "instance_id": member.instance_id,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "tasks": _task_assignment_value(member.assigned),
-        "tasks_pending_revocation": _task_assignment_value(member.pending_revocation),
-        "topology_epoch": member.topology_epoch,
-        "process_id": member.process_id,
-        "user_endpoint": None if endpoint is None else {"host": endpoint[0], "port": endpoint[1]},
-        "client_tags": [{"key": key, "value": value} for key, value in member.client_tags],
-    }
+    return fields_of(
+        member,
+        *("instance_id", "rebalance_timeout_ms", "topology_epoch", "process_id"),
+        tasks=_task_assignment_value(member.assigned),
+        tasks_pending_revocation=_task_assignment_value(member.pending_revocation),
+        user_endpoint=None if endpoint is None else {"host": endpoint[0], "port": endpoint[1]},
+        client_tags=_pairs(member.client_tags),
+    )
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> list[Row]:
+    return [{"key": key, "value": value} for key, value in pairs]
 
 
 def _assignment_value(assignment: Assignment) -> list[Row]:
@@ -223,38 +191,21 @@ def _task_assignment_value(assignment: TaskAssignment) -> Row:
     }
 
 
-def _target_rows(state: ReplayedPartition) -> list[Row]:
-    rows: list[Row] = []
+def _target_rows(state: ReplayedPartition) -> Iterator[Row]:
     for group in _fewer_groups(state):
+        common = {"group_id": group.group_id, "group_type": group.type.value}
         for member_id, target in group.target_assignment.items():
-            rows.append(
-                {
-                    "offsets_partition": state.offsets_partition,
-                    "record_offset": group.target_record_offsets[member_id],
-                    "group_id": group.group_id,
-                    "group_type": group.type.value,
-                    "member_id": member_id,
-                    **(
-                        {"tasks": _task_assignment_value(target)}
-                        if isinstance(target, TaskAssignment)
-                        else {"assignment": _assignment_value(target)}
-                    ),
-                }
-            )
-    return rows
+            row = common | {"record_offset": group.target_record_offsets[member_id], "member_id": member_id}
+            if isinstance(target, TaskAssignment):
+                yield row | {"tasks": _task_assignment_value(target)}
+            else:
+                yield row | {"assignment": _assignment_value(target)}
 
 
 def _regex_rows(state: ReplayedPartition) -> list[Row]:
+    names = ("record_offset", "topics", "version", "timestamp_ms")
     return [
-        {
-            "offsets_partition": state.offsets_partition,
-            "record_offset": resolved.record_offset,
-            "group_id": group.group_id,
-            "regex": regex,
-            "topics": resolved.topics,
-            "version": resolved.version,
-            "timestamp_ms": resolved.timestamp_ms,
-        }
+        fields_of(resolved, *names, group_id=group.group_id, regex=regex)
         for group in state.groups.values()
         if isinstance(group, ConsumerGroup)
         for regex, resolved in group.regexes.items()
@@ -262,17 +213,9 @@ def _regex_rows(state: ReplayedPartition) -> list[Row]:
 
 
 def _share_state_rows(state: ReplayedPartition) -> list[Row]:
+    names = ("record_offset", "topic_id", "topic", "status", "partitions")
     return [
-        {
-            "offsets_partition": state.offsets_partition,
-            "record_offset": topic.record_offset,
-            "group_id": group.group_id,
-            "position": position,
-            "topic_id": topic.topic_id,
-            "topic": topic.topic,
-            "status": topic.status,
-            "partitions": topic.partitions,
-        }
+        fields_of(topic, *names, group_id=group.group_id, position=position)
         for group in state.groups.values()
         if isinstance(group, ShareGroup)
         for position, topic in enumerate(group.topics)
@@ -306,7 +249,6 @@ def _renamed(value: Any) -> Any:
 def _topology_rows(state: ReplayedPartition) -> list[Row]:
     return [
         {
-            "offsets_partition": state.offsets_partition,
             "record_offset": group.topology_record_offset,
             "group_id": group.group_id,
             "epoch": group.topology["epoch"],
@@ -319,42 +261,21 @@ def _topology_rows(state: ReplayedPartition) -> list[Row]:
 
 
 def _load_failure_rows(state: ReplayedPartition) -> list[Row]:
-    return [
-        {
-            "offsets_partition": state.offsets_partition,
-            "record_offset": failure.record_offset,
-            "detail": failure.detail,
-        }
-        for failure in state.load_failures
-    ]
+    return [failure._asdict() for failure in state.load_failures]
 
 
 def _carried_rows(state: ReplayedPartition) -> list[Row]:
-    return [
-        {
-            "offsets_partition": state.offsets_partition,
-            "record_offset": record.record_offset,
-            "key_type": record.key_type,
-            "value_version": record.value_version,
-            "detail": record.detail,
-        }
-        for record in state.carried
-    ]
+    return [fields_of(one, "record_offset", "key_type", "value_version", "detail") for one in state.carried]
 
 
 def _count_rows(state: ReplayedPartition) -> list[Row]:
     return [
-        {
-            "offsets_partition": state.offsets_partition,
-            "key_type": key_type,
-            "value_version": version,
-            "records": records,
-        }
+        {"key_type": key_type, "value_version": version, "records": records}
         for (key_type, version), records in state.record_counts.items()
     ]
 
 
-_ROWS: dict[str, Callable[[ReplayedPartition], list[Row]]] = {
+_ROWS: dict[str, Callable[[ReplayedPartition], Iterable[Row]]] = {
     "groups": _group_rows,
     "members": _member_rows,
     "target_assignments": _target_rows,

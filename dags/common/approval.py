@@ -1,4 +1,4 @@
-"""Asking a person before records expire."""
+"""Asking a person before something is done that cannot be taken back."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from dags.common.clusters import load_clusters
-from dags.common.compact import settings_of
 
+class Approval(ApprovalOperator):
+    """Asks whether what an earlier task has found may be done.
 
-class ExpiryApproval(ApprovalOperator):
-    """Asks whether a plan may be carried out; skips itself when nothing would expire.
+    Rejected, or not answered in time, what follows is skipped. It skips itself, and what follows (unless that has
+    another trigger rule), where nobody needs to be asked.
 
-    Rejected, or not answered within ``approval_hours`` of the cluster, what follows is skipped.
-
-    :param expires: how many tombstones the plan has (templated)
+    :param found: what the earlier task returned (templated): ``subject`` and ``body`` of the question,
+        ``approval_hours``, and ``not_asked``: why nobody is asked, empty where somebody is
     """
 
-    template_fields: Sequence[str] = (*ApprovalOperator.template_fields, "expires")
+    template_fields: Sequence[str] = (*ApprovalOperator.template_fields, "found")
 
-    def __init__(self, *, expires: Any, **kwargs: Any) -> None:
-        super().__init__(defaults=self.REJECT, **kwargs)
-        self.expires = expires
+    def __init__(self, *, found: Any, **kwargs: Any) -> None:
+        super().__init__(subject="", defaults=self.REJECT, **kwargs)
+        self.found = found
 
     def execute(self, context: Context) -> Any:
-        if not self.expires:
-            raise AirflowSkipException("nothing expires, so nobody is asked")
-        settings = settings_of(load_clusters().clusters[context["params"]["cluster"]])
-        self.response_timeout = timedelta(hours=settings.approval_hours)
+        if self.found["not_asked"]:
+            raise AirflowSkipException(self.found["not_asked"])
+        self.subject, self.body = self.found["subject"], self.found["body"]
+        self.response_timeout = timedelta(hours=self.found["approval_hours"])
         return super().execute(context)

@@ -94,6 +94,14 @@ class DrillSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreSettings:
+    """How ``offsets_restore`` reaches a cluster to write to it: ``connection`` is its Airflow connection."""
+
+    connection: str
+    approval_hours: int = 24
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """One entry of the cluster file, defaults applied, paths absolute.
 
@@ -120,6 +128,8 @@ class Cluster:
     """``latest.json`` names a run only once the gate has let it through."""
     drill: DrillSettings | None = None
     """``None``: no drill is done on it."""
+    restore: RestoreSettings | None = None
+    """``None``: no DAG writes committed offsets to it."""
     schedule: str | None = None
     start_date: datetime = datetime(2026, 1, 1, tzinfo=UTC)
     spark: SparkSettings = SparkSettings()
@@ -349,6 +359,7 @@ def _settings(section: _Section, root: Path, defaults: dict[str, Any]) -> dict[s
         "start_date": _start_date(merged),
         "spark": _spark(merged, root) if merged.value("spark") is not None else None,
         "drill": _drill(merged, root) if merged.value("drill") is not None else None,
+        "restore": _restore(merged) if merged.value("restore") is not None else None,
         "compaction": _compaction(merged, root) if merged.value("compaction") is not None else None,
     }
     merged.nothing_else()
@@ -422,6 +433,15 @@ def _drill(section: _Section, root: Path) -> DrillSettings:
         "server_logs": {broker: _located(path, root) for broker, path in logs.items()},
     }
     return DrillSettings(**{key: value for key, value in found.items() if value is not None})
+
+
+def _restore(section: _Section) -> RestoreSettings:
+    restore = section.section("restore")
+    connection, hours = restore.text("connection"), restore.number("approval_hours", 1)
+    if connection is None:
+        raise restore.error("connection", "missing")
+    restore.nothing_else()
+    return RestoreSettings(connection) if hours is None else RestoreSettings(connection, hours)
 
 
 def _located(path: str, root: Path) -> str:

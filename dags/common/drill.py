@@ -9,23 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from dags.common.attempts import attempt_id
 from dags.common.capture import connection_properties
 from dags.common.clusters import Cluster, DrillSettings, load_clusters
+from dags.common.command import regroup
 from dags.common.load import final_errors, offsets_partitions, replay_rules
 
 if TYPE_CHECKING:
@@ -35,27 +30,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 _RULES = {"profile": None, "kafka_version": None, "coordinator": None}
 
 Predicted = Mapping[str, Any]
-
-
-class DrillApproval(ApprovalOperator):
-    """Asks whether the drill may be done; skips itself, and so the drill, when only a prediction is wanted.
-
-    Rejected, or not answered within ``approval_hours`` of the cluster, nothing is done.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(defaults=self.REJECT, **kwargs)
-
-    def execute(self, context: Context) -> Any:
-        if not context["params"]["execute"]:
-            raise AirflowSkipException("only the prediction was asked for")
-        _, settings = _cluster(context["params"])
-        self.response_timeout = timedelta(hours=settings.approval_hours)
-        return super().execute(context)
 
 
 def _cluster(params: Mapping[str, Any]) -> tuple[Cluster, DrillSettings]:
@@ -69,25 +46,6 @@ def _client_settings(settings: DrillSettings) -> ClientSettings:
     from coordinator_core.cluster.settings import client_settings
 
     return client_settings(*connection_properties(settings.connection))
-
-
-def _regroup(*arguments: str) -> int:
-    """One command in a process of its own, its output in the log; exit code."""
-    places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, "-m", "coordinator_core", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": places},
-    )
-    for line in (done.stdout + done.stderr).splitlines():
-        log.info("%s", line)
-    if done.returncode in (2, 3):
-        raise AirflowFailException(f"regroup {arguments[0]}, so no retry: {done.stderr.strip()}")
-    if done.returncode == 5:
-        raise AirflowException(f"regroup {arguments[0]}: {done.stderr.strip()}")
-    return done.returncode
 
 
 def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
@@ -122,7 +80,7 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         arguments += ["--rpo-ms", str(1000 * params["rpo_seconds"])]
     for path in settings.server_logs.values():
         arguments += ["--server-log", path]
-    _regroup(*arguments)
+    regroup(*arguments)
     said = json.loads(prediction.read_text(encoding="utf-8"))
     totals = said["totals"]
     lost = totals["offsets_regressed"] + totals["offsets_vanished"]
@@ -132,6 +90,8 @@ def predict(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[st
         "prediction": str(prediction),
         "approved": _digest(prediction, settings, scenario),
         "verdict": said["verdict"],
+        "not_asked": "" if params["execute"] else "only the prediction was asked for",
+        "approval_hours": settings.approval_hours,
         "subject": f"Do {scenario} to {cluster.name}?",
         "body": f"Objectives: **{said['verdict']}**\n\n{reasons}\n"
         f"- {totals['partitions_moved']} of {totals['partitions']} offsets partitions move\n"
@@ -234,7 +194,8 @@ def compare(predicted: Predicted) -> dict[str, Any]:
     journal = directory / JOURNAL
     if not journal.exists() or not journal.stat().st_size:
         raise AirflowSkipException(f"there is no journal to compare with: {journal}")
-    _regroup("drill", "compare", predicted["prediction"], str(journal), "--output", str(directory))
+    # 4: the drill did not come to its end, which the report says.
+    regroup("drill", "compare", predicted["prediction"], str(journal), "--output", str(directory), done=(0, 1, 4))
     document = json.loads((directory / JSON).read_text(encoding="utf-8"))
     return {
         "page": str(directory / PAGE),

@@ -7,12 +7,9 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException
 
 from dags.common.attempts import attempt_id
 from dags.common.clusters import load_clusters
@@ -26,27 +23,6 @@ log = logging.getLogger(__name__)
 APPROVAL_HOURS = 72
 SHOWN = 20
 """Paths that the approval page names."""
-
-
-class PruneApproval(ApprovalOperator):
-    """Asks whether what was found may be deleted; skips itself when nothing was.
-
-    Rejected, or not answered within :data:`APPROVAL_HOURS`, nothing is deleted.
-
-    :param count: how many things would go (templated)
-    """
-
-    template_fields = (*ApprovalOperator.template_fields, "count")
-
-    def __init__(self, *, count: Any, **kwargs: Any) -> None:
-        timeout = timedelta(hours=APPROVAL_HOURS)
-        super().__init__(defaults=self.REJECT, response_timeout=timeout, **kwargs)
-        self.count = count
-
-    def execute(self, context: Context) -> Any:
-        if not self.count:
-            raise AirflowSkipException("nothing is old, so nobody is asked")
-        return super().execute(context)
 
 
 def find(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
@@ -73,6 +49,8 @@ def find(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, 
         "digest": hashlib.sha256(text).hexdigest(),
         "now_ms": now_ms,
         "count": len(found),
+        "not_asked": "" if found else "nothing is old, so nobody is asked",
+        "approval_hours": APPROVAL_HOURS,
         "subject": f"Delete {', '.join(f'{count} {kind}' for kind, count in kinds.items())} of {cluster.name}?",
         "body": f"The oldest:\n\n{named}{more}\nAll of them: `{path}`\n",
     }

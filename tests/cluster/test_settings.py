@@ -15,7 +15,7 @@ import pytest
 
 from coordinator_core.cluster.errors import LoginError
 from coordinator_core.cluster.oauth import ENDPOINT
-from coordinator_core.cluster.properties import parse_jaas, parse_properties
+from coordinator_core.cluster.properties import parse_jaas, parse_properties, properties_text
 from coordinator_core.cluster.settings import client_settings, read_settings
 from coordinator_core.errors import UsageError
 
@@ -44,6 +44,13 @@ OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule req
 )
 def test_properties_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
     assert parse_properties(text) == expected
+
+
+def test_properties_that_are_written_are_read_back() -> None:
+    given = {"a b=c": " \\d: e\n#f\r\t\f", "!": "", "sasl.jaas.config": PLAIN, "ü": "\\u00e4\\"}
+    text = properties_text(given)
+    assert parse_properties(text) == given
+    assert text.count("\n") == len(given)
 
 
 def test_jaas_entries() -> None:

@@ -210,11 +210,11 @@ def test_the_field_is_written_once(tmp_path: Path, capfd: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "given: not a JSON object"),
-        ({"what": 1}, "given: unknown: what"),
-        ({"end_t": "late"}, "given: could not convert string to float: 'late'"),
-        ({"loads": [{"begin_t": 1}]}, "given: "),
-        ({"member_ids": {"first": "x"}}, "given: invalid literal for int()"),
+        ([], "given: expected an object"),
+        ({"what": 1}, "given: what: unknown field"),
+        ({"end_t": "late"}, "given: end_t: expected float, got 'late'"),
+        ({"loads": [{"begin_t": 1}]}, "given: loads[0].end_t: missing"),
+        ({"member_ids": {"first": "x"}}, "given: member_ids: 'first' is no number"),
         ({"leave_orders": {"1": [0, 2]}}, "given: leave_orders: not an order of positions"),
     ],
 )

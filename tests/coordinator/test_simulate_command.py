@@ -68,22 +68,22 @@ def test_the_tolerance_is_an_option(tmp_path: Path, capfd: pytest.CaptureFixture
         (
             2,
             '{"t": 0, "send": 1, "client": "c", "api": "Fetch", "version": 1, "body": {}}',
-            "line 2: the model has no Fetch",
+            "line 2: Fetch v1: the model has no Fetch",
         ),
         (
             2,
             '{"t": 0, "send": 1, "client": "c", "api": "Heartbeat", "version": 1, "body": {}}',
-            "line 2: Heartbeat v1 without 'groupId'",
+            "line 2: Heartbeat v1: groupId: missing",
         ),
         (
             2,
             '{"t": 0, "send": 1, "client": "c", "api": "JoinGroup", "version": 1, "body": {"metadata": "?"}}',
-            "line 2: JoinGroup v1 without 'groupId'",
+            "line 2: JoinGroup v1: groupId: missing",
         ),
         (
             2,
             '{"t": 0, "send": 1, "client": "c", "api": "DescribeGroups", "version": 0, "body": {"groups": "g"}}',
-            "line 2: groups: expected list, got 'g'",
+            "line 2: DescribeGroups v0: groups: expected list, got 'g'",
         ),
         (
             2,

@@ -14,6 +14,7 @@ from dags.common.clusters import (
     ClusterFileError,
     CompactionSettings,
     DrillSettings,
+    RestoreSettings,
     SparkSettings,
     clusters_path,
     load_clusters,
@@ -83,6 +84,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
               observe_seconds: 10
               limit_seconds: 100
               approval_hours: 2
+            restore: {connection: eu, approval_hours: 3}
         """,
     )
     file = load_clusters(path)
@@ -130,6 +132,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
                 limit_seconds=100,
                 approval_hours=2,
             ),
+            restore=RestoreSettings("eu", 3),
         )
     }
 
@@ -266,6 +269,11 @@ WRONG = {
         f"clusters: {{a: {{{ENTRY}, drill: {{connection: c, fault_command: f, recover_command: r, "
         "server_logs: [x]}}}",
         "clusters.a.drill.server_logs: expected files by broker id",
+    ),
+    "restore": (f"clusters: {{a: {{{ENTRY}, restore: {{}}}}}}", "clusters.a.restore.connection: missing"),
+    "restore key": (
+        f"clusters: {{a: {{{ENTRY}, restore: {{connection: c, wait: 1}}}}}}",
+        "clusters.a.restore.wait: unknown key",
     ),
     "spark": (f"clusters: {{a: {{{ENTRY}, spark: local}}}}", "clusters.a.spark: expected keys and values"),
     "spark key": (

@@ -22,7 +22,7 @@ HEAVY = {
     "pyspark",
 }
 
-CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "live", "nightly", "bloated", "drilled"]
+CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "live", "nightly", "bloated", "restored", "drilled"]
 """Those of the tests' cluster file."""
 
 PARSE = """
@@ -106,7 +106,7 @@ def parsed(all_parsed: Any) -> Any:
 def test_every_dag_file_parses(parsed: Any) -> None:
     assert parsed["errors"] == {}
     files = ["failover_drill.py", "offsets_compact.py", "offsets_load.py"]
-    files += ["offsets_maintain.py", "offsets_reconcile.py"]
+    files += ["offsets_maintain.py", "offsets_reconcile.py", "offsets_restore.py"]
     assert [Path(file).name for file in parsed["files"]] == files
     assert set(parsed["dags"]) == {
         "failover_drill",
@@ -117,6 +117,7 @@ def test_every_dag_file_parses(parsed: Any) -> None:
         "offsets_maintain",
         "offsets_reconcile",
         *(f"offsets_reconcile_{name}" for name in CLUSTERS),
+        "offsets_restore",
     }
 
 
@@ -221,6 +222,21 @@ def test_a_drill_asks_before_it_breaks_anything(parsed: Any) -> None:
     assert (dag["schedule"], dag["max_active_runs"]) == (None, 1)
 
 
+def test_a_restore_asks_before_it_writes(parsed: Any) -> None:
+    dag = parsed["dags"]["offsets_restore"]
+    assert {name: task["downstream"] for name, task in dag["tasks"].items()} == {
+        "plan": ["apply", "approve", "check", "rollback", "verify"],
+        "approve": ["check"],
+        "check": ["apply", "rollback"],
+        "apply": ["verify"],
+        "verify": ["rollback"],
+        "rollback": [],
+    }
+    assert dag["params"]["cluster"]["schema"]["enum"] == ["restored"]
+    assert all(param["schema"]["title"] and param["description"] for param in dag["params"].values())
+    assert (dag["schedule"], dag["max_active_runs"]) == (None, 1)
+
+
 def test_the_form(parsed: Any) -> None:
     params = parsed["dags"]["offsets_load"]["params"]
     assert {name: param["value"] for name, param in params.items()} == {
@@ -260,7 +276,7 @@ def test_the_cluster_file_may_be_named_by_an_airflow_variable(all_parsed: Any) -
 def test_a_wrong_cluster_file_is_shown_as_import_error(all_parsed: Any) -> None:
     assert all_parsed["wrong"]["dags"] == {}
     errors = all_parsed["wrong"]["errors"].values()
-    assert len(errors) == 6
+    assert len(errors) == 7
     for error in errors:
         assert "ClusterFileError: cluster file" in error
         assert "wrong.yaml: clusters.blue.output: missing" in error

@@ -76,7 +76,7 @@ def test_a_prediction_survives_json() -> None:
         (("steps", 0, "number"), "0", "prediction: steps[0].number: expected int, got '0'"),
         (("steps", 0, "number"), True, "prediction: steps[0].number: expected int, got True"),
         (("groups", 0, "type"), "odd", "prediction: groups[0].type: 'odd' is none of classic"),
-        (("groups", 0, "phases"), {}, "prediction: groups[0].phases: expected tuple"),
+        (("groups", 0, "phases"), {}, "prediction: groups[0].phases: expected list"),
         (("totals",), None, "prediction: totals: expected an object"),
         (("scenario", "kind"), "lose-rack", "scenario lose-rack takes a rack and no brokers"),
         (("groups", 0, "colour"), 1, "prediction: groups[0].colour: unknown field"),

@@ -13,13 +13,7 @@ import numpy as np
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.kernels.arrays import Array
 from coordinator_core.lifecycle import compact_write
-from coordinator_core.lifecycle.compact_plan import (
-    CompactionRules,
-    Extra,
-    batch_actions,
-    survivors,
-    transaction_facts,
-)
+from coordinator_core.lifecycle.compact_plan import CompactionPlan, CompactionRules
 from coordinator_core.lifecycle.compact_scan import NewestRecords, newest_records, scan_log
 from coordinator_core.lifecycle.compact_write import OutputFormat, write_survivors
 from coordinator_core.lifecycle.record_sizes import key_sizes
@@ -69,16 +63,13 @@ def compaction(data: bytes, choices: Random) -> str:
 
 def _compact(log: PartitionLog, output: OutputFormat, *, is_shifting: bool) -> str:
     scan = scan_log(log)
-    facts = transaction_facts(scan, _RULES)
+    plan = CompactionPlan.of(scan, _RULES)
     end = scan.log_end_offset
-    newest = newest_records(scan, aborted=facts.aborted, end_offset=end)
-    stays = survivors(newest, _RULES, Extra())
-    sizes = key_sizes(scan, kept=stays.offsets, end_offset=end)
+    sizes = key_sizes(scan, kept=plan.stays.offsets, end_offset=end)
     if not is_shifting:
         found = {sizes.key(row): int(sizes.rows["records"][row]) for row in range(len(sizes.rows))}
         _require_records(log, newest_records(scan, aborted=_NONE, end_offset=end), found)
-    actions = batch_actions(scan, facts, stays, _RULES, end)
-    written = write_survivors(scan, stays, actions, _RULES, end, _Output(), output)
+    written = write_survivors(plan, _Output(), output)
     return "nothing left" if written.records == 0 else "compacted"
 
 

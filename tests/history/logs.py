@@ -10,7 +10,7 @@ from typing import Any
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import Deletions, GroupHistory, PartitionHistory
 from coordinator_core.history.origins import settle_origins
-from coordinator_core.history.read import histories
+from coordinator_core.history.read import read_history
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.types import ControlType
 from coordinator_core.records.blobs import encode_consumer_assignment
@@ -33,16 +33,11 @@ def group_histories(
     snapshot = discover([str(path) for path in paths])
     profile = profile_for_release(release, coordinator)
     deletions = Deletions()
-    read: list[PartitionHistory] = list(
-        histories(
-            snapshot.partitions,
-            profile,
-            groups=groups,
-            deletions=deletions,
-            topic_names=snapshot.topic_names,
-            damage=[],
-        )
-    )
+    names = snapshot.topic_names
+    read: list[PartitionHistory] = [
+        read_history(log, profile, groups=groups, deletions=deletions, topic_names=names, damage=[])
+        for log in snapshot.partitions
+    ]
     found = [group for partition in read for group in partition.groups.values()]
     Judge(profile, deletions).judge(found)
     settle_origins(found)

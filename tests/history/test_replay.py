@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from coordinator_core.history.model import Deletions
-from coordinator_core.history.read import histories
+from coordinator_core.history.read import read_history
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.releases import profile_for_release
@@ -21,16 +21,17 @@ SOUND = [case for case in CASES if "torn" not in case.name]
 def test_what_stands_is_the_state(case: Case, every_commit: bool) -> None:
     snapshot = discover([str(path) for path in case.paths])
     profile = profile_for_release(case.release, case.coordinator)
-    read = histories(
-        snapshot.partitions,
-        profile,
-        groups=None,
-        deletions=Deletions(),
-        topic_names=snapshot.topic_names,
-        every_commit=every_commit,
-        damage=[],
-    )
-    for history in read:
+    deletions = Deletions()
+    for log in snapshot.partitions:
+        history = read_history(
+            log,
+            profile,
+            groups=None,
+            deletions=deletions,
+            topic_names=snapshot.topic_names,
+            every_commit=every_commit,
+            damage=[],
+        )
         assert history.state is not None
         standing = {
             key: versions[-1].last
@@ -53,8 +54,8 @@ def test_what_stands_is_the_state(case: Case, every_commit: bool) -> None:
 def test_all_record_offsets_are_there_or_missing(case: Case) -> None:
     snapshot = discover([str(path) for path in case.paths])
     profile = profile_for_release(case.release, case.coordinator)
-    read = histories(snapshot.partitions, profile, groups=None, deletions=Deletions(), topic_names={}, damage=[])
-    for log, history in zip(snapshot.partitions, read, strict=True):
+    for log in snapshot.partitions:
+        history = read_history(log, profile, groups=None, deletions=Deletions(), topic_names={}, damage=[])
         records = sum(len(found) for _, batch, found in read_records(log) if not batch.is_control)
         ends = sum(batch.last_offset - batch.base_offset + 1 for _, batch, _ in read_records(log) if batch.is_control)
         whole = [batch for _, batch, _ in read_records(log)]

@@ -16,16 +16,9 @@ from hypothesis import strategies as st
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.kernels.arrays import Array
 from coordinator_core.kernels.mode import UNCOMPILED
-from coordinator_core.lifecycle import compact
-from coordinator_core.lifecycle.compact_plan import (
-    CompactionRules,
-    Extra,
-    Survivors,
-    batch_actions,
-    survivors,
-    transaction_facts,
-)
-from coordinator_core.lifecycle.compact_scan import LogScan, newest_records, scan_log
+from coordinator_core.lifecycle import compact, compact_plan
+from coordinator_core.lifecycle.compact_plan import CompactionPlan, CompactionRules
+from coordinator_core.lifecycle.compact_scan import scan_log
 from coordinator_core.lifecycle.compact_write import OutputFormat, write_survivors
 from coordinator_core.lifecycle.record_sizes import key_sizes
 from coordinator_core.log.discovery import discover
@@ -108,25 +101,21 @@ class Passes:
         self.path = write_partition(directory, {0: LOG}) / f"{0:020d}.log"
         (self.log,) = discover([str(directory)]).partitions
         self.scan = scan_log(self.log)
-        self.facts = transaction_facts(self.scan, RULES)
-        self.stays = self.plan()
+        self.planned = self.plan()
 
     def replace(self, data: bytes) -> None:
         other = self.path.with_suffix(".other")
         other.write_bytes(data)
         os.replace(other, self.path)
 
-    def plan(self) -> Survivors:
-        newest = newest_records(self.scan, aborted=self.facts.aborted, end_offset=self.scan.log_end_offset)
-        return survivors(newest, RULES, Extra())
+    def plan(self) -> CompactionPlan:
+        return CompactionPlan.of(self.scan, RULES)
 
     def write(self, output: OutputFormat = PLAIN) -> None:
-        end = self.scan.log_end_offset
-        actions = batch_actions(self.scan, self.facts, self.stays, RULES, end)
-        write_survivors(self.scan, self.stays, actions, RULES, end, Nowhere(), output)
+        write_survivors(self.planned, Nowhere(), output)
 
     def measure(self) -> None:
-        key_sizes(self.scan, kept=self.stays.offsets, end_offset=self.scan.log_end_offset)
+        key_sizes(self.scan, kept=self.planned.stays.offsets, end_offset=self.scan.log_end_offset)
 
     def each(self) -> dict[str, Callable[[], object]]:
         return {
@@ -220,11 +209,11 @@ def test_the_command_ends_with_the_place_and_without_output(
         other.write_bytes(data)
         os.replace(other, path)
 
-    facts, write = compact.transaction_facts, compact.write_survivors
+    facts, write = compact_plan.transaction_facts, compact.write_survivors
     if moment == "before writing":
         monkeypatch.setattr(compact, "write_survivors", lambda *given: (swap(), write(*given))[1])
     else:
-        monkeypatch.setattr(compact, "transaction_facts", lambda *given: (swap(), facts(*given))[1])
+        monkeypatch.setattr(compact_plan, "transaction_facts", lambda *given: (swap(), facts(*given))[1])
     arguments = ["compact", str(tmp_path / "log"), "--output", str(tmp_path / "out"), *RELEASE]
     code, out, err = outcome(arguments, capfd)
     assert (code, out) == (3, ""), err
@@ -261,14 +250,10 @@ def outputs(log: PartitionLog) -> list[str]:
             self.data += bytes(data)
 
     found = []
-    scan: LogScan = scan_log(log)
-    facts = transaction_facts(scan, RULES)
-    newest = newest_records(scan, aborted=facts.aborted, end_offset=scan.log_end_offset, workers=2)
-    stays = survivors(newest, RULES, Extra())
-    actions = batch_actions(scan, facts, stays, RULES, scan.log_end_offset)
+    plan = CompactionPlan.of(scan_log(log), RULES, workers=2)
     for output in (OutputFormat(), OutputFormat(renumber=True), OutputFormat(codec=Codec.GZIP)):
         kept = Kept()
-        write_survivors(scan, stays, actions, RULES, scan.log_end_offset, kept, output)
+        write_survivors(plan, kept, output)
         found.append(kept.data.hex())
     return found
 

@@ -13,7 +13,7 @@ import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.errors import ExitCode
-from coordinator_core.lifecycle import compact
+from coordinator_core.lifecycle import compact, compact_plan
 from coordinator_core.lifecycle.compact_plan import Extra, Survivors
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
@@ -105,7 +105,7 @@ def without_one(*arguments: Any) -> Survivors:
     return Survivors(stays.offsets[left], stays.tombstones[left])
 
 
-compact_survivors = compact.survivors
+compact_survivors = compact_plan.survivors
 
 
 def test_a_failed_proof_publishes_nothing(
@@ -113,7 +113,7 @@ def test_a_failed_proof_publishes_nothing(
 ) -> None:
     """A newest value is lost, and no attempt to protect it helps."""
     log = write_segment(tmp_path, commits((0, 1), (0, 2), (1, 3)))
-    monkeypatch.setattr(compact, "survivors", without_one)
+    monkeypatch.setattr(compact_plan, "survivors", without_one)
     code, _, err = outcome(["compact", str(log), "--output", str(tmp_path / "out"), *RELEASE], capfd)
     assert (code, "the output replays to another state" in err) == (4, True), err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["__consumer_offsets-0"]
@@ -149,7 +149,7 @@ def test_a_second_compaction_that_differs_fails_the_proof(
         calls.append(extra)
         return compact_survivors(newest, rules, Extra(frozenset({0})) if len(calls) == 1 else extra)
 
-    monkeypatch.setattr(compact, "survivors", first_keeps_all)
+    monkeypatch.setattr(compact_plan, "survivors", first_keeps_all)
     code, _, err = outcome(["compact", str(log), "--output", str(tmp_path / "out"), *RELEASE], capfd)
     assert (code, "a second compaction would change the output" in err) == (4, True)
 

@@ -21,7 +21,8 @@ from coordinator_core.groups.hashing import partition_for
 from coordinator_core.log.batch import control_type
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
-from tests.live.group_protocol import Connection, Json
+from tests.live.broker import Broker
+from tests.live.group_protocol import Connection, Definitions, Json, definition
 
 BLOCKING = ("JoinGroup", "SyncGroup")
 BLOCKED_SECONDS = 0.03
@@ -34,8 +35,18 @@ _GENERATED = re.compile(r"(?:.+-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A
 class Recorder:
     """Clients of one broker, and what they were told."""
 
-    def __init__(self, name: str, port: int, settings: dict[str, str], topics: dict[str, Json], *, java: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        port: int,
+        settings: dict[str, str],
+        topics: dict[str, Json],
+        *,
+        java: bool,
+        definitions: Definitions = definition,
+    ) -> None:
         self.name = name
+        self._definitions = definitions
         self._port = port
         self._settings = settings
         self._topics = topics
@@ -44,7 +55,7 @@ class Recorder:
         self._lines: list[Json] = []
         self._requests = 0
         self._connections: dict[str, Connection] = {}
-        self._sentinel = Connection(port, "sentinel")
+        self._sentinel = Connection(port, "sentinel", definitions)
         self._asked: dict[str, int] = {}
         self._apis: dict[int, tuple[str, Json]] = {}
 
@@ -124,6 +135,18 @@ class Recorder:
         self._line({"wait": seconds * 1000})
         time.sleep(seconds)
 
+    def restart(self, broker: Broker) -> None:
+        """SIGKILL the broker and start it again; requests go on once it has loaded all partitions."""
+        broker.kill()
+        self._line({"killed": "SIGKILL"})
+        for connection in (*self._connections.values(), self._sentinel):
+            connection.close()
+        self._connections.clear()
+        broker.start()
+        self._line({"started": True})
+        self._line({"accepts": True})
+        self._sentinel = Connection(self._port, "sentinel", self._definitions)
+
     @property
     def requests(self) -> int:
         return self._requests
@@ -141,7 +164,7 @@ class Recorder:
         return self._asked[client]
 
     def _connect(self, client: str) -> Connection:
-        self._connections[client] = Connection(self._port, client)
+        self._connections[client] = Connection(self._port, client, self._definitions)
         return self._connections[client]
 
     def _overtake(self, group_id: str) -> None:
@@ -171,7 +194,10 @@ class Recorder:
                 listed = groups.setdefault(partition_for(group_id, partitions), [])
                 if group_id not in listed:
                     listed.append(group_id)
-        appended = {partition: _records(log[partition]) if partition in log else [] for partition in groups}
+        appended = {
+            partition: _of_groups(_records(log[partition]), listed) if partition in log else []
+            for partition, listed in groups.items()
+        }
         head = {
             "trace": self.name,
             "kafka": "live",
@@ -240,12 +266,12 @@ def _is_generated(field: str, text: str) -> bool:
 
 
 def _kind(line: Json) -> str:
-    return next(kind for kind in ("send", "reply", "wait", "closed") if kind in line)
+    return next(kind for kind in ("send", "reply", "wait", "closed", "killed", "started", "accepts") if kind in line)
 
 
 def _groups(body: Json) -> list[str]:
     named = [body["groupId"]] if body.get("groupId") else []
-    listed = body.get("groups") or body.get("groupsNames") or []
+    listed = body.get("groups") or body.get("groupsNames") or body.get("groupIds") or []
     return named + [one["groupId"] if isinstance(one, dict) else one for one in listed]
 
 
@@ -283,6 +309,22 @@ def _order_topics(answered: Json, asked: Json) -> None:
         wanted = asked["topics"][names.index(topic[key])]
         offset_keys = wanted.get("partitionIndexes") or [one["partitionIndex"] for one in wanted["partitions"]]
         topic["partitions"].sort(key=lambda one: offset_keys.index(one["partitionIndex"]))
+
+
+def _of_groups(records: list[LogRecord], groups: list[str]) -> list[LogRecord]:
+    """Records of these groups, and the markers of their transactions: recordings may share a broker."""
+    found = []
+    producers: set[int] = set()
+    for record in records:
+        if record.control is None:
+            key = record.decoded().key
+            if key.get("group", key.get("groupId")) not in groups:
+                continue
+            producers.add(record.producer_id)
+        elif record.producer_id not in producers:
+            continue
+        found.append(record)
+    return found
 
 
 def _records(log: Any) -> list[LogRecord]:

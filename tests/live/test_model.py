@@ -8,17 +8,21 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from coordinator_core.coordinator.trace import Trace, differences, play
+from tests.live import streams_scenarios
 from tests.live.broker import Broker, Kafka, wait_for
 from tests.live.group_protocol import Connection, Json
 from tests.live.random_walk import Walk
 from tests.live.recorder import Recorder
+from tests.live.streams_walk import StreamsWalk
 
 REQUESTS = 2_000
+STREAMS_REQUESTS = 600
 GROUP_SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "group.max.session.timeout.ms": "1800000",
@@ -62,15 +66,15 @@ class ScalaBroker(Broker):
         return all(group["errorCode"] == 0 for group in answer["groups"])
 
 
-def create_topics(broker: Broker) -> dict[str, Json]:
-    """The walk's topics with their ids; also the first transaction, which makes the broker create a topic."""
+def create_topics(broker: Broker, names: Mapping[str, int] = TOPICS) -> dict[str, Json]:
+    """Topics with their ids; also the first transaction, which makes the broker create a topic."""
     connection = Connection(broker.port, "admin")
     topics = [
         {"name": name, "numPartitions": count, "replicationFactor": 1, "assignments": [], "configs": []}
-        for name, count in TOPICS.items()
+        for name, count in names.items()
     ]
     created = connection.ask("CreateTopics", 7, {"topics": topics, "timeoutMs": 30_000, "validateOnly": False})
-    assert [topic["errorCode"] for topic in created["topics"]] == [0, 0, 0]
+    assert all(topic["errorCode"] == 0 for topic in created["topics"])
     init = {"transactionalId": "first", "transactionTimeoutMs": 1000, "producerId": -1, "producerEpoch": -1}
 
     def ready() -> bool:
@@ -79,7 +83,7 @@ def create_topics(broker: Broker) -> dict[str, Json]:
 
     wait_for("the transaction coordinator", ready)
     wanted = {
-        "topics": [{"topicId": "A" * 22, "name": name} for name in TOPICS],
+        "topics": [{"topicId": "A" * 22, "name": name} for name in names],
         "allowAutoTopicCreation": False,
         "includeTopicAuthorizedOperations": False,
     }
@@ -97,7 +101,7 @@ def create_topics(broker: Broker) -> dict[str, Json]:
         topic["name"]: {
             "id": f"$topic:{topic['name']}",
             "real": topic["topicId"],
-            "partitions": TOPICS[topic["name"]],
+            "partitions": names[topic["name"]],
         }
         for topic in created["topics"]
     }
@@ -121,7 +125,8 @@ def check(recording: Trace, seed: int, tmp_path: Path) -> None:
     kept.write_text("".join(json.dumps(line) + "\n" for line in lines))
     began = time.monotonic()
     found = [str(difference) for difference in differences(recording, play(recording), LATE_MS)]
-    print(f"{REQUESTS} requests compared in {time.monotonic() - began:.1f} s", file=sys.stderr)
+    count = sum(line.kind == "send" for line in recording.lines)
+    print(f"{count} requests compared in {time.monotonic() - began:.1f} s", file=sys.stderr)
     assert found[:10] == [], f"seed {seed}, kept in {kept}"
 
 
@@ -134,6 +139,21 @@ def test_java_coordinator(kafka: Kafka, seed: int, tmp_path: Path) -> None:
     settings = GROUP_SETTINGS | JAVA_SETTINGS
     broker = Broker(kafka, tmp_path / "broker", settings | ONE_THREAD | {"group.coordinator.threads": "1"})
     check(record(broker, settings, seed, java=True), seed, tmp_path)
+
+
+def test_streams_groups(kafka: Kafka, seed: int, tmp_path: Path) -> None:
+    settings = streams_scenarios.SETTINGS | {"group.streams.num.standby.replicas": str(seed % 3)}
+    broker = Broker(kafka, tmp_path / "broker", settings | ONE_THREAD | {"group.coordinator.threads": "1"})
+    define = streams_scenarios.definitions(kafka.jars)
+    broker.start()
+    try:
+        topics = create_topics(broker, streams_scenarios.TOPICS)
+        recorder = Recorder(f"walk-{seed}", broker.port, settings, topics, java=True, definitions=define)
+        StreamsWalk(streams_scenarios.Streams(recorder, broker), seed).run(STREAMS_REQUESTS)
+        recorder.close()
+    finally:
+        broker.kill()
+    check(recorder.trace(broker.log_dir), seed, tmp_path)
 
 
 def test_scala_coordinator(seed: int, tmp_path: Path) -> None:

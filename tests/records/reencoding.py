@@ -10,7 +10,7 @@ def key_reencodes_exactly(key: Key, original: bytes) -> bool:
     if key.data is None:
         return original == key.type.to_bytes(2, "big", signed=True) + key.trailing
     try:
-        return encode_key(key.type, key.data, key.trailing) == original
+        return encode_key(key.type, key.data) + key.trailing == original
     except ValueError:
         # Replacement characters can make a legal string longer than Kafka allows.
         return False
@@ -25,6 +25,6 @@ def reencodes_exactly(key_type: int, value: Value, original: bytes) -> bool:
     if value.data is None:
         return original == value.version.to_bytes(2, "big", signed=True) + value.trailing
     try:
-        return encode_value(key_type, value.version, value.data, value.layout, value.trailing) == original
+        return encode_value(key_type, value.version, value.data, value.layout) + value.trailing == original
     except ValueError:
         return False

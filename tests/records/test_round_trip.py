@@ -42,7 +42,7 @@ _OTHERS = [
 @given(draw=st.data(), trailing=st.binary(max_size=4))
 def test_key(key_type: int, draw: st.DataObject, trailing: bytes) -> None:
     data: dict[str, Any] = draw.draw(data_for(RECORD_TYPES[key_type].key, 0))
-    raw = encode_key(key_type, data, trailing)
+    raw = encode_key(key_type, data) + trailing
     key = decode_key(raw)
     assert (key.type, key.data, key.trailing) == (key_type, data, trailing)
     assert key_reencodes_exactly(key, raw)
@@ -73,7 +73,7 @@ def _field_names(key_type: int, version: int) -> list[str]:
 @given(draw=st.data(), trailing=st.binary(max_size=4))
 def test_other_layout(key_type: int, layouts: Layouts, layout: str, draw: st.DataObject, trailing: bytes) -> None:
     data: dict[str, Any] = draw.draw(data_for(RECORD_TYPES[key_type].other_layouts[layout], 0))
-    raw = encode_value(key_type, 0, data, layout, trailing)
+    raw = encode_value(key_type, 0, data, layout) + trailing
     value = decode_value(key_type, raw, layouts)
     assert (value.version, value.data, value.layout, value.trailing) == (0, data, layout, trailing)
     assert reencodes_exactly(key_type, value, raw)
@@ -86,7 +86,7 @@ def test_trailing_bytes_are_kept(draw: st.DataObject, trailing: bytes) -> None:
     schema = RECORD_TYPES[key_type].value
     version = draw.draw(st.sampled_from(schema.versions))
     data: dict[str, Any] = draw.draw(data_for(schema, version))
-    raw = encode_value(key_type, version, data, trailing=trailing)
+    raw = encode_value(key_type, version, data) + trailing
     value = decode_value(key_type, raw)
     assert (value.data, value.trailing) == (data, trailing)
     assert reencodes_exactly(key_type, value, raw)

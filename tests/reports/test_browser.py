@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,16 +20,19 @@ from expectations.gate import evaluate
 from tests.drill.test_compare import group, journal, partition, prediction
 from tests.expectations.faults import FaultyRun, published
 from tests.history.incidents import INCIDENTS
+from tests.live.scenario import ROOT
 from tests.reports.test_run_report import EMPTY, LOG
+from tests.restore.test_plan_page import csv_of, stands_at_50
 from tests.rules.logs import Log
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
-PAGES = ("critical", "clean", "docs", "docs_suite", "docs_validation", "docs_passed", "drill", "group", "cluster")
+WITH_VERDICT = ("critical", "clean", "drill", "group", "cluster", "plan")
+PAGES = (*WITH_VERDICT, "docs", "docs_suite", "docs_validation", "docs_passed")
 VERDICT = {
-    **dict.fromkeys(("critical", "clean", "drill", "group", "cluster"), ".verdict .word"),
+    **dict.fromkeys(WITH_VERDICT, ".verdict .word"),
     **dict.fromkeys(("docs", "docs_passed"), "h1"),
 }
 """What must be seen first."""
@@ -53,6 +58,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "drill": drill_page(place / "drill"),
         "group": investigation_of("librdkafka-2782", place / "group", "--group", "billing"),
         "cluster": investigation_of("KAFKA-13636", place / "cluster"),
+        "plan": plan_page(place / "plan"),
     }
 
 
@@ -74,6 +80,19 @@ def drill_page(directory: Path) -> Path:
     command = ["drill", "compare", *map(str, files), "--output", str(directory)]
     assert regroup(command) == ExitCode.FINDINGS
     return directory / "drill.html"
+
+
+def plan_page(directory: Path) -> Path:
+    """The page of a plan with a blocked offset, warnings, and groups that skip and read again."""
+    path = stands_at_50(directory, "ahead", "behind", "g" * 200)
+    wanted = csv_of(directory, ("ahead", 0, 20), ("behind", 0, 90), ("behind", 1, 500), ("g" * 200, 0, 51), ("n", 0, 7))
+    command = [sys.executable, "-m", "coordinator_core", "restore", "plan", "--against", str(path), "--format", "html"]
+    done = subprocess.run(
+        [*command, "--kafka-version", "3.9.2", "--from-file", wanted], capture_output=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == ExitCode.FINDINGS, done.stderr
+    (directory / "plan.html").write_bytes(done.stdout)
+    return directory / "plan.html"
 
 
 def report_of(log: Log, directory: Path) -> Path:
@@ -161,6 +180,7 @@ def test_the_verdict_is_what_the_run_says(browser: Browser, pages: dict[str, Pat
         "docs": "Quality gate: not passed",
         "docs_passed": "Quality gate: passed",
         "group": "Something went wrong",
+        "plan": "Blocked: nothing of it is applied",
     }.items():
         opened = Opened(browser, pages[name], "phone")
         assert opened.page.locator(VERDICT[name]).inner_text() == words

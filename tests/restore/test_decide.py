@@ -217,7 +217,9 @@ def test_a_plan_is_read_as_it_was_written_and_no_other(tmp_path: Path) -> None:
     plan = plan_of(decide(Wanted({KEY: place, OffsetKey("a,b", "orders", 1): Position(170)}), target(), Choices({})))
     path = tmp_path / "plan.json"
     digest = write_plan(str(path), plan)
-    assert read_plan(path) == (plan, digest)
+    assert read_plan(path) == read_plan(path, digest) == (plan, digest)
+    with pytest.raises(UsageError, match="it is not the plan that was approved"):
+        read_plan(path, "0" * 64)
     assert plan_document(plan)["digest"] == digest
     assert kafka_csv(plan) == '"a,b",orders,1,170\ng,orders,0,160\n'
     text = path.read_text()

@@ -196,3 +196,11 @@ def test_what_is_refused(log: Path, arguments: list[str], said: str, capfd: pyte
     printed = capfd.readouterr()
     assert printed.out == ""
     assert said in printed.err.splitlines()[-1]
+
+
+def test_only_the_approved_plan_is_applied(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "plan.json")
+    planned(capfd, log, "--group", "g", "--before-record", "0:3", "--against", log, "--output", path)
+    apply = ["restore", "apply", path, "--bootstrap-server", "127.0.0.1:1", "--plan-digest", "0" * 64]
+    assert run(apply) == ExitCode.USAGE
+    assert "it is not the plan that was approved" in capfd.readouterr().err

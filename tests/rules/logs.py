@@ -17,7 +17,6 @@ from coordinator_core.releases import profile_for_release
 from coordinator_core.rules.catalogue import RULES
 from coordinator_core.rules.evaluate import Reconciliation, evaluate
 from coordinator_core.rules.facts import Facts
-from coordinator_core.rules.log_scan import scan_log
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.settings import settings_from
 from coordinator_core.rules.topics import read_topics
@@ -313,7 +312,7 @@ class Log:
         previous = None if self.previous is None else self.previous.facts(directory / "before")
         facts = Facts(run, topics, previous)
         if self.scanned:
-            facts.extra[Need.LOG] = scan_log([str(directory / "now" / "log")], run)
+            facts.extra[Need.LOG] = (str(directory / "now" / "log"),)
         if self.going is not None:
             write_partition(
                 directory / "other",

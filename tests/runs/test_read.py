@@ -7,7 +7,7 @@ import pytest
 
 from coordinator_core.errors import DamagedInputError, ExitCode
 from coordinator_core.runs.publish import promote
-from coordinator_core.runs.read import Run, RunError, is_run, open_run, read_manifest, resolve_latest
+from coordinator_core.runs.read import Run, RunError, is_run, open_run, resolve_latest
 from coordinator_core.runs.schemas import SCHEMA_VERSION
 
 from .states import rich_states
@@ -58,7 +58,7 @@ def test_broken_manifest(run: Run, text: str) -> None:
 def test_unknown_schema_version(run: Run, version: object) -> None:
     change_manifest(run, schema_version=version)
     with pytest.raises(RunError, match=f"schema version {version}; this version of Regroup reads {SCHEMA_VERSION}"):
-        read_manifest(run.path)
+        open_run(run.path)
 
 
 def test_missing_file(run: Run) -> None:

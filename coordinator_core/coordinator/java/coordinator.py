@@ -12,6 +12,8 @@ from coordinator_core.coordinator.java.consumer import ConsumerGroups
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
+from coordinator_core.coordinator.java.streams import StreamsGroups
+from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup
 from coordinator_core.coordinator.log import OffsetsLog, Record
 from coordinator_core.coordinator.maps import JavaHashMap
 from coordinator_core.coordinator.membership import Client, MemberIds
@@ -25,7 +27,7 @@ from coordinator_core.groups.model import GroupState
 
 
 class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
-    """Groups of the classic and of the consumer protocol."""
+    """Groups of the classic, the consumer and the streams protocol."""
 
     rules = JAVA
 
@@ -41,6 +43,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         super().__init__(JavaGroupMetadataManager(settings, clock, log), new_member_id, verify)
         self.consumers = ConsumerGroups(self.manager, metadata, new_member_id)
         self.classic_members = ClassicMembers(self.consumers)
+        self.streams = StreamsGroups(self.manager, metadata, self.consumers.assignments.metadata_hash)
 
     def check(self, group_id: str, *, empty_id: bool = False) -> None:
         """Whether it was started comes first here."""
@@ -68,6 +71,8 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             if isinstance(group, LiveConsumerGroup) and not group.is_empty:
                 self.classic_members.join(group, client, request, respond)
                 return
+            if isinstance(group, LiveStreamsGroup) and not group.is_empty:
+                raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
         except ApiError as failed:
             respond(replies.JoinGroupReply(failed.error))
             return
@@ -78,7 +83,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         group_id = request.group_id
         records: list[Record] = []
         group = self.manager.get_group(group_id)
-        if isinstance(group, LiveConsumerGroup):
+        if isinstance(group, LiveConsumerGroup | LiveStreamsGroup):
             records = group.tombstones()
             for key in group.timer_keys():
                 self.manager.timers.cancel(key)
@@ -284,7 +289,18 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
     def describe_consumer_group(self, group_id: str) -> replies.DescribedConsumerGroup:
         return self.consumers.describe(group_id, self.check)
 
+    def streams_group_heartbeat(
+        self, client: Client, request: requests.StreamsGroupHeartbeat
+    ) -> replies.StreamsGroupHeartbeatReply:
+        return self.streams.heartbeat(client, request, self.check)
+
+    def describe_streams_group(self, group_id: str) -> replies.DescribedStreamsGroup:
+        return self.streams.describe(group_id, self.check)
+
     # The rest of the cluster
+
+    def topics_created(self, names: set[str]) -> None:
+        self.streams.topics_changed(names)
 
     def topics_deleted(self, topics: Iterable[tuple[str, str]]) -> None:
         """One batch of tombstones per partition (``onTopicsDeleted``)."""
@@ -292,6 +308,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         for partition, offsets in self.manager.offsets.items():
             self.manager.write(partition, offsets.topics_deleted_records(deleted))
         self.consumers.topics_deleted({name for name, _ in deleted})
+        self.streams.topics_changed({name for name, _ in deleted})
 
     def complete_transaction(self, producer_id: int, partition: int, commit: bool) -> None:
         self.manager.shard(partition).end_transaction(producer_id, commit)

@@ -19,6 +19,7 @@ from coordinator_core.coordinator.errors import (
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.java.offsets import OffsetMetadataManager
+from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup, LiveStreamsRecords
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, LogRecord, OffsetsLog, Record
 from coordinator_core.coordinator.manager import GroupMetadataManager
 from coordinator_core.coordinator.maps import TimelineHashMap
@@ -61,11 +62,12 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
     def __init__(self, settings: BrokerSettings, clock: Clock, log: OffsetsLog) -> None:
         super().__init__(settings, clock, log)
         self.groups = TimelineHashMap()
-        self._replay = JavaGroups(PROFILE, self.groups, self._live, (LiveConsumerRecords,))
+        self._replay = JavaGroups(PROFILE, self.groups, self._live, (LiveConsumerRecords, LiveStreamsRecords))
         self.offsets: dict[int, OffsetMetadataManager] = {}
         """Offsets and open transactions, by offsets partition."""
         self.rebalances = Rebalances(settings, JAVA, clock, self.timers, self)
         self.on_consumer_group_loaded: Callable[[LiveConsumerGroup], None] = lambda _group: None
+        self.on_streams_group_loaded: Callable[[LiveStreamsGroup], None] = lambda _group: None
         self._unwritten: dict[int, set[str]] = {}
         """Groups that no record was written for yet, by partition: reads do not see them."""
         self._loading = -1
@@ -238,6 +240,8 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
                 continue
             if isinstance(group, LiveConsumerGroup):
                 self.on_consumer_group_loaded(group)
+            elif isinstance(group, LiveStreamsGroup):
+                self.on_streams_group_loaded(group)
             elif isinstance(group, JavaClassicGroup):
                 self.rebalances.loaded(group)
         self._schedule_sweep(partition, self.settings.offsets_retention_check_interval_ms)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_core.jsontext import from_json, to_json
+
 Json = dict[str, Any]
 
 
@@ -42,40 +44,14 @@ class Given:
     @classmethod
     def from_json(cls, fields: Any) -> Given:
         """The field as a trace has it; ``ValueError`` names the part that is not as it should be."""
-        if not isinstance(fields, dict):
-            raise ValueError("given: not a JSON object")
-        parts = dict(fields)
         try:
-            found = cls(
-                end_t=_time(parts.pop("end_t", None)),
-                sweep_t=_time(parts.pop("sweep_t", None)),
-                transaction_cleanup_t=_time(parts.pop("transaction_cleanup_t", None)),
-                loads=tuple(Load(**{name: float(t) for name, t in load.items()}) for load in parts.pop("loads", ())),
-                topic_deletions=tuple(float(t) for t in parts.pop("topic_deletions", ())),
-                member_ids={int(number): str(text) for number, text in parts.pop("member_ids", {}).items()},
-                leave_orders={int(number): tuple(order) for number, order in parts.pop("leave_orders", {}).items()},
-            )
-        except (AttributeError, TypeError, ValueError) as error:
+            found = from_json(cls, fields)
+        except ValueError as error:
             raise ValueError(f"given: {error}") from None
         if any(sorted(order) != list(range(len(order))) for order in found.leave_orders.values()):
             raise ValueError("given: leave_orders: not an order of positions")
-        if parts:
-            raise ValueError(f"given: unknown: {', '.join(sorted(parts))}")
         return found
 
     def as_json(self) -> Json:
         """The field; what is not given is left out."""
-        fields: Json = {
-            "end_t": self.end_t,
-            "sweep_t": self.sweep_t,
-            "transaction_cleanup_t": self.transaction_cleanup_t,
-            "loads": [{"begin_t": load.begin_t, "end_t": load.end_t} for load in self.loads],
-            "topic_deletions": list(self.topic_deletions),
-            "member_ids": {str(number): text for number, text in self.member_ids.items()},
-            "leave_orders": {str(number): list(order) for number, order in self.leave_orders.items()},
-        }
-        return {name: value for name, value in fields.items() if value not in (None, [], {})}
-
-
-def _time(value: Any) -> float | None:
-    return None if value is None else float(value)
+        return {name: value for name, value in to_json(self).items() if value not in (None, [], {})}

@@ -11,8 +11,6 @@ from typing import Any
 
 from coordinator_core.coordinator.trace.read import Line, Trace
 
-Json = dict[str, Any]
-
 UNKNOWN_MEMBER_ID = 25
 """Answers a join whose member was removed while it waited; all other errors refuse it without an id."""
 

@@ -26,7 +26,7 @@ def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> J
     named: Json = variables.named(body)
     if api == "JoinGroup":
         named["members"] = _by_member(named["members"])
-    elif api in ("DescribeGroups", "ConsumerGroupDescribe"):
+    elif api in ("DescribeGroups", "ConsumerGroupDescribe", "StreamsGroupDescribe"):
         key = "groups" if api == "DescribeGroups" else "groupIds"
         named["groups"] = _in_order(named["groups"], "groupId", request[key])
         for group in named["groups"]:
@@ -40,6 +40,13 @@ def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> J
                 _sort_topics(group)
         if "groups" in named:
             named["groups"] = _in_order(named["groups"], "groupId", [one["groupId"] for one in groups])
+    elif api == "StreamsGroupHeartbeat":
+        for kind in ("activeTasks", "standbyTasks", "warmupTasks"):
+            named[kind] = named[kind] and sorted(named[kind], key=lambda one: str(one["subtopologyId"]))
+        for endpoint in named["partitionsByUserEndpoint"] or ():
+            # Of a map whose order changes with each start of a broker.
+            for kind in ("activePartitions", "standbyPartitions"):
+                endpoint[kind] = sorted(endpoint[kind], key=lambda one: (one["topic"], one["partitions"]))
     _sort_assignments(named)
     return named
 

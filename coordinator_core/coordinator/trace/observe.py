@@ -21,7 +21,9 @@ Json = dict[str, Any]
 CAUSE_MS = 120
 """A request is taken to cause a record that follows it within this time."""
 LOAD_IN_PROGRESS, NOT_COORDINATOR = 14, 16
-_REMOVING = frozenset({"DeleteGroups", "OffsetDelete", "DeleteTopics", "JoinGroup", "ConsumerGroupHeartbeat"})
+_REMOVING = frozenset(
+    {"DeleteGroups", "OffsetDelete", "DeleteTopics", "JoinGroup", "ConsumerGroupHeartbeat", "StreamsGroupHeartbeat"}
+)
 _ENDING = frozenset({"EndTxn", "InitProducerId"})
 _SILENT = frozenset({"Heartbeat", "FindCoordinator", "ListGroups"})
 """APIs that answer without an error while a partition is not there or is loading."""
@@ -54,7 +56,7 @@ def _sweep_t(trace: Trace, end_t: float) -> float | None:
 
 def _is_group_tombstone(record: Json) -> bool:
     """Whether ``record`` is a tombstone of an offset or a group; those of members come with members that leave."""
-    return record.get("value", 0) is None and record["key"]["type"] in (1, 2, 3)
+    return record.get("value", 0) is None and record["key"]["type"] in (1, 2, 3, 17)
 
 
 def _transaction_cleanup_t(trace: Trace) -> float | None:

@@ -31,6 +31,7 @@ NODE_ID = 1
 ADDRESS = ("127.0.0.1", 49092)
 """Node id and address of the broker on which the traces were recorded."""
 TOPIC_CREATION_MS = 1_000
+STREAMS_LINE = "4.3"
 CLIENT_HOST = "/127.0.0.1"
 
 
@@ -85,6 +86,7 @@ class _Player:
             metadata=MetadataImage(topics),
             new_producer_id=self._variables.new_producer_id,
             java=trace.is_java,
+            new_topic_id=self._variables.new_topic_id,
         )
         self._closed: set[int] = set()
         self._seen: set[str] = set()
@@ -182,12 +184,17 @@ class _Player:
         client = Client(line.fields["client"], CLIENT_HOST, version)
         self._variables.request = number
         try:
+            self._check_release(api)
             request = read_request(api, version, self._variables.value(self._as_sent(line)))
             self._broker.handle(client, request, lambda reply: self._reply(number, api, version, reply, line))
-        except KeyError as error:
-            raise _damage(self._trace, line.number, f"{api} v{version} without {error}") from None
         except ValueError as error:
-            raise _damage(self._trace, line.number, str(error)) from None
+            raise _damage(self._trace, line.number, f"{api} v{version}: {error}") from None
+
+    def _check_release(self, api: str) -> None:
+        """Streams groups are those of one release line: a recording of another would be answered wrongly."""
+        kafka = str(self._trace.head["kafka"])
+        if api.startswith("StreamsGroup") and kafka[:1].isdecimal() and not kafka.startswith(f"{STREAMS_LINE}."):
+            raise ValueError(f"streams groups are modelled as of {STREAMS_LINE}, not of {kafka}")
 
     def _as_sent(self, line: Line) -> Json:
         """The body with its members in the order in which they were sent, where that is given."""

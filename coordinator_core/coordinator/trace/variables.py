@@ -52,6 +52,9 @@ class Variables:
         self._count += 1
         return 1_000_000 + self._count
 
+    def new_topic_id(self, name: str) -> str:
+        return self._values.get(f"$topic:{name}") or _made_up(f"topic {name}")
+
     # Variables to values and back
 
     def value(self, item: Any) -> Any:

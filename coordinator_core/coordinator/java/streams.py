@@ -1,0 +1,614 @@
+"""StreamsGroupHeartbeat and StreamsGroupDescribe (KIP-1071), and what timers do to streams groups.
+
+Source: ``GroupMetadataManager`` (``streamsGroupHeartbeat``, ``streamsGroupLeave``, ``streamsGroupFenceMember``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.java import streams_records as records
+from coordinator_core.coordinator.java import streams_topology as topologies
+from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
+from coordinator_core.coordinator.java.group import JavaClassicGroup
+from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager
+from coordinator_core.coordinator.java.streams_assignor import MemberSpec, assign_sticky
+from coordinator_core.coordinator.java.streams_group import (
+    LiveStreamsGroup,
+    LiveStreamsRecords,
+    initial_rebalance_key,
+    member_timer_keys,
+)
+from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember
+from coordinator_core.coordinator.java.streams_reconciliation import reconcile
+from coordinator_core.coordinator.java.streams_topology import ConfiguredTopology
+from coordinator_core.coordinator.log import Record
+from coordinator_core.coordinator.maps import JavaHashMap
+from coordinator_core.coordinator.membership import Client
+from coordinator_core.coordinator.metadata import MetadataImage
+from coordinator_core.coordinator.record_data import Endpoint, StreamsTopology
+from coordinator_core.coordinator.records import group_tombstone
+from coordinator_core.coordinator.replies import (
+    DescribedStreamsGroup,
+    DescribedStreamsMember,
+    DescribedTasks,
+    EndpointPartitions,
+    Status,
+    StreamsGroupHeartbeatReply,
+    TopicPartitionNumbers,
+)
+from coordinator_core.coordinator.replies import Tasks as ReplyTasks
+from coordinator_core.coordinator.requests import OwnedTasks, StreamsGroupHeartbeat
+from coordinator_core.groups.model import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    GroupState,
+    MemberState,
+    TaskAssignment,
+    Tasks,
+)
+
+Check = Callable[[str], None]
+METADATA_REFRESH_MS = (1 << 31) - 1
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class StreamsGroups:
+    """The streams groups of one coordinator."""
+
+    def __init__(
+        self,
+        manager: JavaGroupMetadataManager,
+        metadata: Callable[[], MetadataImage],
+        metadata_hash: Callable[[Iterable[str]], int],
+    ) -> None:
+        self.manager = manager
+        self.settings = manager.settings
+        self.metadata = metadata
+        self.metadata_hash = metadata_hash
+        self.create_topics: Callable[[Mapping[str, int]], None] = lambda _topics: None
+        """Has internal topics created, with their numbers of partitions; who owns the cluster sets it."""
+        manager.on_streams_group_loaded = self._loaded
+
+    @property
+    def _now_ms(self) -> int:
+        return self.manager.clock.now_ms
+
+    def _loaded(self, group: LiveStreamsGroup) -> None:
+        """Sessions begin anew, and so does the time to revoke tasks."""
+        for member in group.members.values():
+            self._restart_session(group.group_id, member.member_id)
+            if member.state is MemberState.UNREVOKED_TASKS:
+                self._schedule_rebalance_timeout(group.group_id, member)
+
+    def topics_changed(self, names: set[str]) -> None:
+        """Groups that need one of these topics look at their topics again with the next heartbeat."""
+        for group in self.manager.groups.values():
+            if isinstance(group, LiveStreamsGroup):
+                topology = group.streams_topology
+                if topology is not None and names & set(topologies.required_topics(topology)):
+                    group.metadata_deadline_ms = group.metadata_deadline_epoch = 0
+
+    # Heartbeat
+
+    def heartbeat(self, client: Client, request: StreamsGroupHeartbeat, check: Check) -> StreamsGroupHeartbeatReply:
+        try:
+            _validate_names(request.topology)
+            _validate(request)
+            check(request.group_id)
+            if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
+                return self._leave(request)
+            return self._heartbeat(client, request)
+        except ApiError as error:
+            return StreamsGroupHeartbeatReply(error.error, error.message)
+
+    def _heartbeat(self, client: Client, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatReply:
+        out: list[Record] = []
+        joins = request.member_epoch == 0
+        group = self._group(request.group_id, joins, out)
+        if joins and len(group.members) >= self.settings.group_streams_max_size:
+            raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, "The streams group has reached its maximum capacity.")
+        member = _member(group, request)
+        updated = _updated(member, client, request)
+        status: list[Status] = []
+        bump = updated != member
+        if bump:
+            out.append(records.member(group.group_id, updated))
+        topology = _topology(group, request.topology, out)
+        if group.topology is not None and updated.topology_epoch < topology.epoch:
+            text = (
+                f"The member's topology epoch {updated.topology_epoch} is behind the group's topology epoch "
+                f"{topology.epoch}."
+            )
+            status.append(Status(topologies.STALE_TOPOLOGY, text))
+        configured, metadata_hash, changed = self._configure(group, topology)
+        validated = topology.epoch if configured.is_ready else -1
+        if configured.subtopologies is not None and configured.is_ready:
+            for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
+                _validate_tasks(configured, tasks or ())
+        configs = {"num.standby.replicas": str(self.settings.group_streams_num_standby_replicas)}
+        bump = bump or changed or validated != group.validated_topology_epoch
+        bump = bump or configs != group.last_assignment_configs
+        group_epoch = group.group_epoch
+        if bump:
+            group_epoch += 1
+            out.append(records.epoch(group.group_id, group_epoch, metadata_hash, validated, configs))
+            group.metadata_deadline_ms = self._now_ms + METADATA_REFRESH_MS
+            group.metadata_deadline_epoch = group_epoch
+        self._delay_first_rebalance(group)
+        target_epoch, target = self._update_target(group, group_epoch, updated, configured, out, status)
+        reconciled = reconcile(group, updated, target_epoch, target, _owned(request))
+        self._keep_current(group.group_id, updated, reconciled, out)
+        changed = joins or reconciled.assigned != member.assigned
+        reply = self._reply(group, reconciled, request, configured, status, changed=changed)
+        self.manager.write(self.manager.partition_for(group.group_id), out)
+        if configured.missing:
+            self.create_topics(configured.missing)
+        return reply
+
+    def _keep_current(
+        self, group_id: str, member: LiveStreamsMember, reconciled: LiveStreamsMember, out: list[Record]
+    ) -> None:
+        """The member's record when it changed, and its time to revoke tasks."""
+        if reconciled != member:
+            out.append(records.current(group_id, reconciled))
+            if reconciled.state is MemberState.UNREVOKED_TASKS:
+                self._schedule_rebalance_timeout(group_id, reconciled)
+            else:
+                self.manager.timers.cancel(("rebalance", group_id, member.member_id))
+        self._restart_session(group_id, member.member_id)
+
+    def _reply(
+        self,
+        group: LiveStreamsGroup,
+        member: LiveStreamsMember,
+        request: StreamsGroupHeartbeat,
+        configured: ConfiguredTopology,
+        status: list[Status],
+        *,
+        changed: bool,
+    ) -> StreamsGroupHeartbeatReply:
+        if request.shutdown_application and group.shutdown_member_id is None:
+            group.shutdown_member_id = member.member_id
+        if changed:
+            group.endpoints.pop(member.member_id, None)
+            if member.user_endpoint is not None:
+                group.endpoint_epoch += 1
+        if configured.problem is not None:
+            status.append(configured.problem)
+        if group.shutdown_member_id is not None:
+            text = (
+                f"Streams group member {group.shutdown_member_id} encountered a fatal error and requested a shutdown "
+                "for the entire application."
+            )
+            status.append(Status(topologies.SHUTDOWN_APPLICATION, text))
+        endpoints = None
+        if group.endpoint_epoch != request.endpoint_information_epoch:
+            endpoints = self._endpoints(group, member, configured)
+        return StreamsGroupHeartbeatReply(
+            Errors.NONE,
+            member_id=member.member_id,
+            member_epoch=member.member_epoch,
+            heartbeat_interval_ms=self.settings.group_streams_heartbeat_interval_ms,
+            status=tuple(status),
+            active_tasks=_listed(member.assigned.active) if changed else None,
+            standby_tasks=_listed(member.assigned.standby) if changed else None,
+            warmup_tasks=_listed(member.assigned.warmup) if changed else None,
+            # A group that this heartbeat makes is not there yet.
+            endpoint_information_epoch=0 if self.manager.get_group(group.group_id) is None else group.endpoint_epoch,
+            partitions_by_user_endpoint=endpoints,
+        )
+
+    def _group(self, group_id: str, create: bool, out: list[Record]) -> LiveStreamsGroup:
+        """``getOrCreateStreamsGroup``: an Empty classic group is replaced.
+
+        A new group is one that nobody keeps: what the records of this heartbeat make of it is another object, to
+        which nothing goes over that no record holds.
+        """
+        group = self.manager.get_group(group_id)
+        if isinstance(group, LiveStreamsGroup):
+            return group
+        if create and isinstance(group, JavaClassicGroup) and group.is_in(GroupState.EMPTY):
+            out.append(group_tombstone(group_id))
+            group = None
+        if group is None and create:
+            new: LiveStreamsGroup = LiveStreamsRecords({}, PROFILE).new_group(group_id)
+            return new
+        what = f"Group {group_id} is not a streams group." if group else f"Streams group {group_id} not found."
+        raise ApiError(Errors.GROUP_ID_NOT_FOUND, what)
+
+    def _configure(self, group: LiveStreamsGroup, topology: StreamsTopology) -> tuple[ConfiguredTopology, int, bool]:
+        """The topology with the cluster's topics, the hash of these, and whether it is another one."""
+        if group.topology is not None and group.configured is not None and not self._metadata_expired(group):
+            return group.configured, group.metadata_hash, False
+        metadata_hash = self.metadata_hash(topologies.required_topics(topology))
+        changed = metadata_hash != group.metadata_hash
+        if changed or group.topology is None or group.configured is None:
+            configured = topologies.configure(topology, self.metadata())
+            group.configure(configured, self._end_offset(group.group_id))
+            return configured, metadata_hash, changed
+        return group.configured, metadata_hash, changed
+
+    def _end_offset(self, group_id: str) -> int:
+        """End of the group's offsets partition."""
+        return len(self.manager.log.partitions.get(self.manager.partition_for(group_id), ()))
+
+    def _metadata_expired(self, group: LiveStreamsGroup) -> bool:
+        return self._now_ms >= group.metadata_deadline_ms or group.group_epoch < group.metadata_deadline_epoch
+
+    # Target assignment
+
+    def _delay_first_rebalance(self, group: LiveStreamsGroup) -> None:
+        """Members that come within ``group.streams.initial.rebalance.delay.ms`` get their tasks together."""
+        delay_ms = self.settings.group_streams_initial_rebalance_delay_ms
+        if group.is_empty and delay_ms > 0:
+            group_id = group.group_id
+            key = initial_rebalance_key(group_id)
+            self.manager.timers.schedule_if_absent(key, delay_ms, lambda: self._first_rebalance(group_id))
+
+    def _first_rebalance(self, group_id: str) -> None:
+        group = self.manager.get_group(group_id)
+        if not isinstance(group, LiveStreamsGroup) or group.is_empty or group.configured is None:
+            return
+        out: list[Record] = []
+        if group.group_epoch > group.assignment_epoch and self._may_assign(group):
+            self._assign(group, group.group_epoch, None, group.configured, out)
+        try:
+            self.manager.write(self.manager.partition_for(group_id), out)
+        except ApiError:
+            # The next heartbeat computes it.
+            return
+
+    def _update_target(
+        self,
+        group: LiveStreamsGroup,
+        group_epoch: int,
+        member: LiveStreamsMember,
+        configured: ConfiguredTopology,
+        out: list[Record],
+        status: list[Status],
+    ) -> tuple[int, TaskAssignment]:
+        """Epoch of the target assignment and the member's part of it, computed anew where that is due."""
+        if self.manager.timers.is_scheduled(initial_rebalance_key(group.group_id)):
+            text = "Assignment delayed due to the configured initial rebalance delay."
+            status.append(Status(topologies.ASSIGNMENT_DELAYED, text))
+            return group.assignment_epoch, NO_TASKS
+        if group.assignment_epoch >= group_epoch:
+            return group.assignment_epoch, group.target(member.member_id)
+        if not self._may_assign(group):
+            text = "Assignment delayed due to the configured assignment interval."
+            status.append(Status(topologies.ASSIGNMENT_DELAYED, text))
+            return group.assignment_epoch, group.target(member.member_id)
+        targets = self._assign(group, group_epoch, member, configured, out)
+        return group_epoch, targets[member.member_id]
+
+    def _may_assign(self, group: LiveStreamsGroup) -> bool:
+        """The first assignment at once, others ``group.streams.assignment.interval.ms`` apart."""
+        interval_ms = self.settings.group_streams_assignment_interval_ms
+        since_ms = group.assignment_timestamp_ms
+        return 0 in (since_ms, interval_ms) or self._now_ms >= since_ms + interval_ms
+
+    def _assign(
+        self,
+        group: LiveStreamsGroup,
+        group_epoch: int,
+        updated: LiveStreamsMember | None,
+        configured: ConfiguredTopology,
+        out: list[Record],
+    ) -> dict[str, TaskAssignment]:
+        """``TargetAssignmentBuilder``: targets by member; without tasks while the topology is not ready."""
+        specs: JavaHashMap[str, MemberSpec] = JavaHashMap()
+        for one in (*group.members.values(), *([] if updated is None else [updated])):
+            specs[one.member_id] = MemberSpec(one.process_id, group.target(one.member_id))
+        targets = dict.fromkeys(specs, NO_TASKS)
+        if configured.is_ready and configured.subtopologies is not None:
+            replicas = int(group.last_assignment_configs.get("num.standby.replicas", 0))
+            if updated is not None:
+                replicas = self.settings.group_streams_num_standby_replicas
+            targets = assign_sticky(specs, configured.subtopologies, replicas)
+        for member_id in specs:
+            if member_id not in group.target_assignment or targets[member_id] != group.target(member_id):
+                out.append(records.target(group.group_id, member_id, targets[member_id]))
+        out.append(records.target_metadata(group.group_id, group_epoch, self._now_ms))
+        return targets
+
+    # Endpoints
+
+    def _endpoints(
+        self, group: LiveStreamsGroup, member: LiveStreamsMember, configured: ConfiguredTopology
+    ) -> tuple[EndpointPartitions, ...]:
+        """What members with an endpoint own, the asking member last; what was told once stays until it changes."""
+        found = []
+        others = (one for one in group.members.values() if one.member_id != member.member_id)
+        for one in (*others, member):
+            if one.user_endpoint is None:
+                continue
+            if one.member_id not in group.endpoints:
+                group.endpoints[one.member_id] = self._endpoint(one, one.user_endpoint, configured)
+            found.append(group.endpoints[one.member_id])
+        return tuple(found)
+
+    def _endpoint(
+        self, member: LiveStreamsMember, endpoint: tuple[str, int], configured: ConfiguredTopology
+    ) -> EndpointPartitions:
+        if configured.subtopologies is None:
+            # Kafka breaks off here.
+            raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
+        return EndpointPartitions(
+            Endpoint(*endpoint),
+            self._topic_partitions(member.assigned.active, configured),
+            self._topic_partitions(member.assigned.standby, configured),
+        )
+
+    def _topic_partitions(self, tasks: Tasks, configured: ConfiguredTopology) -> tuple[TopicPartitionNumbers, ...]:
+        """Partitions of the topics that the tasks read: as many of them as the topic has."""
+        assert configured.subtopologies is not None
+        found = []
+        for name in tasks:
+            one = configured.subtopologies[name]
+            topics = JavaHashMap((topic, None) for topic in sorted(one.source_topics))
+            topics.update(dict.fromkeys(topic.name for topic in one.repartition_source_topics))
+            for topic in topics:
+                known = self.metadata().topic(topic)
+                if known is None:
+                    raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
+                found.append(TopicPartitionNumbers(topic, tasks[name][: known.partitions]))
+        return tuple(found)
+
+    # Leaving and fencing
+
+    def _leave(self, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatReply:
+        group = self.streams_group(request.group_id)
+        if request.shutdown_application and group.shutdown_member_id is None:
+            group.shutdown_member_id = request.member_id
+        self._fence(group, group.member(request.member_id))
+        return StreamsGroupHeartbeatReply(Errors.NONE, member_id=request.member_id, member_epoch=request.member_epoch)
+
+    def streams_group(self, group_id: str, *, written: bool = False) -> LiveStreamsGroup:
+        group = self.manager.written_group(group_id) if written else self.manager.group(group_id)
+        if not isinstance(group, LiveStreamsGroup):
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+        return group
+
+    def _fence(self, group: LiveStreamsGroup, member: LiveStreamsMember) -> None:
+        group_id, types = group.group_id, (records.CURRENT, records.TARGET_MEMBER, records.MEMBER)
+        out = [one for kind in types for one in records.member_tombstones(kind, group_id, [member.member_id])]
+        out.append(
+            records.epoch(
+                group_id,
+                group.group_epoch + 1,
+                group.metadata_hash,
+                group.validated_topology_epoch,
+                group.last_assignment_configs,
+            )
+        )
+        self.manager.write(self.manager.partition_for(group_id), out)
+        for key in member_timer_keys(group_id, member.member_id):
+            self.manager.timers.cancel(key)
+
+    # Timers
+
+    def _fence_later(self, group_id: str, member_id: str, epoch: int | None = None) -> Callable[[], None]:
+        def fence() -> None:
+            try:
+                group = self.streams_group(group_id)
+                member = group.member(member_id)
+                if epoch is None or member.member_epoch == epoch:
+                    self._fence(group, member)
+            except ApiError:
+                # Group or member went before, or the log refuses: then the next timer tries.
+                return
+
+        return fence
+
+    def _restart_session(self, group_id: str, member_id: str) -> None:
+        fence = self._fence_later(group_id, member_id)
+        timeout_ms = self.settings.group_streams_session_timeout_ms
+        self.manager.timers.schedule(("session", group_id, member_id), timeout_ms, fence)
+
+    def _schedule_rebalance_timeout(self, group_id: str, member: LiveStreamsMember) -> None:
+        fence = self._fence_later(group_id, member.member_id, member.member_epoch)
+        key = ("rebalance", group_id, member.member_id)
+        self.manager.timers.schedule(key, member.rebalance_timeout_ms, fence)
+
+    # Describe
+
+    def describe(self, group_id: str, check: Check) -> DescribedStreamsGroup:
+        """One group of a StreamsGroupDescribe."""
+        try:
+            check(group_id)
+            group = self.streams_group(group_id, written=True)
+        except ApiError as error:
+            shown = "" if error.error is Errors.INVALID_GROUP_ID else group_id
+            return DescribedStreamsGroup(error.error, error.message, shown)
+        topology = group.streams_topology
+        configured = group.configured_as_of(self._end_offset(group_id))
+        return DescribedStreamsGroup(
+            Errors.NONE,
+            None,
+            group_id,
+            group_state=group.state,
+            group_epoch=group.group_epoch,
+            assignment_epoch=group.assignment_epoch,
+            topology=None if topology is None else topologies.described(topology, configured),
+            members=tuple(_described(group, member) for member in group.members.values()),
+        )
+
+
+def _described(group: LiveStreamsGroup, member: LiveStreamsMember) -> DescribedStreamsMember:
+    return DescribedStreamsMember(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if member.user_endpoint is None else Endpoint(*member.user_endpoint),
+        client_tags=records.key_values(dict(member.client_tags)),
+        task_offsets=(),
+        task_end_offsets=(),
+        assignment=_described_tasks(member.assigned),
+        target_assignment=_described_tasks(group.target(member.member_id)),
+    )
+
+
+def _described_tasks(tasks: TaskAssignment) -> DescribedTasks:
+    return DescribedTasks(_listed(tasks.active), _listed(tasks.standby), _listed(tasks.warmup))
+
+
+def _listed(tasks: Tasks) -> tuple[ReplyTasks, ...]:
+    """By subtopology id; a broker's heartbeat lists them in the order of its hash maps."""
+    return tuple(ReplyTasks(name, tuple(sorted(partitions))) for name, partitions in sorted(tasks.items()))
+
+
+def _owned(request: StreamsGroupHeartbeat) -> TaskAssignment | None:
+    """What the member says it owns; ``None``: nothing new since its last word."""
+    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
+        return None
+    kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    return TaskAssignment(*({one.subtopology_id: one.partitions for one in kind} for kind in kinds))
+
+
+def _member(group: LiveStreamsGroup, request: StreamsGroupHeartbeat) -> LiveStreamsMember:
+    if request.member_epoch == 0:
+        new = LiveStreamsMember(request.member_id, rebalance_timeout_ms=-1, topology_epoch=-1, previous_member_epoch=0)
+        return group.members.get(request.member_id) or new
+    member = group.member(request.member_id)
+    _validate_epoch(member, request)
+    return member
+
+
+def _updated(member: LiveStreamsMember, client: Client, request: StreamsGroupHeartbeat) -> LiveStreamsMember:
+    """The member with what the request says; null and -1 say nothing new."""
+    timeout_ms, tags, endpoint = request.rebalance_timeout_ms, request.client_tags, request.user_endpoint
+    return replace(
+        member,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
+        client_id=client.client_id,
+        client_host=client.host,
+        process_id=member.process_id if request.process_id is None else request.process_id,
+        user_endpoint=member.user_endpoint if endpoint is None else (endpoint.host, endpoint.port),
+        client_tags=member.client_tags if tags is None else tuple(sorted((tag.key, tag.value) for tag in tags)),
+    )
+
+
+def _topology(group: LiveStreamsGroup, sent: StreamsTopology | None, out: list[Record]) -> StreamsTopology:
+    """``maybeUpdateTopology``: the first one stays; a later one is refused, an earlier one passed over."""
+    current = group.streams_topology
+    if sent is not None:
+        topologies.by_id(sent)
+        if current is None:
+            out.append(records.topology(group.group_id, sent))
+            return sent
+        if current.epoch <= sent.epoch and not topologies.same_topology(current, sent):
+            raise ApiError(Errors.INVALID_REQUEST, "Topology updates are not supported yet.")
+    if current is None:
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
+    return current
+
+
+def _validate_epoch(member: LiveStreamsMember, request: StreamsGroupHeartbeat) -> None:
+    """The previous epoch will do when the answer got lost, which the owned tasks show."""
+    epoch = request.member_epoch
+    if epoch == member.member_epoch:
+        return
+    if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_subset(request, member):
+        return
+    size = "greater" if epoch > member.member_epoch else "smaller"
+    raise ApiError(
+        Errors.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {size} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _is_subset(request: StreamsGroupHeartbeat, member: LiveStreamsMember) -> bool:
+    assigned = member.assigned
+    return all(
+        owned is not None
+        and all(set(one.partitions) <= set(tasks.get(one.subtopology_id, ())) for one in owned)
+        and all(one.subtopology_id in tasks for one in owned)
+        for owned, tasks in (
+            (request.active_tasks, assigned.active),
+            (request.standby_tasks, assigned.standby),
+            (request.warmup_tasks, assigned.warmup),
+        )
+    )
+
+
+def _invalid(text: str) -> ApiError:
+    return ApiError(Errors.INVALID_REQUEST, text)
+
+
+def _validate_tasks(configured: ConfiguredTopology, owned: Iterable[OwnedTasks]) -> None:
+    """``throwIfRequestContainsInvalidTasks``."""
+    assert configured.subtopologies is not None
+    for one in owned:
+        subtopology = configured.subtopologies.get(one.subtopology_id)
+        if subtopology is None:
+            raise _invalid(f"Subtopology {one.subtopology_id} does not exist in the topology.")
+        if not all(0 <= partition < subtopology.tasks for partition in one.partitions):
+            raise _invalid(f"Task of subtopology {one.subtopology_id} is invalid.")
+
+
+def _validate_names(topology: StreamsTopology | None) -> None:
+    """What ``KafkaApis`` refuses: names of topics that cannot be, and those of Kafka's own topics."""
+    if topology is None:
+        return
+    names = {
+        name
+        for one in topology.subtopologies
+        for name in (
+            *topologies.inputs(one),
+            *one.repartition_sink_topics,
+            *(topic.name for topic in one.state_changelog_topics),
+        )
+    }
+    if not all(_TOPIC_NAME.fullmatch(name) and name not in (".", "..") for name in names):
+        raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Topic names are not valid topic names.")
+    if names & _INTERNAL_TOPICS:
+        raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Use of Kafka internal topics is prohibited.")
+
+
+def _validate(request: StreamsGroupHeartbeat) -> None:
+    """``throwIfStreamsGroupHeartbeatRequestIsUsingUnsupportedFeatures``, then ``…IsInvalid``."""
+    epoch, topology = request.member_epoch, request.topology
+    owned = {"Active": request.active_tasks, "Standby": request.standby_tasks, "Warmup": request.warmup_tasks}
+    if request.instance_id is not None:
+        raise _invalid("Static membership is not yet supported.")
+    if request.task_offsets is not None or request.task_end_offsets is not None:
+        raise _invalid("TaskOffsets are not supported yet.")
+    if request.warmup_tasks:
+        raise _invalid("WarmupTasks are not supported yet.")
+    if topology is not None and any(one.source_topic_regex for one in topology.subtopologies):
+        raise _invalid("Regular expressions for source topics are not supported yet.")
+    ids = {"MemberId": request.member_id, "GroupId": request.group_id, "RackId": request.rack_id}
+    for name, value in ids.items():
+        if value is not None and not value.strip():
+            raise _invalid(f"{name} can't be empty.")
+    if epoch == 0:
+        if request.rebalance_timeout_ms == -1:
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        for name, tasks in owned.items():
+            if tasks is None or tasks:
+                raise _invalid(f"{name}Tasks must be empty when (re-)joining.")
+        if topology is None:
+            raise _invalid("Topology must be non-null when (re-)joining.")
+        if any(topic.partitions for one in topology.subtopologies for topic in one.state_changelog_topics):
+            raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Changelog topics must have an undefined partition count.")
+    elif epoch == LEAVE_STATIC_EPOCH:
+        raise _invalid("InstanceId can't be null.")
+    elif epoch < LEAVE_STATIC_EPOCH:
+        raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+    given = [tasks is not None for tasks in owned.values()]
+    if any(given) and not all(given):
+        raise _invalid("If one task-type is non-null, all must be non-null.")
+    if epoch != 0 and topology is not None:
+        raise _invalid("Topology can only be provided when (re-)joining.")

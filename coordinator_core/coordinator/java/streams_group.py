@@ -1,0 +1,217 @@
+"""A streams group (KIP-1071) at request time: members, tasks, topology.
+
+Sources: ``StreamsGroup``, ``StreamsGroupMember``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from coordinator_core.coordinator.classic import Ageing
+from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.java import streams_records as records
+from coordinator_core.coordinator.java.group import accept_any
+from coordinator_core.coordinator.java.offsets import Validate
+from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember, Task, since, tasks_of
+from coordinator_core.coordinator.java.streams_topology import ConfiguredTopology, source_subtopologies
+from coordinator_core.coordinator.log import Record
+from coordinator_core.coordinator.maps import TimelineHashMap
+from coordinator_core.coordinator.protocol import from_json
+from coordinator_core.coordinator.record_data import StreamsTopology
+from coordinator_core.coordinator.replies import EndpointPartitions
+from coordinator_core.coordinator.requests import Committer
+from coordinator_core.groups.model import StreamsGroup, TaskAssignment, Tasks
+from coordinator_core.groups.modern import StreamsRecords
+
+
+@dataclass(slots=True)
+class LiveStreamsGroup(StreamsGroup):
+    """The replayed group with the questions of request handlers.
+
+    What no record holds comes after ``members`` and ``target_assignment``: processes by task, the configured
+    topology, the deadline of its topics' metadata, who asked for the shutdown, and what endpoints are told.
+    """
+
+    protocol_type: ClassVar[str] = "streams"
+
+    members: dict[str, LiveStreamsMember] = field(default_factory=TimelineHashMap)  # type: ignore[assignment]
+    target_assignment: dict[str, TaskAssignment] = field(default_factory=TimelineHashMap)
+    active_processes: dict[Task, str] = field(default_factory=dict)
+    standby_processes: dict[Task, set[str]] = field(default_factory=dict)
+    warmup_processes: dict[Task, set[str]] = field(default_factory=dict)
+    configured: ConfiguredTopology | None = None
+    configured_offset: int = -1
+    configured_before: ConfiguredTopology | None = None
+    metadata_deadline_ms: int = 0
+    metadata_deadline_epoch: int = 0
+    shutdown_member_id: str | None = None
+    endpoint_epoch: int = 0
+    endpoints: dict[str, EndpointPartitions] = field(default_factory=dict)
+    """What was told of members with an endpoint: made anew after each record of theirs."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def streams_topology(self) -> StreamsTopology | None:
+        return None if self.topology is None else from_json(StreamsTopology, self.topology)
+
+    def member(self, member_id: str) -> LiveStreamsMember:
+        member = self.members.get(member_id)
+        if member is None:
+            text = f"Member {member_id} is not a member of group {self.group_id}."
+            raise ApiError(Errors.UNKNOWN_MEMBER_ID, text)
+        return member
+
+    def target(self, member_id: str) -> TaskAssignment:
+        return self.target_assignment.get(member_id, NO_TASKS)
+
+    def configure(self, topology: ConfiguredTopology, end_offset: int) -> None:
+        """The topology as handlers see it from now on; reads see it once a record follows in the offsets log."""
+        self.configured_before = self.configured_as_of(end_offset)
+        self.configured, self.configured_offset = topology, end_offset
+
+    def configured_as_of(self, end_offset: int) -> ConfiguredTopology | None:
+        return self.configured if end_offset > self.configured_offset else self.configured_before
+
+    # Processes by task
+
+    def add_processes(self, member: LiveStreamsMember) -> None:
+        """Take note of the tasks that the member owns, or is still to give up."""
+        for assignment in (member.assigned, member.pending_revocation):
+            for task in tasks_of(assignment.active):
+                self.active_processes[task] = member.process_id
+            for processes, tasks in self._shared(assignment):
+                for task in tasks_of(tasks):
+                    processes.setdefault(task, set()).add(member.process_id)
+
+    def forget(self, member: LiveStreamsMember) -> None:
+        """Before a record changes the member: forget its processes and what was told of its endpoint."""
+        self.endpoints.pop(member.member_id, None)
+        self.remove_processes(member)
+
+    def remove_processes(self, member: LiveStreamsMember) -> None:
+        """Forget them. Of two members of one process that have a standby task, one forgets for both, as in Kafka."""
+        for assignment in (member.assigned, member.pending_revocation):
+            for task in tasks_of(assignment.active):
+                if self.active_processes.get(task) == member.process_id:
+                    del self.active_processes[task]
+            for processes, tasks in self._shared(assignment):
+                for task in tasks_of(tasks):
+                    processes.get(task, set()).discard(member.process_id)
+
+    def _shared(self, assignment: TaskAssignment) -> Iterable[tuple[dict[Task, set[str]], Tasks]]:
+        return (self.standby_processes, assignment.standby), (self.warmup_processes, assignment.warmup)
+
+    # Group
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        topology = self.streams_topology
+        return not self.is_empty and topology is not None and topic in source_subtopologies(topology)
+
+    def ageing(self) -> Ageing | None:
+        return Ageing(None)
+
+    def validate_offset_commit(self, who: Committer, version: int) -> Validate:
+        generation = who.generation
+        if generation < 0 and not self.members:
+            return accept_any
+        if who.transactional and generation == -1 and not who.names_a_member:
+            return accept_any
+        member = self.member(who.member_id)
+        if not who.transactional and version < 9:
+            raise ApiError(Errors.UNSUPPORTED_VERSION)
+        if generation == member.member_epoch:
+            return accept_any
+        topology = self.streams_topology
+        if generation > member.member_epoch or topology is None:
+            raise ApiError(Errors.STALE_MEMBER_EPOCH)
+        subtopologies = source_subtopologies(topology)
+        owned = member.active_since()
+        revoking = since(member.pending_revocation.active, member.revoking_epochs)
+
+        def validate(topic: str, _topic_id: str, partition: int) -> None:
+            """Accept an older epoch for a task that was the member's at that time (KIP-1251)."""
+            subtopology = subtopologies.get(topic, "")
+            epoch = owned.get(subtopology, {}).get(partition)
+            if epoch is None:
+                epoch = revoking.get(subtopology, {}).get(partition)
+            if topic not in subtopologies or epoch is None or generation < epoch:
+                raise ApiError(Errors.STALE_MEMBER_EPOCH)
+
+        return validate
+
+    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        if member_id is None and member_epoch < 0:
+            return
+        if member_epoch != self.member(member_id or "").member_epoch:
+            raise ApiError(Errors.STALE_MEMBER_EPOCH)
+
+    def validate_offset_delete(self) -> None:
+        """Refuse nothing: an OffsetDelete is checked topic by topic."""
+
+    def validate_delete(self) -> None:
+        if self.members:
+            raise ApiError(Errors.NON_EMPTY_GROUP)
+
+    def tombstones(self) -> list[Record]:
+        """The end of the group (``createGroupTombstoneRecords``)."""
+        group_id, members = self.group_id, list(self.members)
+        return [
+            *records.member_tombstones(records.CURRENT, group_id, members),
+            *records.member_tombstones(records.TARGET_MEMBER, group_id, members),
+            records.group_tombstone(records.TARGET_METADATA, group_id),
+            *records.member_tombstones(records.MEMBER, group_id, members),
+            records.group_tombstone(records.GROUP, group_id),
+            records.group_tombstone(records.TOPOLOGY, group_id),
+        ]
+
+    def timer_keys(self) -> list[tuple[str, ...]]:
+        keys = [key for member_id in self.members for key in member_timer_keys(self.group_id, member_id)]
+        return [*keys, initial_rebalance_key(self.group_id)]
+
+
+def member_timer_keys(group_id: str, member_id: str) -> list[tuple[str, ...]]:
+    return [(timer, group_id, member_id) for timer in ("session", "rebalance")]
+
+
+def initial_rebalance_key(group_id: str) -> tuple[str, ...]:
+    return ("initial-rebalance", group_id)
+
+
+class LiveStreamsRecords(StreamsRecords):
+    """Replays records into live groups: processes by task follow from members' records."""
+
+    group_class: ClassVar[type[StreamsGroup]] = LiveStreamsGroup
+    member_class = LiveStreamsMember
+
+    def describe(self, group: LiveStreamsGroup, member: LiveStreamsMember, value: dict[str, Any]) -> None:  # type: ignore[override]
+        group.forget(member)
+        super().describe(group, member, value)
+        group.add_processes(member)
+
+    def assign(  # type: ignore[override]
+        self, group: LiveStreamsGroup, member: LiveStreamsMember, member_epoch: int, value: dict[str, Any] | None
+    ) -> None:
+        group.forget(member)
+        super().assign(group, member, member_epoch, value)
+        member.active_epochs = _epochs(value, "activeTasks", member_epoch)
+        member.revoking_epochs = _epochs(value, "activeTasksPendingRevocation", member_epoch)
+        group.add_processes(member)
+
+    def remove(self, group: LiveStreamsGroup, member: LiveStreamsMember) -> None:
+        group.forget(member)
+        super().remove(group, member)
+        if not group.members:
+            group.shutdown_member_id = None
+
+
+def _epochs(value: Mapping[str, Any] | None, name: str, member_epoch: int) -> Tasks:
+    """Epochs of active tasks; the member epoch where a record of an older release has none."""
+    return {
+        entry["subtopologyId"]: tuple(entry.get("assignmentEpochs") or (member_epoch,) * len(entry["partitions"]))
+        for entry in (value[name] if value else ())
+    }

@@ -1,0 +1,49 @@
+"""``regroup`` in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from dags.common.capture import connection_properties
+
+log = logging.getLogger(__name__)
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def regroup(*arguments: str, connection: str | None = None, done: Collection[int] = (0, 1)) -> int:
+    """One command, its output in the log; its exit code. One that is not ``done`` is an error, 5 one that is retried.
+
+    ``connection`` names the Airflow connection of its cluster. What that holds goes through a pipe: nothing of it is
+    among the arguments or on a disk.
+    """
+    from coordinator_core.cluster.properties import properties_text
+
+    properties = ""
+    if connection is not None:
+        server, found = connection_properties(connection)
+        properties = properties_text(found)
+        arguments = (*arguments, "--bootstrap-server", server, "--command-config", "/dev/stdin")
+    # A checkout that is not installed is found, too.
+    places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ended = subprocess.run(
+        [sys.executable, "-m", "coordinator_core", *arguments],
+        input=properties,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": places},
+    )
+    for line in (ended.stdout + ended.stderr).splitlines():
+        log.info("%s", line)
+    if ended.returncode in done:
+        return ended.returncode
+    said = f"regroup {arguments[0]}: exit code {ended.returncode}: {(ended.stderr or ended.stdout).strip()}"
+    raise AirflowFailException(f"{said} (no retry)") if ended.returncode in (2, 3, 4) else AirflowException(said)

@@ -1,0 +1,211 @@
+"""Functions of the tasks of ``offsets_restore``. The core is imported when a task runs, never before.
+
+A restore has a directory of its own below the cluster's output, ``_restores/<attempt>``: ``plan.json`` and
+``plan.html``, ``applied/`` with journal and capture, and where it was undone ``rollback.json``, ``rollback.html`` and
+``rolled-back/``. Plans share ``_restores/capture``.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from dags.common.attempts import attempt_id
+from dags.common.capture import captured
+from dags.common.clusters import Cluster, ClusterFile, RestoreSettings, load_clusters
+from dags.common.command import regroup
+from dags.common.load import final_errors, offsets_partitions, replay_rules
+
+if TYPE_CHECKING:
+    from coordinator_core.restore.model import Plan
+
+log = logging.getLogger(__name__)
+
+LINES = 60
+"""Lines of the plan that the approval page has."""
+
+_RULES = {"profile": None, "kafka_version": None, "coordinator": None}
+
+Planned = Mapping[str, Any]
+
+
+def _cluster(params: Mapping[str, Any]) -> tuple[Cluster, RestoreSettings]:
+    cluster = load_clusters().clusters[params["cluster"]]
+    if cluster.restore is None:
+        raise AirflowFailException(f"cluster {cluster.name} has no section restore in the cluster file")
+    return cluster, cluster.restore
+
+
+def plan(params: Mapping[str, Any], dag_run: Any, try_number: int) -> dict[str, Any]:
+    """Plans; the files, and what the person is asked. A blocked plan is an error: nobody could approve it."""
+    cluster, settings = _cluster(params)
+    with final_errors():
+        from coordinator_core import storage
+        from coordinator_core.investigate.words import count
+
+        attempt = attempt_id(dag_run.run_id, try_number)
+        place = storage.join(cluster.output, cluster.name, "_restores", attempt)
+        captures = storage.join(cluster.output, cluster.name, "_captures")
+        if not storage.is_local(place):
+            raise AirflowFailException(f"{place}: a restore is written to a local disk; set output")
+        directory = storage.local_path(place)
+        directory.mkdir(parents=True)
+        asked = list(arguments(load_clusters(), cluster, params, captures))
+    path = directory / "plan.json"
+    # Its own: one that offsets_load is writing to would refuse it.
+    capture = str(directory.with_name("capture"))
+    regroup(*("restore", "plan", *asked, "--capture", capture, "--output", str(path)), connection=settings.connection)
+    made, digest = _read(path)
+    if (obstacle := made.obstacle()) is not None:
+        raise AirflowFailException(f"nobody is asked: {obstacle}: {path.with_suffix('.html')}")
+    offsets, groups = sum(len(list(group.writes())) for group in made.groups), len(made.writing())
+    return {
+        "directory": str(directory),
+        "plan": str(path),
+        "digest": digest,
+        "not_asked": "" if made.writing() else "the plan changes nothing, so nobody is asked",
+        "approval_hours": settings.approval_hours,
+        "subject": f"Restore {count(offsets, 'offset')} of {count(groups, 'group')} of {cluster.name}?",
+        "body": "".join(_body(made, digest, path)),
+    }
+
+
+def arguments(file: ClusterFile, cluster: Cluster, params: Mapping[str, Any], captures: str) -> Iterator[str]:
+    """Arguments of ``regroup restore plan``, but for the target. Live sources are brought up to now in ``captures``."""
+    from coordinator_core.runs.read import is_run
+
+    def lines(name: str) -> list[str]:
+        return [line.strip() for line in (params[name] or "").splitlines() if line.strip()]
+
+    has_point = bool(params["at_time"] or params["before_records"] or params["before_incident"])
+    sources = [file.located(path) for path in lines("source")] or (list(cluster.source) if has_point else [])
+    sources = [captured(source, captures) for source in sources]
+    yield from sources
+    if params["from_file"]:
+        yield f"--from-file={file.located(params['from_file'])}"
+    for name, option in (
+        ("before_records", "before-record"),
+        ("groups", "group"),
+        ("topics", "topic"),
+        ("group_names", "map-group"),
+        ("topic_names", "map-topic"),
+    ):
+        # One word each: a name may begin with a dash.
+        yield from (f"--{option}={line}" for line in lines(name))
+    if params["at_time"]:
+        yield f"--at-time={params['at_time']}"
+    if params["move"]:
+        yield f"--{params['move']}"
+    for name in ("before_incident", "all_groups", "other_topics", "delete_others"):
+        if params[name]:
+            yield f"--{name.replace('_', '-')}"
+    for name in ("out_of_range", "metadata", "new_groups"):
+        yield f"--{name.replace('_', '-')}={params[name]}"
+    yield from offsets_partitions(cluster)
+    if not (len(sources) == 1 and is_run(sources[0])):
+        # A run has its rules.
+        yield from replay_rules(cluster, _RULES)
+
+
+def _read(path: Path) -> tuple[Plan, str]:
+    """A plan and its digest; writes its page beside it."""
+    with final_errors():
+        from coordinator_core import storage
+        from coordinator_core.reports.restore_page import restore_page
+        from coordinator_core.restore.model import read_plan
+
+        found, digest = read_plan(path)
+        storage.write_atomic(str(path.with_suffix(".html")), restore_page(found, digest).encode())
+    return found, digest
+
+
+def _body(made: Plan, digest: str, path: Path) -> Iterator[str]:
+    """The plan in Markdown, worst first. Its lines are indented: no name can end that."""
+    from coordinator_core.reports.restore import plan_text
+
+    yield "The plan, worst first:\n\n"
+    yield from (f"    {line}\n" for line in islice(plan_text(made, digest), LINES))
+    yield f"\n- page, with a picture: `{path.with_suffix('.html')}`\n- plan: `{path}`\n"
+
+
+def _apply(plan_path: str, digest: str, directory: Path, params: Mapping[str, Any], *more: str) -> None:
+    _, settings = _cluster(params)
+    regroup(
+        *("restore", "apply", plan_path, "--plan-digest", digest, "--output", str(directory)),
+        *("--wait-empty", str(params["wait_empty_seconds"]), *more),
+        connection=settings.connection,
+    )
+
+
+def check(planned: Planned, params: Mapping[str, Any]) -> None:
+    """Reads again everything that the approved plan rests on; nothing is written."""
+    _apply(planned["plan"], planned["digest"], _applied(planned), params)
+
+
+def apply(planned: Planned, params: Mapping[str, Any]) -> None:
+    """Carries the approved plan out, or goes on with it."""
+    _apply(planned["plan"], planned["digest"], _applied(planned), params, "--execute")
+
+
+def _applied(planned: Planned) -> Path:
+    return Path(planned["directory"]) / "applied"
+
+
+def verify(planned: Planned, params: Mapping[str, Any]) -> bool:
+    """Proves from the log that exactly the plan was written."""
+    _verify(_applied(planned), params)
+    return True
+
+
+def _verify(directory: Path, params: Mapping[str, Any]) -> None:
+    cluster, settings = _cluster(params)
+    rules = replay_rules(cluster, _RULES)
+    regroup(
+        *("restore", "verify", str(directory), *(rules if rules[0] == "--kafka-version" else ())),
+        connection=settings.connection,
+    )
+
+
+def rollback(planned: Planned, verified: bool | None, params: Mapping[str, Any]) -> None:
+    """Undoes an apply that failed, was killed or does not hold; does nothing when it is verified.
+
+    It runs when the plan was approved and an apply may have begun. So a journal that is not here is an error, not
+    good news: it may lie on the disk of another worker.
+    """
+    from coordinator_core.drill.journal import JOURNAL, of_kind
+
+    if verified:
+        log.info("verified: there is nothing to undo")
+        return
+    _, settings = _cluster(params)
+    applied = _applied(planned)
+    undone, path = applied.with_name("rolled-back"), applied.with_name("rollback.json")
+    if not (journal := applied / JOURNAL).exists():
+        raise AirflowException(
+            f"no journal on worker {socket.gethostname()}, so nobody knows whether something was written: {journal}. "
+            "Look at the worker of apply, and run regroup restore rollback there"
+        )
+    with final_errors():
+        from coordinator_core.cluster.restore_apply import begun_apply
+
+        begun = of_kind(begun_apply(applied, planned["digest"]), "begin")
+    if not begun:
+        log.info("nothing was written: there is nothing to undo")
+        return
+    undoing = undone / JOURNAL
+    # One that has begun goes on with its own plan.
+    if not (undoing.exists() and undoing.stat().st_size):
+        regroup("restore", "rollback", str(applied), "--output", str(path), connection=settings.connection)
+    made, digest = _read(path)
+    if (obstacle := made.obstacle()) is not None:
+        raise AirflowFailException(f"NOT rolled back: {obstacle}: {path.with_suffix('.html')}")
+    if made.writing():
+        _apply(str(path), digest, undone, params, "--execute")
+        _verify(undone, params)
+    log.info("rolled back: committed offsets are as they were before")

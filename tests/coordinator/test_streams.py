@@ -1,0 +1,81 @@
+"""Streams groups beyond the traces: the task assignor in general, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from coordinator_core.coordinator.java.streams_assignor import JavaPriorityQueue, MemberSpec, assign_sticky
+from coordinator_core.coordinator.java.streams_member import tasks_of
+from coordinator_core.coordinator.java.streams_topology import ConfiguredSubtopology
+from coordinator_core.coordinator.maps import JavaHashMap
+from coordinator_core.coordinator.record_data import TopicInfo
+from coordinator_core.coordinator.trace import play, read_trace
+from coordinator_core.errors import DamagedInputError
+from coordinator_core.groups.model import TaskAssignment
+from tests.coordinator.traces import trace
+
+CHANGELOG = (TopicInfo("changelog", 0, 1, ()),)
+
+
+def subtopologies(chosen: random.Random) -> dict[str, ConfiguredSubtopology]:
+    return {
+        str(number): ConfiguredSubtopology(
+            chosen.randint(1, 6), frozenset({"t"}), frozenset(), (), chosen.choice([(), CHANGELOG])
+        )
+        for number in range(chosen.randint(1, 4))
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_tasks_are_spread_evenly_stay_and_have_their_standbys_elsewhere(seed: int) -> None:
+    chosen = random.Random(seed)
+    topology = subtopologies(chosen)
+    replicas = chosen.randint(0, 2)
+    members = {f"m{number}": f"p{number}" for number in range(chosen.randint(1, 6))}
+    specs = JavaHashMap({name: MemberSpec(process, TaskAssignment()) for name, process in members.items()})
+    first = assign_sticky(specs, topology, replicas)
+    every = [(name, task) for name, one in topology.items() for task in range(one.tasks)]
+    active = Counter(task for one in first.values() for task in tasks_of(one.active))
+    assert active == Counter(every)
+    loads = [len(list(tasks_of(one.active))) for one in first.values()]
+    assert max(loads) - min(loads) <= 1
+    stateful = [task for task in every if topology[task[0]].is_stateful]
+    standby = Counter(task for one in first.values() for task in tasks_of(one.standby))
+    assert standby == Counter({task: min(replicas, len(members) - 1) for task in stateful if replicas and members})
+    assert not any(set(tasks_of(one.active)) & set(tasks_of(one.standby)) for one in first.values())
+    again = JavaHashMap({name: MemberSpec(members[name], first[name]) for name in members})
+    if not replicas:
+        assert assign_sticky(again, topology, replicas) == first
+
+
+def test_a_queue_gives_the_least_first() -> None:
+    chosen = random.Random(1)
+    items = [chosen.randint(0, 20) for _ in range(200)]
+    queue = JavaPriorityQueue(float, items)
+    assert [queue.poll() for _ in items] == sorted(items)
+
+
+@pytest.mark.parametrize("api", ["StreamsGroupHeartbeat", "StreamsGroupDescribe"])
+def test_a_broker_with_the_scala_coordinator_has_no_streams_groups(tmp_path: Path, api: str) -> None:
+    lines = [json.loads(line) for line in trace("scripted/4.3.1/sg-lifecycle").read_text().splitlines()]
+    kept = [line for line in lines if line.get("api", api) == api]
+    kept[0] |= {"coordinator": "scala", "kafka": "live"}
+    path = tmp_path / "scala.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    with pytest.raises(DamagedInputError, match=f"has no {api}"):
+        play(read_trace(path))
+
+
+@pytest.mark.parametrize("release", ["4.2.1", "4.4.0"])
+def test_streams_groups_of_another_release_are_refused(tmp_path: Path, release: str) -> None:
+    lines = [json.loads(line) for line in trace("scripted/4.3.1/sg-lifecycle").read_text().splitlines()]
+    lines[0]["kafka"] = release
+    path = tmp_path / "other.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(DamagedInputError, match=f"streams groups are modelled as of 4.3, not of {release}"):
+        play(read_trace(path))

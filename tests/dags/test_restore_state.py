@@ -1,0 +1,85 @@
+"""``offsets_restore`` without a cluster: the command that its form makes, and what its teardown knows of an apply."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from coordinator_core.drill.journal import JOURNAL
+from dags.common import restore
+from dags.common.clusters import CLUSTERS_ENV, load_clusters
+from dags.common.command import regroup
+from dags.offsets_restore import params as form
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    clusters = tmp_path / "clusters.yaml"
+    section = "restore: {connection: k}"
+    clusters.write_text(f"clusters: {{c: {{source: log, output: runs, kafka_version: '3.9.2', {section}}}}}")
+    monkeypatch.setenv(CLUSTERS_ENV, str(clusters))
+    return tmp_path
+
+
+def filled(**given: Any) -> dict[str, Any]:
+    """The form as it is sent with these fields."""
+    return {name: param.resolve() for name, param in form(["c"]).items()} | given
+
+
+def asked(**given: Any) -> list[str]:
+    file = load_clusters()
+    return list(restore.arguments(file, file.clusters["c"], filled(**given), "captures"))
+
+
+REST = ["--out-of-range=fail", "--metadata=keep", "--new-groups=classic", "--kafka-version", "3.9.2"]
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ({"groups": "a b\n --all-groups \n\n", "move": "to-earliest"}, ["--group=a b", "--group=--all-groups"]),
+        ({"from_file": "wanted.csv", "group_names": "a=b"}, ["--from-file={root}/wanted.csv", "--map-group=a=b"]),
+        ({"source": "one\n/two", "all_groups": True}, ["{root}/one", "/two", "--all-groups"]),
+        # A point without a source: of the log of the cluster.
+        ({"before_records": "0:5\n1:7"}, ["{root}/log", "--before-record=0:5", "--before-record=1:7"]),
+        ({"at_time": "2026-05-12", "topics": "t:0,1"}, ["{root}/log", "--topic=t:0,1", "--at-time=2026-05-12"]),
+        ({"before_incident": True}, ["{root}/log", "--before-incident"]),
+    ],
+)
+def test_the_form_is_a_command(given: dict[str, Any], expected: list[str], directory: Path) -> None:
+    words = [word.replace("{root}", str(directory)) for word in expected]
+    words += [f"--{given['move']}"] if "move" in given else []
+    assert asked(**given) == words + REST
+
+
+def test_trimming_deleting_and_other_topics_are_said(directory: Path) -> None:
+    given = {"out_of_range": "trim", "metadata": "drop", "other_topics": True, "delete_others": True}
+    words = ["--other-topics", "--delete-others", "--out-of-range=trim", "--metadata=drop", "--new-groups=share"]
+    assert asked(**given, new_groups="share")[:5] == words
+
+
+def test_what_a_command_says_is_in_the_error(directory: Path) -> None:
+    with pytest.raises(AirflowFailException, match=r"exit code 2: regroup: error: .*plan\.json: No such file"):
+        regroup("restore", "apply", str(directory / "plan.json"), "--bootstrap-server", "127.0.0.1:1")
+
+
+def test_the_teardown_knows_what_an_apply_has_begun(directory: Path) -> None:
+    planned, params = {"directory": str(directory), "digest": "d"}, filled()
+    restore.rollback(planned, True, params)
+    with pytest.raises(AirflowException, match="nobody knows whether something was written") as raised:
+        restore.rollback(planned, None, params)
+    # Another attempt may come to the right worker.
+    assert not isinstance(raised.value, AirflowFailException)
+    journal = directory / "applied" / JOURNAL
+    journal.parent.mkdir()
+    first = {"at_ms": 1, "event": "restore", "journal_version": 1, "plan_digest": "d"}
+    for text in ("", '{"at_ms": 1, "ev', json.dumps(first) + "\n"):
+        journal.write_text(text)
+        restore.rollback(planned, None, params)
+    journal.write_text("{}\n")
+    with pytest.raises(AirflowFailException, match="damaged input"):
+        restore.rollback(planned, None, params)
