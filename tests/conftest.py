@@ -44,6 +44,7 @@ PARTS = (
     Part("live/test_codecs.py", "full"),
     Part("live/test_schemas.py", "real"),
     Part("live/test_generated_log.py", "full"),
+    Part("live/test_whatif.py", "full"),
     Part("live/test_model.py", "full"),
     Part("drill/test_live_behind.py", "full"),
     Part("cluster/test_releases.py", "full"),

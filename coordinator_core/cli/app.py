@@ -41,6 +41,7 @@ _COMMANDS = {
     "simulate": Place("simulate", "Play recorded requests through the coordinator model."),
     "stats": Place("stats", "Records, bytes and dead bytes by group and record type."),
     "verify": Place("verify", "Check framing, checksums and offsets of every segment."),
+    "whatif": Place("whatif", "What a migration, another setting or a deletion would change."),
 }
 
 

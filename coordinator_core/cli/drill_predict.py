@@ -11,7 +11,13 @@ import click
 
 from coordinator_core import storage
 from coordinator_core.cli.options import Engine, Format, ReplayOptions, format_option, replay_options, write_line
-from coordinator_core.cli.source import found_beside, open_snapshot, warn_about_damage, warn_about_load_failures
+from coordinator_core.cli.source import (
+    found_beside,
+    open_snapshot,
+    refuse_other_rules,
+    warn_about_damage,
+    warn_about_load_failures,
+)
 from coordinator_core.cluster.properties import parse_properties
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.drill.copies import (
@@ -155,6 +161,7 @@ def _logs(
     copies: dict[int, Copy] = {}
     if len(paths) == 1 and is_run(paths[0]):
         run = open_run(paths[0])
+        run.refuse_other_rules()
         if options.profile is not None:
             raise UsageError(f"{run.path} is a run: it was replayed with {run.profile} already")
         options = replace(options, profile=profile_from_label(run.profile))
@@ -175,6 +182,7 @@ def _logs(
 
 def _replayed(paths: Sequence[str], options: ReplayOptions) -> tuple[ReplayOptions, dict[int, Copy]]:
     """The copies, and the options with the profile inferred from the first ones."""
+    refuse_other_rules(paths)
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
     copies = copies_of_snapshot(snapshot, profile, on_damage=options.on_damage, damage=damage, cache=options.fold_cache)

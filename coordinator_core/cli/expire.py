@@ -16,7 +16,7 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.source import load_source
+from coordinator_core.cli.source import load_source, refuse_other_rules
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.lifecycle.expiry import plan_expiry
 from coordinator_core.lifecycle.publish_expiry import publish_expiry
@@ -54,6 +54,7 @@ def expire_command(
     """
     if publish and not (len(paths) == 1 and is_run(paths[0])):
         raise UsageError("--publish writes beside a run: name one")
+    refuse_other_rules(paths)
     source = load_source(paths, options)
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     retention_ms = offsets_retention_ms or source.profile.expiry.default_offsets_retention_ms

@@ -18,7 +18,7 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.retention import offsets_retention_option
-from coordinator_core.cli.source import found_beside, open_snapshot, warn_about_damage
+from coordinator_core.cli.source import found_beside, open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.cli.undo import undo_of
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.ingest.unknown import is_unknown
@@ -75,6 +75,7 @@ def investigate_command(
         run = open_run(paths[0])
         paths = tuple(run.manifest["sources"])
         options = replace(options, profile=options.profile or profile_from_label(run.profile))
+    refuse_other_rules(paths)
     snapshot, profile = open_snapshot(paths, options)
     brokers = None if topology is None else load_topology(Path(topology))
     damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
-from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.cli.source import open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.lifecycle.half_cleaned import group_histories
 from coordinator_core.lifecycle.loads import GroupDifference, Outcome, PartitionLoad, ReleaseLoad, Stop, loads
@@ -44,6 +44,7 @@ def loads_command(
     tell). Exits with 0 when all releases that were asked for load every partition, with 1 when one does not.
     """
     profiles = _profiles(releases)
+    refuse_other_rules(paths)
     snapshot, base = open_snapshot(paths, options)
     damage: list[Damage] = []
     histories = None

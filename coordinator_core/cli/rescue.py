@@ -13,7 +13,7 @@ import click
 
 from coordinator_core import storage
 from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
-from coordinator_core.cli.source import open_snapshot, warn_about_damage
+from coordinator_core.cli.source import open_snapshot, refuse_other_rules, warn_about_damage
 from coordinator_core.cli.undo import log_words
 from coordinator_core.errors import Damage, ExitCode, UsageError
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
@@ -59,6 +59,7 @@ def rescue_command(
     """
     if options.profile is None:
         raise UsageError("rescue needs --kafka-version: the release of the broker that does not load")
+    refuse_other_rules(paths)
     snapshot, profile = open_snapshot(paths, options)
     leaders, partitions = _leaders(paths, topology)
     partitions = options.offsets_topic_num_partitions or partitions or DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS

@@ -24,6 +24,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile, profile_from_label
+from coordinator_core.replay import writer
 from coordinator_core.rules.beside import Beside, beside_log, beside_run
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.place import RunPlace
@@ -89,6 +90,14 @@ def found_beside(paths: Sequence[str]) -> Beside:
     for text in found.notes:
         note(f"regroup: {text}")
     return found
+
+
+def refuse_other_rules(paths: Sequence[str]) -> None:
+    """``UsageError`` for a run or snapshot whose broker does not keep Kafka's rules: for what answers by them."""
+    if len(paths) == 1 and is_run(paths[0]):
+        open_run(paths[0]).refuse_other_rules()
+    else:
+        writer.refuse_other_rules(discover(paths))
 
 
 def already_replayed(run: Run) -> UsageError:

@@ -232,6 +232,6 @@ class JavaGroups(GroupLoader):
         group.partition_epochs = epochs
 
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
-        if self._share is not None:
-            self._share.finish()
+        for kind in self._kinds.values():
+            kind.finish()
         return self._groups

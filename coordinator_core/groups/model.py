@@ -13,6 +13,9 @@ from typing import NamedTuple
 LEAVE_GROUP_MEMBER_EPOCH = -1
 """Member epoch of a member whose current assignment was tombstoned (``ConsumerGroupHeartbeatRequest``)."""
 
+LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
+"""Member epoch of a static member that left for a while (``ConsumerGroupHeartbeatRequest``)."""
+
 
 class GroupType(StrEnum):
     """``org.apache.kafka.common.GroupType``, in the lower case of the command-line tools."""
@@ -48,6 +51,8 @@ class MemberState(StrEnum):
     UNRELEASED_PARTITIONS = "unreleased_partitions"
     UNREVOKED_TASKS = "unrevoked_tasks"
     UNRELEASED_TASKS = "unreleased_tasks"
+    AWAY = "away"
+    """A static member of 3.7 that left for a while, and had the target assignment that is the group's."""
     UNKNOWN = "unknown"
 
 
@@ -157,6 +162,8 @@ class ConsumerMember:
     assignment_record_offset: int = -1
     assigned_epochs: Assignment | None = field(default=None, compare=False)
     pending_revocation_epochs: Assignment | None = field(default=None, compare=False)
+    target_epoch: int | None = field(default=None, compare=False)
+    """Epoch of the target assignment that the member goes to, which records of 3.7 have."""
 
     @property
     def speaks_classic(self) -> bool:
@@ -164,7 +171,8 @@ class ConsumerMember:
         return self.classic_protocols is not None
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.member_epoch == epoch
+        """Whether the member has what the target assignment of ``epoch`` gives it."""
+        return self.state is MemberState.AWAY or (self.state is MemberState.STABLE and self.member_epoch == epoch)
 
     def assigned_since(self) -> PartitionEpochs:
         """Assigned partitions with their assignment epochs; the member epoch where no record says one."""

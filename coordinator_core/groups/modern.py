@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 from coordinator_core.groups.model import (
     LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     Assignment,
     ConsumerGroup,
     ConsumerMember,
@@ -51,6 +52,8 @@ class ModernRules(Protocol):
     def consumer_replaces_simple(self) -> bool: ...
     @property
     def streams_replaces_simple(self) -> bool: ...
+    @property
+    def compares_target_epochs(self) -> bool: ...
     @property
     def initial_epoch(self) -> int: ...
 
@@ -102,6 +105,9 @@ class ModernRecords(ABC):
     @abstractmethod
     def target(self, value: Record) -> Any:
         """The target assignment in a record."""
+
+    def finish(self) -> None:  # noqa: B027
+        """Settle what only the end of the log tells; nothing, for most kinds."""
 
     @abstractmethod
     def assign(self, group: Any, member: Any, member_epoch: int, value: Record | None) -> None:
@@ -261,6 +267,15 @@ STREAMS_MEMBER_STATES = {
 }
 
 
+def _state(value: Record) -> MemberState:
+    """State of a consumer member in its current assignment record; those of 3.7 show it by what is pending."""
+    if "state" in value:
+        return MEMBER_STATES.get(value["state"], MemberState.UNKNOWN)
+    if value["partitionsPendingRevocation"]:
+        return MemberState.UNREVOKED_PARTITIONS
+    return MemberState.UNRELEASED_PARTITIONS if value.get("partitionsPendingAssignment") else MemberState.STABLE
+
+
 class ConsumerRecords(ModernRecords):
     """Consumer groups (KIP-848)."""
 
@@ -333,7 +348,17 @@ class ConsumerRecords(ModernRecords):
         member.assigned, member.pending_revocation = assigned, pending_revocation
         member.assigned_epochs, member.pending_revocation_epochs = assigned_epochs, pending_epochs
         if value is not None:
-            member.state = MEMBER_STATES.get(value.get("state", 0), MemberState.UNKNOWN)
+            member.state = _state(value)
+            member.target_epoch = value.get("targetMemberEpoch")
+
+    def finish(self) -> None:
+        """3.7 asks which target assignment a member goes to: one that is away may have the group's."""
+        groups = (group for group in self._groups.values() if isinstance(group, ConsumerGroup))
+        for group in groups if self._rules.compares_target_epochs else ():
+            for member in group.members.values():
+                if member.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+                    has_target = member.target_epoch == group.assignment_epoch
+                    member.state = MemberState.AWAY if has_target else MemberState.STABLE
 
     def _partition_metadata(self, record_offset: int, key: Record, value: Record | None) -> None:
         group = self.group(key["groupId"], create=value is not None)

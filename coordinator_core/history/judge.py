@@ -103,9 +103,12 @@ class Judge:
         if expiry is not None and expiry.certainty is not Certainty.POSSIBLE:
             return expiry
         topic = self._topic_deletion(act, removal, with_group=with_group)
+        forgotten = self._sources_bug(group, removal)
         if topic is not None and topic.certainty is not Certainty.POSSIBLE:
-            return topic
-        bug = self._rebalance_bug(group, removal)
+            if forgotten is None:
+                return topic
+            forgotten = replace(forgotten, certainty=Certainty.POSSIBLE, others=(topic.kind,))
+        bug = self._rebalance_bug(group, removal) or forgotten
         if bug is not None:
             return bug
         requests = self._request(act, removal, with_group=with_group)
@@ -184,6 +187,23 @@ class Judge:
             "and this release expires offsets of rebalancing groups by commit age"
         )
         return End(EndKind.EXPIRY, place, Certainty.LIKELY, why, age, bug="KAFKA-13636")
+
+    def _sources_bug(self, group: GroupHistory, removal: Removal) -> End | None:
+        """KAFKA-19661: a streams group that was loaded has no source topics up to the next heartbeat of a member."""
+        place = removal.place
+        before = [change for change in group.changes if change.place.record_offset < place.record_offset]
+        is_streams = bool(before) and before[-1].group_type is GroupType.STREAMS
+        if self._profile.expiry.knows_sources or not removal.subscribed or not is_streams:
+            return None
+        age = place.timestamp_ms - removal.value.commit_timestamp_ms
+        if age < (self._configured or SHORTEST_RETENTION_MS):
+            return None
+        why = (
+            f"committed {_span(age)} before; this release does not know the source topics of a streams group from its "
+            "load up to the next heartbeat"
+        )
+        certainty = Certainty.POSSIBLE if self._configured is None else Certainty.LIKELY
+        return End(EndKind.EXPIRY, place, certainty, why, age, bug="KAFKA-19661")
 
     def _by_expiry(self, removal: Removal, certainty: Certainty, why: str) -> End:
         return End(EndKind.EXPIRY, removal.place, certainty, why, retention_at_most_ms=removal.age_ms)

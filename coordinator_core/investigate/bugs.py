@@ -106,6 +106,15 @@ _BUGS = (
         "kafka-transactions.sh abort",
     ),
     Bug(
+        "KAFKA-19661",
+        "A streams group has no source topics from the load of its coordinator up to the next heartbeat",
+        (("4.1", "4.2"),),
+        "4.2.0",
+        "a tombstone of a source topic's offset of a streams group with members, commit age above the retention",
+        "offsets of quiet source partitions expire in a sweep after a failover",
+        "upgrade; keep offsets.retention.minutes above the longest time without a commit",
+    ),
+    Bug(
         "KAFKA-4704",
         "Loading ends where a group id is used for offsets after the group was removed",
         (("0.10.1", "0.10.2"),),

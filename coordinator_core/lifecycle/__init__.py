@@ -1,5 +1,6 @@
-"""What ends in an offsets log: expiry of offsets and groups, compaction, sizes of what is left.
+"""What ends in an offsets log, and what a change makes of it: expiry, compaction, sizes, releases, migrations.
 
 May import ``runs``, ``merge``, ``fold``, ``kernels`` and packages below them. Start reading at ``plan`` (an expiry
-plan) with ``due`` (when an offset expires), or at ``compact``: scan, plan, write and proof of one offsets partition.
+plan) with ``due`` (when an offset expires), at ``whatif`` (what a change does), or at ``compact``: scan, plan, write
+and proof of one offsets partition.
 """

@@ -20,6 +20,7 @@ from coordinator_core.lifecycle.repartition import MovedPartition, repartition
 from coordinator_core.log.reader import OnDamage, recover
 from coordinator_core.log.segments import partition_directory_name
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
+from coordinator_core.replay.writer import refuse_other_rules
 
 REPORT = "compaction.json"
 Document = dict[str, Any]
@@ -38,11 +39,13 @@ def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage
     """The partitions as they are to be read.
 
     Under ``RECOVER`` cut as a starting broker would cut them; what that leaves out is appended to ``damage``.
-    Raises :class:`DamagedInputError` under ``FAIL`` for what is wrong with the directories.
+    Raises :class:`DamagedInputError` under ``FAIL`` for what is wrong with the directories, :class:`UsageError` for
+    what is no log of Kafka.
     """
     if on_damage is OnDamage.SALVAGE:
         raise UsageError("--salvage: a log without its damaged batches is no log to start a broker on")
     refuse_records(snapshot)
+    refuse_other_rules(snapshot)
     if snapshot.damage and on_damage is OnDamage.FAIL:
         raise DamagedInputError(snapshot.damage[0])
     damage += snapshot.damage

@@ -90,6 +90,7 @@ def proof_profiles(
                 "tolerates_owned_partitions",
                 "consumer_replaces_simple",
                 "streams_replaces_simple",
+                "compares_target_epochs",
                 "initial_epoch",
             }
         if not with_producers:

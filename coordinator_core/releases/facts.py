@@ -169,6 +169,10 @@ class ExpiryRules:
     expires_unsubscribed: bool
     """Offsets of a live group expire when nobody in it subscribes to their topic (KIP-496)."""
 
+    knows_sources: bool
+    """A streams group has its source topics from the load on; else from the first heartbeat after it, and until then
+    its offsets expire as those of topics that nobody subscribes to (KAFKA-19661)."""
+
     rebalance_protects: bool
     """Nothing expires of a classic group that rebalances (KAFKA-13636)."""
 
@@ -266,6 +270,14 @@ class Profile:
     streams_replaces_simple: bool
     """A streams record replaces a simple classic group (KAFKA-20254)."""
 
+    converts_groups: bool
+    """A member of another protocol makes an Empty classic group, or one of consumers, a group of its own type
+    (``GroupMetadataManager.getOrMaybeCreateConsumerGroup``, from 3.8 on)."""
+
+    compares_target_epochs: bool
+    """A member counts as reconciled by the epoch of the target assignment that it goes to, not by its own, which is
+    -2 while a static member is away (``ConsumerGroup.maybeUpdateGroupState`` of 3.7, which alone records it)."""
+
     initial_epoch: int
     """Group and assignment epoch before any record sets them (KAFKA-20268)."""
 
@@ -292,7 +304,7 @@ class Profile:
 
 
 FACTS_BESIDE_LOADING: Final = frozenset(
-    {"name", "release", "describes_pending_revocation", "deleters", "expiry", "requests"}
+    {"name", "release", "converts_groups", "describes_pending_revocation", "deleters", "expiry", "requests"}
 )
 """Columns of :class:`Profile` that the state after a load does not depend on."""
 

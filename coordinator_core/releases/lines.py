@@ -94,6 +94,8 @@ _FIRST_CLASSIC = Profile(
     tolerates_owned_partitions=True,
     consumer_replaces_simple=True,
     streams_replaces_simple=True,
+    converts_groups=False,
+    compares_target_epochs=False,
     initial_epoch=0,
     describes_pending_revocation=False,
     expiry=ExpiryRules(
@@ -104,6 +106,7 @@ _FIRST_CLASSIC = Profile(
         deletes_groups=False,
         generation_zero_is_silent=True,
         expires_unsubscribed=False,
+        knows_sources=True,
         rebalance_protects=False,
         pending_protects_offset_key=False,
         pending_hold=PendingHold.NONE,
@@ -138,6 +141,8 @@ _FIRST_NEW = Profile(
     tolerates_owned_partitions=True,
     consumer_replaces_simple=False,
     streams_replaces_simple=False,
+    converts_groups=False,
+    compares_target_epochs=True,
     initial_epoch=0,
     describes_pending_revocation=False,
     expiry=ExpiryRules(
@@ -148,6 +153,7 @@ _FIRST_NEW = Profile(
         deletes_groups=True,
         generation_zero_is_silent=False,
         expires_unsubscribed=True,
+        knows_sources=True,
         rebalance_protects=True,
         pending_protects_offset_key=False,
         pending_hold=PendingHold.NONE,
@@ -351,6 +357,8 @@ LINES: Final = (
             name="J1",
             ordering_offset_rule=MergeOffsetRule.RECORD,
             tombstone_drops_pending=True,
+            converts_groups=True,
+            compares_target_epochs=False,
             # The brokers that were tried begin at 3.8.1; 3.7 is left as it was.
             tolerates_owned_partitions=False,
             expiry=replace(
@@ -395,7 +403,13 @@ LINES: Final = (
             max_legacy_offset_value_version=0,
             has_first_share_layout=False,
             tolerates_missing_share_groups=True,
-            expiry=replace(was.expiry, pending_hold=PendingHold.OFFSET_KEY, share_sweep=ShareSweep.LEAVES),
+            expiry=replace(
+                was.expiry,
+                # Seen on 4.1.1 and 4.1.2: no patch of the line has the correction.
+                knows_sources=False,
+                pending_hold=PendingHold.OFFSET_KEY,
+                share_sweep=ShareSweep.LEAVES,
+            ),
         ),
         coordinators=(Loader.JAVA,),
         tools=lambda was: replace(was, dumped_key_types=was.dumped_key_types - {9} | STREAMS_KEY_TYPES),
@@ -409,7 +423,9 @@ LINES: Final = (
     Line(
         "4.2",
         "4.2.1",
-        new=lambda was: _tolerates_owned_partitions(replace(was, name="J3")),
+        new=lambda was: _tolerates_owned_partitions(
+            replace(was, name="J3", expiry=replace(was.expiry, knows_sources=True))
+        ),
         new_fields=(
             "StreamsGroupMetadataValue.validatedTopologyEpoch",
             "StreamsGroupMetadataValue.lastAssignmentConfigs",

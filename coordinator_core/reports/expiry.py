@@ -90,7 +90,7 @@ def expiry_text(document: Json) -> str:
     """Two tables, what is due and what comes, and how much is kept and why."""
     now_ms = document["now_ms"]
     parts = [
-        f"Due at {_time(now_ms)}, with a retention of {_span(document['offsets_retention_ms'])}: "
+        f"Due at {time_text(now_ms)}, with a retention of {_span(document['offsets_retention_ms'])}: "
         f"{_count(document['tombstones'], 'tombstone')}",
         *_table(document["tombstones"], now_ms),
         "",
@@ -112,8 +112,8 @@ def _table(rows: Sequence[Json], now_ms: int) -> list[str]:
         (
             [
                 *(row[name] for name in shown),
-                None if row["base_timestamp_ms"] is None else _time(row["base_timestamp_ms"]),
-                _time(row["expires_at_ms"]),
+                None if row["base_timestamp_ms"] is None else time_text(row["base_timestamp_ms"]),
+                time_text(row["expires_at_ms"]),
                 _relative(row["expires_at_ms"] - now_ms),
             ]
             for row in rows
@@ -125,7 +125,7 @@ def _count(rows: Sequence[Json], what: str) -> str:
     return f"{len(rows)} {what}{'' if len(rows) == 1 else 's'}"
 
 
-def _time(time_ms: int) -> str:
+def time_text(time_ms: int) -> str:
     """UTC to the second; the number itself where no calendar has it."""
     try:
         return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -41,7 +41,8 @@ class Inputs:
         settings_file: Path | None = None,
         codes: Sequence[str] = (),
     ) -> Inputs:
-        """The inputs at these paths; :class:`UsageError` for what is not there or not what it should be.
+        """The inputs at these paths; :class:`UsageError` for what is not there or not what it should be, and for
+        a run of a log that is not Kafka's.
 
         Thresholds that the file of settings does not have are those of the brokers, where the topics tell them.
         """
@@ -58,6 +59,7 @@ class Inputs:
             settings,
             tuple(rule_of(code).code for code in codes) or None,
         )
+        made.run.refuse_other_rules()
         if log:
             logs_of(log, made.run)
         return made

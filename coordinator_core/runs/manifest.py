@@ -14,6 +14,7 @@ from coordinator_core.fold.tasks import CacheUse
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS, number_of_partitions
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
+from coordinator_core.replay.writer import KAFKA, REDPANDA, redpanda_num_partitions
 from coordinator_core.runs.publish import Manifest
 
 
@@ -71,6 +72,7 @@ class ReplayFacts:
         names |= self.snapshot.topic_names
         uses = sum((Counter(partition.cache_uses) for partition in self.partitions), Counter[CacheUse]())
         cleaned = {log.offsets_partition: log.cleaned_offset for log in self.snapshot.partitions}
+        count, writer = self._placed()
         cuts = {log.offsets_partition: cut(log, next_offsets) for log in self.snapshot.partitions}
         return {
             "now_ms": self.now_ms,
@@ -82,7 +84,8 @@ class ReplayFacts:
             "complete": not self.damage,
             "engine": self.engine,
             "fold_cache": {use.value: uses[use] for use in (CacheUse.HIT, CacheUse.MISS, CacheUse.CORRUPT)},
-            "offsets_topic_num_partitions": self._num_partitions(),
+            "offsets_topic_num_partitions": count,
+            "written_by": writer,
             "sources": list(self.snapshot.sources),
             "inputs": [
                 {
@@ -108,13 +111,19 @@ class ReplayFacts:
             "carried_records": sum(partition.carried_records for partition in self.partitions),
         }
 
-    def _num_partitions(self) -> int:
+    def _placed(self) -> tuple[int, str]:
+        """How many offsets partitions there are, and by whose rules groups are in them."""
         if self.offsets_topic_num_partitions is not None:
-            return self.offsets_topic_num_partitions
+            return self.offsets_topic_num_partitions, KAFKA
         least = max((log.offsets_partition for log in self.snapshot.partitions), default=-1) + 1
         found = number_of_partitions(gcd(*(part.placement for part in self.partitions)), max(least, 1))
+        if found is not None:
+            return found, KAFKA
+        others = redpanda_num_partitions(self.snapshot)
+        if others is not None:
+            return others, REDPANDA
         # Some groups are in wrong partitions whatever the number is: the rules say so, of the default.
-        return found or max(least, DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS)
+        return max(least, DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS), KAFKA
 
 
 _SUMMARY = (

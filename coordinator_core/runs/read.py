@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from coordinator_core import files, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import PartitionState
+from coordinator_core.replay.writer import REDPANDA, written_by_redpanda
 from coordinator_core.runs.proof import FileProof, open_parquet
 from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
@@ -50,6 +51,12 @@ class Run:
     @property
     def topic_names(self) -> dict[str, str]:
         return dict(self.manifest["topic_names"])
+
+    def refuse_other_rules(self) -> None:
+        """``UsageError`` for a run of a log whose broker does not keep Kafka's rules: for what answers by them."""
+        # Runs of earlier versions do not say it.
+        if self.manifest.get("written_by") == REDPANDA:
+            raise UsageError(written_by_redpanda(self.path, self.manifest["offsets_topic_num_partitions"]))
 
     def has_table(self, name: str) -> bool:
         return name in self.manifest["tables"]

@@ -35,6 +35,24 @@ def out(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
     return printed.out
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_sweep_of_4_1_before_the_first_heartbeat_is_known(alone: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    name, group = UNKNOWN_SOURCES
+    case = next(one for one in CASES if one.name == name)
+    arguments = ["--offsets-retention-ms", "60000", "--format", "json", *(["--group", group] if alone else [])]
+
+    def lost(release: str) -> list[tuple[str, str | None]]:
+        printed = out(capfd, *map(str, case.paths), "--kafka-version", release, *arguments)
+        return [
+            (one["code"], None if one["bug"] is None else one["bug"]["id"])
+            for one in json.loads(printed)["explanations"]
+            if one["group_id"] == group
+        ]
+
+    assert lost("4.1.2") == [("offsets-expired-while-active", "KAFKA-19661")]
+    assert [bug for _, bug in lost("4.2.1")] == [None]
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if "torn" not in case.name], ids=lambda case: case.name)
 def test_logs_of_brokers_have_nothing_critical_that_was_not_done(case: Case, capfd: pytest.CaptureFixture[str]) -> None:
     document = json.loads(out(capfd, *case.command_line(), "--format", "json"))

@@ -10,8 +10,8 @@ from typing import Any
 from coordinator_core.records.blobs import (
     decode_consumer_assignment,
     encode_consumer_assignment,
-    encode_consumer_subscription,
 )
+from tests.blobs import encode_consumer_subscription
 from tests.live.group_protocol import Json
 from tests.recording.session import RefusedError, Session
 

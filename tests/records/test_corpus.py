@@ -38,7 +38,10 @@ def _records(case: Case) -> Iterator[Record]:
                     yield from records
 
 
-EARLY_LAYOUTS = {"4.0.2": {11: "share-4.0", 15: "share-4.0"}}
+EARLY_LAYOUTS = {
+    "3.7.2": dict.fromkeys((4, 5, 7, 8), "preview-3.7"),
+    "4.0.2": {11: "share-4.0", 15: "share-4.0"},
+}
 """Layouts of releases that had others under the same version, by record type."""
 
 

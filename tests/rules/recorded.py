@@ -39,6 +39,7 @@ def findings(case: Case) -> set[Finding]:
         *_long_metadata(case),
         *_without_offsets(case),
         *_without_tombstone(case),
+        *_without_group(case),
     }
 
 
@@ -166,6 +167,21 @@ def _dumped(case: Case) -> list[tuple[Json, Json | None]]:
 def _text(path: Path) -> str:
     data = path.read_bytes()
     return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8", "replace")
+
+
+def _without_group(case: Case) -> Iterator[Finding]:
+    """Groups deleted under a transaction that then committed, which are not listed, and whose commits no tombstone of
+    their own removes."""
+    path = case.directory / "case.json"
+    steps = json.loads(path.read_text(encoding="utf-8")).get("steps", []) if path.exists() else []
+    doomed = {str(step).partition(":")[0] for step in steps if "transaction is open, which then commits" in str(step)}
+    last = {json.dumps(key): (key["data"]["group"], value) for key, value in _dumped(case) if key["type"] == "1"}
+    for group, value in last.values():
+        if group not in doomed or group in _groups(case) or value is None:
+            continue
+        yield "R65", group, None, None
+        if value["data"].get("leaderEpoch") in NO_EPOCH:
+            yield "R33", group, None, None
 
 
 def formats(case: Case) -> set[int]:

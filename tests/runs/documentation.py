@@ -43,6 +43,7 @@ from the schemas (version {SCHEMA_VERSION}) in `coordinator_core/runs/schemas.py
 | `load_failures`, `carried_records` | rows of these tables |
 | `findings` | by severity; null until rules have looked at the run |
 | `offsets_topic_num_partitions` | as given, else the number that puts every group where it is (50 where that fits) |
+| `written_by` | `kafka`, or `redpanda`: groups are where [Redpanda](cli.md#logs-of-other-brokers) puts them |
 """
 
 

@@ -1,0 +1,123 @@
+"""``regroup whatif``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from coordinator_core.cli.options import (
+    Format,
+    ReplayOptions,
+    format_option,
+    note,
+    replay_options,
+    write_json,
+    write_line,
+)
+from coordinator_core.cli.retention import offsets_retention_option
+from coordinator_core.cli.source import load_source, refuse_other_rules
+from coordinator_core.errors import ExitCode, UsageError
+from coordinator_core.groups.model import GroupType, PartitionState
+from coordinator_core.lifecycle import whatif
+from coordinator_core.lifecycle.expiry import plan_expiry
+from coordinator_core.lifecycle.plan import ExpiryPlan
+from coordinator_core.lifecycle.whatif import Effect
+from coordinator_core.reports.whatif import CSV_COLUMNS, whatif_document, whatif_text
+from coordinator_core.untrusted import csv_text
+
+_CHANGES = ("to", "offsets_partitions", "retention_ms", "delete_group", "delete_topic")
+
+
+@click.command("whatif")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
+@click.option(
+    "--to",
+    type=click.Choice([GroupType.CONSUMER.value, GroupType.STREAMS.value, GroupType.SHARE.value]),
+    help="A member of this protocol joins each group: KIP-848, KIP-1071, KIP-932.",
+)
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="With --to: only this group (repeatable).")
+@click.option(
+    "--no-upgrades", is_flag=True, help="With --to: group.consumer.migration.policy is disabled or downgrade."
+)
+@click.option(
+    "--offsets-partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The offsets topic that loads this log has N partitions.",
+)
+@click.option(
+    "--retention-ms",
+    type=click.IntRange(min=1),
+    metavar="MS",
+    help="offsets.retention.minutes becomes this, in milliseconds; today's is --offsets-retention-ms.",
+)
+@click.option("--delete-group", multiple=True, metavar="GROUP", help="DeleteGroups of this group (repeatable).")
+@click.option("--delete-topic", multiple=True, metavar="TOPIC", help="DeleteTopics of this topic (repeatable).")
+@offsets_retention_option
+@replay_options
+@format_option(Format.TEXT, Format.JSON, Format.CSV)
+def whatif_command(
+    paths: tuple[str, ...],
+    groups: tuple[str, ...],
+    no_upgrades: bool,
+    offsets_retention_ms: int | None,
+    output_format: Format,
+    options: ReplayOptions,
+    **changes: Any,
+) -> int:
+    """What one change would do, group by group, with the records concerned. Changes nothing, asks no cluster.
+
+    The release is that of the brokers after the change (--kafka-version, --profile; by default the one that the records
+    tell). Exits with 1 when a committed offset goes or is not found any more, or when the broker refuses a group.
+    """
+    chosen = [name for name in _CHANGES if changes[name]]
+    if len(chosen) != 1:
+        raise UsageError(f"name one change: {', '.join('--' + name.replace('_', '-') for name in _CHANGES)}")
+    (name,) = chosen
+    if name != "to" and (groups or no_upgrades):
+        raise UsageError("--group and --no-upgrades go with --to")
+    refuse_other_rules(paths)
+    source = load_source(paths, options)
+    source.check_groups((*groups, *changes["delete_group"]))
+    now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
+    profile, value = source.profile, changes[name]
+    today_ms = offsets_retention_ms or profile.expiry.default_offsets_retention_ms
+
+    def plan(state: PartitionState, retention_ms: int = today_ms) -> ExpiryPlan:
+        found = plan_expiry(state, profile, now_ms=now_ms, offsets_retention_ms=retention_ms)
+        if found.failure is not None:
+            note(f"regroup: warning: nothing expires in offsets partition {state.offsets_partition}: {found.failure}")
+        return found
+
+    effects: dict[str, Callable[[PartitionState], list[Effect]]] = {
+        "to": lambda state: whatif.migrated(
+            state, profile, GroupType(value), upgrades=not no_upgrades, groups=groups or None
+        ),
+        "offsets_partitions": lambda state: whatif.repartitioned(state, value),
+        "retention_ms": lambda state: whatif.retained(state, plan(state), plan(state, value)),
+        "delete_group": lambda state: whatif.groups_deleted(state, profile, value),
+        "delete_topic": lambda state: whatif.topics_deleted(
+            state, profile, value, today=plan(state), then=plan(whatif.without_topics(state, value))
+        ),
+    }
+    found = [effect for state in source.states for effect in effects[name](state)]
+    document = whatif_document(
+        source.states,
+        found,
+        change={name: list(value) if isinstance(value, tuple) else value},
+        profile=profile.label,
+        now_ms=now_ms,
+        partial=source.partial,
+    )
+    match output_format:
+        case Format.JSON:
+            write_json(document)
+        case Format.CSV:
+            rows = ([row[column] for column in CSV_COLUMNS] for row in document["effects"])
+            write_line(csv_text(CSV_COLUMNS, rows).rstrip("\n"))
+        case _:
+            for line in whatif_text(document):
+                write_line(line)
+    return ExitCode.FINDINGS if any(effect.is_loss for effect in found) else ExitCode.CLEAN

@@ -1,0 +1,119 @@
+"""Logs of Redpanda, which keeps Kafka's records: read where Kafka's rules do not matter, refused where they do.
+
+No Redpanda broker runs here. The logs are made: the records are those that Kafka 3 writes (Redpanda writes committed
+offsets in version 3 and groups in version 3), the partitions those of Redpanda's hash and its default number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator_core.groups.hashing import partition_for
+from coordinator_core.groups.redpanda import DEFAULT_GROUP_TOPIC_PARTITIONS, redpanda_partition_for
+from coordinator_core.runs.read import open_run
+from tests.cases import case
+from tests.cli.test_commands import output_of
+from tests.cli.test_damaged_input import outcome
+from tests.log.builders import write_partition
+from tests.rules.logs import commit, empty_group, log_of
+
+GROUPS = [f"group-{number}" for number in range(40)]
+REFUSED: dict[str, list[str]] = {
+    "expire": [],
+    "whatif": ["--offsets-partitions", "8"],
+    "loads": [],
+    "investigate": [],
+    "compact": ["--output", "{out}"],
+    "rescue": ["--kafka-version", "3.9.2", "--coordinator", "classic"],
+    "reconcile": [],
+    "report": [],
+}
+Capture = pytest.CaptureFixture[str]
+
+
+def write_log(directory: Path, place: Callable[[str], int], groups: list[str] = GROUPS) -> str:
+    for partition in sorted({place(group) for group in groups}):
+        here = [group for group in groups if place(group) == partition]
+        records = [record for group in here for record in (empty_group(group), commit(group, version=3))]
+        write_partition(directory, {0: log_of(*records)}, partition=partition)
+    return str(directory)
+
+
+def by_redpanda(group: str) -> int:
+    return redpanda_partition_for(group, DEFAULT_GROUP_TOPIC_PARTITIONS)
+
+
+@pytest.fixture
+def redpanda(tmp_path: Path) -> str:
+    return write_log(tmp_path / "log", by_redpanda)
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_what_answers_by_kafkas_rules_refuses_it_in_one_sentence(
+    command: str, redpanda: str, tmp_path: Path, capfd: Capture
+) -> None:
+    out = str(tmp_path / "out")
+    code, printed, said = outcome([command, redpanda, *(word.format(out=out) for word in REFUSED[command])], capfd)
+    assert (code, printed) == (2, "")
+    (sentence,) = [line for line in said.splitlines() if "Redpanda wrote this log" in line]
+    assert "in 16 offsets partitions" in sentence
+    assert not Path(out).exists()
+
+
+def test_state_and_records_are_read(redpanda: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    document: dict[str, Any] = json.loads(output_of(["describe", redpanda, "--format", "json"], capfdbinary))
+    found = {group["group_id"]: (group["offsets_partition"], group["offsets"]) for group in document["groups"]}
+    assert {name: partition for name, (partition, _) in found.items()} == {name: by_redpanda(name) for name in GROUPS}
+    assert all(offsets[0]["committed_offset"] == 50 for _, offsets in found.values())
+    for command in ("dump", "verify", "stats", "list"):
+        assert output_of([command, redpanda], capfdbinary)
+    assert "commit of 50 t-0" in output_of(["explain", redpanda, "--group", GROUPS[0]], capfdbinary)
+
+
+def test_a_run_knows_who_wrote_its_log(redpanda: str, tmp_path: Path, capfd: Capture) -> None:
+    code, printed, _ = outcome(
+        ["replay", redpanda, "--output", str(tmp_path / "runs"), "--cluster", "c", "--format", "json"], capfd
+    )
+    assert code == 0
+    run = json.loads(printed)["run"]
+    manifest = open_run(run).manifest
+    assert (manifest["written_by"], manifest["offsets_topic_num_partitions"]) == ("redpanda", 16)
+    for command in ("expire", "reconcile", "report"):
+        code, printed, said = outcome([command, run], capfd)
+        assert (code, printed, said.count("Redpanda wrote this log")) == (2, "", 1)
+    assert outcome(["describe", run], capfd)[0] == 0
+
+
+def test_a_drill_of_it_is_refused(redpanda: str, tmp_path: Path, capfd: Capture) -> None:
+    topology = str(case("k431-cluster").directory / "expected/before/topics.json")
+    run = outcome(["replay", redpanda, "--output", str(tmp_path), "--cluster", "c", "--format", "json"], capfd)[1]
+    for path in (redpanda, json.loads(run)["run"]):
+        arguments = ["drill", "predict", path, "--topology", topology, "--scenario", "lose-brokers=3"]
+        code, printed, said = outcome(arguments, capfd)
+        assert (code, printed, said.count("Redpanda wrote this log")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("misplaced", [0, 1, 5])
+def test_a_log_of_kafka_is_not_refused(misplaced: int, tmp_path: Path, capfd: Capture) -> None:
+    """Also one with groups in wrong partitions, which no number of partitions explains."""
+
+    def place(group: str) -> int:
+        number = GROUPS.index(group)
+        return partition_for(group, 16) if number >= misplaced else (partition_for(group, 16) + 1) % 16
+
+    path = write_log(tmp_path / "log", place)
+    assert outcome(["expire", path, "--now-ms", "0"], capfd)[0] == 0
+    code, printed, _ = outcome(["reconcile", path, "--format", "json"], capfd)
+    codes = {finding["rule"] for finding in json.loads(printed)["findings"]}
+    assert (code in (0, 1), "R04" in codes) == (True, bool(misplaced))
+
+
+def test_a_few_groups_prove_nothing(tmp_path: Path, capfd: Capture) -> None:
+    """Four groups may be where Redpanda puts them by chance: once in 65536 logs with groups in wrong partitions."""
+    assert outcome(["expire", write_log(tmp_path / "few", by_redpanda, GROUPS[:4]), "--now-ms", "0"], capfd)[0] == 0
+    assert outcome(["expire", write_log(tmp_path / "more", by_redpanda, GROUPS[:5]), "--now-ms", "0"], capfd)[0] == 2
