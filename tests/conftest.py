@@ -46,6 +46,7 @@ PARTS = (
     Part("live/test_generated_log.py", "full"),
     Part("live/test_whatif.py", "full"),
     Part("live/test_model.py", "full"),
+    Part("live/test_share_groups.py", "full"),
     Part("drill/test_live_behind.py", "full"),
     Part("cluster/test_releases.py", "full"),
     Part("cluster", "real", together=True),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from coordinator_core.coordinator import replies, requests
@@ -19,17 +20,26 @@ from coordinator_core.coordinator.manager import LoadState
 from coordinator_core.coordinator.maps import TopicId
 from coordinator_core.coordinator.membership import Client, MemberIds
 from coordinator_core.coordinator.metadata import MetadataImage
+from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.scala.coordinator import ScalaCoordinator
 from coordinator_core.coordinator.settings import BrokerSettings
+from coordinator_core.coordinator.share_states import ShareStates
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.coordinator.transactions import Transactions
 from coordinator_core.records.types import ZERO_UUID
+from coordinator_core.releases.requests import RequestRules
 
 ALL_GROUP_OPERATIONS_MASK = {False: 328, True: 3400}
 
 Topic = TypeVar("Topic", requests.CommitTopic, requests.DeleteTopic, requests.FetchTopic, replies.FetchedTopic)
 Changed = TypeVar("Changed", requests.CommitTopic, requests.DeleteTopic)
-Described = TypeVar("Described", replies.DescribedGroup, replies.DescribedConsumerGroup, replies.DescribedStreamsGroup)
+Described = TypeVar(
+    "Described",
+    replies.DescribedGroup,
+    replies.DescribedConsumerGroup,
+    replies.DescribedShareGroup,
+    replies.DescribedStreamsGroup,
+)
 INTERNAL_TOPIC_CREATION_MS = 100
 """How long the controller takes in this model to create the internal topics of a streams application."""
 
@@ -46,15 +56,18 @@ class Cluster:
         new_producer_id: Callable[[], int],
         *,
         java: bool,
+        share_rules: RequestRules = JAVA,
         new_topic_id: Callable[[str], str] = lambda name: ZERO_UUID,
     ) -> None:
         self.settings = settings
+        self.share_rules = share_rules
         self._new_topic_id = new_topic_id
         self.clock = clock
         self.log = log
         self.metadata = metadata
         self.java = java
         self.brokers: list[Broker] = []
+        self.share_states = ShareStates()
         self.transactions = Transactions(
             clock,
             self._write_marker,
@@ -100,7 +113,14 @@ class Broker:
         self.coordinator: ScalaCoordinator | JavaCoordinator
         if cluster.java:
             self.coordinator = JavaCoordinator(
-                settings, clock, log, new_member_id, self._verify, lambda: cluster.metadata
+                settings,
+                clock,
+                log,
+                new_member_id,
+                self._verify,
+                lambda: cluster.metadata,
+                cluster.share_states,
+                cluster.share_rules,
             )
             self.coordinator.streams.create_topics = cluster.create_internal_topics
         else:
@@ -174,8 +194,31 @@ class Broker:
                 )
             case requests.DeleteTopics():
                 return self._delete_topics(request)
-            case _:
+            case requests.JoinGroup() | requests.SyncGroup():
                 raise AssertionError(f"{type(request).__name__} is answered later")
+            case _:
+                return self._answer_share(client, request)
+
+    def _answer_share(self, client: Client, request: requests.ShareRequest) -> replies.Reply | None:
+        """The answer to a request of share groups, which Scala coordinators do not have."""
+        if isinstance(self.coordinator, ScalaCoordinator):
+            return None
+        check, shares, offsets = self.coordinator.check, self.coordinator.shares, self.coordinator.share_offsets
+        match request:
+            case requests.ShareGroupHeartbeat():
+                return shares.heartbeat(client, request, check)
+            case requests.ShareGroupDescribe():
+                groups = [shares.describe(one, check) for one in request.group_ids]
+                return replies.ShareGroupDescribeReply(
+                    self._with_operations(groups, request.include_authorized_operations)
+                )
+            case requests.AlterShareGroupOffsets():
+                return offsets.alter(request, check)
+            case requests.DescribeShareGroupOffsets():
+                described = tuple(offsets.describe(one, partial(check, empty_id=True)) for one in request.groups)
+                return replies.DescribeShareGroupOffsetsReply(described)
+            case requests.DeleteShareGroupOffsets():
+                return offsets.delete(request, check)
 
     def _streams(
         self, client: Client, request: requests.StreamsGroupHeartbeat | requests.StreamsGroupDescribe

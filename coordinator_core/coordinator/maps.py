@@ -54,6 +54,13 @@ class TopicIdPartition(NamedTuple):
         return TopicPartition(*self)
 
 
+class SharePartition(NamedTuple):
+    """``org.apache.kafka.server.common.TopicIdPartition``, a Java record."""
+
+    topic_id: TopicId
+    partition: int
+
+
 def hash_code(key: Any) -> int:
     """``Object.hashCode`` of a string, an int, or one of the classes above."""
     if isinstance(key, TopicId):
@@ -64,6 +71,8 @@ def hash_code(key: Any) -> int:
         return java_string_hash(key)
     if isinstance(key, int):
         return _signed(key)
+    if isinstance(key, SharePartition):
+        return _signed(31 * hash_code(key.topic_id) + key.partition)
     topic, partition = key
     code = 31 * (31 + partition) + java_string_hash(topic)
     return _signed(31 * 31 + code if isinstance(key, TopicIdPartition) else code)

@@ -35,6 +35,7 @@ _SINCE: dict[str, dict[str, int]] = {
     "OffsetDelete": {"topics.topicId": _NEVER},
     "EndTxn": {"producerId": 5, "producerEpoch": 5},
     "ConsumerGroupDescribe": {"groups.members.memberType": 1},
+    "DescribeShareGroupOffsets": {"groups.topics.partitions.lag": 1},
 }
 """Fields that a later version added to the first one, by their path."""
 

@@ -228,6 +228,44 @@ StreamsValue = (
 )
 """Values of streams groups; their keys and the target assignment's metadata are those of consumer groups."""
 
+
+class ShareMemberValue(NamedTuple):
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+
+
+class ShareCurrentAssignmentValue(NamedTuple):
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: tuple[TargetPartitions, ...]
+
+
+class ShareTopicPartitions(NamedTuple):
+    """A topic whose share-partitions have, or are to have, state at the share coordinator."""
+
+    topic_id: str
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+class ShareTopicName(NamedTuple):
+    """A topic whose share-partitions are to lose their state."""
+
+    topic_id: str
+    topic_name: str
+
+
+class ShareStateValue(NamedTuple):
+    """``ShareGroupStatePartitionMetadataValue``; the other records of share groups are those of consumer groups."""
+
+    initializing_topics: tuple[ShareTopicPartitions, ...]
+    initialized_topics: tuple[ShareTopicPartitions, ...]
+    deleting_topics: tuple[ShareTopicName, ...]
+
+
 RecordKey = OffsetCommitKey | GroupMetadataKey | ConsumerGroupKey | ConsumerMemberKey | RegularExpressionKey
 RecordValue = (
     OffsetCommitValue
@@ -239,4 +277,7 @@ RecordValue = (
     | CurrentAssignmentValue
     | RegularExpressionValue
     | StreamsValue
+    | ShareMemberValue
+    | ShareCurrentAssignmentValue
+    | ShareStateValue
 )

@@ -418,3 +418,107 @@ class DescribedStreamsGroup(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class StreamsGroupDescribeReply(Reply):
     groups: tuple[DescribedStreamsGroup, ...]
+
+
+# Share groups (KIP-932)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupHeartbeatReply(Reply):
+    """``ShareGroupHeartbeatResponse``; ``assignment`` None: it is the same as before."""
+
+    error_code: Errors
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: HeartbeatAssignment | None = None
+
+
+class DescribedShareMember(NamedTuple):
+    member_id: str
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    assignment: DescribedAssignment
+
+
+class DescribedShareGroup(NamedTuple):
+    error_code: Errors
+    error_message: str | None
+    group_id: str
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[DescribedShareMember, ...] = ()
+    authorized_operations: int = NO_OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupDescribeReply(Reply):
+    groups: tuple[DescribedShareGroup, ...]
+
+
+class AlteredPartition(NamedTuple):
+    partition_index: int
+    error_code: Errors
+    error_message: str | None = None
+
+
+class AlteredTopic(NamedTuple):
+    topic_name: str
+    topic_id: str
+    partitions: tuple[AlteredPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterShareGroupOffsetsReply(Reply):
+    error_code: Errors
+    error_message: str | None = None
+    responses: tuple[AlteredTopic, ...] = ()
+
+
+class ShareOffset(NamedTuple):
+    """A share-partition; start offset and lag are -1 where its state says none."""
+
+    partition_index: int
+    start_offset: int
+    leader_epoch: int
+    lag: int
+    error_code: Errors
+    error_message: str | None = None
+
+
+class ShareOffsetsTopic(NamedTuple):
+    topic_name: str
+    topic_id: str
+    partitions: tuple[ShareOffset, ...]
+
+
+class ShareOffsetsGroup(NamedTuple):
+    group_id: str
+    topics: tuple[ShareOffsetsTopic, ...]
+    error_code: Errors
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeShareGroupOffsetsReply(Reply):
+    groups: tuple[ShareOffsetsGroup, ...]
+
+
+class DeletedShareTopic(NamedTuple):
+    topic_name: str
+    topic_id: str
+    error_code: Errors
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareGroupOffsetsReply(Reply):
+    error_code: Errors
+    error_message: str | None = None
+    responses: tuple[DeletedShareTopic, ...] = ()

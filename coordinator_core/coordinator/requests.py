@@ -323,6 +323,77 @@ class StreamsGroupDescribe:
     include_authorized_operations: bool = False
 
 
+# Share groups (KIP-932)
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupHeartbeat:
+    """``ShareGroupHeartbeatRequest``: ``None`` says nothing new."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    subscribed_topic_names: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupDescribe:
+    group_ids: tuple[str, ...]
+    include_authorized_operations: bool = False
+
+
+class StartOffset(NamedTuple):
+    partition_index: int
+    start_offset: int
+
+
+class AlterTopic(NamedTuple):
+    topic_name: str
+    partitions: tuple[StartOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterShareGroupOffsets:
+    group_id: str
+    topics: tuple[AlterTopic, ...]
+
+
+class ShareTopic(NamedTuple):
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+class ShareOffsetsGroup(NamedTuple):
+    """A group of a DescribeShareGroupOffsets; ``topics`` None asks for all that have state."""
+
+    group_id: str
+    topics: tuple[ShareTopic, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeShareGroupOffsets:
+    groups: tuple[ShareOffsetsGroup, ...]
+
+
+class ShareTopicName(NamedTuple):
+    topic_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareGroupOffsets:
+    group_id: str
+    topics: tuple[ShareTopicName, ...]
+
+
+ShareRequest = (
+    ShareGroupHeartbeat
+    | ShareGroupDescribe
+    | AlterShareGroupOffsets
+    | DescribeShareGroupOffsets
+    | DeleteShareGroupOffsets
+)
+
 Request = (
     JoinGroup
     | SyncGroup
@@ -345,5 +416,6 @@ Request = (
     | DeleteTopics
     | StreamsGroupHeartbeat
     | StreamsGroupDescribe
+    | ShareRequest
 )
 """Each class has the name of its API."""

@@ -27,6 +27,9 @@ class BrokerSettings:
     group_consumer_regex_refresh_interval_ms: int = 600_000
     group_share_heartbeat_interval_ms: int = 5_000
     group_share_session_timeout_ms: int = 45_000
+    group_share_max_size: int = 200
+    group_share_assignment_interval_ms: int = 1_000
+    group_share_initialize_retry_interval_ms: int = 30_000
     group_streams_session_timeout_ms: int = 45_000
     group_streams_heartbeat_interval_ms: int = 5_000
     group_streams_max_size: int = 2_147_483_647

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from coordinator_core.groups.classic import classic_group_from_record, duplicate_instance_id
-from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, GroupState, GroupType
+from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, GroupState, GroupType, ShareTopic
 from coordinator_core.groups.modern import (
     ConsumerRecords,
     LoadError,
@@ -218,8 +218,13 @@ class JavaGroups(GroupLoader):
         found = self._kinds.get(GroupType.SHARE)
         return found if isinstance(found, ShareRecords) else None
 
+    @property
+    def share_topics(self) -> dict[str, tuple[ShareTopic, ...]]:
+        """Share-partitions by group, which the coordinator keeps beside its groups."""
+        return {} if self._share is None else self._share.topics
+
     def state(self) -> dict[str, Any]:
-        return super().state() | {"share_topics": {} if self._share is None else self._share.topics}
+        return super().state() | {"share_topics": self.share_topics}
 
     def load(self, state: Mapping[str, Any]) -> None:
         super().load(state)

@@ -396,7 +396,7 @@ class ShareRecords(ModernRecords):
     member_class = ShareMember
     type = GroupType.SHARE
     metadata, member, target_metadata, target_member, current_assignment = 11, 10, 12, 13, 14
-    partition_metadata = 9
+    partition_metadata, state_metadata = 9, 15
     replaces_simple = False
 
     def __init__(self, groups: dict[str, Any], rules: ModernRules) -> None:
@@ -405,7 +405,10 @@ class ShareRecords(ModernRecords):
         """Share-partitions by group, until :meth:`finish`."""
 
     def handlers(self) -> dict[int, Handler]:
-        return super().handlers() | {15: self._state, self.partition_metadata: self._partition_metadata}
+        return super().handlers() | {
+            self.state_metadata: self._state,
+            self.partition_metadata: self._partition_metadata,
+        }
 
     def group(self, group_id: str, *, create: bool) -> Any:
         """As for the other kinds; the first releases with share groups stop where a group is missing."""

@@ -30,7 +30,7 @@ from coordinator_core.releases.facts import (
     Tools,
 )
 from coordinator_core.releases.number import Release
-from coordinator_core.releases.requests import CLASSIC_3_9, NEW_4_3
+from coordinator_core.releases.requests import CLASSIC_3_9, NEW_4_3, NEW_4_4
 
 _MINUTE_MS = 60_000
 
@@ -455,7 +455,12 @@ LINES: Final = (
     Line(
         "4.4",
         "4.4.0",
-        new=lambda was: replace(was, name="J4", expiry=replace(was.expiry, share_sweep=ShareSweep.FAILS_ON_OFFSETS)),
+        new=lambda was: replace(
+            was,
+            name="J4",
+            expiry=replace(was.expiry, share_sweep=ShareSweep.FAILS_ON_OFFSETS),
+            requests=NEW_4_4,
+        ),
         new_fields=(
             "StreamsGroupMetadataValue.storedDescriptionTopologyEpoch",
             "StreamsGroupMetadataValue.failedDescriptionTopologyEpoch",

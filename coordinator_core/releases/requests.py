@@ -6,7 +6,7 @@ of ``org.apache.kafka.coordinator.group`` (Java), and recorded traces of brokers
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -43,6 +43,10 @@ class RequestRules:
     missing_group_is_an_error_since: int | None
     """Version of DescribeGroups that answers GROUP_ID_NOT_FOUND for a group that does not exist."""
     api_versions: ApiVersions
+    emptied_share_group_is_assigned: bool = False
+    """The last member that leaves a share group makes its epoch that of the target assignment, too."""
+    added_share_partitions_start_at_zero: bool = False
+    """Partitions that a share group's topic got later are read from their begin, else as new topics are."""
 
 
 CLASSIC_3_9: Final = RequestRules(
@@ -94,3 +98,6 @@ NEW_4_3: Final = RequestRules(
         ),
     ),
 )
+
+NEW_4_4: Final = replace(NEW_4_3, emptied_share_group_is_assigned=True, added_share_partitions_start_at_zero=True)
+"""Seen in recordings of 4.4.0 (``tests/traces``); its answer to ApiVersions was not recorded."""

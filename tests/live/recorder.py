@@ -43,11 +43,13 @@ class Recorder:
         topics: dict[str, Json],
         *,
         java: bool,
+        kafka: str = "live",
         definitions: Definitions = definition,
     ) -> None:
         self.name = name
-        self._definitions = definitions
         self._port = port
+        self._kafka = kafka
+        self._definitions = definitions
         self._settings = settings
         self._topics = topics
         self._java = java
@@ -200,7 +202,7 @@ class Recorder:
         }
         head = {
             "trace": self.name,
-            "kafka": "live",
+            "kafka": self._kafka,
             "coordinator": "java" if self._java else "scala",
             "settings": self._settings,
             "start_ms": int(self._start * 1000),

@@ -12,6 +12,9 @@ from coordinator_core.coordinator.java.consumer import ConsumerGroups
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
+from coordinator_core.coordinator.java.share import ShareGroups
+from coordinator_core.coordinator.java.share_group import LiveShareGroup
+from coordinator_core.coordinator.java.share_offsets import ShareOffsets
 from coordinator_core.coordinator.java.streams import StreamsGroups
 from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup
 from coordinator_core.coordinator.log import OffsetsLog, Record
@@ -22,12 +25,14 @@ from coordinator_core.coordinator.records import group_metadata
 from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.service import GroupCoordinator, VerifyTransaction, nobody_left
 from coordinator_core.coordinator.settings import BrokerSettings
+from coordinator_core.coordinator.share_states import ShareStates
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.model import GroupState
+from coordinator_core.releases.requests import RequestRules
 
 
 class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
-    """Groups of the classic, the consumer and the streams protocol."""
+    """Groups of the classic, the consumer, the share and the streams protocol."""
 
     rules = JAVA
 
@@ -39,11 +44,16 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         new_member_id: MemberIds,
         verify: VerifyTransaction,
         metadata: Callable[[], MetadataImage],
+        share_states: ShareStates,
+        share_rules: RequestRules,
     ) -> None:
         super().__init__(JavaGroupMetadataManager(settings, clock, log), new_member_id, verify)
         self.consumers = ConsumerGroups(self.manager, metadata, new_member_id)
         self.classic_members = ClassicMembers(self.consumers)
-        self.streams = StreamsGroups(self.manager, metadata, self.consumers.assignments.metadata_hash)
+        self.share_offsets = ShareOffsets(self.manager, metadata, share_states, share_rules)
+        metadata_hash = self.consumers.assignments.metadata_hash
+        self.shares = ShareGroups(self.manager, metadata, metadata_hash, self.share_offsets, share_rules)
+        self.streams = StreamsGroups(self.manager, metadata, metadata_hash)
 
     def check(self, group_id: str, *, empty_id: bool = False) -> None:
         """Whether it was started comes first here."""
@@ -71,7 +81,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             if isinstance(group, LiveConsumerGroup) and not group.is_empty:
                 self.classic_members.join(group, client, request, respond)
                 return
-            if isinstance(group, LiveStreamsGroup) and not group.is_empty:
+            if isinstance(group, LiveShareGroup) or (isinstance(group, LiveStreamsGroup) and not group.is_empty):
                 raise ApiError(Errors.INCONSISTENT_GROUP_PROTOCOL)
         except ApiError as failed:
             respond(replies.JoinGroupReply(failed.error))
@@ -236,6 +246,9 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
             else:
                 by_partition.setdefault(self.manager.partition_for(group_id), []).append(group_id)
         for partition, together in by_partition.items():
+            groups = map(self.manager.get_group, together)
+            empty = [one.group_id for one in groups if isinstance(one, LiveShareGroup) and one.is_empty]
+            self.share_offsets.delete_all(empty)
             # They go through a HashSet on the way, whose order is that of the records.
             results |= self._delete(partition, list(JavaHashMap((one, None) for one in together)))
         return replies.DeleteGroupsReply(
@@ -308,6 +321,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         for partition, offsets in self.manager.offsets.items():
             self.manager.write(partition, offsets.topics_deleted_records(deleted))
         self.consumers.topics_deleted({name for name, _ in deleted})
+        self.shares.topics_deleted({name for name, _ in deleted})
         self.streams.topics_changed({name for name, _ in deleted})
 
     def complete_transaction(self, producer_id: int, partition: int, commit: bool) -> None:

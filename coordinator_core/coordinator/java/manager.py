@@ -19,6 +19,7 @@ from coordinator_core.coordinator.errors import (
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group import Group, JavaClassicGroup
 from coordinator_core.coordinator.java.offsets import OffsetMetadataManager
+from coordinator_core.coordinator.java.share_group import LiveShareGroup
 from coordinator_core.coordinator.java.streams_group import LiveStreamsGroup, LiveStreamsRecords
 from coordinator_core.coordinator.log import NO_PRODUCER_ID, LogRecord, OffsetsLog, Record
 from coordinator_core.coordinator.manager import GroupMetadataManager
@@ -29,9 +30,9 @@ from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.timers import Clock
 from coordinator_core.groups.loaders import JavaGroups, LoadedRecord, LoadError
-from coordinator_core.groups.model import ClassicGroup, LoadFailure
-from coordinator_core.groups.modern import ConsumerRecords
-from coordinator_core.releases import OFFSET_KEY_TYPES, profile_for_release
+from coordinator_core.groups.model import ClassicGroup, LoadFailure, ShareTopic
+from coordinator_core.groups.modern import ConsumerRecords, ShareRecords
+from coordinator_core.releases import OFFSET_KEY_TYPES, Profile, profile_for_release
 
 PROFILE = profile_for_release("4.3.1")
 """What this coordinator makes of records."""
@@ -39,6 +40,10 @@ PROFILE = profile_for_release("4.3.1")
 
 class LiveConsumerRecords(ConsumerRecords):
     group_class = LiveConsumerGroup
+
+
+class LiveShareRecords(ShareRecords):
+    group_class = LiveShareGroup
 
 
 def replayed(group_id: str, records: Iterable[Record]) -> LiveConsumerGroup:
@@ -62,17 +67,29 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
     def __init__(self, settings: BrokerSettings, clock: Clock, log: OffsetsLog) -> None:
         super().__init__(settings, clock, log)
         self.groups = TimelineHashMap()
-        self._replay = JavaGroups(PROFILE, self.groups, self._live, (LiveConsumerRecords, LiveStreamsRecords))
+        kinds = (LiveConsumerRecords, LiveShareRecords, LiveStreamsRecords)
+        self._replay = JavaGroups(PROFILE, self.groups, self._live, kinds)
         self.offsets: dict[int, OffsetMetadataManager] = {}
         """Offsets and open transactions, by offsets partition."""
         self.rebalances = Rebalances(settings, JAVA, clock, self.timers, self)
         self.on_consumer_group_loaded: Callable[[LiveConsumerGroup], None] = lambda _group: None
+        self.on_share_group_loaded: Callable[[LiveShareGroup], None] = lambda _group: None
         self.on_streams_group_loaded: Callable[[LiveStreamsGroup], None] = lambda _group: None
         self._unwritten: dict[int, set[str]] = {}
         """Groups that no record was written for yet, by partition: reads do not see them."""
         self._loading = -1
         self.load_failures: list[LoadFailure] = []
         """Records at which Kafka gives a load up. The model reads on, as every replay does."""
+
+    @property
+    def profile(self) -> Profile:
+        """Facts by which records are replayed."""
+        return PROFILE
+
+    @property
+    def share_topics(self) -> dict[str, tuple[ShareTopic, ...]]:
+        """Share-partitions by group, as records say."""
+        return self._replay.share_topics
 
     # Groups
 
@@ -193,7 +210,7 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
         records: list[Record] = []
         count = 0
         for group_id, group in self.groups.items():
-            if self.partition_for(group_id) != partition:
+            if self.partition_for(group_id) != partition or isinstance(group, LiveShareGroup):
                 continue
             all_expired, tombstones = self.shard(partition).expired_records(group_id, group, self.clock.now_ms)
             records += tombstones
@@ -240,6 +257,8 @@ class JavaGroupMetadataManager(GroupMetadataManager[Group]):
                 continue
             if isinstance(group, LiveConsumerGroup):
                 self.on_consumer_group_loaded(group)
+            elif isinstance(group, LiveShareGroup):
+                self.on_share_group_loaded(group)
             elif isinstance(group, LiveStreamsGroup):
                 self.on_streams_group_loaded(group)
             elif isinstance(group, JavaClassicGroup):

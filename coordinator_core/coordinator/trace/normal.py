@@ -26,7 +26,7 @@ def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> J
     named: Json = variables.named(body)
     if api == "JoinGroup":
         named["members"] = _by_member(named["members"])
-    elif api in ("DescribeGroups", "ConsumerGroupDescribe", "StreamsGroupDescribe"):
+    elif api in ("DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe"):
         key = "groups" if api == "DescribeGroups" else "groupIds"
         named["groups"] = _in_order(named["groups"], "groupId", request[key])
         for group in named["groups"]:
@@ -40,6 +40,11 @@ def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> J
                 _sort_topics(group)
         if "groups" in named:
             named["groups"] = _in_order(named["groups"], "groupId", [one["groupId"] for one in groups])
+    elif api == "DescribeShareGroupOffsets":
+        for group in named["groups"]:
+            _order_share_topics(group["topics"])
+    elif api in ("AlterShareGroupOffsets", "DeleteShareGroupOffsets"):
+        _order_share_topics(named["responses"])
     elif api == "StreamsGroupHeartbeat":
         for kind in ("activeTasks", "standbyTasks", "warmupTasks"):
             named[kind] = named[kind] and sorted(named[kind], key=lambda one: str(one["subtopologyId"]))
@@ -49,6 +54,13 @@ def normal_reply(api: str, body: Json, variables: Variables, request: Json) -> J
                 endpoint[kind] = sorted(endpoint[kind], key=lambda one: (one["topic"], one["partitions"]))
     _sort_assignments(named)
     return named
+
+
+def _order_share_topics(topics: list[Json]) -> None:
+    """Topics by name: the broker has them in the order of a map of topic ids."""
+    topics.sort(key=lambda topic: str(topic["topicName"]))
+    for topic in topics:
+        topic.get("partitions", []).sort(key=lambda one: one["partitionIndex"])
 
 
 def _by_member(members: list[Json]) -> list[Json]:

@@ -86,6 +86,7 @@ class _Player:
             metadata=MetadataImage(topics),
             new_producer_id=self._variables.new_producer_id,
             java=trace.is_java,
+            share_rules=trace.share_rules,
             new_topic_id=self._variables.new_topic_id,
         )
         self._closed: set[int] = set()

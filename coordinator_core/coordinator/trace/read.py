@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coordinator_core.coordinator.rules import JAVA
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.trace.given import Given
-from coordinator_core.errors import Damage, DamagedInputError
+from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.jsontext import parse_json
+from coordinator_core.releases import profile_for_release
+from coordinator_core.releases.requests import RequestRules
 from coordinator_core.storage import write_atomic
 
 Json = dict[str, Any]
@@ -64,6 +67,14 @@ class Trace:
     @property
     def is_java(self) -> bool:
         return bool(self.head["coordinator"] == "java")
+
+    @property
+    def share_rules(self) -> RequestRules:
+        """How share groups are served: as by the recorded release where it is modelled, else as by 4.3."""
+        try:
+            return profile_for_release(self.head["kafka"]).requests or JAVA
+        except UsageError:
+            return JAVA
 
     @property
     def settings(self) -> BrokerSettings:

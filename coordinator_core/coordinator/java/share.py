@@ -1,0 +1,325 @@
+"""ShareGroupHeartbeat and ShareGroupDescribe (KIP-932), and what timers do to share groups.
+
+Source: ``GroupMetadataManager`` (``shareGroupHeartbeat``, ``shareGroupLeave``, ``shareGroupFenceMember``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.java import share_records as records
+from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, LiveShareRecords
+from coordinator_core.coordinator.java.share_group import LiveShareGroup
+from coordinator_core.coordinator.java.share_offsets import ShareOffsets
+from coordinator_core.coordinator.java.simple import ShareSpec, assign_simple
+from coordinator_core.coordinator.log import Record
+from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TopicId
+from coordinator_core.coordinator.membership import Client
+from coordinator_core.coordinator.metadata import MetadataImage
+from coordinator_core.coordinator.replies import (
+    DescribedAssignment,
+    DescribedShareGroup,
+    DescribedShareMember,
+    HeartbeatAssignment,
+    NamedTopicPartitions,
+    ShareGroupHeartbeatReply,
+    TopicPartitions,
+)
+from coordinator_core.coordinator.requests import ShareGroupHeartbeat
+from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ShareMember
+from coordinator_core.releases.requests import RequestRules
+
+NEVER_MS = 1 << 62
+ASSIGNOR = "simple"
+
+Check = Callable[[str], None]
+
+
+class ShareGroups:
+    """The share groups of one coordinator."""
+
+    def __init__(
+        self,
+        manager: JavaGroupMetadataManager,
+        metadata: Callable[[], MetadataImage],
+        metadata_hash: Callable[[Iterable[str]], int],
+        offsets: ShareOffsets,
+        rules: RequestRules,
+    ) -> None:
+        self._manager = manager
+        self._metadata = metadata
+        self._hash = metadata_hash
+        self._offsets = offsets
+        self._rules = rules
+        manager.on_share_group_loaded = self._loaded
+
+    @property
+    def _now_ms(self) -> int:
+        return self._manager.clock.now_ms
+
+    def _loaded(self, group: LiveShareGroup) -> None:
+        """Sessions begin anew."""
+        for member_id in group.members:
+            self._restart_session(group.group_id, member_id)
+        self._offsets.loaded(group.group_id)
+
+    def topics_deleted(self, names: set[str]) -> None:
+        """Groups that subscribe to a deleted topic look at their topics again with the next heartbeat."""
+        self._offsets.topics_deleted(names)
+        for group in self._manager.groups.values():
+            if isinstance(group, LiveShareGroup) and names & set(group.subscriptions()):
+                group.metadata_deadline_ms = group.metadata_deadline_epoch = 0
+
+    # Heartbeat
+
+    def heartbeat(self, client: Client, request: ShareGroupHeartbeat, check: Check) -> ShareGroupHeartbeatReply:
+        try:
+            _validate_heartbeat(request)
+            check(request.group_id)
+            if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
+                return self._leave(request)
+            return self._heartbeat(client, request)
+        except ApiError as error:
+            return ShareGroupHeartbeatReply(error.error, error.message)
+
+    def _heartbeat(self, client: Client, request: ShareGroupHeartbeat) -> ShareGroupHeartbeatReply:
+        group_id, epoch = request.group_id, request.member_epoch
+        out: list[Record] = []
+        group = self._group(group_id, create=epoch == 0)
+        self._throw_if_full(group, request.member_id)
+        member = _known(group, request.member_id, epoch)
+        updated = _updated(member, client, request)
+        if updated != member or request.member_id not in group.members:
+            out.append(records.member(group_id, updated))
+        subscribed = set(updated.subscribed_topics) != set(member.subscribed_topics)
+        group_epoch = self._bump_epoch(group, subscribed, member, updated, out)
+        target_epoch, target = self._update_target(group, group_epoch, member, updated, out)
+        if subscribed or updated.member_epoch != target_epoch:
+            reconciled = self._reconciled(updated, target_epoch, target)
+            if reconciled != updated:
+                out.append(records.current(group_id, reconciled))
+            updated = reconciled
+        topics = group.subscriptions([member], updated)
+        initialize = self._offsets.to_initialize(group_id, topics, out)
+        changed = updated.assigned != member.assigned
+        self._manager.write(self._manager.partition_for(group_id), out)
+        self._keep_deadline(group)
+        self._restart_session(group_id, request.member_id)
+        if initialize:
+            self._offsets.initialize_later(group_id, initialize)
+        shown = epoch == 0 or request.subscribed_topic_names is not None or changed
+        assignment = HeartbeatAssignment(
+            tuple(TopicPartitions(topic_id, tuple(sorted(found))) for topic_id, found in updated.assigned.items())
+        )
+        return ShareGroupHeartbeatReply(
+            Errors.NONE,
+            member_id=updated.member_id,
+            member_epoch=updated.member_epoch,
+            heartbeat_interval_ms=self._manager.settings.group_share_heartbeat_interval_ms,
+            assignment=assignment if shown else None,
+        )
+
+    def _group(self, group_id: str, *, create: bool) -> LiveShareGroup:
+        group = self._manager.get_group(group_id)
+        if group is None and create:
+            made: LiveShareGroup = LiveShareRecords({}, self._manager.profile).create(group_id)
+            return made
+        if group is None:
+            raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+        return _share(group_id, group)
+
+    def _throw_if_full(self, group: LiveShareGroup, member_id: str) -> None:
+        limit = self._manager.settings.group_share_max_size
+        if len(group.members) >= limit and member_id not in group.members:
+            text = f"The share group has reached its maximum capacity of {limit} members."
+            raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, text)
+
+    def _keep_deadline(self, group: LiveShareGroup) -> None:
+        """A group that this heartbeat made is replaced by what its records made: keep the deadline."""
+        current = self._manager.groups.get(group.group_id)
+        if isinstance(current, LiveShareGroup):
+            current.metadata_deadline_ms = group.metadata_deadline_ms
+            current.metadata_deadline_epoch = group.metadata_deadline_epoch
+
+    def _bump_epoch(
+        self, group: LiveShareGroup, subscribed: bool, member: ShareMember, updated: ShareMember, out: list[Record]
+    ) -> int:
+        """The group's epoch: the next one after a change of subscriptions, of their topics or of what is assignable."""
+        expired = self._now_ms >= group.metadata_deadline_ms or group.group_epoch < group.metadata_deadline_epoch
+        is_due = group.group_epoch > group.assignment_epoch
+        bump = subscribed or (not is_due and self._offsets.assignment_pending(group))
+        epoch = group.group_epoch
+        if not bump and not expired:
+            return epoch
+        metadata_hash = self._hash(group.subscriptions([member], updated))
+        if bump or metadata_hash != group.metadata_hash:
+            epoch += 1
+            out.append(records.epoch(group.group_id, epoch, metadata_hash))
+        group.metadata_deadline_ms, group.metadata_deadline_epoch = NEVER_MS, epoch
+        return epoch
+
+    # Assignment
+
+    def _update_target(
+        self, group: LiveShareGroup, group_epoch: int, member: ShareMember, updated: ShareMember, out: list[Record]
+    ) -> tuple[int, Partitions]:
+        """Epoch of the target assignment and the member's part of it, computed anew where that is due."""
+        if group.assignment_epoch >= group_epoch or not self._may_assign(group):
+            return group.assignment_epoch, group.target(updated.member_id)
+        specs: dict[str, ShareSpec] = JavaHashMap()
+        for member_id, one in group.members.items():
+            specs[member_id] = ShareSpec(self._topic_ids(one), group.target(member_id))
+        specs[updated.member_id] = ShareSpec(self._topic_ids(updated), group.target(updated.member_id))
+        counts = group.subscriptions([member], updated)
+        assignment = assign_simple(
+            specs,
+            self._offsets.assignable(group.group_id),
+            homogeneous=all(count == len(specs) for count in counts.values()),
+        )
+        for member_id in specs:
+            new: Partitions = assignment.get(member_id, {})
+            if member_id not in group.target_assignment or new != group.target(member_id):
+                out.append(records.target(group.group_id, member_id, new))
+        out.append(records.target_metadata(group.group_id, group_epoch, self._now_ms))
+        return group_epoch, assignment.get(updated.member_id, {})
+
+    def _may_assign(self, group: LiveShareGroup) -> bool:
+        """The first assignment at once, others ``group.share.assignment.interval.ms`` apart."""
+        interval_ms = self._manager.settings.group_share_assignment_interval_ms
+        since_ms = group.assignment_timestamp_ms
+        return 0 in (since_ms, interval_ms) or self._now_ms >= since_ms + interval_ms
+
+    def _topic_ids(self, member: ShareMember) -> tuple[TopicId, ...]:
+        """Ids of the existing topics that a member subscribes to, in the order of Kafka's set of their names."""
+        image = self._metadata()
+        names = JavaHashMap((name, None) for name in sorted(set(member.subscribed_topics)))
+        return tuple(topic.topic_id for topic in map(image.topic, names) if topic is not None)
+
+    def _reconciled(self, member: ShareMember, target_epoch: int, target: Partitions) -> ShareMember:
+        """The member with its target: share-partitions need no release by others (``ShareGroupAssignmentBuilder``)."""
+        topic_ids = self._topic_ids(member)
+        assigned = {str(one): tuple(sorted(found)) for one, found in target.items() if one in topic_ids}
+        if member.member_epoch == target_epoch:
+            return replace(member, assigned=assigned)
+        return replace(member, member_epoch=target_epoch, previous_member_epoch=member.member_epoch, assigned=assigned)
+
+    # Leaving and fencing
+
+    def _leave(self, request: ShareGroupHeartbeat) -> ShareGroupHeartbeatReply:
+        group = self.share_group(request.group_id)
+        self._fence(group, group.member(request.member_id))
+        return ShareGroupHeartbeatReply(Errors.NONE, member_id=request.member_id, member_epoch=request.member_epoch)
+
+    def share_group(self, group_id: str, *, written: bool = False) -> LiveShareGroup:
+        return _share(group_id, self._manager.written_group(group_id) if written else self._manager.group(group_id))
+
+    def _fence(self, group: LiveShareGroup, member: ShareMember) -> None:
+        group_id = group.group_id
+        out = records.member_tombstones(group_id, member.member_id)
+        out.append(records.epoch(group_id, group.group_epoch + 1, self._hash(group.subscriptions([member]))))
+        if self._rules.emptied_share_group_is_assigned and len(group.members) == 1:
+            out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
+        self._manager.write(self._manager.partition_for(group_id), out)
+        self._manager.timers.cancel(("session", group_id, member.member_id))
+
+    def _restart_session(self, group_id: str, member_id: str) -> None:
+        def expire() -> None:
+            try:
+                group = self.share_group(group_id)
+                self._fence(group, group.member(member_id))
+            except ApiError:
+                # Group or member went before, or the log refuses: the next heartbeat begins a session again.
+                return
+
+        timeout_ms = self._manager.settings.group_share_session_timeout_ms
+        self._manager.timers.schedule(("session", group_id, member_id), timeout_ms, expire)
+
+    # Describe
+
+    def describe(self, group_id: str, check: Check) -> DescribedShareGroup:
+        """One group of a ShareGroupDescribe."""
+        try:
+            check(group_id)
+            group = self.share_group(group_id, written=True)
+        except ApiError as error:
+            shown = "" if error.error is Errors.INVALID_GROUP_ID else group_id
+            return DescribedShareGroup(error.error, error.message, shown)
+        return DescribedShareGroup(
+            Errors.NONE,
+            None,
+            group_id,
+            group_state=group.state,
+            group_epoch=group.group_epoch,
+            assignment_epoch=group.assignment_epoch,
+            assignor_name=ASSIGNOR,
+            members=tuple(self._described(member) for member in group.members.values()),
+        )
+
+    def _described(self, member: ShareMember) -> DescribedShareMember:
+        return DescribedShareMember(
+            member_id=member.member_id,
+            rack_id=member.rack_id,
+            member_epoch=member.member_epoch,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=tuple(JavaHashMap((name, None) for name in sorted(member.subscribed_topics))),
+            assignment=self._named(member.assigned),
+        )
+
+    def _named(self, assignment: Mapping[str, tuple[int, ...]]) -> DescribedAssignment:
+        image = self._metadata()
+        topics = ((image.by_id(topic_id), partitions) for topic_id, partitions in assignment.items())
+        return DescribedAssignment(
+            tuple(
+                NamedTopicPartitions(topic.topic_id, topic.name, partitions)
+                for topic, partitions in topics
+                if topic is not None
+            )
+        )
+
+
+def _share(group_id: str, group: object) -> LiveShareGroup:
+    if not isinstance(group, LiveShareGroup):
+        raise ApiError(Errors.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+    return group
+
+
+def _known(group: LiveShareGroup, member_id: str, epoch: int) -> ShareMember:
+    """The member; epoch 0 makes one, and the previous epoch will do when the answer got lost."""
+    if epoch == 0:
+        return group.members.get(member_id) or ShareMember(member_id)
+    member = group.member(member_id)
+    if epoch in (member.member_epoch, member.previous_member_epoch):
+        return member
+    size = "greater" if epoch > member.member_epoch else "smaller"
+    raise ApiError(
+        Errors.FENCED_MEMBER_EPOCH,
+        f"The share group member has a {size} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _updated(member: ShareMember, client: Client, request: ShareGroupHeartbeat) -> ShareMember:
+    """The member with what the request says; null says nothing new."""
+    names = request.subscribed_topic_names
+    return replace(
+        member,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        subscribed_topics=member.subscribed_topics if names is None else tuple(sorted(set(names))),
+        client_id=client.client_id,
+        client_host=client.host,
+    )
+
+
+def _validate_heartbeat(request: ShareGroupHeartbeat) -> None:
+    """``throwIfShareGroupHeartbeatRequestIsInvalid``."""
+    ids = {"MemberId": request.member_id, "GroupId": request.group_id, "RackId": request.rack_id}
+    for name, value in ids.items():
+        if value is not None and not value.strip():
+            raise ApiError(Errors.INVALID_REQUEST, f"{name} can't be empty.")
+    if request.member_epoch == 0 and not request.subscribed_topic_names:
+        raise ApiError(Errors.INVALID_REQUEST, "SubscribedTopicNames must be set in first request.")
+    if request.member_epoch < LEAVE_GROUP_MEMBER_EPOCH:
+        raise ApiError(Errors.INVALID_REQUEST, "MemberEpoch is invalid.")
