@@ -27,10 +27,13 @@ class FormError(ValueError):
         return FormError(self.problem, place + self.place)
 
 
-def parse_json(text: str | bytes) -> Any:
-    """The document in ``text``; ``ValueError`` when it is none, or is nested too deeply to be one of ours."""
+def parse_json(text: str | bytes, made: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """The document in ``text``; ``ValueError`` when it is none, or is nested too deeply to be one of ours.
+
+    ``made`` is asked what each object becomes, inner ones first.
+    """
     try:
-        return json.loads(text)
+        return json.loads(text, object_hook=made)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -161,6 +164,9 @@ def _fields(kind: Any, named: Callable[[str], str], exact: bool) -> Callable[[An
     known = {field for _, field, _, _ in shape}
 
     def read(value: Any) -> Any:
+        if value.__class__ is kind:
+            # A part that ``parse_json`` has made already.
+            return value
         if value.__class__ is not dict:
             raise FormError("expected an object")
         found = {}

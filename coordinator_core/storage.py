@@ -12,7 +12,7 @@ import re
 import shutil
 import stat as stat_modes
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -242,24 +242,26 @@ def read_text(path: str) -> str:
     return bytes(read(path)).decode("utf-8", "replace")
 
 
-def write_atomic(path: str, data: bytes | memoryview) -> None:
-    """Write a file so that readers see all of it or nothing.
+def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
+    """Write a file, whole or in portions, so that readers see all of it or nothing.
 
     Locally a temporary file is renamed over ``path``, whose directory is made when it is missing; an object
     store shows an object only when its upload is complete.
     """
+    portions = [data] if isinstance(data, bytes | memoryview) else data
     try:
         if not is_local(path):
             remote, inner = filesystem(path)
             with remote.open_output_stream(inner) as stream:
-                stream.write(data)
+                for portion in portions:
+                    stream.write(portion)
             return
         target = local_path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                file.writelines(portions)
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o666 & ~_umask())

@@ -52,6 +52,8 @@ PARTS = (
     Part("cluster", "real", together=True),
     Part("restore/test_live_restore.py", "real", together=True),
     Part("restore/test_live_rescue.py", "real", together=True),
+    Part("restore/test_live_releases.py", "full"),
+    Part("restore/test_live_pitfalls.py", "full"),
     Part("restore/test_live_three.py", "full"),
     Part("restore/test_live_kills.py", "full"),
     Part("restore/test_live_ways_out.py", "full"),

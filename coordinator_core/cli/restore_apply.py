@@ -69,11 +69,12 @@ def apply_command(
 
     if execute and output is None:
         raise UsageError("--execute needs --output: the journal that undoes it has to be somewhere")
+    if execute and output is not None:
+        with Client(read_settings(bootstrap_server, command_config)) as client:
+            digest, results = apply_plan(client, plan_path, output, ApplyOptions(wait_empty, parallel, plan_digest))
+        return _said(digest, results, output, output_format)
     plan, digest = read_plan(plan_path, plan_digest)
     with Client(read_settings(bootstrap_server, command_config)) as client:
-        if execute and output is not None:
-            results = apply_plan(client, plan_path, output, ApplyOptions(wait_empty, parallel, plan_digest))
-            return _said(digest, results, output, output_format)
         events = [] if output is None else begun_apply(output, digest)
         found = standing(client, plan, events, wait_empty)
     written = written_groups(events)

@@ -157,7 +157,7 @@ class Client:
         backoff = _BACKOFF_SECONDS[0]
         while True:
             try:
-                return self._manager.run(self._manager.send, make(), node_id)
+                return self._manager.run(self._manager.send_in_turn, make(), node_id)
             except kafka_errors.KafkaError as error:
                 where = "the cluster" if node_id is None else f"broker {node_id}"
                 self._raise_if_final(error, where)

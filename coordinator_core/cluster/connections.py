@@ -14,16 +14,25 @@ from kafka.net.manager import KafkaConnectionManager
 
 from coordinator_core.process.plain import is_plain
 
+_PAUSE_SECONDS = 0.01
 _RECEIVE_BYTES = 1 << 18
 _NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Connections(KafkaConnectionManager):  # type: ignore[misc]
-    """A connection manager whose transports receive much at a time, and lose nothing at the end.
+    """A connection manager whose transports receive much at a time, and lose nothing at the end, and which waits for
+    connections that are paused.
 
     In kafka-python 3.0 a transport takes 4 KiB at a time, and when the peer closes the connection it forgets
     what came just before: of a broker that refuses a login, the very answer that says so.
     """
+
+    async def send_in_turn(self, request: Any, node_id: Any = None) -> Any:
+        """The answer to a request that waits while its connection is paused: throttled by a quota, or with as many
+        requests under way as may be. ``send`` refuses it then, as if the broker were not there."""
+        while (conn := self._conns.get(node_id)) is not None and conn.connected and conn.paused:
+            await self._net.sleep(_PAUSE_SECONDS)
+        return await self.send(request, node_id)
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)

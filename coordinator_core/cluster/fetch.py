@@ -193,9 +193,14 @@ class Fetcher:
         # the first that had a batch would have brought it, whatever its size.
         nothing_left = total == 0 and not throttled
         for state in states:
-            self._take(state, by_partition[state.partition], broker, nothing_left=nothing_left)
+            each = by_partition.get(state.partition)
+            if each is not None:
+                self._take(state, each, broker, nothing_left=nothing_left)
+            elif not throttled:
+                state.trouble = f"broker {broker} leaves it out of its answer"
         if throttled:
-            # The connection takes no request until then; the answer may have been emptied for it.
+            # The connection takes no request until then; the answer may have been emptied for it, partitions and all
+            # (FetchContext.getThrottledResponse).
             time.sleep(answer.throttle_time_ms / 1000)
             self._latest_progress = time.monotonic()
         before = time.monotonic()

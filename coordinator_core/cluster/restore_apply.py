@@ -127,8 +127,11 @@ def _name(row: Row) -> str:
     return f"group {row.group_id!r}, {row.topic}-{row.partition}"
 
 
-def apply_plan(client: Client, plan_path: Path, directory: Path, options: ApplyOptions) -> list[GroupResult]:
-    """Apply a plan, or go on with it; its plan, journal and capture are in ``directory``.
+def apply_plan(
+    client: Client, plan_path: Path, directory: Path, options: ApplyOptions
+) -> tuple[str, list[GroupResult]]:
+    """Apply a plan, or go on with it; its plan, journal and capture are in ``directory``. Its digest, and what became
+    of its groups.
 
     ``UsageError`` when it is refused: nothing was written then that was not written before. Per-partition errors are
     in the results of groups.
@@ -165,7 +168,7 @@ def apply_plan(client: Client, plan_path: Path, directory: Path, options: ApplyO
         results += _Writer(client, journal, options.parallel).write(left)
         failed = sorted(one.group_id for one in results if one.errors)
         journal.write("verdict", groups=len(results), failed=failed)
-    return sorted(results, key=lambda one: one.group_id)
+    return digest, sorted(results, key=lambda one: one.group_id)
 
 
 def begun_apply(directory: Path, digest: str) -> list[Event]:

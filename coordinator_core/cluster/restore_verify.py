@@ -16,7 +16,7 @@ from coordinator_core.errors import UsageError
 from coordinator_core.fold.inference import infer_profile
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
-from coordinator_core.log.types import OFFSETS_TOPIC, PartitionLog, Snapshot
+from coordinator_core.log.types import NO_PRODUCER_ID, OFFSETS_TOPIC, PartitionLog, Snapshot
 from coordinator_core.releases import Profile
 from coordinator_core.replay.interpret import interpret
 from coordinator_core.restore.inverse import FIRST_EVENT, begun, inverse
@@ -64,7 +64,8 @@ def _added(snapshot: Snapshot, ends: Mapping[int, int], profile: Profile) -> Ite
             for record in () if batch.is_control else records:
                 if record.offset >= end:
                     meaning = interpret(record.offset, record.key, record.value, profile)
-                    yield Added(log.offsets_partition, record.offset, meaning)
+                    producer = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
+                    yield Added(log.offsets_partition, record.offset, meaning, producer)
 
 
 def _from(log: PartitionLog, offset: int) -> PartitionLog:

@@ -6,22 +6,20 @@ import json
 from collections.abc import Callable, Iterable
 
 from coordinator_core.reports.restore import plan_text
-from coordinator_core.restore.model import Plan, kafka_csv, plan_document
+from coordinator_core.restore.model import Plan, kafka_csv, plan_document, write_plan
 
 
 def plan_forms(plan: Plan) -> dict[str, Callable[[], Iterable[str]]]:
     """Functions that make the lines of each form, by its name."""
-    document = plan_document(plan)
-    digest = str(document["digest"])
 
     def html() -> list[str]:
         from coordinator_core.reports.restore_page import restore_page
 
-        return [restore_page(plan, digest).rstrip("\n")]
+        return [restore_page(plan, write_plan(None, plan)).rstrip("\n")]
 
     return {
-        "text": lambda: plan_text(plan, digest),
-        "json": lambda: [json.dumps(document, ensure_ascii=False)],
+        "text": lambda: plan_text(plan, write_plan(None, plan)),
+        "json": lambda: [json.dumps(plan_document(plan), ensure_ascii=False)],
         "csv": lambda: kafka_csv(plan).splitlines(),
         "html": html,
     }

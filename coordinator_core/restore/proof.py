@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coordinator_core.groups.model import GroupType, OffsetKey, PartitionState
+from coordinator_core.investigate.words import moment
+from coordinator_core.log.types import NO_PRODUCER_ID
 from coordinator_core.replay.interpret import GroupRecord, Interpreted, OffsetRecord
-from coordinator_core.restore.model import NO_EPOCH, WRITES, Action, GroupPlan, Plan, Value, state_digest, value_of
+from coordinator_core.restore.model import (
+    NO_EPOCH,
+    WRITES,
+    Action,
+    GroupPlan,
+    Plan,
+    Value,
+    after_of,
+    state_digest,
+    value_of,
+)
 from coordinator_core.restore.target import TargetGroup, groups_of
 
-PROBLEMS_SHOWN = 20
+_KEYS_SHOWN = 5
+_SHOWN = 60
+"""Characters of metadata in a message."""
 
 
 class Added(NamedTuple):
@@ -20,6 +35,7 @@ class Added(NamedTuple):
     offsets_partition: int
     record_offset: int
     meaning: Interpreted
+    producer_id: int = NO_PRODUCER_ID
 
 
 class Written(NamedTuple):
@@ -59,8 +75,8 @@ def prove(
 ) -> Proof:
     """Compare a plan with the records added since its apply began, the replayed state, and what coordinators answer.
 
-    A commit by anybody else in one of its groups is a problem, as it is not of the plan: verify before consumers start.
-    Of share groups the offsets topic has no offsets: their coordinators alone are compared.
+    A foreign record in one of its groups is a problem, which says as far as the log tells by whom it is: verify before
+    consumers start. Of share groups the offsets topic has no offsets: their coordinators alone are compared.
     """
     writing = plan.writing()
     proof = Proof(len(writing), sum(len(list(group.writes())) for group in writing))
@@ -78,41 +94,81 @@ def _compare_records(proof: Proof, writing: Sequence[GroupPlan], added: Iterable
     groups = {group.group_id: group for group in writing if group.type != GroupType.SHARE}
     rows = {row.key: row for group in groups.values() for row in group.rows}
     found: set[OffsetKey] = set()
+    joined: dict[str, dict[str, str]] = defaultdict(dict)
     for place in added:
         at = f"record {place.record_offset} of offsets partition {place.offsets_partition}"
         match place.meaning:
             case OffsetRecord(offset_key=key, value=value) if key.group_id in groups:
                 row = rows.get(key)
-                name = f"group {key.group_id!r}, {key.topic}-{key.partition}"
                 committed = None if value is None else _value(value)
                 if row is None or row.action not in WRITES:
-                    proof.problems.append(f"{at} is not of the plan: {name}: {_said(committed)}")
+                    why = "the plan writes nothing there"
                 elif committed != value_of(row.after):
-                    proof.problems.append(f"{at} is not what was planned for {name}: {_said(committed)}")
+                    why = f"the plan has {_said(value_of(row.after))}"
                 elif key in found:
-                    proof.problems.append(f"{at} writes {name} a second time")
+                    why = "it is there a second time"
                 else:
                     found.add(key)
                     proof.records.append(Written(key, place.offsets_partition, place.record_offset))
+                    continue
+                what = f"{_said(committed)} {_by(place, value, joined[key.group_id])}"
+                proof.problems.append(f"{at} is foreign: group {key.group_id!r}, {_name(key)}: {what}; {why}")
             case GroupRecord(key=names, value=value):
-                group = groups.get(names.get("group") or names.get("groupId") or "")
+                group_id = names.get("group") or names.get("groupId") or ""
+                group = groups.get(group_id)
                 if group is not None and not (group.action is Action.DELETE and value is None):
-                    proof.problems.append(f"{at} is not of the plan: it changes group {group.group_id!r} itself")
+                    members = joined[group_id]
+                    _note_members(members, names, value)
+                    who = f" (members: {', '.join(members.values())})" if members else ""
+                    proof.problems.append(f"{at} is foreign: it changes group {group_id!r} itself{who}")
     for key, row in rows.items():
         if row.action in WRITES and key not in found:
-            proof.problems.append(
-                f"no record has what was planned for group {key.group_id!r}, {key.topic}-{key.partition}"
-            )
+            proof.problems.append(f"no record has what was planned for group {key.group_id!r}, {_name(key)}")
+
+
+def _note_members(members: dict[str, str], names: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
+    """Clients by member id; all of a classic group are in its record, others have one each."""
+    if value is None:
+        members.pop(names.get("memberId", ""), None)
+    elif "members" in value:
+        members.clear()
+        members.update((each["memberId"], _client(each)) for each in value["members"])
+    elif "clientId" in value:
+        members[names["memberId"]] = _client(value)
+
+
+def _client(member: Mapping[str, Any]) -> str:
+    return f"client {member['clientId']!r} at {member['clientHost']}"
+
+
+def _by(place: Added, value: Mapping[str, Any] | None, members: Mapping[str, str]) -> str:
+    """Who wrote an offset record, as far as the log tells: a commit has no name in it."""
+    if value is None:
+        return "by a deletion, or as it expired"
+    at = moment(value["commitTimestamp"])
+    if place.producer_id != NO_PRODUCER_ID:
+        return f"in a transaction of producer {place.producer_id}, {at}"
+    if members:
+        return f"by {'its member' if len(members) == 1 else 'one of its members'}, {', '.join(members.values())}, {at}"
+    return f"by a client that is no member (standalone consumer, admin client), {at}"
 
 
 def _compare_state(proof: Proof, group: GroupPlan, now: TargetGroup, who: str) -> None:
-    held = state_digest((OffsetKey(group.group_id, *key), place.value) for key, place in now.offsets.items())
-    if held != group.state_digest:
-        proof.problems.append(f"{who} has other offsets of group {group.group_id!r} than foreseen")
+    held = {OffsetKey(group.group_id, *key): place.value for key, place in now.offsets.items()}
+    if state_digest(held.items()) != group.state_digest:
+        foreseen = dict(after_of(group.rows))
+        other = [key for key in sorted(held | foreseen) if held.get(key) != foreseen.get(key)]
+        said = ", ".join(f"{_name(key)} holds {_held(held.get(key))}" for key in other[:_KEYS_SHOWN])
+        more = f" and {len(other) - _KEYS_SHOWN} more" if len(other) > _KEYS_SHOWN else ""
+        proof.problems.append(f"{who} has other offsets of group {group.group_id!r} than foreseen: {said}{more}")
     if now.unstable:
         proof.problems.append(f"{who} has an open transaction with offsets of group {group.group_id!r}")
     if group.action is Action.DELETE and now.state is not None:
         proof.problems.append(f"{who} still has group {group.group_id!r}")
+
+
+def _name(key: OffsetKey) -> str:
+    return f"{key.topic}-{key.partition}"
 
 
 def _value(value: Mapping[str, Any]) -> Value:
@@ -120,5 +176,13 @@ def _value(value: Mapping[str, Any]) -> Value:
     return Value(value["offset"], NO_EPOCH if epoch is None else epoch, value["metadata"])
 
 
+def _held(value: Value | None) -> str:
+    return "nothing" if value is None else _said(value).removeprefix("a commit of ")
+
+
 def _said(value: Value | None) -> str:
-    return "a tombstone" if value is None else f"a commit of {value.offset}"
+    if value is None:
+        return "a tombstone"
+    epoch = "" if value.leader_epoch == NO_EPOCH else f", leader epoch {value.leader_epoch}"
+    metadata = value.metadata and (repr(value.metadata) if len(value.metadata) <= _SHOWN else "that is long")
+    return f"a commit of {value.offset}{epoch}{metadata and f', metadata {metadata}'}"

@@ -104,6 +104,15 @@ class ThreeBrokers:
 
         return wait_for("leaders", led)
 
+    def when_moved(self, before: dict[int, int]) -> None:
+        """Once every partition has another leader than ``before``, as all brokers know it."""
+
+        def moved() -> bool:
+            now = [self.leaders(node) for node in self.nodes]
+            return all(each.get(number, -1) not in (-1, leader) for each in now for number, leader in before.items())
+
+        wait_for("other leaders", moved)
+
     def leader_bytes(self, leaders: dict[int, int]) -> dict[int, bytes]:
         """The bytes of each partition on the disk of its leader."""
         return {

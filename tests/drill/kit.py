@@ -54,18 +54,19 @@ def regroup(*arguments: str | Path, check: bool = True) -> subprocess.CompletedP
 
 
 _AT_EVENT = """
-import itertools, os, runpy, sys
+import itertools, runpy, signal, sys, threading
 from coordinator_core.drill.journal import Journal
 event, moment, how = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 del sys.argv[1:4]
 write, counted = Journal.write, itertools.count(1)
 def write_and_count(*arguments, **values):
     here = next(counted) == event
+    # To this very thread: of a signal to the process, another thread may take note while this one goes on.
     if here and moment == "before":
-        os.kill(os.getpid(), how)
+        signal.pthread_kill(threading.get_ident(), how)
     write(*arguments, **values)
     if here and moment == "after":
-        os.kill(os.getpid(), how)
+        signal.pthread_kill(threading.get_ident(), how)
 Journal.write = write_and_count
 runpy.run_module("coordinator_core", run_name="__main__")
 """

@@ -211,6 +211,11 @@ class Broker:
         }
         self._config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Settings from the next start on, in place of those before."""
+        with self._config.open("a") as file:
+            file.writelines(f"{key}={value}\n" for key, value in settings.items())
+
     @property
     def pid(self) -> int:
         """Process id while it runs."""

@@ -110,7 +110,7 @@ class Session:
         """Without waiting for the answer."""
         chosen = self.versions[api] if version is None else version
         request = self._define(api, "request")
-        self.connection.send(api, chosen, _complete(Codec(request, chosen), request["fields"], body))
+        self.connection.send(api, chosen, complete(Codec(request, chosen), request["fields"], body))
 
     def answer(self, seconds: float = 60) -> Json:
         found = self.connection.poll(seconds)
@@ -157,7 +157,7 @@ def _error_codes(item: Any) -> list[int]:
     return own + [code for value in item.values() for code in _error_codes(value)]
 
 
-def _complete(codec: Codec, fields: list[Json], body: Json) -> Json:
+def complete(codec: Codec, fields: list[Json], body: Json) -> Json:
     """``body`` with the defaults of the fields that it leaves out."""
     found: Json = {}
     unknown = set(body) - {json_name(each["name"]) for each in fields}
@@ -168,9 +168,9 @@ def _complete(codec: Codec, fields: list[Json], body: Json) -> Json:
         name = json_name(each["name"])
         value = body[name] if name in body else _default(each, codec.version)
         if isinstance(value, dict):
-            value = _complete(codec, codec.inner(each), value)
+            value = complete(codec, codec.inner(each), value)
         elif isinstance(value, list) and value and isinstance(value[0], dict):
-            value = [_complete(codec, codec.inner(each), one) for one in value]
+            value = [complete(codec, codec.inner(each), one) for one in value]
         found[name] = value
     return found
 

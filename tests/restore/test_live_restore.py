@@ -139,6 +139,19 @@ def test_a_group_with_members_is_waited_for(place: Place, tmp_path: Path) -> Non
     member.ask("leave")
     assert waiting.wait(60) == 0
     assert {place[0] for place in place.held("busy")["busy"].values()} == {0}
+    regroup("restore", "verify", tmp_path / "applied", *place.server)
+    foreign = place.clients.member("busy", TOPIC, "too-early", "range")
+    wait_for("the assignment", lambda: foreign.ask("commit")["assignment"] or None)
+    foreign.ask("leave")
+    done = regroup("restore", "verify", tmp_path / "applied", *place.server, "--format", "json", code=4)
+    said = "\n".join(json.loads(done.stdout)["problems"])
+    assert re.search(
+        r"record \d+ of offsets partition \d is foreign: group 'busy', orders-1: a commit of 10, leader epoch 0, "
+        r"metadata 'too-early orders-1' by its member, client 'too-early' at /127.0.0.1, \S+ \S+Z; the plan has a "
+        r"commit of 0\n",
+        said,
+    ), said
+    assert re.search("its coordinator has other offsets of group 'busy' than foreseen: .*orders-1 holds 10, ", said)
 
 
 @pytest.mark.full
@@ -285,7 +298,7 @@ def test_a_group_without_permission_fails_alone_and_the_second_try_ends_well(pla
         f'sasl.jaas.config={PLAIN} required username="restorer" password="{PASSWORD}";\n'
     )
     (tmp_path / "wanted.csv").write_text(f"may,{TOPIC},0,5\nmay-not,{TOPIC},0,6\n")
-    login = ("--bootstrap-server", place.broker.server("SASL"), "--command-config", properties)
+    login = ("--bootstrap-server", place.secured, "--command-config", properties)
     regroup("restore", "plan", "--from-file", tmp_path / "wanted.csv", *login, "--output", tmp_path / "plan.json")
     apply = ("restore", "apply", tmp_path / "plan.json", *login, "--execute", "--output", tmp_path / "applied")
     failed = regroup(*apply, code=ExitCode.APPLY_FAILED)
