@@ -130,7 +130,7 @@ def test_an_approved_plan_is_applied_and_proved_and_undone_once_it_no_longer_hol
     api.post(f"/dags/{DAG}/clearTaskInstances", {"dry_run": False, "dag_run_id": run_id, **clear})
     ended(api, run_id, "failed", verify="failed")
     log = api.task_log(DAG, run_id, "verify", 2)
-    assert "is not of the plan: group 'lost-1', orders-3: a commit of 7" in log
+    assert "is foreign: group 'lost-1', orders-3: a commit of 7" in log
     assert cluster.held(*groups) == {"lost-1": bad["lost-1"] | {(TOPIC, 3): (7, -1, "another client")}}
     assert (Path(planned["directory"]) / "rolled-back/journal.jsonl").exists()
 

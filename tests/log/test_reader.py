@@ -245,7 +245,8 @@ class TestDamage:
     def test_batches_above_the_limit_are_refused(self, partition: Partition) -> None:
         log = partition({0: commits(0, 50)})
         damage: list[Damage] = []
-        assert offsets(log, OnDamage.SALVAGE, damage=damage, limits=Limits(max_batch_bytes=100)) == []
+        limits = Limits(max_batch_bytes=100)
+        assert list(read_partition(log, on_damage=OnDamage.SALVAGE, damage=damage, limits=limits)) == []
         assert damage[0].detail.startswith(f"entry of {len(commits(0, 50)) - 12} bytes, the limit is 100")
 
     def test_two_damaged_batches_in_a_row_are_both_listed(self, partition: Partition) -> None:
