@@ -314,18 +314,18 @@ def _order_topics(answered: Json, asked: Json) -> None:
 
 
 def _of_groups(records: list[LogRecord], groups: list[str]) -> list[LogRecord]:
-    """Records of these groups, and the markers of their transactions: recordings may share a broker."""
+    """Records of these groups, and markers but those of transactions of others: recordings may share a broker.
+
+    A transaction without a record in the log has its marker there all the same.
+    """
     found = []
-    producers: set[int] = set()
+    ours: dict[int, bool] = {}
     for record in records:
         if record.control is None:
             key = record.decoded().key
-            if key.get("group", key.get("groupId")) not in groups:
-                continue
-            producers.add(record.producer_id)
-        elif record.producer_id not in producers:
-            continue
-        found.append(record)
+            ours[record.producer_id] = key.get("group", key.get("groupId")) in groups
+        if ours.get(record.producer_id, True):
+            found.append(record)
     return found
 
 
