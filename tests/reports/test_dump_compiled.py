@@ -92,8 +92,8 @@ def test_what_brokers_write_is_left_to_no_formatter(monkeypatch: pytest.MonkeyPa
     assert tables_of(style) is not None
     monkeypatch.setattr(dump_styles, "STYLES", (replace(style, texts=refuse),))
     records = 0
-    # Message sets of format 0 and 1 are for the formatter; so are records of preview layouts: members of consumer groups
-    # in 3.7, share groups in 4.0.
+    # Message sets of format 0 and 1 are for the formatter; so are records of preview layouts: of members of consumer
+    # groups in 3.7, of share groups in 4.0.
     for log in modern_logs(but=("0.9.0.1", "0.10.1.1", "3.7.2", "4.0.2")):
         records += sum(line.startswith("| ") for line in compiled(log, "4.3.1"))
     assert records > 10_000

@@ -284,12 +284,12 @@ def set_quota(admin: KafkaAdminClient, percentage: float | None) -> None:
 
 
 def test_a_quota_makes_it_slower_and_no_less_true(place: Place, tmp_path: Path) -> None:
-    groups = [f"throttled-{number:02}" for number in range(12)]
+    groups = [f"throttled-{number:02}" for number in range(4)]
     csv = "".join(f"{group},{TOPIC},{number},5\n" for group in groups for number in range(PARTITIONS))
     (tmp_path / "wanted.csv").write_text(csv)
     plan, directory = tmp_path / "plan.json", tmp_path / "applied"
     plan_of(place, "--from-file", tmp_path / "wanted.csv", output=plan)
-    set_quota(place.admin, 0.05)
+    set_quota(place.admin, 0.1)
     try:
         with Watched(client_settings(place.broker.bootstrap, {})) as client:
             _, results = apply_plan(client, plan, directory, ApplyOptions())

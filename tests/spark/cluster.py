@@ -47,6 +47,9 @@ class Cluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
+            # No task begins before both executors are there: else one may do all of them.
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
             "spark.executor.memory": WORKER_MEMORY,
             "spark.executor.extraJavaOptions": QUICK_JVM,
             "spark.driver.extraJavaOptions": QUICK_JVM,
