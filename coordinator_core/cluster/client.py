@@ -255,14 +255,17 @@ class Client:
         by_broker(leaders, one)
         return found
 
-    def configs(self, kind: int, name: str, keys: Sequence[str], broker: int | None = None) -> dict[str, str]:
+    def configs(
+        self, kind: int, name: str, keys: Sequence[str], broker: int | None = None, *, patience: float | None = None
+    ) -> dict[str, str]:
         """Values of those ``keys`` of a topic or broker (``kind``) that it knows and tells.
 
-        ``broker``: whom to ask; a broker's own settings it alone knows. ``MissingAclError`` without DescribeConfigs.
+        ``broker``: whom to ask; a broker's own settings it alone knows. ``patience`` as in :meth:`ask`.
+        ``MissingAclError`` without DescribeConfigs.
         """
         resource = DescribeConfigsRequest.DescribeConfigsResource
         wanted = resource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
-        (found,) = self.ask(lambda: DescribeConfigsRequest(resources=[wanted]), broker).results
+        (found,) = self.ask(lambda: DescribeConfigsRequest(resources=[wanted]), broker, patience=patience).results
         if found.error_code in (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
             of, whose = (f"Topic:{name}", name) if kind == TOPIC_CONFIG else ("Cluster", "the brokers")
             raise MissingAclError("DescribeConfigs", of, f"the configuration of {whose}")

@@ -49,6 +49,9 @@ BROKER_KEYS = (
 )
 """Settings of brokers and of the offsets topic that decide what happens to committed offsets."""
 
+_BROKER_SECONDS = 5.0
+"""For one broker's settings: it may be gone since the capture began, and a note says so."""
+
 
 def topics_document(client: Client, brokers: Sequence[BrokerInfo]) -> dict[str, Any]:
     """Every topic that the principal may describe, with its partitions' offsets and leader epochs.
@@ -97,7 +100,7 @@ def _configs(
 ) -> dict[str, str] | None:
     """``None`` where the cluster does not tell, which ``notes`` then says."""
     try:
-        return client.configs(kind, name, keys, broker)
+        return client.configs(kind, name, keys, broker, patience=None if broker is None else _BROKER_SECONDS)
     except (ClusterError, MissingAclError) as error:
         if str(error) not in notes:
             notes.append(str(error))

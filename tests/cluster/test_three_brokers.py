@@ -105,6 +105,8 @@ def test_a_capture_while_a_leader_is_killed(place: Place, tmp_path: Path) -> Non
     manifest = json.loads((output / "capture.json").read_text())
     assert_as_on_disk(manifest, output, place.cluster.leader_bytes(leaders))
     assert [row["partition"] for row in partitions(manifest) if row["leader"] == 3] == []
+    (note,) = json.loads((output / "topics.json").read_text())["notes"]
+    assert note.startswith("broker 3 gives no answer")
     place.cluster.start(3)
     place.commits.commit(10, groups=20)
     capture_from(place.cluster.bootstrap, output)
