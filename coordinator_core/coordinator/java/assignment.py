@@ -16,6 +16,7 @@ from coordinator_core.coordinator.java.assignors import ASSIGNORS, DEFAULT_ASSIG
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup
 from coordinator_core.coordinator.java.group_spec import GroupSpec, Spec
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager
+from coordinator_core.coordinator.java.modern_group import may_assign
 from coordinator_core.coordinator.java.reconciliation import reconcile
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TopicId
@@ -195,10 +196,8 @@ class Assignments:
         return group_epoch, assignment.get(updated.member_id, {})
 
     def _may_assign(self, group: LiveConsumerGroup) -> bool:
-        """The first assignment at once, others ``group.consumer.assignment.interval.ms`` apart."""
         interval_ms = self._manager.settings.group_consumer_assignment_interval_ms
-        since_ms = group.assignment_timestamp_ms
-        return 0 in (since_ms, interval_ms) or self._now_ms >= since_ms + interval_ms
+        return may_assign(group.assignment_timestamp_ms, interval_ms, self._now_ms)
 
     def _spec(self, group: LiveConsumerGroup, member: ConsumerMember, target: Partitions) -> Spec:
         return Spec(tuple(self.topic_ids(group, member)), member.instance_id, target)

@@ -6,7 +6,7 @@ Source: ``GroupMetadataManager`` (``consumerGroupHeartbeat``, ``consumerGroupLea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from coordinator_core.coordinator.errors import ApiError, Errors
@@ -21,18 +21,17 @@ from coordinator_core.coordinator.java.consumer_group import (
 )
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
+from coordinator_core.coordinator.java.modern_group import described, fenced_epoch
 from coordinator_core.coordinator.log import Record
-from coordinator_core.coordinator.maps import JavaHashMap, TopicId
+from coordinator_core.coordinator.maps import JavaHashMap
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.replies import (
     ConsumerGroupHeartbeatReply,
-    DescribedAssignment,
     DescribedConsumer,
     DescribedConsumerGroup,
     HeartbeatAssignment,
-    NamedTopicPartitions,
     TopicPartitions,
 )
 from coordinator_core.coordinator.requests import ConsumerGroupHeartbeat, Owned
@@ -354,20 +353,9 @@ class ConsumerGroups:
             client_host=member.client_host,
             subscribed_topic_names=tuple(JavaHashMap((name, None) for name in sorted(member.subscribed_topics))),
             subscribed_topic_regex=member.subscribed_regex or "",
-            assignment=self._named(owned),
-            target_assignment=self._named(target),
+            assignment=described(self.metadata(), owned),
+            target_assignment=described(self.metadata(), target),
             member_type=0 if member.speaks_classic else 1,
-        )
-
-    def _named(self, assignment: Mapping[TopicId, list[int]] | Mapping[str, list[int]]) -> DescribedAssignment:
-        image = self.metadata()
-        topics = ((image.by_id(topic_id), partitions) for topic_id, partitions in assignment.items())
-        return DescribedAssignment(
-            tuple(
-                NamedTopicPartitions(topic.topic_id, topic.name, tuple(partitions))
-                for topic, partitions in topics
-                if topic is not None
-            )
         )
 
 
@@ -401,12 +389,7 @@ def _validate_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
         return
     if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_subset(owned, member):
         return
-    size = "greater" if epoch > member.member_epoch else "smaller"
-    raise ApiError(
-        Errors.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
-    )
+    raise fenced_epoch("consumer", epoch, member.member_epoch)
 
 
 def _is_subset(owned: Owned, member: ConsumerMember) -> bool:

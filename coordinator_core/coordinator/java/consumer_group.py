@@ -13,6 +13,7 @@ from coordinator_core.coordinator.classic import Ageing
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import consumer_records as records
 from coordinator_core.coordinator.java.group import accept_any
+from coordinator_core.coordinator.java.modern_group import member_of
 from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TimelineHashMap, TopicId
@@ -76,11 +77,7 @@ class LiveConsumerGroup(ConsumerGroup):
         return not self.members
 
     def member(self, member_id: str) -> ConsumerMember:
-        member = self.members.get(member_id)
-        if member is None:
-            text = f"Member {member_id} is not a member of group {self.group_id}."
-            raise ApiError(Errors.UNKNOWN_MEMBER_ID, text)
-        return member
+        return member_of(self.group_id, self.members, member_id)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = self.static_members.get(instance_id) if instance_id is not None else None

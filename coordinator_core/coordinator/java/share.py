@@ -5,12 +5,13 @@ Source: ``GroupMetadataManager`` (``shareGroupHeartbeat``, ``shareGroupLeave``, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import share_records as records
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, LiveShareRecords
+from coordinator_core.coordinator.java.modern_group import described, fenced_epoch, may_assign
 from coordinator_core.coordinator.java.share_group import LiveShareGroup
 from coordinator_core.coordinator.java.share_offsets import ShareOffsets
 from coordinator_core.coordinator.java.simple import ShareSpec, assign_simple
@@ -19,11 +20,9 @@ from coordinator_core.coordinator.maps import JavaHashMap, Partitions, TopicId
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
 from coordinator_core.coordinator.replies import (
-    DescribedAssignment,
     DescribedShareGroup,
     DescribedShareMember,
     HeartbeatAssignment,
-    NamedTopicPartitions,
     ShareGroupHeartbeatReply,
     TopicPartitions,
 )
@@ -186,10 +185,8 @@ class ShareGroups:
         return group_epoch, assignment.get(updated.member_id, {})
 
     def _may_assign(self, group: LiveShareGroup) -> bool:
-        """The first assignment at once, others ``group.share.assignment.interval.ms`` apart."""
         interval_ms = self._manager.settings.group_share_assignment_interval_ms
-        since_ms = group.assignment_timestamp_ms
-        return 0 in (since_ms, interval_ms) or self._now_ms >= since_ms + interval_ms
+        return may_assign(group.assignment_timestamp_ms, interval_ms, self._now_ms)
 
     def _topic_ids(self, member: ShareMember) -> tuple[TopicId, ...]:
         """Ids of the existing topics that a member subscribes to, in the order of Kafka's set of their names."""
@@ -265,18 +262,7 @@ class ShareGroups:
             client_id=member.client_id,
             client_host=member.client_host,
             subscribed_topic_names=tuple(JavaHashMap((name, None) for name in sorted(member.subscribed_topics))),
-            assignment=self._named(member.assigned),
-        )
-
-    def _named(self, assignment: Mapping[str, tuple[int, ...]]) -> DescribedAssignment:
-        image = self._metadata()
-        topics = ((image.by_id(topic_id), partitions) for topic_id, partitions in assignment.items())
-        return DescribedAssignment(
-            tuple(
-                NamedTopicPartitions(topic.topic_id, topic.name, partitions)
-                for topic, partitions in topics
-                if topic is not None
-            )
+            assignment=described(self._metadata(), member.assigned),
         )
 
 
@@ -293,12 +279,7 @@ def _known(group: LiveShareGroup, member_id: str, epoch: int) -> ShareMember:
     member = group.member(member_id)
     if epoch in (member.member_epoch, member.previous_member_epoch):
         return member
-    size = "greater" if epoch > member.member_epoch else "smaller"
-    raise ApiError(
-        Errors.FENCED_MEMBER_EPOCH,
-        f"The share group member has a {size} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
-    )
+    raise fenced_epoch("share", epoch, member.member_epoch)
 
 
 def _updated(member: ShareMember, client: Client, request: ShareGroupHeartbeat) -> ShareMember:

@@ -13,6 +13,7 @@ from coordinator_core.coordinator.classic import Ageing
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import share_records as records
 from coordinator_core.coordinator.java.consumer_group import partitions_of
+from coordinator_core.coordinator.java.modern_group import member_of
 from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import Partitions, TimelineHashMap
@@ -42,11 +43,7 @@ class LiveShareGroup(ShareGroup):
         return not self.members
 
     def member(self, member_id: str) -> ShareMember:
-        member = self.members.get(member_id)
-        if member is None:
-            text = f"Member {member_id} is not a member of group {self.group_id}."
-            raise ApiError(Errors.UNKNOWN_MEMBER_ID, text)
-        return member
+        return member_of(self.group_id, self.members, member_id)
 
     def target(self, member_id: str) -> Partitions:
         return partitions_of(self.target_assignment.get(member_id, {}))

@@ -15,6 +15,7 @@ from coordinator_core.coordinator.java import streams_topology as topologies
 from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager
+from coordinator_core.coordinator.java.modern_group import fenced_epoch, may_assign
 from coordinator_core.coordinator.java.streams_assignor import MemberSpec, assign_sticky
 from coordinator_core.coordinator.java.streams_group import (
     LiveStreamsGroup,
@@ -286,10 +287,8 @@ class StreamsGroups:
         return group_epoch, targets[member.member_id]
 
     def _may_assign(self, group: LiveStreamsGroup) -> bool:
-        """The first assignment at once, others ``group.streams.assignment.interval.ms`` apart."""
         interval_ms = self.settings.group_streams_assignment_interval_ms
-        since_ms = group.assignment_timestamp_ms
-        return 0 in (since_ms, interval_ms) or self._now_ms >= since_ms + interval_ms
+        return may_assign(group.assignment_timestamp_ms, interval_ms, self._now_ms)
 
     def _assign(
         self,
@@ -521,12 +520,7 @@ def _validate_epoch(member: LiveStreamsMember, request: StreamsGroupHeartbeat) -
         return
     if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_subset(request, member):
         return
-    size = "greater" if epoch > member.member_epoch else "smaller"
-    raise ApiError(
-        Errors.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {size} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
-    )
+    raise fenced_epoch("streams", epoch, member.member_epoch)
 
 
 def _is_subset(request: StreamsGroupHeartbeat, member: LiveStreamsMember) -> bool:

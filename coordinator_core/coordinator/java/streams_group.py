@@ -13,6 +13,7 @@ from coordinator_core.coordinator.classic import Ageing
 from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import streams_records as records
 from coordinator_core.coordinator.java.group import accept_any
+from coordinator_core.coordinator.java.modern_group import member_of
 from coordinator_core.coordinator.java.offsets import Validate
 from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember, Task, since, tasks_of
 from coordinator_core.coordinator.java.streams_topology import ConfiguredTopology, source_subtopologies
@@ -60,11 +61,7 @@ class LiveStreamsGroup(StreamsGroup):
         return None if self.topology is None else from_json(StreamsTopology, self.topology)
 
     def member(self, member_id: str) -> LiveStreamsMember:
-        member = self.members.get(member_id)
-        if member is None:
-            text = f"Member {member_id} is not a member of group {self.group_id}."
-            raise ApiError(Errors.UNKNOWN_MEMBER_ID, text)
-        return member
+        return member_of(self.group_id, self.members, member_id)
 
     def target(self, member_id: str) -> TaskAssignment:
         return self.target_assignment.get(member_id, NO_TASKS)
