@@ -102,7 +102,7 @@ def report(results: Sequence[Result]) -> str:
 
 
 def machine_line(results: Sequence[Result]) -> str:
-    machines = {tuple(result.machine.items()) for result in results}
+    machines = dict.fromkeys(tuple(result.machine.items()) for result in results)
     facts = ["; ".join(f"{name} {value}" for name, value in machine) for machine in machines]
     return f"Measured on: {' and '.join(facts)}."
 
