@@ -314,24 +314,25 @@ class Deletions:
     """Tombstones of all groups in all partitions: what else went at the same time."""
 
     _NAMES = 16
-    _STEP_MS = 50
+    STEP_MS = 50
+    """Times are told apart down to so many milliseconds."""
 
     def __init__(self) -> None:
         self._instants: dict[int, Instant] = {}
 
     def add(self, timestamp_ms: int, group_id: str, topic: str | None) -> None:
-        instant = self._instants.setdefault(timestamp_ms // self._STEP_MS, Instant())
+        instant = self._instants.setdefault(timestamp_ms // self.STEP_MS, Instant())
         instant.tombstones += 1
         if len(instant.groups) < self._NAMES:
             instant.groups.add(group_id)
         if topic is not None and len(instant.topics) < self._NAMES:
             instant.topics.add(topic)
 
-    def around(self, timestamp_ms: int, within_ms: int = _STEP_MS) -> Instant:
+    def around(self, timestamp_ms: int, within_ms: int = STEP_MS) -> Instant:
         """What was deleted at a time, give or take ``within_ms`` and up to 50 milliseconds more."""
         found = Instant()
-        at = timestamp_ms // self._STEP_MS
-        reach = within_ms // self._STEP_MS
+        at = timestamp_ms // self.STEP_MS
+        reach = within_ms // self.STEP_MS
         for near in range(at - reach, at + reach + 1):
             instant = self._instants.get(near)
             if instant is not None:

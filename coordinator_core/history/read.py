@@ -6,11 +6,13 @@ than the headers, and the keys of tombstones, which tell what else was deleted a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from coordinator_core.errors import Damage
-from coordinator_core.fold.passing import Passing, Portion
+from coordinator_core.fold.passing import Chosen, Passing, Portion
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
 from coordinator_core.history.members import members_of
 from coordinator_core.history.model import (
@@ -33,10 +35,10 @@ from coordinator_core.history.model import (
 from coordinator_core.lifecycle.expiry import Condition, condition_of
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
 from coordinator_core.log.batch import control_type
-from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.reader import OnDamage, read_records, with_records
 from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record, SegmentFile
 from coordinator_core.records.codec import RecordDecodeError, decode_key
-from coordinator_core.releases import Loader, Profile
+from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, interpret
 from coordinator_core.replay.sequential import SequentialReplayer, is_pending
 
@@ -85,6 +87,48 @@ def read_history(
         if seen is not None:
             seen(batch, records)
     return reader.finish()
+
+
+def read_deletions(
+    log: PartitionLog,
+    chosen: Collection[str],
+    spans: Sequence[tuple[int, int]],
+    deletions: Deletions,
+    *,
+    on_damage: OnDamage = OnDamage.FAIL,
+) -> None:
+    """Add the tombstones of all groups within ``spans``, which ascend, as :func:`read_history` of ``chosen`` does."""
+    passing = Passing((), wants_tombstones=True)
+    wanted = Chosen(chosen)
+    batches = (
+        (segment, batch)
+        for segment, batch in passing.batches(log, on_damage=on_damage, damage=[])
+        if not batch.is_control and _may_overlap(batch, spans)
+    )
+    for _, _, records in with_records(batches, on_damage, []):
+        for record in records:
+            key = record.key
+            if record.value is not None or key is None:
+                continue
+            if key not in wanted or int.from_bytes(key[:2], "big") in _GROUP_TYPES | OFFSET_KEY_TYPES:
+                _note_deletion(deletions, record)
+
+
+def _may_overlap(batch: Batch, spans: Sequence[tuple[int, int]]) -> bool:
+    if batch.magic < 2:
+        return True
+    # The cleaner puts its delete horizon where the first timestamp was.
+    first_ms = batch.base_timestamp_ms if batch.delete_horizon_ms is None else 0
+    at = bisect_left(spans, first_ms, key=itemgetter(1))
+    return at < len(spans) and spans[at][0] <= batch.max_timestamp_ms
+
+
+def _note_deletion(deletions: Deletions, record: Record) -> None:
+    try:
+        data = decode_key(record.key or b"").data or {}
+    except RecordDecodeError:
+        return
+    deletions.add(record.timestamp_ms, data.get("group", data.get("groupId", "")), data.get("topic"))
 
 
 class _Reader:
@@ -137,7 +181,7 @@ class _Reader:
             elif self._is_wanted(record.key):
                 self._data(batch, records, record, place)
             elif record.value is None and self._notes_others:
-                self._note_deletion(record)
+                _note_deletion(self._deletions, record)
         for group_id, commits in self._requests.items():
             self._group(group_id).trespasses += _trespasses(commits)
         self._requests.clear()
@@ -205,13 +249,6 @@ class _Reader:
 
     def _is_wanted(self, key: bytes | None) -> bool:
         return self._passing is None or key is None or key in self._passing.chosen
-
-    def _note_deletion(self, record: Record) -> None:
-        try:
-            data = decode_key(record.key or b"").data or {}
-        except RecordDecodeError:
-            return
-        self._deletions.add(record.timestamp_ms, data.get("group", data.get("groupId", "")), data.get("topic"))
 
     def _group(self, group_id: str) -> GroupHistory:
         found = self._history.groups.get(group_id)

@@ -11,7 +11,7 @@ from coordinator_core.fold.passing import Portion
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import ChangeKind, Deletions, EndKind, GroupHistory, PartitionHistory, outline
 from coordinator_core.history.origins import settle_origins
-from coordinator_core.history.read import read_history
+from coordinator_core.history.read import read_deletions, read_history
 from coordinator_core.investigate.loads import explain_loads
 from coordinator_core.investigate.losses import explain_losses
 from coordinator_core.investigate.members import explain_members
@@ -22,7 +22,7 @@ from coordinator_core.investigate.topics import explain_replicas, explain_topics
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.rules.model import Severity
-from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.runs.local import merged_partitions, replay_snapshot
 
 LARGE_BYTES = 32 << 20
 _PORTION_RECORDS = 250_000
@@ -81,9 +81,16 @@ def investigate(
     explanations += explain_cluster(histories, case)
     if groups is None:
         explanations += explain_replicas(histories, case)
-    shown = tuple(log for log in logs if groups is None or log.offsets_partition in of_interest)
+    shown = replace(
+        snapshot, partitions=tuple(log for log in logs if groups is None or log.offsets_partition in of_interest)
+    )
     by_partition = {history.offsets_partition: history for history in histories}
-    explanations += explain_loads(replace(snapshot, partitions=shown), by_partition, case, on_damage, [])
+    replayed = (
+        (history.state for history in histories if history.state is not None)
+        if groups is None
+        else (merged for merged, _ in merged_partitions(shown, case.profile, on_damage=on_damage))
+    )
+    explanations += explain_loads(shown, replayed, by_partition, case, on_damage, groups)
     if since_ms is not None:
         explanations = [one for one in explanations if one.at_ms < 0 or one.at_ms >= since_ms]
     explanations.sort(key=lambda one: (-one.severity, -one.at_ms, one.code, one.group_id or ""))
@@ -103,10 +110,14 @@ def _at_once(
 ) -> _Read:
     """Histories, the case as of the newest record, and explanations of each group."""
     deletions = Deletions()
+    seen = deletions if groups is None else None
     histories = [
-        _read(snapshot, log, case, groups, deletions, on_damage=on_damage, damage=damage) for log in snapshot.partitions
+        _read(snapshot, log, case, groups, seen, on_damage=on_damage, damage=damage) for log in snapshot.partitions
     ]
     found = [group for history in histories for group in history.groups.values()]
+    spans = () if groups is None else Judge.asks_about(found)
+    for log in snapshot.partitions if spans else ():
+        read_deletions(log, groups or (), spans, deletions, on_damage=on_damage)
     Judge(case.profile, deletions, retention_ms=case.retention_ms).judge(found)
     case = _as_of_newest(case, histories)
     return histories, case, _explained(found, case)
