@@ -108,7 +108,7 @@ class Origin:
 @dataclass(slots=True)
 class Version:
     """A value of an offset key, or consecutive ones of one writer: ``commits`` of them, from ``first`` on to ``last``,
-    with no step larger than ``largest_step``.
+    with no step larger than ``largest_step``. ``still`` is where the value of ``last`` was committed first.
 
     It is valid from ``place`` on, or from the end marker ``valid_from`` of its transaction; ``end`` is ``None`` while
     it stands. A commit of an aborted transaction is none. ``generation`` is the group's generation, or epoch, at
@@ -127,6 +127,9 @@ class Version:
     """Record offsets that the cleaner has removed from the partition up to ``last``."""
     commits: int = 1
     largest_step: int = 0
+    still: Place | None = None
+    stood: int = 0
+    """Commits of the value of ``last`` after ``still``."""
     origin: Origin | None = None
     end: End | None = None
 
@@ -203,6 +206,27 @@ class Overtaken(NamedTuple):
     held: CommittedOffset
 
 
+@dataclass(slots=True)
+class Aborts:
+    """Transactions with commits of a group that were aborted, one after the other: ``first`` is the first commit of
+    them, ``last`` the newest end marker, which ended the commit of ``value`` for ``key``."""
+
+    first: Place
+    last: Place
+    key: OffsetKey
+    value: CommittedOffset
+    transactions: int = 0
+
+
+class ClockBack(NamedTuple):
+    """A record of the groups in question that is stamped ``back_ms`` before an earlier record; ``earlier_ms`` is the
+    newest time before."""
+
+    place: Place
+    back_ms: int
+    earlier_ms: int
+
+
 class Trespass(NamedTuple):
     """A commit of ``by`` for a partition that belongs to ``owner`` in this generation; ``by`` had it in ``before``."""
 
@@ -225,6 +249,8 @@ class GroupHistory:
     removals: list[Removal] = field(default_factory=list)
     dropped: int = 0
     """Commits of aborted transactions."""
+    aborts: Aborts | None = None
+    """Those since the last commit that counts."""
     overtaken: list[Overtaken] = field(default_factory=list)
     trespasses: list[Trespass] = field(default_factory=list)
     size_bytes: int = 0
@@ -298,6 +324,7 @@ class PartitionHistory:
     last_ms: int = -1
     batches: int = 0
     formats: dict[tuple[int, int], Place] = field(default_factory=dict)
+    clocks: list[ClockBack] = field(default_factory=list)
     state: PartitionState | None = None
 
 

@@ -16,8 +16,10 @@ from coordinator_core.fold.passing import Chosen, Passing, Portion
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
 from coordinator_core.history.members import members_of
 from coordinator_core.history.model import (
+    Aborts,
     Change,
     ChangeKind,
+    ClockBack,
     Deletions,
     End,
     EndKind,
@@ -45,6 +47,7 @@ from coordinator_core.replay.sequential import SequentialReplayer, is_pending
 ONE_ACT_MS = 25
 """The Scala coordinator writes a batch for each group; those of one sweep or request are this close together."""
 _HOLES = 32
+_CLOCKS_DIFFER_MS = 3_600_000
 _BORING_STEPS = 50
 _SMALL_STEP = 1000
 _MEMBER_TYPES = {5: "member", 10: "member", 19: "member"}
@@ -161,9 +164,11 @@ class _Reader:
         self._expected: int | None = None
         self._epoch = -1
         self._last_ms = -1
+        self._is_back = False
 
     def batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
         self._note_passed()
+        newest_ms = self._last_ms
         self._note_batch(segment, batch, records)
         if self._removed and self._last_ms > self._removed[-1].place.timestamp_ms + ONE_ACT_MS:
             self._settle_removals()
@@ -179,6 +184,7 @@ class _Reader:
             if batch.is_control:
                 self._marker(batch, records, record, place)
             elif self._is_wanted(record.key):
+                self._note_clock(place, newest_ms)
                 self._data(batch, records, record, place)
             elif record.value is None and self._notes_others:
                 _note_deletion(self._deletions, record)
@@ -246,6 +252,13 @@ class _Reader:
         if len(holes) > 2 * _HOLES:
             holes.sort(key=lambda hole: hole.first - hole.end)
             del holes[_HOLES:]
+
+    def _note_clock(self, place: Place, newest_ms: int) -> None:
+        """A clock that is wrong by more than brokers' clocks differ: the first record after it was set right."""
+        is_back = 0 <= place.timestamp_ms < newest_ms - _CLOCKS_DIFFER_MS
+        if is_back and not self._is_back and len(self._history.clocks) < _HOLES:
+            self._history.clocks.append(ClockBack(place, newest_ms - place.timestamp_ms, newest_ms))
+        self._is_back = is_back
 
     def _is_wanted(self, key: bytes | None) -> bool:
         return self._passing is None or key is None or key in self._passing.chosen
@@ -332,19 +345,24 @@ class _Reader:
         self, value: CommittedOffset, place: Place, group: Group | None, owner: Member | None, had_members: bool
     ) -> Version:
         generation, missing = _generation(group), self._history.missing
-        return Version(value, value, place, place, place, generation, had_members, owner, missing)
+        return Version(value, value, place, place, place, generation, had_members, owner, missing, still=place)
 
     def _add(self, key: OffsetKey, version: Version) -> None:
         held = self._held.setdefault(key.group_id, {})
         held[key] = version.last, held[key][1] if key in held else version.valid_from.record_offset
-        versions = self._group(key.group_id).versions.setdefault(key, [])
+        group = self._group(key.group_id)
+        group.aborts = None
+        versions = group.versions.setdefault(key, [])
         previous = versions[-1] if versions else None
         if previous is not None and previous.end is None:
+            if previous.last.committed_offset == version.last.committed_offset:
+                version.still, version.stood = previous.still, previous.stood + 1
             if self._merges and _goes_on(previous, version):
                 previous.largest_step = max(
                     previous.largest_step, version.first.committed_offset - previous.last.committed_offset
                 )
                 previous.last, previous.last_place, previous.missing = version.last, version.place, version.missing
+                previous.still, previous.stood = version.still, version.stood
                 previous.commits += 1
                 return
             previous.end = End(EndKind.NEWER_VALUE, version.valid_from)
@@ -404,7 +422,17 @@ class _Reader:
             elif held is not None and _is_commit(record):
                 self._group(key.group_id).overtaken.append(Overtaken(key, version, place, held))
             else:
-                self._group(key.group_id).dropped += 1
+                self._drop(key, version, place)
+
+    def _drop(self, key: OffsetKey, version: Version, marker: Place) -> None:
+        group = self._group(key.group_id)
+        group.dropped += 1
+        if group.aborts is None:
+            group.aborts = Aborts(version.place, marker, key, version.last)
+        aborts = group.aborts
+        if not aborts.transactions or aborts.last != marker:
+            aborts.transactions += 1
+            aborts.last, aborts.key, aborts.value = marker, key, version.last
 
     def _group_record(
         self, group_id: str, record: GroupRecord, place: Place, before: Group | None, members: tuple[Member, ...]

@@ -18,7 +18,9 @@ from coordinator_core.investigate.members import explain_members
 from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
+from coordinator_core.investigate.successors import explain_new_groups, explain_successors
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
+from coordinator_core.investigate.uses import explain_uses
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.rules.model import Severity
@@ -79,8 +81,11 @@ def investigate(
         if groups is None or log.offsets_partition in of_interest:
             explanations += explain_partition(history, log, case)
     explanations += explain_cluster(histories, case)
+    explanations += explain_successors(histories)
     if groups is None:
         explanations += explain_replicas(histories, case)
+    else:
+        explanations += explain_new_groups(histories)
     shown = replace(
         snapshot, partitions=tuple(log for log in logs if groups is None or log.offsets_partition in of_interest)
     )
@@ -209,6 +214,7 @@ def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from explain_moves(group, case)
     yield from explain_members(group, case)
     yield from explain_topics(group, case)
+    yield from explain_uses(group, case)
 
 
 def _retention(groups: Sequence[GroupHistory]) -> Retention | None:

@@ -36,6 +36,7 @@ def explain_partition(history: PartitionHistory, log: PartitionLog, case: Case) 
     yield from _formats(history, case)
     yield from _heavy(history)
     yield from _moving(history)
+    yield from _clocks(history)
 
 
 def _partition(
@@ -212,6 +213,46 @@ def _moving(history: PartitionHistory) -> Iterator[Explanation]:
                 ],
             )
             return
+
+
+def _clocks(history: PartitionHistory) -> Iterator[Explanation]:
+    """A broker whose clock was ahead: what expired meanwhile expired too early."""
+    if not history.clocks:
+        return
+    first = max(history.clocks, key=attrgetter("back_ms"))
+    gone = [
+        removal.place
+        for group in history.groups.values()
+        for removal in group.removals
+        if removal.place.record_offset < first.place.record_offset
+        and removal.place.timestamp_ms > first.place.timestamp_ms
+    ]
+    verdict = (
+        f"The clock of a coordinator of offsets partition {history.offsets_partition} was wrong: record "
+        f"{first.place.record_offset} is stamped {moment(first.place.timestamp_ms)}, {span(first.back_ms)} before an "
+        f"earlier record of {moment(first.earlier_ms)}."
+    )
+    if gone:
+        verdict += (
+            f" {count(len(gone), 'committed offset')} were removed at such times (leader epoch "
+            f"{gone[0].leader_epoch}): what a clock that is ahead finds expired is not."
+        )
+    yield _partition(
+        "clock-went-back",
+        Severity.WARNING,
+        verdict,
+        history,
+        first.place,
+        evidence=[
+            *(Event(one.place, f"{span(one.back_ms)} before an earlier record") for one in history.clocks[:_SHOWN]),
+            *(Event(place, "tombstone of a committed offset") for place in gone[:1]),
+        ],
+        not_this=["It was no client: the coordinator stamps commits and tombstones by its own clock."],
+        now=[
+            "Look at NTP (chronyc tracking) on the brokers that led this partition: the leader epoch tells which.",
+            "Ages, retention and times of this report follow those stamps: read them with care.",
+        ],
+    )
 
 
 def _heavy(history: PartitionHistory) -> Iterator[Explanation]:

@@ -38,6 +38,13 @@ class _Held(NamedTuple):
         return f"{self.key.topic}-{self.key.partition}"
 
     @property
+    def since_ms(self) -> int:
+        """When this value was committed first."""
+        still = self.version.still
+        last = self.version.last.commit_timestamp_ms
+        return last if still is None or not self.version.stood else min(last, still.timestamp_ms)
+
+    @property
     def lag(self) -> int:
         return int(lag_between(*(np.array([one]) for one in (self.committed, self.start, self.end)))[0])
 
@@ -149,11 +156,11 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
     owned = [(one, owners[one.key[1:]]) for one in held if one.key[1:] in owners]
     newest: dict[str, int] = {}
     for one, member in owned:
-        newest[member.member_id] = max(newest.get(member.member_id, since), one.version.last.commit_timestamp_ms)
+        newest[member.member_id] = max(newest.get(member.member_id, since), one.since_ms)
     least_ms, least_lag = (THRESHOLDS[name].default for name in ("stopped_ms", "stopped_lag"))
 
     def stands(one: _Held, until_ms: int) -> bool:
-        return until_ms - max(one.version.last.commit_timestamp_ms, since) >= least_ms and one.lag >= least_lag
+        return until_ms - max(one.since_ms, since) >= least_ms and one.lag >= least_lag
 
     if owned and all(stands(one, case.now_ms) for one, _ in owned):
         yield _all_stopped(group, [one for one, _ in owned], case)
@@ -161,18 +168,23 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
     stopped = [one for one, member in owned if stands(one, newest[member.member_id])]
     if not stopped:
         return
-    first = min(stopped, key=lambda one: one.version.last.commit_timestamp_ms)
+    first = min(stopped, key=lambda one: one.since_ms)
     member = owners[first.key[1:]]
-    quiet = newest[member.member_id] - first.version.last.commit_timestamp_ms
+    quiet = newest[member.member_id] - first.since_ms
+    again = f", was committed again {count(first.version.stood, 'time')}" if first.version.stood else ""
     found = _explanation(
         group,
         stopped,
         "partition-stopped",
         Severity.WARNING,
-        f"{were(len(stopped), 'partition')} not committed any more in {group.group_id} while their owner goes on with "
-        f"others: {first.name} stays at {first.committed} since {moment(first.version.last.commit_timestamp_ms)}, "
-        f"{span(quiet)} before the newest commit of {member.client_id} on {member.client_host}, and is "
-        f"{first.lag:,} behind.",
+        f"{count(len(stopped), 'partition')} did not go on in {group.group_id} while their owner goes on with "
+        f"others: {first.name} stays at {first.committed} since {moment(first.since_ms)}, "
+        f"{span(quiet)} before the newest progress of {member.client_id} on {member.client_host}{again}, and is "
+        f"{first.lag:,} behind."
+        if again
+        else f"{were(len(stopped), 'partition')} not committed any more in {group.group_id} while their owner goes on "
+        f"with others: {first.name} stays at {first.committed} since {moment(first.since_ms)}, {span(quiet)} before "
+        f"the newest commit of {member.client_id} on {member.client_host}, and is {first.lag:,} behind.",
     )
     found.evidence = [one.event(f"{one.committed}, lag {one.lag}") for one in stopped[:_SHOWN]]
     found.not_this = ["It is no dead consumer and no rebalance: its owner commits other partitions."]
@@ -185,14 +197,15 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
 
 
 def _all_stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Explanation:
-    last = max(held, key=lambda one: one.version.last.commit_timestamp_ms)
-    at = last.version.last.commit_timestamp_ms
+    last = max(held, key=lambda one: one.since_ms)
+    at = last.since_ms
+    done = "has come further" if last.version.stood else "has committed"
     found = _explanation(
         group,
         held,
         "group-stopped",
         Severity.WARNING,
-        f"{group.group_id} has members and {sum(one.lag for one in held):,} records to read, and nobody has committed "
+        f"{group.group_id} has members and {sum(one.lag for one in held):,} records to read, and nobody {done} "
         f"since {moment(at)} (record {last.version.last_place.record_offset}), {span(case.now_ms - at)} before the "
         "newest record of this log.",
     )

@@ -126,9 +126,8 @@ def promises(results: Sequence[Result]) -> str:
             ]
             measured = claim.measured(result)
             missed = " (missed)" if measured < claim.least else ""
-            lines.append(
-                f"| {claim.text} | {claim.least:.2g} | **{measured:.1f}**{missed} | {min(pairs):.1f} – {max(pairs):.1f} |"
-            )
+            spread = f"{min(pairs):.1f} – {max(pairs):.1f}"
+            lines.append(f"| {claim.text} | {claim.least:.2g} | **{measured:.1f}**{missed} | {spread} |")
     lines += ["", "| peak resident memory | at most MiB | measured |", "|---|---|---|"]
     for bound in BOUNDS:
         if bound.plan in found:

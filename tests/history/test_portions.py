@@ -22,6 +22,7 @@ from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.reports.investigation import investigation_document
 from tests.cases import CASES, Case
+from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
 from tests.log.builders import build_batch, build_control_batch
 
@@ -84,7 +85,7 @@ def test_logs_of_brokers(case: Case) -> None:
     check_portions(snapshot, profile)
 
 
-@pytest.mark.parametrize("incident", INCIDENTS, ids=lambda one: one.id)
+@pytest.mark.parametrize("incident", [*INCIDENTS, *FURTHER], ids=lambda one: one.id)
 def test_incidents(incident: Incident, tmp_path: Path) -> None:
     snapshot = discover([str(incident.build(tmp_path / "log", True))])
     profile = profile_for_release(incident.release, "new" if "new" in incident.arguments else None)
