@@ -257,6 +257,9 @@ class GroupHistory:
     records: int = 0
     largest_batch_bytes: int = 0
     largest_batch: Place | None = None
+    largest_record_bytes: int = 0
+    """Key and value."""
+    largest_record: Place | None = None
     cleaned_to: int = 0
     """The cleaner has removed records up to this record offset: before it the group may have been otherwise."""
 

@@ -294,7 +294,10 @@ class _Reader:
     def _weigh(self, group_id: str, batch: Batch, record: Record, place: Place) -> None:
         group = self._group(group_id)
         group.records += 1
-        group.size_bytes += len(record.key or b"") + len(record.value or b"")
+        size = len(record.key or b"") + len(record.value or b"")
+        group.size_bytes += size
+        if size > group.largest_record_bytes:
+            group.largest_record_bytes, group.largest_record = size, place
         if batch.size > group.largest_batch_bytes:
             group.largest_batch_bytes, group.largest_batch = batch.size, place
 

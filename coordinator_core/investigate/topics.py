@@ -10,7 +10,7 @@ import numpy as np
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Version
-from coordinator_core.history.signs import rounds_of
+from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
@@ -59,6 +59,7 @@ def explain_topics(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from _beyond_end(group, [one for one in held if one.committed > one.end])
     yield from _stopped(group, [one for one in held if one.start <= one.committed <= one.end], case)
     yield from _unassigned(group, case)
+    yield from _without_commit(group, case)
     yield from _recreated(group, case)
 
 
@@ -261,6 +262,46 @@ def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         now=[
             "Let the group rebalance: restart one member. The leader sees new partitions after metadata.max.age.ms.",
             "What is in these partitions is read from auto.offset.reset on: earliest, or it is skipped.",
+        ],
+    )
+
+
+def _without_commit(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """Partitions with records whose owner commits others, and never these."""
+    rounds, topics = rounds_of(group), case.topics
+    if topics is None or not rounds or not rounds[-1].members or not group.versions:
+        return
+    last = rounds[-1]
+    if case.now_ms - last.place.timestamp_ms < THRESHOLDS["stopped_ms"].default:
+        return
+    least = THRESHOLDS["stopped_lag"].default
+    found = []
+    for member in last.members:
+        owned = sorted(member.partitions or ())
+        committed = [one for one in owned if OffsetKey(group.group_id, *one) in group.versions]
+        for topic, partition in owned if committed else ():
+            bounds = topics.bounds(topic, partition)
+            is_new = OffsetKey(group.group_id, topic, partition) not in group.versions
+            if is_new and bounds is not None and bounds[1] - max(bounds[0], 0) >= least:
+                found.append((topic, partition, bounds, member))
+    if not found:
+        return
+    topic, partition, bounds, member = found[0]
+    yield Explanation(
+        "partition-never-committed",
+        Severity.WARNING,
+        f"{name_of(member)} owns {topic}-{partition} in {group.group_id} since generation {last.generation} at "
+        f"{moment(last.place.timestamp_ms)} and commits others, but never this one, which has "
+        f"{bounds[1] - max(bounds[0], 0):,} records, up to {bounds[1]}. {count(len(found), 'such partition')}.",
+        last.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[step(last)],
+        not_this=["No offset was lost: there is no commit of it and no tombstone."],
+        now=[
+            "Look at that client for a first record that fails again and again, or a partition that is paused; with "
+            "auto.offset.reset=latest nothing is committed until a new record comes.",
+            f"See it: {consumer_groups(group.group_id, '--describe', '--offsets')} (CURRENT-OFFSET is -)",
         ],
     )
 

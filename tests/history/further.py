@@ -213,6 +213,39 @@ def renamed(directory: Path, broken: bool) -> Path:
     return reads(log, "billing-app-v2", range(start, start + 400, 20)).write(directory)
 
 
+def large_generation(directory: Path, broken: bool) -> Path:
+    """A group of very many members: its next generation does not fit into a message of the offsets topic."""
+    names = tuple(f"topic-{number:03d}-{'x' * 60}" for number in range(10))
+    members = [
+        Client(f"member-{number:06d}-" + "x" * 60, topics=names, partitions=(("orders", number),))
+        for number in range(1000 if broken else 100)
+    ]
+    return Log().generation(GROUP, 1, *members).write(directory)
+
+
+def dead_cleaner(directory: Path, broken: bool) -> Path:
+    """Many groups at a usual rate, four segments, and nothing was ever removed; of the twin a little was."""
+    groups = [f"group-{number}" for number in range(8)]
+    keys = [("orders", number) for number in range(40)]
+    log = Log()
+    for segment in range(4):
+        if not broken:
+            log.skip(10)
+        for value in range(80):
+            for group in groups:
+                log.commit(group, dict.fromkeys(keys, 1000 * segment + value))
+            log.wait(MINUTE)
+        log = log.roll() if segment < 3 else log
+    return log.write(directory)
+
+
+def first_record_fails(directory: Path, broken: bool) -> Path:
+    """One partition was never committed: its first record fails again and again."""
+    log = Log().generation(GROUP, 1, member())
+    reads(log, GROUP, range(1000, 2000, 10), keys=ORDERS[:3] if broken else ORDERS)
+    return topics(log.write(directory), *[(0, 2000)] * 4)
+
+
 FURTHER = (
     Incident(
         "transactions-aborted",
@@ -347,5 +380,33 @@ FURTHER = (
         402,
         group="billing-app-v2",
         now_ms=T0 + DAY,
+    ),
+    Incident(
+        "generation-too-large",
+        "3.9.2",
+        large_generation,
+        "record-near-max-message-bytes",
+        ("billing", "max.message.bytes", "rebalances for ever"),
+        "--add-config max.message.bytes",
+        0,
+    ),
+    Incident(
+        "cleaner-died",
+        "2.8.2",
+        dead_cleaner,
+        "not-cleaned",
+        ("No cleaner has ever run", "4 segments", "102,400 records"),
+        "log-cleaner.log",
+        0,
+        group=None,
+    ),
+    Incident(
+        "first-record-fails",
+        "3.9.2",
+        first_record_fails,
+        "partition-never-committed",
+        ("owns orders-3", "never this one", "2,000 records"),
+        "first record that fails",
+        0,
     ),
 )
