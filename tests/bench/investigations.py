@@ -17,9 +17,10 @@ from tests.bench.truth import WrongAnswerError
 
 def investigate_group(log: Path, directory: Path, truth: Truth, version: str) -> Sample:
     """One group of the middle of the log; what stands in its table ``history`` must be what was committed last."""
-    number = int(truth.group_of_offset_key[len(truth.group_of_offset_key) // 2])
+    live = np.flatnonzero(truth.committed >= 0)
+    number = int(truth.group_of_offset_key[live[len(live) // 2]])
     sample, document = _investigate(log, directory, version, "--group", truth.groups[number])
-    keys = np.flatnonzero((truth.group_of_offset_key == number) & (truth.committed >= 0))
+    keys = live[truth.group_of_offset_key[live] == number]
     expected = {
         (truth.topics[truth.topic_of_offset_key[key]], int(truth.partition_of_offset_key[key])): truth.committed[key]
         for key in keys
