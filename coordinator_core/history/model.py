@@ -227,6 +227,12 @@ class ClockBack(NamedTuple):
     earlier_ms: int
 
 
+def farthest(one: ClockBack | None, other: ClockBack | None) -> ClockBack | None:
+    """The larger step back of two; of equal ones the first."""
+    found = [step for step in (one, other) if step is not None]
+    return max(found, key=lambda step: (step.back_ms, -step.place.record_offset), default=None)
+
+
 class Trespass(NamedTuple):
     """A commit of ``by`` for a partition that belongs to ``owner`` in this generation; ``by`` had it in ``before``."""
 
@@ -327,7 +333,8 @@ class PartitionHistory:
     last_ms: int = -1
     batches: int = 0
     formats: dict[tuple[int, int], Place] = field(default_factory=dict)
-    clocks: list[ClockBack] = field(default_factory=list)
+    clock: ClockBack | None = None
+    """The farthest step back; the first of equal ones."""
     state: PartitionState | None = None
 
 

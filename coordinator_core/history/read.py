@@ -164,7 +164,6 @@ class _Reader:
         self._expected: int | None = None
         self._epoch = -1
         self._last_ms = -1
-        self._is_back = False
 
     def batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
         self._note_passed()
@@ -254,11 +253,11 @@ class _Reader:
             del holes[_HOLES:]
 
     def _note_clock(self, place: Place, newest_ms: int) -> None:
-        """A clock that is wrong by more than brokers' clocks differ: the first record after it was set right."""
-        is_back = 0 <= place.timestamp_ms < newest_ms - _CLOCKS_DIFFER_MS
-        if is_back and not self._is_back and len(self._history.clocks) < _HOLES:
-            self._history.clocks.append(ClockBack(place, newest_ms - place.timestamp_ms, newest_ms))
-        self._is_back = is_back
+        """A clock that was wrong by more than brokers' clocks differ shows when it is set right."""
+        known = self._history.clock
+        least = _CLOCKS_DIFFER_MS if known is None else known.back_ms
+        if 0 <= place.timestamp_ms < newest_ms - least:
+            self._history.clock = ClockBack(place, newest_ms - place.timestamp_ms, newest_ms)
 
     def _is_wanted(self, key: bytes | None) -> bool:
         return self._passing is None or key is None or key in self._passing.chosen

@@ -9,7 +9,15 @@ from functools import partial
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Portion
 from coordinator_core.history.judge import Judge
-from coordinator_core.history.model import ChangeKind, Deletions, EndKind, GroupHistory, PartitionHistory, outline
+from coordinator_core.history.model import (
+    ChangeKind,
+    Deletions,
+    EndKind,
+    GroupHistory,
+    PartitionHistory,
+    farthest,
+    outline,
+)
 from coordinator_core.history.origins import settle_origins
 from coordinator_core.history.read import read_deletions, read_history
 from coordinator_core.investigate.loads import explain_loads
@@ -146,7 +154,9 @@ def _in_portions(
         records = history.end_offset - history.first_offset - history.missing
         portions = records // portion_records + 1
         for number in range(portions):
-            part = read(log, groups=Portion(number, portions), deletions=None, damage=[]).groups.values()
+            of_portion = read(log, groups=Portion(number, portions), deletions=None, damage=[])
+            history.clock = farthest(history.clock, of_portion.clock)
+            part = of_portion.groups.values()
             explanations += _explained([group for group in part if not _has_ends(group)], case)
             history.groups |= {group.group_id: outline(group) for group in part}
     judge = Judge(case.profile, deletions, retention_ms=case.retention_ms)

@@ -218,7 +218,9 @@ def _idle(group: GroupHistory, change: Change) -> Iterator[Explanation]:
     """More members than partitions: some have nothing to do, which is as it should be."""
     idle = [one for one in change.members if one.partitions is not None and not one.partitions]
     owned = {partition for one in change.members for partition in one.partitions or ()}
-    if not idle or not owned or any(one.partitions is None for one in change.members):
+    # An epoch of a KIP-848 group comes before the assignments that it brings.
+    is_assigned = change.kind is ChangeKind.GENERATION
+    if not idle or not owned or not is_assigned or any(one.partitions is None for one in change.members):
         return
     yield Explanation(
         "members-without-partitions",

@@ -284,9 +284,9 @@ def _uncleaned(history: PartitionHistory, log: PartitionLog) -> Iterator[Explana
 
 def _clocks(history: PartitionHistory) -> Iterator[Explanation]:
     """A broker whose clock was ahead: what expired meanwhile expired too early."""
-    if not history.clocks:
+    first = history.clock
+    if first is None:
         return
-    first = max(history.clocks, key=attrgetter("back_ms"))
     gone = [
         removal.place
         for group in history.groups.values()
@@ -311,7 +311,7 @@ def _clocks(history: PartitionHistory) -> Iterator[Explanation]:
         history,
         first.place,
         evidence=[
-            *(Event(one.place, f"{span(one.back_ms)} before an earlier record") for one in history.clocks[:_SHOWN]),
+            Event(first.place, f"{span(first.back_ms)} before an earlier record"),
             *(Event(place, "tombstone of a committed offset") for place in gone[:1]),
         ],
         not_this=["It was no client: the coordinator stamps commits and tombstones by its own clock."],

@@ -272,7 +272,9 @@ def _without_commit(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     if topics is None or not rounds or not rounds[-1].members or not group.versions:
         return
     last = rounds[-1]
-    if case.now_ms - last.place.timestamp_ms < THRESHOLDS["stopped_ms"].default:
+    # An epoch of a KIP-848 group comes before the assignments that it brings.
+    is_assigned = last.kind is ChangeKind.GENERATION
+    if not is_assigned or case.now_ms - last.place.timestamp_ms < THRESHOLDS["stopped_ms"].default:
         return
     least = THRESHOLDS["stopped_lag"].default
     found = []
