@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import Change, ChangeKind, GroupHistory, PartitionHistory, Version
@@ -15,7 +15,8 @@ from coordinator_core.rules.model import Severity
 
 _OVERLAP_MS = HOUR_MS // 6
 _GAP_MS = 24 * HOUR_MS
-_ALIKE = 0.6
+_SEPARATORS = "-_.:"
+_VERSION = re.compile(r"[-_.:]?v?\d+$", re.IGNORECASE)
 _MOST = 100
 """Of more groups with the same topics nothing tells which one took over from which."""
 _SHOWN = 8
@@ -24,6 +25,7 @@ _SHOWN = 8
 def explain_successors(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
     """New groups that read again what another group, which stopped then, had read."""
     groups = [group for history in histories for group in history.groups.values() if group.versions]
+    end_ms = max((history.last_ms for history in histories), default=-1)
     by_topics: dict[frozenset[str], list[GroupHistory]] = {}
     for group in groups:
         by_topics.setdefault(frozenset(key.topic for key in group.versions), []).append(group)
@@ -32,7 +34,8 @@ def explain_successors(histories: Sequence[PartitionHistory]) -> Iterator[Explan
             birth = _birth(new)
             if birth is None:
                 continue
-            found = [(again, old) for old in alike if old is not new and (again := _read_again(old, new, birth))]
+            olds = (old for old in alike if old is not new and _stopped_ms(old) + _OVERLAP_MS <= end_ms)
+            found = [(again, old) for old in olds if (again := _read_again(old, new, birth))]
             if found:
                 again, old = max(found, key=lambda one: (sum(one[0].values()), one[1].group_id))
                 yield _took_over(old, new, birth, again)
@@ -79,8 +82,7 @@ def _first_commits(group: GroupHistory) -> list[tuple[OffsetKey, Version]]:
 def _read_again(old: GroupHistory, new: GroupHistory, birth: Change) -> dict[OffsetKey, int]:
     """Records by offset key of ``old`` that ``new`` reads again, if it may be the same application."""
     at = birth.place.timestamp_ms
-    last = max(versions[-1].last_place.timestamp_ms for versions in old.versions.values())
-    if not at - _GAP_MS <= last <= at + _OVERLAP_MS or not _is_alike(old.group_id, new.group_id):
+    if not at - _GAP_MS <= _stopped_ms(old) <= at + _OVERLAP_MS or not _is_alike(old.group_id, new.group_id):
         return {}
     found = {}
     for key, versions in old.versions.items():
@@ -91,9 +93,19 @@ def _read_again(old: GroupHistory, new: GroupHistory, birth: Change) -> dict[Off
     return {key: records for key, records in found.items() if records > 0}
 
 
+def _stopped_ms(old: GroupHistory) -> int:
+    return max(versions[-1].last_place.timestamp_ms for versions in old.versions.values())
+
+
 def _is_alike(old: str, new: str) -> bool:
-    """Whether two group ids may be of one application, and not two of a family that gets a new one each time."""
-    return pattern_of(old) != pattern_of(new) and SequenceMatcher(None, old, new).ratio() >= _ALIKE
+    """Whether two group ids may be of one application: the same up to a version, or one is the other with a suffix;
+    not two of a family that gets a new one each time."""
+    if pattern_of(old) == pattern_of(new):
+        return False
+    short, long = sorted((old, new), key=len)
+    return _VERSION.sub("", old) == _VERSION.sub("", new) != "" or (
+        long.startswith(short) and long[len(short)] in _SEPARATORS
+    )
 
 
 def _took_over(old: GroupHistory, new: GroupHistory, birth: Change, again: dict[OffsetKey, int]) -> Explanation:
