@@ -25,7 +25,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """As :func:`visible`, for text of several lines."""
+    """Like :func:`visible`, for text of several lines."""
     return "\n".join(map(visible, text.split("\n")))
 
 

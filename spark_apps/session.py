@@ -94,7 +94,7 @@ class Session:
 
     @property
     def jvm_process_id(self) -> int:
-        """Of the driver's JVM; waits for it. ``spark-submit`` has started its own, whose id is not known here."""
+        """Process id of the driver's JVM; waits for it. Not known under ``spark-submit``, which has started its own."""
         process_id: int = self._gateway.result().proc.pid
         return process_id
 

@@ -124,7 +124,7 @@ class ReplayTask:
     run_path: str
 
     def new_path(self, kind: str) -> str:
-        """Of a file that no other attempt writes."""
+        """Name of a file that no other attempt writes."""
         return storage.join(self.run_path, STAGING, f"{kind}-{secrets.token_hex(8)}.arrows")
 
 

@@ -53,7 +53,7 @@ _MANIFEST = "capture.json"
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """Where the log of the source is cut; nothing set: at its end."""
+    """Point at which the log of the source is cut; nothing set: its end."""
 
     time_ms: int | None
     before: Mapping[int, int] | None

@@ -48,8 +48,8 @@ def undo_of(paths: Sequence[str], profile: Profile | None, on_damage: OnDamage, 
 def undo_commands(
     directory: str, bootstrap_server: str, command_config: str | None, profile: Profile | None
 ) -> list[str]:
-    """What puts back the offsets that were deleted or reset in the last day, worst first, of a capture that was made
-    just now. A large one is not looked at: that is for ``regroup investigate``."""
+    """Commands that put back the offsets that were deleted or reset in the last day, worst first, of a capture
+    that was made just now. A large one is not looked at: that is for ``regroup investigate``."""
     # The kernels take time to load.
     from coordinator_core.fold.inference import infer_profile
 

@@ -45,7 +45,7 @@ INTERNAL_TOPIC_CREATION_MS = 100
 
 
 class Cluster:
-    """What all brokers share, and the loss of one of them leaves as it is (E2): log, topics, transactions."""
+    """State that all brokers share: log, topics, transactions. The loss of one broker leaves it as it is (E2)."""
 
     def __init__(
         self,

@@ -96,7 +96,7 @@ class CommitTopic(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """Who commits: the member of an OffsetCommit or TxnOffsetCommit, with its generation or member epoch.
+    """Member of an OffsetCommit or TxnOffsetCommit, with its generation or member epoch.
 
     Nobody in particular has generation -1 and no id.
     """

@@ -307,7 +307,7 @@ def _write(path: Path, write: Callable[[pa.NativeFile], None]) -> int:
 
 
 def _content(data: pa.Buffer) -> pa.Buffer | None:
-    """What :func:`_write` wrote; ``None`` when it is anything else."""
+    """Entry that :func:`_write` wrote; ``None`` for anything else."""
     size = data.size - _TRAILER.size
     if size < 0:
         return None

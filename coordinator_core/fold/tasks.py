@@ -137,7 +137,7 @@ def in_runs(tasks: Iterable[FoldTask], most_bytes: Callable[[Sequence[SegmentFil
 
 
 def most_run_bytes(segments: Sequence[SegmentFile], rules: FoldRules) -> int:
-    """How large a run may be in a partition of these segments.
+    """Bytes that a run may have in a partition of these segments.
 
     Group records are kept whole, and runs are merged in their order: where many are in the middle of the log, runs
     are so short that most of them are merged while others are folded.
@@ -329,7 +329,7 @@ def _cached(
 
 
 def _digests(running: RunningFingerprint) -> Digests:
-    """Of a fingerprint that has the content taken along."""
+    """Digests of a fingerprint that has taken the content along."""
     found = running.finish()
     assert found.content is not None
     return Digests(found.digest, found.content)

@@ -30,7 +30,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a segment holds for an offset key, apart from its open transactions."""
+    """Last change of an offset key in a segment, apart from its open transactions."""
 
     place: int
     kind: int

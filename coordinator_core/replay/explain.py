@@ -1,4 +1,4 @@
-"""How a group, or one of its committed offsets, came to be: the records that made it, in log order.
+"""Origin of a group, or of one of its committed offsets: the records that made it, in log order.
 
 Nothing is deduced a second time here: each record is given to the reference replay, and the effect
 shown is the difference it made there.

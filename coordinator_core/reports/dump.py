@@ -51,7 +51,7 @@ _LIMITS: Final = Limits()
 def dump_text(
     log: PartitionLog, *, release: str, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage] | None = None
 ) -> Iterator[bytes | memoryview]:
-    """What the dump tool of ``release`` prints for the segments of ``log``, in UTF-8.
+    """Text of the dump tool of ``release`` for the segments of ``log``, in UTF-8.
 
     It comes in pieces of any length, each of which is valid until the next one is asked for.  Batches whose
     CRC is wrong are printed with ``isvalid: false``, as the tool does.  Under ``FAIL`` what the tool prints

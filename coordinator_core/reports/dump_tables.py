@@ -64,7 +64,7 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a struct is read and printed: as JSON, or without quotes the fields that ``labels`` names."""
+    """Rows by which a struct is read and printed: as JSON, or without quotes the fields that ``labels`` names."""
 
     version: int
     is_flexible: bool

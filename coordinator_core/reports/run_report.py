@@ -230,7 +230,7 @@ def _partitions(facts: Facts, load_bytes_per_second: float) -> list[Document]:
 
 
 def _activity(facts: Facts) -> list[Document]:
-    """When groups last committed: committed offsets by day of their commit, the newest days."""
+    """Last commits of groups: committed offsets by day of their commit, the newest days."""
     time = facts.offsets.numbers("commit_timestamp_ms")
     age = facts.now_ms // DAY_MS - time[time > 0] // DAY_MS
     days, counts = np.unique(np.clip(age, 0, CALENDAR_DAYS - 1), return_counts=True)

@@ -61,7 +61,7 @@ def _environment() -> dict[str, str]:
 
 
 def _final_error(app: str, error: AirflowException) -> AirflowFailException | None:
-    """What to raise where another attempt cannot end differently; ``None`` where it can."""
+    """Exception to raise where another attempt cannot end differently; ``None`` where it can."""
     failed = _FAILED.search(str(error))
     reason = FINAL_EXIT_CODES.get(int(failed[1])) if failed else None
     if failed is None or reason is None:
