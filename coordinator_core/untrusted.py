@@ -11,7 +11,7 @@ import io
 from collections.abc import Iterable, Sequence
 
 _FORMULA = ("=", "+", "-", "@")
-"""What a spreadsheet takes for a formula at the beginning of a cell."""
+"""Characters that a spreadsheet takes for a formula at the beginning of a cell."""
 
 
 def visible(text: str) -> str:

@@ -92,7 +92,7 @@ class CutFolds:
     offsets_partition: int
     path: str
     ends: tuple[int, ...]
-    """Of the shards, in bytes."""
+    """Size of the shards, in bytes."""
 
     def of_shard(self, shard: int) -> FileRange:
         begin = self.ends[shard - 1] if shard else 0

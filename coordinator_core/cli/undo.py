@@ -16,7 +16,7 @@ from coordinator_core.topology import Topology
 
 _RECENT_MS = 24 * 3_600_000
 _LOOKED_AT_BYTES = 8 << 20
-"""Of a larger capture nobody waits for an investigation that nobody asked for."""
+"""Size of a capture above which nobody waits for an investigation that nobody asked for."""
 _REMOVALS_AND_RESETS = frozenset(
     {
         "offsets-deleted",
@@ -62,7 +62,7 @@ def undo_commands(
         since_ms = now_ms - _RECENT_MS
         found = investigate(snapshot, case, groups=None, since_ms=since_ms, on_damage=OnDamage.SALVAGE, damage=[])
     except RegroupError:
-        # What was captured is whole, whatever is in it; who reads it is told what is wrong.
+        # The capture is whole, whatever is in it; its readers are told what is wrong.
         return []
     undo = Undo(log_words([directory], profile, OnDamage.FAIL), _cluster_words(bootstrap_server, command_config))
     commands = (undo.command(one) for one in found.explanations if one.code in _REMOVALS_AND_RESETS)

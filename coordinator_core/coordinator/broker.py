@@ -41,7 +41,7 @@ Described = TypeVar(
     replies.DescribedStreamsGroup,
 )
 INTERNAL_TOPIC_CREATION_MS = 100
-"""How long the controller takes in this model to create the internal topics of a streams application."""
+"""Time that the controller takes in this model to create the internal topics of a streams application."""
 
 
 class Cluster:

@@ -226,7 +226,7 @@ class OwnedPartitions(NamedTuple):
 
 
 Owned = tuple[OwnedPartitions, ...] | None
-"""What a member says it owns; ``None``: nothing new since its last word."""
+"""Partitions that a member says it owns; ``None``: nothing new since its last word."""
 
 
 @dataclass(frozen=True, slots=True)

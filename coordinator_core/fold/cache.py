@@ -160,7 +160,7 @@ class FoldCache:
             return None
         place = {"path": segment.path, "offsets_partition": segment.offsets_partition}
         try:
-            # Where the state of a merge is kept, nobody will ask for more than the head.
+            # Beside the kept state of a merge nobody will ask for more than the head.
             fold = SegmentFold.read_ipc_lazily(pa.BufferReader(data), **place)
         except ValueError as error:
             raise self._removed(key) from error

@@ -520,7 +520,7 @@ NULL_TEXT = 128
 NULL_TEXT_BYTES = 4
 ESCAPES = 132
 ESCAPE_BYTES = 8
-"""What the texts of a dump begin with: digits of base64 and of UUIDs, ``null``, and what each byte is in a
+"""First bytes of the texts of a dump: digits of base64 and of UUIDs, ``null``, and what each byte is in a
 JSON string, as the texts of a ``CHOICE``."""
 
 
@@ -701,4 +701,4 @@ class PartitionOwner(Struct):
     owner: i64
     released: i64
     taken: i64
-    """Of these two: the record that was looked at when the partition was last released, or taken."""
+    """Record that was looked at when the partition was last released or taken."""

@@ -35,7 +35,7 @@ _BUGS: Final[Mapping[str, tuple[bool, str | None]]] = {
 is known)."""
 
 _TYPE_CONFLICT: Final = " group, not a "
-"""In the message of a record that finds a group of another type. Downgrades leave such tombstones (KAFKA-21117)."""
+"""Words of the message about a group of another type. Downgrades leave such tombstones (KAFKA-21117)."""
 
 _NOT_ANSWERED: Final = frozenset({"record_offset", "ordering_offset", "value_version", "target_record_offsets"})
 """Fields of groups and offsets that no request shows."""

@@ -285,12 +285,12 @@ class Profile:
     """ConsumerGroupDescribe counts partitions still to be revoked as assigned (KAFKA-20431)."""
 
     deleters: frozenset[Deleter]
-    """What removes committed offsets (``GroupMetadataManager.cleanupGroupMetadata`` and its callers)."""
+    """Causes that remove committed offsets (``GroupMetadataManager.cleanupGroupMetadata`` and its callers)."""
 
     expiry: ExpiryRules
 
     requests: RequestRules | None
-    """How the coordinator answers requests; ``None`` where no broker's answers were compared."""
+    """Facts of the coordinator's replies; ``None`` where no broker's answers were compared."""
 
     @property
     def label(self) -> str:

@@ -69,7 +69,7 @@ def explain_partition(
 
 
 _Effect = tuple[str, OffsetKey | None, str]
-"""What the record is, the offset key of a commit, and what it did."""
+"""Words for the record, the offset key of a commit, and the effect."""
 
 
 def _marker(

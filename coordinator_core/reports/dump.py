@@ -186,7 +186,7 @@ def _walk(
                 if on_damage is OnDamage.FAIL:
                     break
             valid_bytes = batch.position + batch.size
-        # What the reader says besides is about a broker, not about what is dumped.
+        # Other damage that the reader names is about a broker, not about the dump.
         damage += [replace(each, detail=each.detail.partition(";")[0]) for each in found if each.kind != "not_read"]
         kinds = {each.kind for each in found} - {"not_read"}
         trailing = segment.size - valid_bytes

@@ -38,7 +38,7 @@ MAX_FORECAST_OFFSETS = 200_000
 CALENDAR_DAYS = 14
 
 LOAD_BYTES_PER_SECOND = 75_000_000
-"""How fast a 4.3.1 broker on two cores loads an offsets partition (docs/performance.md)."""
+"""Rate at which a 4.3.1 broker on two cores loads an offsets partition (docs/performance.md)."""
 
 Document = dict[str, Any]
 

@@ -34,7 +34,7 @@ ENVIRONMENT = "environment"
 
 _SPARK_LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ ")
 _FAILED = re.compile(r"\. Error code is: (\d+)\.(.*)", re.DOTALL)
-"""In the provider's error: exit code of ``spark-submit``, which in client mode is the app's own, and its last lines."""
+"""The provider's error: exit code of ``spark-submit``, which in client mode is the app's own, and its last lines."""
 
 
 def _environment_conf(archive: str | None) -> dict[str, str]:

@@ -92,7 +92,7 @@ class LiveConsumerGroup(ConsumerGroup):
             member_id = self.static_members.get(instance_id, "")
         return self.target(member_id)
 
-    # What follows from the members
+    # Facts that follow from the members
 
     def subscriptions(
         self, old: Iterable[ConsumerMember] = (), new: ConsumerMember | None = None
