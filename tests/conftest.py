@@ -58,6 +58,7 @@ PARTS = (
     Part("restore/test_live_kills.py", "full"),
     Part("restore/test_live_ways_out.py", "full"),
     Part("reports/test_browser.py", "real"),
+    Part("monitoring", "real"),
     Part("scale", "full"),
     Part("bench/test_rules.py", "full"),
     Part("fold", "fast"),
