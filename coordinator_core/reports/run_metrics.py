@@ -96,9 +96,8 @@ class _Metrics(Collector):
         counts = pa.table(
             {"group_id": groups.array("group_id").cast(pa.string()), "members": groups.array("member_count")}
         )
-        yield self._rows(
-            "kafka_consumergroup_members", "Members of a group", {"consumergroup": "group_id"}, counts, "members"
-        )
+        counts, labels = counts.sort_by("group_id"), {"consumergroup": "group_id"}
+        yield self._rows("kafka_consumergroup_members", "Members of a group", labels, counts, "members")
         offsets = self._facts.offsets
         if len(offsets) <= self._max:
             rows = offsets.rows(np.arange(len(offsets)), "group_id", "topic", "partition", "committed_offset")

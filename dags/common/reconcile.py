@@ -10,12 +10,15 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from dags.common.clusters import Cluster, load_clusters
 from dags.common.load import final_errors
+
+if TYPE_CHECKING:
+    from coordinator_core.runs.place import RunPlace
 
 log = logging.getLogger(__name__)
 
@@ -196,6 +199,40 @@ def _expect(request: Request) -> dict[str, Any]:
     }
 
 
+def metrics(cluster_name: str, checked: Sequence[Checked]) -> list[str]:
+    """Puts the metrics of the newest of these runs where the cluster's monitoring looks; those places.
+
+    Of a run that is older than the cluster's latest nothing is put: a backfill must not look like today.
+    """
+    settings = load_clusters().clusters[cluster_name].metrics
+    if settings is None:
+        raise AirflowSkipException("the cluster file names no place for metrics")
+    with final_errors():
+        from coordinator_core import storage
+        from coordinator_core.reports.metrics_out import push_metrics, write_textfile
+        from coordinator_core.reports.report_files import FILES
+        from coordinator_core.runs.read import RunError, open_run, resolve_latest
+
+        run, report = max(((open_run(one["run"]), one["report"]) for one in checked), key=lambda found: found[0].now_ms)
+        place = _place(run.path)
+        cluster = place.cluster
+        try:
+            latest = resolve_latest(place.output, cluster).now_ms
+        except RunError:
+            latest = run.now_ms
+        if latest > run.now_ms:
+            raise AirflowSkipException("there is a newer run, whose metrics stay")
+        text = bytes(storage.read(storage.join(storage.split(report)[0], FILES["prometheus"]))).decode()
+        places = []
+        if settings.textfile is not None:
+            places.append(write_textfile(settings.textfile, cluster, text))
+        if settings.pushgateway is not None:
+            push_metrics(settings.pushgateway, cluster, text)
+            places.append(settings.pushgateway)
+    log.info("metrics    %s", ", ".join(places))
+    return places
+
+
 def gate(cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mapping[str, Any]]) -> list[Checked]:
     """Lets good runs through; fails, naming the worst findings, when a run is not. Nothing is retried.
 
@@ -226,13 +263,17 @@ def gate(cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mappi
 
 def _promoted(path: str) -> bool:
     with final_errors():
-        from coordinator_core import storage
-        from coordinator_core.runs.place import RunPlace
         from coordinator_core.runs.publish import promote
         from coordinator_core.runs.read import open_run
 
-        manifest = open_run(path).manifest
-        above, run_id = storage.split(path.rstrip("/"))
-        above, window = storage.split(above)
-        output, cluster = storage.split(above)
-        return promote(RunPlace(output, cluster, window, run_id), manifest)
+        return promote(_place(path), open_run(path).manifest)
+
+
+def _place(path: str) -> RunPlace:
+    from coordinator_core import storage
+    from coordinator_core.runs.place import RunPlace
+
+    above, run_id = storage.split(path)
+    above, window = storage.split(above)
+    output, cluster = storage.split(above)
+    return RunPlace(output, cluster, window, run_id)

@@ -65,6 +65,9 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
     assert Path(checked["report"]).is_file()
     assert (Path(checked["findings"]) / "findings.parquet").is_file()
     assert (Path(checked["report"]).parent / "data_docs/index.html").is_file()
+    metrics = place / "textfile/regroup_mixed.prom"
+    assert api.xcom("offsets_reconcile_mixed", reconciliation["dag_run_id"], "metrics") == [str(metrics)]
+    assert metrics.read_bytes() == Path(checked["report"]).with_suffix(".prom").read_bytes()
 
 
 def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:

@@ -10,10 +10,11 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_core.cli.app import run
 from coordinator_core.reports.metrics_out import push_metrics
-from tests.monitoring.kit import DASHBOARD, ROOT, open_metrics, promtool, samples, series, server
+from tests.monitoring.kit import DASHBOARD, DOCS, ROOT, open_metrics, promtool, samples, series, server
 from tests.monitoring.test_alerts import exported
 from tests.reports.test_run_report import LOG
 
@@ -49,6 +50,12 @@ def test_the_text_is_as_prometheus_wants_it(shop: str, tmp_path: Path) -> None:
             promtool("check", "metrics", given=text)
         [line] = str(complaints.value).splitlines()
         assert line.startswith("kafka_consumergroup_lag_sum non-histogram and non-summary")
+
+
+def test_the_manual_has_every_series(shop: str) -> None:
+    table = [line for line in (DOCS / "monitoring.md").read_text().splitlines() if line.startswith("| `")]
+    listed = {name for line in table for name in re.findall(r"`((?:kafka|burrow|regroup)_[a-z_]+)`", line)}
+    assert listed == {family.name for family in text_string_to_metric_families(shop)}
 
 
 def test_every_expression_of_the_dashboard_has_a_result_with_the_labels_of_its_legend(
