@@ -97,6 +97,7 @@ PARTS = (
     Part("test_contributing.py", "fast"),
     Part("test_docs.py", "fast"),
     Part("test_project.py", "fast"),
+    Part("test_runbooks.py", "fast"),
     Part("test_sbom.py", "fast"),
     Part("test_tiers.py", "fast"),
     Part("test_topology.py", "fast"),
