@@ -21,7 +21,7 @@ SECTIONS = {
     for part in re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
 }
 EXAMPLE = re.compile(r"```\n\$ (.+)\n((?:.*\n)*?)```")
-PROCESS = f"regroup() {{ {shlex.quote(sys.executable)} -m coordinator_core \"$@\"; }}; "
+PROCESS = f'regroup() {{ {shlex.quote(sys.executable)} -m coordinator_core "$@"; }}; '
 
 
 def alerts() -> list[dict[str, dict[str, str]]]:
