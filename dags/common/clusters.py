@@ -137,6 +137,8 @@ class Cluster:
     """``latest.json`` names a run only once the gate has let it through."""
     metrics: MetricsSettings | None = None
     """``None``: they lie beside the report alone."""
+    lineage: bool = False
+    """OpenLineage events lie beside the report."""
     drill: DrillSettings | None = None
     """``None``: no drill is done on it."""
     restore: RestoreSettings | None = None
@@ -366,6 +368,7 @@ def _settings(section: _Section, root: Path, defaults: dict[str, Any]) -> dict[s
         "rules": _located(rules, root) if (rules := merged.text("rules")) else None,
         "fail_on": merged.text("fail_on"),
         "gate_latest": merged.flag("gate_latest"),
+        "lineage": merged.flag("lineage"),
         "metrics": _metrics(merged, root) if merged.value("metrics") is not None else None,
         "schedule": _schedule(merged),
         "start_date": _start_date(merged),

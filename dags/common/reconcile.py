@@ -27,7 +27,7 @@ REPORTS = "_reports"
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-RESULT, DATA_DOCS = "rules.json", "data_docs"
+RESULT, DATA_DOCS, LINEAGE = "rules.json", "data_docs", "lineage.jsonl"
 
 _RULE = re.compile(r"findings\.R\d+")
 """Expectations that stand for a rule."""
@@ -106,6 +106,8 @@ def report(cluster_name: str, requested: Sequence[Request], expected: Sequence[M
 
 
 def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> Checked:
+    from coordinator_core import storage
+    from coordinator_core.reports.lineage import write_lineage
     from coordinator_core.reports.report_files import write_report
     from coordinator_core.reports.run_report import run_report
     from coordinator_core.reports.run_summary import run_summary, worst
@@ -125,6 +127,8 @@ def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> 
     _, found = read_reconciliation(findings)
     document, lag = run_report(facts, found, expectations=dict(expected))
     page = write_report(request["directory"], document, facts, lag)
+    if cluster.lineage:
+        write_lineage(storage.join(request["directory"], LINEAGE), facts.run, document)
     for line in run_summary(document, page=page).splitlines():
         log.info("%s", line)
     level = found.worst

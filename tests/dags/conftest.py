@@ -55,6 +55,7 @@ def cluster_file(place: Path) -> Path:
             "source": str(case("k431-mixed").paths[0]),
             "kafka_version": "4.3.1",
             "metrics": {"textfile": "textfile"},
+            "lineage": True,
         },
         "bitflip": {"source": str(case("k431-torn/bitflip").paths[0]), "kafka_version": "4.3.1"},
         "misfiled": {"source": str(misfiled), "kafka_version": "2.4.1"},

@@ -86,6 +86,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
               limit_seconds: 100
               approval_hours: 2
             restore: {connection: eu, approval_hours: 3}
+            lineage: true
             metrics: {textfile: textfile, pushgateway: "https://gateway:9091/push"}
         """,
     )
@@ -135,6 +136,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
                 approval_hours=2,
             ),
             restore=RestoreSettings("eu", 3),
+            lineage=True,
             metrics=MetricsSettings(f"{tmp_path}/data/textfile", "https://gateway:9091/push"),
         )
     }

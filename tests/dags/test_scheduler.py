@@ -65,6 +65,8 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
     assert Path(checked["report"]).is_file()
     assert (Path(checked["findings"]) / "findings.parquet").is_file()
     assert (Path(checked["report"]).parent / "data_docs/index.html").is_file()
+    lineage = (Path(checked["report"]).parent / "lineage.jsonl").read_text().splitlines()
+    assert [json.loads(line)["job"]["name"] for line in lineage[1::2]] == ["mixed.replay", "mixed.reconcile"]
     metrics = place / "textfile/regroup_mixed.prom"
     assert api.xcom("offsets_reconcile_mixed", reconciliation["dag_run_id"], "metrics") == [str(metrics)]
     assert metrics.read_bytes() == Path(checked["report"]).with_suffix(".prom").read_bytes()
