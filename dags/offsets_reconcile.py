@@ -19,7 +19,7 @@ DOC = """
 
 | task | does |
 |---|---|
-| `find` | says which run to look at, and which came before: that of the form, the new one, the latest |
+| `find` | says which run to look at, and which came before: that of the form, the new one, the newest |
 | `rules` | evaluates the rules in Spark and publishes the findings beside the run |
 | `expectations` | evaluates the Great Expectations suites on tables and findings, writes Data Docs |
 | `report` | writes the report |
@@ -38,7 +38,7 @@ def params(names: list[str]) -> dict[str, Param]:
     return {
         "cluster": cluster_param(names),
         "run": optional(
-            "string", "Run", "Path or URI of a published run. Default: what was just published, or the latest."
+            "string", "Run", "Path or URI of a published run. Default: what was just published, or the newest."
         ),
     }
 

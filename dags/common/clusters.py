@@ -133,7 +133,7 @@ class Cluster:
     """Local YAML file with severities, thresholds and mutes of rules."""
     fail_on: str = "critical"
     """Lowest severity of findings that closes the gate."""
-    gate_latest: bool = False
+    gate_latest: bool = True
     """``latest.json`` names a run only once the gate has let it through."""
     metrics: MetricsSettings | None = None
     """``None``: they lie beside the report alone."""

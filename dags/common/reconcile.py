@@ -37,17 +37,21 @@ Checked = dict[str, Any]
 
 
 def runs_to_check(params: Mapping[str, Any], events: Iterable[Any]) -> list[str]:
-    """The run of the form, else those of the asset events that started this DAG run, else the latest."""
+    """The run of the form, else those of the asset events that started this DAG run, else the newest."""
     if params["run"]:
         return [params["run"]]
     named = [event.extra["run"] for event in events if "run" in (event.extra or {})]
     if named:
         return list(dict.fromkeys(named))
     with final_errors():
-        from coordinator_core.runs.read import resolve_latest
+        from coordinator_core.errors import UsageError
+        from coordinator_core.rules.previous import newest_run
 
         cluster = load_clusters().clusters[params["cluster"]]
-        return [resolve_latest(cluster.output, cluster.name).path]
+        newest = newest_run(cluster.output, cluster.name)
+        if newest is None:
+            raise UsageError(f"{cluster.output} has no published run of cluster {cluster.name!r}")
+        return [newest.path]
 
 
 def requests(cluster_name: str, runs: Sequence[str]) -> list[Request]:
@@ -206,7 +210,7 @@ def _expect(request: Request) -> dict[str, Any]:
 def metrics(cluster_name: str, checked: Sequence[Checked]) -> list[str]:
     """Puts the metrics of the newest of these runs where the cluster's monitoring looks; those places.
 
-    Of a run that is older than the cluster's latest nothing is put: a backfill must not look like today.
+    Of a run that is older than the cluster's newest nothing is put: a backfill must not look like today.
     """
     settings = load_clusters().clusters[cluster_name].metrics
     if settings is None:
@@ -215,16 +219,14 @@ def metrics(cluster_name: str, checked: Sequence[Checked]) -> list[str]:
         from coordinator_core import storage
         from coordinator_core.reports.metrics_out import push_metrics, write_textfile
         from coordinator_core.reports.report_files import FILES
-        from coordinator_core.runs.read import RunError, open_run, resolve_latest
+        from coordinator_core.rules.previous import newest_run
+        from coordinator_core.runs.read import open_run
 
         run, report = max(((open_run(one["run"]), one["report"]) for one in checked), key=lambda found: found[0].now_ms)
         place = _place(run.path)
         cluster = place.cluster
-        try:
-            latest = resolve_latest(place.output, cluster).now_ms
-        except RunError:
-            latest = run.now_ms
-        if latest > run.now_ms:
+        newest = newest_run(place.output, cluster)
+        if newest is not None and newest.now_ms > run.now_ms:
             raise AirflowSkipException("there is a newer run, whose metrics stay")
         text = bytes(storage.read(storage.join(storage.split(report)[0], FILES["prometheus"]))).decode()
         places = []

@@ -24,9 +24,10 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A run of a cluster whose latest run is the gate's to name."""
     clusters = tmp_path / "clusters.yaml"
     clusters.write_text(
-        f"clusters:\n  c: {{source: log, output: {tmp_path / 'runs'}, gate_latest: true}}\n"
-        f"  plain: {{source: log, output: {tmp_path / 'runs'}}}\n"
+        f"clusters:\n  c: {{source: log, output: {tmp_path / 'runs'}}}\n"
+        f"  plain: {{source: log, output: {tmp_path / 'runs'}, gate_latest: false}}\n"
         f"  watched: {{source: log, output: {tmp_path / 'runs'}, metrics: {{textfile: textfile}}}}\n"
+        f"  gone: {{source: log, output: {tmp_path / 'nothing'}}}\n"
         f"  pushed: {{source: log, output: {tmp_path / 'runs'}, metrics: {{pushgateway: 'http://127.0.0.1:1'}}}}\n"
     )
     monkeypatch.setenv(CLUSTERS_ENV, str(clusters))
@@ -85,3 +86,14 @@ def test_metrics_of_the_newest_run_are_at_one_place(checked: dict[str, Any], tmp
     assert run(["replay", str(tmp_path / "log"), "--output", str(tmp_path / "runs"), *later]) == 0
     with pytest.raises(AirflowSkipException, match="there is a newer run"):
         reconcile.metrics("watched", [found])
+
+
+def test_without_a_run_in_the_form_the_newest_is_looked_at(checked: dict[str, Any], tmp_path: Path) -> None:
+    form = {"run": None, "cluster": "c"}
+    assert reconcile.runs_to_check(form, []) == [checked["run"]]
+    later = ["--cluster", "c", "--window", "a", "--offsets-topic-num-partitions", "1", "--now-ms"]
+    assert run(["replay", str(tmp_path / "log"), "--output", str(tmp_path / "runs"), *later, str(NOW_MS + 9_000)]) == 0
+    [newer] = reconcile.runs_to_check(form, [])
+    assert Path(newer).parent.name == "a"
+    with pytest.raises(AirflowFailException, match="impossible request, so no retry: .*gone"):
+        reconcile.runs_to_check(form | {"cluster": "gone"}, [])
