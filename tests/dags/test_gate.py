@@ -95,5 +95,5 @@ def test_without_a_run_in_the_form_the_newest_is_looked_at(checked: dict[str, An
     assert run(["replay", str(tmp_path / "log"), "--output", str(tmp_path / "runs"), *later, str(NOW_MS + 9_000)]) == 0
     [newer] = reconcile.runs_to_check(form, [])
     assert Path(newer).parent.name == "a"
-    with pytest.raises(AirflowFailException, match="impossible request, so no retry: .*gone"):
+    with pytest.raises(AirflowFailException, match=r"impossible request, so no retry: .*gone"):
         reconcile.runs_to_check(form | {"cluster": "gone"}, [])
