@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from tests.live.group_protocol import Json
-from tests.live.streams_scenarios import (
+from tests.live.streams_client import (
     NO_TASKS,
     Streams,
     subtopology,
@@ -118,7 +118,7 @@ class StreamsWalk:
         if self.random.random() < 0.9:
             self.streams.beat(member_id, group, **fields)
         else:
-            epoch = self.streams.known.get((group, member_id), {"memberEpoch": 1})["memberEpoch"]
+            epoch = self.streams.epoch(member_id, group)
             epoch += self.random.choice([-1, -1, 1])
             if epoch > 0:
                 self.streams.heartbeat(member_id, epoch, group, **fields)
@@ -130,14 +130,14 @@ class StreamsWalk:
 
     def commit(self) -> None:
         group, member_id = self._known()
-        epoch = self.streams.known.get((group, member_id), {"memberEpoch": 1})["memberEpoch"]
+        epoch = self.streams.epoch(member_id, group)
         epoch += self.random.choice([0, 0, 0, -1, -2, 1])
         name = self.random.choice(["t1", "t4", "t5"])
         self.streams.commit(name, {self.random.randint(0, 2): self.random.randint(0, 99)}, member_id, epoch, group)
 
     def fetch(self) -> None:
         group, member_id = self._known()
-        epoch = self.streams.known.get((group, member_id), {"memberEpoch": 1})["memberEpoch"]
+        epoch = self.streams.epoch(member_id, group)
         if self.random.random() < 0.5:
             self.streams.fetch(None, group=group)
         else:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.coordinator.trace import Trace, differences, play
-from tests.live import streams_scenarios
+from tests.live import streams_client, streams_scenarios
 from tests.live.broker import Broker, Kafka, wait_for
 from tests.live.group_protocol import Connection, Json
 from tests.live.random_walk import Walk
@@ -144,12 +144,12 @@ def test_java_coordinator(kafka: Kafka, seed: int, tmp_path: Path) -> None:
 def test_streams_groups(kafka: Kafka, seed: int, tmp_path: Path) -> None:
     settings = streams_scenarios.SETTINGS | {"group.streams.num.standby.replicas": str(seed % 3)}
     broker = Broker(kafka, tmp_path / "broker", settings | ONE_THREAD | {"group.coordinator.threads": "1"})
-    define = streams_scenarios.definitions(kafka.jars)
+    define = streams_client.definitions(kafka.jars)
     broker.start()
     try:
         topics = create_topics(broker, streams_scenarios.TOPICS)
         recorder = Recorder(f"walk-{seed}", broker.port, settings, topics, java=True, definitions=define)
-        StreamsWalk(streams_scenarios.Streams(recorder, broker), seed).run(STREAMS_REQUESTS)
+        StreamsWalk(streams_client.Streams(recorder, broker), seed).run(STREAMS_REQUESTS)
         recorder.close()
     finally:
         broker.kill()

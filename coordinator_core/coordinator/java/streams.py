@@ -15,7 +15,12 @@ from coordinator_core.coordinator.java import streams_topology as topologies
 from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager
-from coordinator_core.coordinator.java.modern_group import fenced_epoch, may_assign
+from coordinator_core.coordinator.java.modern_group import (
+    fenced_epoch,
+    known_static,
+    may_assign,
+    unreleased_instance_id,
+)
 from coordinator_core.coordinator.java.streams_assignor import MemberSpec, assign_sticky
 from coordinator_core.coordinator.java.streams_group import (
     LiveStreamsGroup,
@@ -23,7 +28,7 @@ from coordinator_core.coordinator.java.streams_group import (
     initial_rebalance_key,
     member_timer_keys,
 )
-from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember
+from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember, Task, TaskOffsets
 from coordinator_core.coordinator.java.streams_reconciliation import reconcile
 from coordinator_core.coordinator.java.streams_topology import ConfiguredTopology
 from coordinator_core.coordinator.log import Record
@@ -42,7 +47,7 @@ from coordinator_core.coordinator.replies import (
     TopicPartitionNumbers,
 )
 from coordinator_core.coordinator.replies import Tasks as ReplyTasks
-from coordinator_core.coordinator.requests import OwnedTasks, StreamsGroupHeartbeat
+from coordinator_core.coordinator.requests import OwnedTasks, StreamsGroupHeartbeat, TaskOffset
 from coordinator_core.groups.model import (
     LEAVE_GROUP_MEMBER_EPOCH,
     GroupState,
@@ -50,9 +55,13 @@ from coordinator_core.groups.model import (
     TaskAssignment,
     Tasks,
 )
+from coordinator_core.releases.requests import RequestRules, StreamsRules
 
 Check = Callable[[str], None]
 METADATA_REFRESH_MS = (1 << 31) - 1
+ASSIGNOR = "sticky"
+NO_TOPOLOGY_DESCRIPTION = 1
+"""Status of a describe that asked for a topology description: none is stored."""
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -65,7 +74,13 @@ class StreamsGroups:
         manager: JavaGroupMetadataManager,
         metadata: Callable[[], MetadataImage],
         metadata_hash: Callable[[Iterable[str]], int],
+        rules: RequestRules,
     ) -> None:
+        self._rules = rules.streams or StreamsRules()
+        self._emptied_group_is_assigned = rules.emptied_group_is_assigned
+        self._plain_reply = StreamsGroupHeartbeatReply(Errors.NONE)
+        if self._rules.takes_task_offsets:
+            self._plain_reply = replace(self._plain_reply, acceptable_recovery_lag=-1, acceptable_recovery_lag_legacy=0)
         self.manager = manager
         self.settings = manager.settings
         self.metadata = metadata
@@ -98,26 +113,27 @@ class StreamsGroups:
     def heartbeat(self, client: Client, request: StreamsGroupHeartbeat, check: Check) -> StreamsGroupHeartbeatReply:
         try:
             _validate_names(request.topology)
-            _validate(request)
+            _validate(request, self._rules)
             check(request.group_id)
-            if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
+            if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_STATIC_EPOCH):
                 return self._leave(request)
             return self._heartbeat(client, request)
         except ApiError as error:
-            return StreamsGroupHeartbeatReply(error.error, error.message)
+            return replace(self._plain_reply, error_code=error.error, error_message=error.message)
 
     def _heartbeat(self, client: Client, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatReply:
         out: list[Record] = []
         joins = request.member_epoch == 0
         group = self._group(request.group_id, joins, out)
-        if joins and len(group.members) >= self.settings.group_streams_max_size:
-            raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, "The streams group has reached its maximum capacity.")
-        member = _member(group, request)
-        updated = _updated(member, client, request)
+        if joins:
+            self._throw_if_full(group, request)
+        member = _member(group, request, out)
+        updated = self._updated(member, client, request)
         status: list[Status] = []
-        bump = updated != member
-        if bump:
+        bump = False
+        if updated != member:
             out.append(records.member(group.group_id, updated))
+            bump = request.instance_id is None or _needs_another_target(member, updated)
         topology = _topology(group, request.topology, out)
         if group.topology is not None and updated.topology_epoch < topology.epoch:
             text = (
@@ -130,6 +146,7 @@ class StreamsGroups:
         if configured.subtopologies is not None and configured.is_ready:
             for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
                 _validate_tasks(configured, tasks or ())
+        _take_offsets(group, request)
         configs = {"num.standby.replicas": str(self.settings.group_streams_num_standby_replicas)}
         bump = bump or changed or validated != group.validated_topology_epoch
         bump = bump or configs != group.last_assignment_configs
@@ -140,15 +157,51 @@ class StreamsGroups:
             group.metadata_deadline_ms = self._now_ms + METADATA_REFRESH_MS
             group.metadata_deadline_epoch = group_epoch
         self._delay_first_rebalance(group)
-        target_epoch, target = self._update_target(group, group_epoch, updated, configured, out, status)
-        reconciled = reconcile(group, updated, target_epoch, target, _owned(request))
+        target_epoch, targets = self._update_target(group, group_epoch, updated, configured, out, status)
+        if self._keeps_targets:
+            is_settled = not bump and group.state is GroupState.STABLE
+            targets = _kept_targets(group, updated, target_epoch, targets, anew=is_settled)
+        target = targets.get(updated.member_id, NO_TASKS)
+        in_place = self._rules.changes_roles_in_place
+        reconciled = reconcile(group, updated, target_epoch, target, _owned(request), in_place=in_place)
         self._keep_current(group.group_id, updated, reconciled, out)
+        self._count_endpoints(group, member, reconciled, joins=joins)
         changed = joins or reconciled.assigned != member.assigned
         reply = self._reply(group, reconciled, request, configured, status, changed=changed)
         self.manager.write(self.manager.partition_for(group.group_id), out)
+        if self._keeps_targets:
+            group.kept_targets = target_epoch, targets
         if configured.missing:
             self.create_topics(configured.missing)
         return reply
+
+    def _throw_if_full(self, group: LiveStreamsGroup, request: StreamsGroupHeartbeat) -> None:
+        is_known = request.member_id in group.members or request.instance_id in group.static_members
+        if self._rules.readmits_known_members and is_known:
+            return
+        if len(group.members) >= self.settings.group_streams_max_size:
+            raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, "The streams group has reached its maximum capacity.")
+
+    @property
+    def _keeps_targets(self) -> bool:
+        return self._rules.keeps_targets_of_an_epoch and self.settings.group_streams_num_warmup_replicas > 0
+
+    def _updated(self, member: LiveStreamsMember, client: Client, request: StreamsGroupHeartbeat) -> LiveStreamsMember:
+        """The member with what the request says; null and -1 say nothing new."""
+        timeout_ms, tags, endpoint = request.rebalance_timeout_ms, request.client_tags, request.user_endpoint
+        keeps_endpoint = endpoint is None and not (self._rules.follows_endpoints and request.member_epoch == 0)
+        return replace(
+            member,
+            instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+            rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+            topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
+            client_id=client.client_id,
+            client_host=client.host,
+            process_id=member.process_id if request.process_id is None else request.process_id,
+            user_endpoint=member.user_endpoint if keeps_endpoint else endpoint and (endpoint.host, endpoint.port),
+            client_tags=member.client_tags if tags is None else tuple(sorted((tag.key, tag.value) for tag in tags)),
+        )
 
     def _keep_current(
         self, group_id: str, member: LiveStreamsMember, reconciled: LiveStreamsMember, out: list[Record]
@@ -174,10 +227,6 @@ class StreamsGroups:
     ) -> StreamsGroupHeartbeatReply:
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = member.member_id
-        if changed:
-            group.endpoints.pop(member.member_id, None)
-            if member.user_endpoint is not None:
-                group.endpoint_epoch += 1
         if configured.problem is not None:
             status.append(configured.problem)
         if group.shutdown_member_id is not None:
@@ -189,8 +238,15 @@ class StreamsGroups:
         endpoints = None
         if group.endpoint_epoch != request.endpoint_information_epoch:
             endpoints = self._endpoints(group, member, configured)
-        return StreamsGroupHeartbeatReply(
-            Errors.NONE,
+        reply = self._plain_reply
+        if self._rules.takes_task_offsets:
+            reply = replace(
+                reply,
+                acceptable_recovery_lag=self.settings.group_streams_acceptable_recovery_lag,
+                task_offset_interval_ms=self.settings.group_streams_task_offset_interval_ms,
+            )
+        return replace(
+            reply,
             member_id=member.member_id,
             member_epoch=member.member_epoch,
             heartbeat_interval_ms=self.settings.group_streams_heartbeat_interval_ms,
@@ -271,20 +327,19 @@ class StreamsGroups:
         configured: ConfiguredTopology,
         out: list[Record],
         status: list[Status],
-    ) -> tuple[int, TaskAssignment]:
-        """Epoch of the target assignment and the member's part of it, computed anew where that is due."""
+    ) -> tuple[int, dict[str, TaskAssignment]]:
+        """Epoch of the target assignment, and the assignment by member, computed anew where that is due."""
         if self.manager.timers.is_scheduled(initial_rebalance_key(group.group_id)):
             text = "Assignment delayed due to the configured initial rebalance delay."
             status.append(Status(topologies.ASSIGNMENT_DELAYED, text))
-            return group.assignment_epoch, NO_TASKS
+            return group.assignment_epoch, {}
         if group.assignment_epoch >= group_epoch:
-            return group.assignment_epoch, group.target(member.member_id)
+            return group.assignment_epoch, _targets(group, member)
         if not self._may_assign(group):
             text = "Assignment delayed due to the configured assignment interval."
             status.append(Status(topologies.ASSIGNMENT_DELAYED, text))
-            return group.assignment_epoch, group.target(member.member_id)
-        targets = self._assign(group, group_epoch, member, configured, out)
-        return group_epoch, targets[member.member_id]
+            return group.assignment_epoch, _targets(group, member)
+        return group_epoch, self._assign(group, group_epoch, member, configured, out)
 
     def _may_assign(self, group: LiveStreamsGroup) -> bool:
         interval_ms = self.settings.group_streams_assignment_interval_ms
@@ -299,29 +354,49 @@ class StreamsGroups:
         out: list[Record],
     ) -> dict[str, TaskAssignment]:
         """``TargetAssignmentBuilder``: targets by member; without tasks while the topology is not ready."""
+        before, replaced_id = _targets(group, updated), group.replaced_by(updated)
         specs: JavaHashMap[str, MemberSpec] = JavaHashMap()
         for one in (*group.members.values(), *([] if updated is None else [updated])):
-            specs[one.member_id] = MemberSpec(one.process_id, group.target(one.member_id))
+            if one.member_id != replaced_id:
+                target = before.get(one.member_id, NO_TASKS)
+                has = one.assigned if self._rules.assigns_from_current else target
+                specs[one.member_id] = MemberSpec(one.process_id, has, group.reported(one.member_id).offsets)
         targets = dict.fromkeys(specs, NO_TASKS)
         if configured.is_ready and configured.subtopologies is not None:
             replicas = int(group.last_assignment_configs.get("num.standby.replicas", 0))
             if updated is not None:
                 replicas = self.settings.group_streams_num_standby_replicas
-            targets = assign_sticky(specs, configured.subtopologies, replicas)
+            revised = self._rules.has_revised_assignor
+            targets = assign_sticky(specs, configured.subtopologies, replicas, revised=revised)
         for member_id in specs:
-            if member_id not in group.target_assignment or targets[member_id] != group.target(member_id):
+            if targets[member_id] != before.get(member_id):
                 out.append(records.target(group.group_id, member_id, targets[member_id]))
         out.append(records.target_metadata(group.group_id, group_epoch, self._now_ms))
         return targets
 
     # Endpoints
 
+    def _count_endpoints(
+        self, group: LiveStreamsGroup, member: LiveStreamsMember, reconciled: LiveStreamsMember, *, joins: bool
+    ) -> None:
+        """Members are told of endpoints again once one of them, or what is behind it, is another."""
+        has_endpoint = reconciled.user_endpoint is not None
+        tasks_changed = reconciled.assigned != member.assigned
+        moved = reconciled.user_endpoint != member.user_endpoint
+        counts = (joins or tasks_changed) and has_endpoint
+        if self._rules.follows_endpoints:
+            counts = moved or (tasks_changed and has_endpoint)
+        if joins or tasks_changed or (moved and self._rules.follows_endpoints):
+            group.endpoints.pop(reconciled.member_id, None)
+        group.endpoint_epoch += counts
+
     def _endpoints(
         self, group: LiveStreamsGroup, member: LiveStreamsMember, configured: ConfiguredTopology
     ) -> tuple[EndpointPartitions, ...]:
         """What members with an endpoint own, the asking member last; what was told once stays until it changes."""
         found = []
-        others = (one for one in group.members.values() if one.member_id != member.member_id)
+        left_out = (member.member_id, group.replaced_by(member))
+        others = (one for one in group.members.values() if one.member_id not in left_out)
         for one in (*others, member):
             if one.user_endpoint is None:
                 continue
@@ -343,7 +418,7 @@ class StreamsGroups:
         )
 
     def _topic_partitions(self, tasks: Tasks, configured: ConfiguredTopology) -> tuple[TopicPartitionNumbers, ...]:
-        """Partitions of the topics that the tasks read: as many of them as the topic has."""
+        """Partitions of the topics that the tasks read: as many of them as the topic has, in 4.4 those that it has."""
         assert configured.subtopologies is not None
         found = []
         for name in tasks:
@@ -354,7 +429,11 @@ class StreamsGroups:
                 known = self.metadata().topic(topic)
                 if known is None:
                     raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
-                found.append(TopicPartitionNumbers(topic, tasks[name][: known.partitions]))
+                partitions = tasks[name][: known.partitions]
+                if self._rules.follows_endpoints:
+                    partitions = tuple(one for one in tasks[name] if one < known.partitions)
+                if partitions or not self._rules.follows_endpoints:
+                    found.append(TopicPartitionNumbers(topic, partitions))
         return tuple(found)
 
     # Leaving and fencing
@@ -363,8 +442,23 @@ class StreamsGroups:
         group = self.streams_group(request.group_id)
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = request.member_id
-        self._fence(group, group.member(request.member_id))
-        return StreamsGroupHeartbeatReply(Errors.NONE, member_id=request.member_id, member_epoch=request.member_epoch)
+        reply = replace(self._plain_reply, member_id=request.member_id, member_epoch=request.member_epoch)
+        if request.instance_id is None:
+            self._fence(group, group.member(request.member_id))
+            return reply
+        member = known_static(group.static_member(request.instance_id), request.member_id, request.instance_id)
+        if request.member_epoch != LEAVE_STATIC_EPOCH:
+            self._fence(group, member)
+            return reply
+        leaving = replace(
+            member,
+            member_epoch=LEAVE_STATIC_EPOCH,
+            pending_revocation=NO_TASKS,
+            active_epochs={name: (0,) * len(found) for name, found in member.assigned.active.items()},
+            revoking_epochs={},
+        )
+        self.manager.write(self.manager.partition_for(group.group_id), [records.current(group.group_id, leaving)])
+        return reply
 
     def streams_group(self, group_id: str, *, written: bool = False) -> LiveStreamsGroup:
         group = self.manager.written_group(group_id) if written else self.manager.group(group_id)
@@ -373,8 +467,8 @@ class StreamsGroups:
         return group
 
     def _fence(self, group: LiveStreamsGroup, member: LiveStreamsMember) -> None:
-        group_id, types = group.group_id, (records.CURRENT, records.TARGET_MEMBER, records.MEMBER)
-        out = [one for kind in types for one in records.member_tombstones(kind, group_id, [member.member_id])]
+        group_id = group.group_id
+        out = _removal(group_id, member.member_id)
         out.append(
             records.epoch(
                 group_id,
@@ -384,6 +478,8 @@ class StreamsGroups:
                 group.last_assignment_configs,
             )
         )
+        if self._emptied_group_is_assigned and len(group.members) == 1:
+            out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
         self.manager.write(self.manager.partition_for(group_id), out)
         for key in member_timer_keys(group_id, member.member_id):
             self.manager.timers.cancel(key)
@@ -415,8 +511,8 @@ class StreamsGroups:
 
     # Describe
 
-    def describe(self, group_id: str, check: Check) -> DescribedStreamsGroup:
-        """One group of a StreamsGroupDescribe."""
+    def describe(self, group_id: str, check: Check, *, topology_description: bool = False) -> DescribedStreamsGroup:
+        """One group of a StreamsGroupDescribe; of descriptions of topologies (KIP-1331) none is stored."""
         try:
             check(group_id)
             group = self.streams_group(group_id, written=True)
@@ -434,10 +530,13 @@ class StreamsGroups:
             assignment_epoch=group.assignment_epoch,
             topology=None if topology is None else topologies.described(topology, configured),
             members=tuple(_described(group, member) for member in group.members.values()),
+            topology_description_status=NO_TOPOLOGY_DESCRIPTION if topology_description else 0,
+            assignor_name=ASSIGNOR,
         )
 
 
 def _described(group: LiveStreamsGroup, member: LiveStreamsMember) -> DescribedStreamsMember:
+    reported = group.reported(member.member_id)
     return DescribedStreamsMember(
         member_id=member.member_id,
         member_epoch=member.member_epoch,
@@ -449,8 +548,8 @@ def _described(group: LiveStreamsGroup, member: LiveStreamsMember) -> DescribedS
         process_id=member.process_id,
         user_endpoint=None if member.user_endpoint is None else Endpoint(*member.user_endpoint),
         client_tags=records.key_values(dict(member.client_tags)),
-        task_offsets=(),
-        task_end_offsets=(),
+        task_offsets=_listed_offsets(reported.offsets),
+        task_end_offsets=_listed_offsets(reported.end_offsets),
         assignment=_described_tasks(member.assigned),
         target_assignment=_described_tasks(group.target(member.member_id)),
     )
@@ -465,6 +564,10 @@ def _listed(tasks: Tasks) -> tuple[ReplyTasks, ...]:
     return tuple(ReplyTasks(name, tuple(sorted(partitions))) for name, partitions in sorted(tasks.items()))
 
 
+def _listed_offsets(offsets: Mapping[Task, int]) -> tuple[TaskOffset, ...]:
+    return tuple(TaskOffset(*task, offset) for task, offset in sorted(offsets.items()))
+
+
 def _owned(request: StreamsGroupHeartbeat) -> TaskAssignment | None:
     """What the member says it owns; ``None``: nothing new since its last word."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
@@ -473,29 +576,94 @@ def _owned(request: StreamsGroupHeartbeat) -> TaskAssignment | None:
     return TaskAssignment(*({one.subtopology_id: one.partitions for one in kind} for kind in kinds))
 
 
-def _member(group: LiveStreamsGroup, request: StreamsGroupHeartbeat) -> LiveStreamsMember:
+def _member(group: LiveStreamsGroup, request: StreamsGroupHeartbeat, out: list[Record]) -> LiveStreamsMember:
+    member_id, instance_id = request.member_id, request.instance_id
+    static = group.static_member(instance_id)
     if request.member_epoch == 0:
-        new = LiveStreamsMember(request.member_id, rebalance_timeout_ms=-1, topology_epoch=-1, previous_member_epoch=0)
-        return group.members.get(request.member_id) or new
-    member = group.member(request.member_id)
+        if static is not None and instance_id is not None:
+            if static.member_epoch != LEAVE_STATIC_EPOCH:
+                raise unreleased_instance_id(static, member_id, instance_id)
+            return _replaced(group, static, member_id, out)
+        new = LiveStreamsMember(member_id, rebalance_timeout_ms=-1, topology_epoch=-1, previous_member_epoch=0)
+        return group.members.get(member_id) or new
+    member = group.member(member_id) if instance_id is None else known_static(static, member_id, instance_id)
     _validate_epoch(member, request)
     return member
 
 
-def _updated(member: LiveStreamsMember, client: Client, request: StreamsGroupHeartbeat) -> LiveStreamsMember:
-    """The member with what the request says; null and -1 say nothing new."""
-    timeout_ms, tags, endpoint = request.rebalance_timeout_ms, request.client_tags, request.user_endpoint
-    return replace(
-        member,
-        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-        topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
-        client_id=client.client_id,
-        client_host=client.host,
-        process_id=member.process_id if request.process_id is None else request.process_id,
-        user_endpoint=member.user_endpoint if endpoint is None else (endpoint.host, endpoint.port),
-        client_tags=member.client_tags if tags is None else tuple(sorted((tag.key, tag.value) for tag in tags)),
+def _replaced(group: LiveStreamsGroup, old: LiveStreamsMember, member_id: str, out: list[Record]) -> LiveStreamsMember:
+    """A static member that comes back under a new id, with the target of the old one."""
+    group_id = group.group_id
+    new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    out += _removal(group_id, old.member_id)
+    out.append(records.member(group_id, new))
+    out.append(records.target(group_id, member_id, group.target(old.member_id)))
+    out.append(records.current(group_id, new))
+    return new
+
+
+def _removal(group_id: str, member_id: str) -> list[Record]:
+    types = (records.CURRENT, records.TARGET_MEMBER, records.MEMBER)
+    return [one for kind in types for one in records.member_tombstones(kind, group_id, [member_id])]
+
+
+def _needs_another_target(member: LiveStreamsMember, updated: LiveStreamsMember) -> bool:
+    """Whether something changed of a static member that counts for the assignment."""
+    return (member.topology_epoch, member.rack_id, member.client_tags, member.process_id) != (
+        updated.topology_epoch,
+        updated.rack_id,
+        updated.client_tags,
+        updated.process_id,
     )
+
+
+def _take_offsets(group: LiveStreamsGroup, request: StreamsGroupHeartbeat) -> None:
+    """What the member reports of its tasks, until it reports anew or is gone; no record holds it."""
+    if request.task_offsets is None and request.task_end_offsets is None:
+        return
+    known = group.reported(request.member_id)
+    group.task_offsets[request.member_id] = TaskOffsets(
+        known.offsets if request.task_offsets is None else _by_task(request.task_offsets),
+        known.end_offsets if request.task_end_offsets is None else _by_task(request.task_end_offsets),
+    )
+
+
+def _by_task(offsets: Iterable[TaskOffset]) -> dict[Task, int]:
+    found: dict[Task, int] = {}
+    for subtopology, partition, offset in offsets:
+        if (subtopology, partition) in found:
+            raise _invalid(f"Task offsets contain a duplicate entry for {subtopology} and partition {partition}.")
+        found[subtopology, partition] = offset
+    return found
+
+
+def _targets(group: LiveStreamsGroup, member: LiveStreamsMember | None) -> dict[str, TaskAssignment]:
+    """The target assignment; that of a static member under the id that it has now."""
+    return _renamed(group.target_assignment, group.replaced_by(member), member)
+
+
+def _renamed(
+    targets: Mapping[str, TaskAssignment], old_id: str | None, member: LiveStreamsMember | None
+) -> dict[str, TaskAssignment]:
+    found = dict(targets)
+    if old_id in found and member is not None:
+        found[member.member_id] = found.pop(old_id)
+    return found
+
+
+def _kept_targets(
+    group: LiveStreamsGroup,
+    member: LiveStreamsMember,
+    epoch: int,
+    targets: dict[str, TaskAssignment],
+    *,
+    anew: bool,
+) -> dict[str, TaskAssignment]:
+    """Targets of this epoch as they were first seen; ``anew``: as they are."""
+    kept_epoch, kept = group.kept_targets
+    if anew or kept_epoch != epoch:
+        return targets
+    return _renamed(kept, group.replaced_by(member), member)
 
 
 def _topology(group: LiveStreamsGroup, sent: StreamsTopology | None, out: list[Record]) -> StreamsTopology:
@@ -571,19 +739,24 @@ def _validate_names(topology: StreamsTopology | None) -> None:
         raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Use of Kafka internal topics is prohibited.")
 
 
-def _validate(request: StreamsGroupHeartbeat) -> None:
+def _validate(request: StreamsGroupHeartbeat, rules: StreamsRules) -> None:
     """``throwIfStreamsGroupHeartbeatRequestIsUsingUnsupportedFeatures``, then ``…IsInvalid``."""
     epoch, topology = request.member_epoch, request.topology
     owned = {"Active": request.active_tasks, "Standby": request.standby_tasks, "Warmup": request.warmup_tasks}
-    if request.instance_id is not None:
+    if request.instance_id is not None and not rules.has_static_members:
         raise _invalid("Static membership is not yet supported.")
-    if request.task_offsets is not None or request.task_end_offsets is not None:
+    if not rules.takes_task_offsets and (request.task_offsets is not None or request.task_end_offsets is not None):
         raise _invalid("TaskOffsets are not supported yet.")
-    if request.warmup_tasks:
+    if not rules.takes_task_offsets and request.warmup_tasks:
         raise _invalid("WarmupTasks are not supported yet.")
     if topology is not None and any(one.source_topic_regex for one in topology.subtopologies):
         raise _invalid("Regular expressions for source topics are not supported yet.")
-    ids = {"MemberId": request.member_id, "GroupId": request.group_id, "RackId": request.rack_id}
+    ids = {
+        "MemberId": request.member_id,
+        "GroupId": request.group_id,
+        "InstanceId": request.instance_id,
+        "RackId": request.rack_id,
+    }
     for name, value in ids.items():
         if value is not None and not value.strip():
             raise _invalid(f"{name} can't be empty.")
@@ -597,7 +770,7 @@ def _validate(request: StreamsGroupHeartbeat) -> None:
             raise _invalid("Topology must be non-null when (re-)joining.")
         if any(topic.partitions for one in topology.subtopologies for topic in one.state_changelog_topics):
             raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Changelog topics must have an undefined partition count.")
-    elif epoch == LEAVE_STATIC_EPOCH:
+    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
         raise _invalid("InstanceId can't be null.")
     elif epoch < LEAVE_STATIC_EPOCH:
         raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
