@@ -18,7 +18,7 @@ from tests.live import streams_client, streams_scenarios_4_4
 from tests.live import streams_scenarios as scenarios
 from tests.live.broker import KAFKA_VERSION, Broker, Kafka
 from tests.live.recorder import Recorder
-from tests.live.streams_walk import StreamsWalk
+from tests.live.streams_walk import streams_walk
 from tests.live.test_model import ONE_THREAD, create_topics
 from tests.recording.brokers import Recorded
 
@@ -48,7 +48,7 @@ def record_walks(release: str, seeds: Sequence[int], output: Path) -> None:
 
 
 def walk(seed: int) -> scenarios.Scenario:
-    return lambda streams: StreamsWalk(streams, seed).run(WALK_REQUESTS)
+    return lambda streams: streams_walk(streams, seed).run(WALK_REQUESTS)
 
 
 def record_all(release: str, changes: dict[str, str], wanted: dict[str, scenarios.Scenario], output: Path) -> None:
