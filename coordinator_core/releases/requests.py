@@ -44,7 +44,8 @@ class StreamsRules:
     changes_roles_in_place: bool = False
     """A member's task becomes active or standby without being given up first."""
     keeps_targets_of_an_epoch: bool = False
-    """Members go to the targets that the first heartbeat of an assignment epoch saw (``refinedAssignmentForEpoch``)."""
+    """Members go to the targets that the first heartbeat of an assignment epoch saw (``refinedAssignmentForEpoch``).
+    One that has other tasks than its target makes a new epoch of the assignment once the group is stable."""
 
 
 @dataclass(frozen=True, slots=True)

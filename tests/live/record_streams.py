@@ -22,7 +22,10 @@ from tests.live.streams_walk import streams_walk
 from tests.live.test_model import ONE_THREAD, create_topics
 from tests.recording.brokers import Recorded
 
-WARM_UP = {"warm-up-1": scenarios.lifecycle, "warm-up-2": scenarios.changelog}
+WARM_UP = {
+    f"warm-up-{number}": one
+    for number, one in enumerate((scenarios.lifecycle, scenarios.changelog, scenarios.transactions), 1)
+}
 WALK_REQUESTS = 150
 
 

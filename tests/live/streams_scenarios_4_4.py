@@ -144,6 +144,21 @@ def static_member_while_revoking(s: Streams) -> None:
     s.show("m-b", "m-c")
 
 
+def static_member_robbed(s: Streams) -> None:
+    """Who is refused an instance id takes the owner's targets of this epoch away; the owner gets them again later."""
+    s.enter("m-a", TWO, instanceId="i1")
+    s.settle("m-a", rounds=1)
+    s.enter("m-b", TWO)
+    s.join("m-x", TWO, instanceId="i1")
+    s.beat("m-a", **s.owned("m-a"))
+    s.settle("m-b", "m-a")
+    s.describe()
+    s.show("m-a", "m-b", rounds=4)
+    s.enter("m-c", TWO)
+    s.heartbeat("m-y", 3, instanceId="i1")
+    s.show("m-a", "m-b", "m-c", rounds=6)
+
+
 def endpoint_changes(s: Streams) -> None:
     """The epoch of endpoints; tasks beyond the partitions of a topic."""
     uneven = topology(subtopology("0", "t1", "t2", "t3"))
@@ -325,6 +340,7 @@ SCENARIOS: dict[str, list[Scenario]] = {
         static_members_change,
         static_member_among_others,
         static_member_while_revoking,
+        static_member_robbed,
         endpoint_changes,
         task_offsets,
         new_versions,

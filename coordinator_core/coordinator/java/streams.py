@@ -150,17 +150,21 @@ class StreamsGroups:
         configs = {"num.standby.replicas": str(self.settings.group_streams_num_standby_replicas)}
         bump = bump or changed or validated != group.validated_topology_epoch
         bump = bump or configs != group.last_assignment_configs
+        keeps = self._rules.keeps_targets_of_an_epoch
+        is_settled = keeps and not bump and group.state is GroupState.STABLE
+        refines = is_settled and group.target(updated.member_id) != updated.assigned
         group_epoch = group.group_epoch
-        if bump:
+        if bump or refines:
             group_epoch += 1
             out.append(records.epoch(group.group_id, group_epoch, metadata_hash, validated, configs))
             group.metadata_deadline_ms = self._now_ms + METADATA_REFRESH_MS
             group.metadata_deadline_epoch = group_epoch
         self._delay_first_rebalance(group)
-        target_epoch, targets = self._update_target(group, group_epoch, updated, configured, out, status)
-        if self._keeps_targets:
-            is_settled = not bump and group.state is GroupState.STABLE
-            targets = _kept_targets(group, updated, target_epoch, targets, anew=is_settled)
+        target_epoch, targets = self._update_target(
+            group, group_epoch, updated, configured, out, status, refines=refines
+        )
+        if keeps and self.settings.group_streams_num_warmup_replicas > 0:
+            targets = group.keep_targets(target_epoch, targets, anew=is_settled)
         target = targets.get(updated.member_id, NO_TASKS)
         in_place = self._rules.changes_roles_in_place
         reconciled = reconcile(group, updated, target_epoch, target, _owned(request), in_place=in_place)
@@ -169,8 +173,6 @@ class StreamsGroups:
         changed = joins or reconciled.assigned != member.assigned
         reply = self._reply(group, reconciled, request, configured, status, changed=changed)
         self.manager.write(self.manager.partition_for(group.group_id), out)
-        if self._keeps_targets:
-            group.kept_targets = target_epoch, targets
         if configured.missing:
             self.create_topics(configured.missing)
         return reply
@@ -181,10 +183,6 @@ class StreamsGroups:
             return
         if len(group.members) >= self.settings.group_streams_max_size:
             raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, "The streams group has reached its maximum capacity.")
-
-    @property
-    def _keeps_targets(self) -> bool:
-        return self._rules.keeps_targets_of_an_epoch and self.settings.group_streams_num_warmup_replicas > 0
 
     def _updated(self, member: LiveStreamsMember, client: Client, request: StreamsGroupHeartbeat) -> LiveStreamsMember:
         """The member with what the request says; null and -1 say nothing new."""
@@ -327,18 +325,26 @@ class StreamsGroups:
         configured: ConfiguredTopology,
         out: list[Record],
         status: list[Status],
+        *,
+        refines: bool,
     ) -> tuple[int, dict[str, TaskAssignment]]:
-        """Epoch of the target assignment, and the assignment by member, computed anew where that is due."""
+        """Epoch of the target assignment, and the assignment by member, computed anew where that is due.
+
+        ``refines``: the assignment stays and gets another epoch, so that a member comes to have what it says.
+        """
         if self.manager.timers.is_scheduled(initial_rebalance_key(group.group_id)):
             text = "Assignment delayed due to the configured initial rebalance delay."
             status.append(Status(topologies.ASSIGNMENT_DELAYED, text))
             return group.assignment_epoch, {}
         if group.assignment_epoch >= group_epoch:
-            return group.assignment_epoch, _targets(group, member)
+            return group.assignment_epoch, group.targets(member)
+        if refines:
+            out.append(records.target_metadata(group.group_id, group_epoch, group.assignment_timestamp_ms))
+            return group_epoch, group.targets(member)
         if not self._may_assign(group):
             text = "Assignment delayed due to the configured assignment interval."
             status.append(Status(topologies.ASSIGNMENT_DELAYED, text))
-            return group.assignment_epoch, _targets(group, member)
+            return group.assignment_epoch, group.targets(member)
         return group_epoch, self._assign(group, group_epoch, member, configured, out)
 
     def _may_assign(self, group: LiveStreamsGroup) -> bool:
@@ -354,7 +360,7 @@ class StreamsGroups:
         out: list[Record],
     ) -> dict[str, TaskAssignment]:
         """``TargetAssignmentBuilder``: targets by member; without tasks while the topology is not ready."""
-        before, replaced_id = _targets(group, updated), group.replaced_by(updated)
+        before, replaced_id = group.targets(updated), group.replaced_by(updated)
         specs: JavaHashMap[str, MemberSpec] = JavaHashMap()
         for one in (*group.members.values(), *([] if updated is None else [updated])):
             if one.member_id != replaced_id:
@@ -579,6 +585,9 @@ def _owned(request: StreamsGroupHeartbeat) -> TaskAssignment | None:
 def _member(group: LiveStreamsGroup, request: StreamsGroupHeartbeat, out: list[Record]) -> LiveStreamsMember:
     member_id, instance_id = request.member_id, request.instance_id
     static = group.static_member(instance_id)
+    if static is not None and static.member_id != member_id:
+        # Kafka does so before it refuses the member, and a refusal does not undo it: the owner loses its tasks.
+        group.rename_kept_target(static.member_id, member_id)
     if request.member_epoch == 0:
         if static is not None and instance_id is not None:
             if static.member_epoch != LEAVE_STATIC_EPOCH:
@@ -635,35 +644,6 @@ def _by_task(offsets: Iterable[TaskOffset]) -> dict[Task, int]:
             raise _invalid(f"Task offsets contain a duplicate entry for {subtopology} and partition {partition}.")
         found[subtopology, partition] = offset
     return found
-
-
-def _targets(group: LiveStreamsGroup, member: LiveStreamsMember | None) -> dict[str, TaskAssignment]:
-    """The target assignment; that of a static member under the id that it has now."""
-    return _renamed(group.target_assignment, group.replaced_by(member), member)
-
-
-def _renamed(
-    targets: Mapping[str, TaskAssignment], old_id: str | None, member: LiveStreamsMember | None
-) -> dict[str, TaskAssignment]:
-    found = dict(targets)
-    if old_id in found and member is not None:
-        found[member.member_id] = found.pop(old_id)
-    return found
-
-
-def _kept_targets(
-    group: LiveStreamsGroup,
-    member: LiveStreamsMember,
-    epoch: int,
-    targets: dict[str, TaskAssignment],
-    *,
-    anew: bool,
-) -> dict[str, TaskAssignment]:
-    """Targets of this epoch as they were first seen; ``anew``: as they are."""
-    kept_epoch, kept = group.kept_targets
-    if anew or kept_epoch != epoch:
-        return targets
-    return _renamed(kept, group.replaced_by(member), member)
 
 
 def _topology(group: LiveStreamsGroup, sent: StreamsTopology | None, out: list[Record]) -> StreamsTopology:

@@ -63,7 +63,7 @@ class LiveStreamsGroup(StreamsGroup):
     """What was told of members with an endpoint: made anew after each record of theirs."""
     task_offsets: dict[str, TaskOffsets] = field(default_factory=dict)
     kept_targets: tuple[int, dict[str, TaskAssignment]] = (-1, {})
-    """An assignment epoch, and the targets by member that its first heartbeat saw."""
+    """An assignment epoch, and the targets by member that its first heartbeat saw (``refinedAssignment``)."""
 
     @property
     def is_empty(self) -> bool:
@@ -89,6 +89,23 @@ class LiveStreamsGroup(StreamsGroup):
 
     def target(self, member_id: str) -> TaskAssignment:
         return self.target_assignment.get(member_id, NO_TASKS)
+
+    def targets(self, updated: LiveStreamsMember | None) -> dict[str, TaskAssignment]:
+        """The target assignment by member; that of a static member under the id that it has now."""
+        old_id = self.replaced_by(updated)
+        if updated is None or old_id is None:
+            return dict(self.target_assignment)
+        return _renamed(self.target_assignment, old_id, updated.member_id)
+
+    def keep_targets(self, epoch: int, targets: dict[str, TaskAssignment], *, anew: bool) -> dict[str, TaskAssignment]:
+        """The targets that were kept for this assignment epoch; these from now on when there are none, or ``anew``."""
+        if anew or self.kept_targets[0] != epoch:
+            self.kept_targets = epoch, targets
+        return self.kept_targets[1]
+
+    def rename_kept_target(self, old_id: str, member_id: str) -> None:
+        epoch, targets = self.kept_targets
+        self.kept_targets = epoch, _renamed(targets, old_id, member_id)
 
     def reported(self, member_id: str) -> TaskOffsets:
         return self.task_offsets.get(member_id, NO_OFFSETS)
@@ -196,6 +213,13 @@ class LiveStreamsGroup(StreamsGroup):
     def timer_keys(self) -> list[tuple[str, ...]]:
         keys = [key for member_id in self.members for key in member_timer_keys(self.group_id, member_id)]
         return [*keys, initial_rebalance_key(self.group_id)]
+
+
+def _renamed(targets: Mapping[str, TaskAssignment], old_id: str, member_id: str) -> dict[str, TaskAssignment]:
+    found = dict(targets)
+    if old_id in found:
+        found[member_id] = found.pop(old_id)
+    return found
 
 
 def member_timer_keys(group_id: str, member_id: str) -> list[tuple[str, ...]]:
