@@ -5,30 +5,27 @@ Source: ``GroupMetadataManager`` (``streamsGroupHeartbeat``, ``streamsGroupLeave
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.java import streams_members as members
 from coordinator_core.coordinator.java import streams_records as records
+from coordinator_core.coordinator.java import streams_requests as requests
 from coordinator_core.coordinator.java import streams_topology as topologies
 from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager
-from coordinator_core.coordinator.java.modern_group import (
-    fenced_epoch,
-    known_static,
-    may_assign,
-    unreleased_instance_id,
-)
+from coordinator_core.coordinator.java.modern_group import known_static, may_assign
 from coordinator_core.coordinator.java.streams_assignor import MemberSpec, assign_sticky
+from coordinator_core.coordinator.java.streams_describe import described, listed
 from coordinator_core.coordinator.java.streams_group import (
     LiveStreamsGroup,
     LiveStreamsRecords,
     initial_rebalance_key,
     member_timer_keys,
 )
-from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember, Task, TaskOffsets
+from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember
 from coordinator_core.coordinator.java.streams_reconciliation import reconcile
 from coordinator_core.coordinator.java.streams_topology import ConfiguredTopology
 from coordinator_core.coordinator.log import Record
@@ -39,15 +36,12 @@ from coordinator_core.coordinator.record_data import Endpoint, StreamsTopology
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.replies import (
     DescribedStreamsGroup,
-    DescribedStreamsMember,
-    DescribedTasks,
     EndpointPartitions,
     Status,
     StreamsGroupHeartbeatReply,
     TopicPartitionNumbers,
 )
-from coordinator_core.coordinator.replies import Tasks as ReplyTasks
-from coordinator_core.coordinator.requests import OwnedTasks, StreamsGroupHeartbeat, TaskOffset
+from coordinator_core.coordinator.requests import StreamsGroupHeartbeat
 from coordinator_core.groups.model import (
     LEAVE_GROUP_MEMBER_EPOCH,
     GroupState,
@@ -59,11 +53,6 @@ from coordinator_core.releases.requests import RequestRules, StreamsRules
 
 Check = Callable[[str], None]
 METADATA_REFRESH_MS = (1 << 31) - 1
-ASSIGNOR = "sticky"
-NO_TOPOLOGY_DESCRIPTION = 1
-"""Status of a describe that asked for a topology description: none is stored."""
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 class StreamsGroups:
@@ -112,8 +101,8 @@ class StreamsGroups:
 
     def heartbeat(self, client: Client, request: StreamsGroupHeartbeat, check: Check) -> StreamsGroupHeartbeatReply:
         try:
-            _validate_names(request.topology)
-            _validate(request, self._rules)
+            requests.validate_names(request.topology)
+            requests.validate(request, self._rules)
             check(request.group_id)
             if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_STATIC_EPOCH):
                 return self._leave(request)
@@ -127,13 +116,13 @@ class StreamsGroups:
         group = self._group(request.group_id, joins, out)
         if joins:
             self._throw_if_full(group, request)
-        member = _member(group, request, out)
-        updated = self._updated(member, client, request)
+        member = members.member_of_request(group, request, out)
+        updated = members.updated(member, client, request, self._rules)
         status: list[Status] = []
         bump = False
         if updated != member:
             out.append(records.member(group.group_id, updated))
-            bump = request.instance_id is None or _needs_another_target(member, updated)
+            bump = request.instance_id is None or members.needs_another_target(member, updated)
         topology = _topology(group, request.topology, out)
         if group.topology is not None and updated.topology_epoch < topology.epoch:
             text = (
@@ -145,8 +134,8 @@ class StreamsGroups:
         validated = topology.epoch if configured.is_ready else -1
         if configured.subtopologies is not None and configured.is_ready:
             for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
-                _validate_tasks(configured, tasks or ())
-        _take_offsets(group, request)
+                requests.validate_tasks(configured, tasks or ())
+        members.take_offsets(group, request)
         configs = {"num.standby.replicas": str(self.settings.group_streams_num_standby_replicas)}
         bump = bump or changed or validated != group.validated_topology_epoch
         bump = bump or configs != group.last_assignment_configs
@@ -167,7 +156,7 @@ class StreamsGroups:
             targets = group.keep_targets(target_epoch, targets, anew=is_settled)
         target = targets.get(updated.member_id, NO_TASKS)
         in_place = self._rules.changes_roles_in_place
-        reconciled = reconcile(group, updated, target_epoch, target, _owned(request), in_place=in_place)
+        reconciled = reconcile(group, updated, target_epoch, target, requests.owned_tasks(request), in_place=in_place)
         self._keep_current(group.group_id, updated, reconciled, out)
         self._count_endpoints(group, member, reconciled, joins=joins)
         changed = joins or reconciled.assigned != member.assigned
@@ -183,23 +172,6 @@ class StreamsGroups:
             return
         if len(group.members) >= self.settings.group_streams_max_size:
             raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, "The streams group has reached its maximum capacity.")
-
-    def _updated(self, member: LiveStreamsMember, client: Client, request: StreamsGroupHeartbeat) -> LiveStreamsMember:
-        """The member with what the request says; null and -1 say nothing new."""
-        timeout_ms, tags, endpoint = request.rebalance_timeout_ms, request.client_tags, request.user_endpoint
-        keeps_endpoint = endpoint is None and not (self._rules.follows_endpoints and request.member_epoch == 0)
-        return replace(
-            member,
-            instance_id=member.instance_id if request.instance_id is None else request.instance_id,
-            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-            rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-            topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
-            client_id=client.client_id,
-            client_host=client.host,
-            process_id=member.process_id if request.process_id is None else request.process_id,
-            user_endpoint=member.user_endpoint if keeps_endpoint else endpoint and (endpoint.host, endpoint.port),
-            client_tags=member.client_tags if tags is None else tuple(sorted((tag.key, tag.value) for tag in tags)),
-        )
 
     def _keep_current(
         self, group_id: str, member: LiveStreamsMember, reconciled: LiveStreamsMember, out: list[Record]
@@ -249,9 +221,9 @@ class StreamsGroups:
             member_epoch=member.member_epoch,
             heartbeat_interval_ms=self.settings.group_streams_heartbeat_interval_ms,
             status=tuple(status),
-            active_tasks=_listed(member.assigned.active) if changed else None,
-            standby_tasks=_listed(member.assigned.standby) if changed else None,
-            warmup_tasks=_listed(member.assigned.warmup) if changed else None,
+            active_tasks=listed(member.assigned.active) if changed else None,
+            standby_tasks=listed(member.assigned.standby) if changed else None,
+            warmup_tasks=listed(member.assigned.warmup) if changed else None,
             # A group that this heartbeat makes is not there yet.
             endpoint_information_epoch=0 if self.manager.get_group(group.group_id) is None else group.endpoint_epoch,
             partitions_by_user_endpoint=endpoints,
@@ -456,14 +428,9 @@ class StreamsGroups:
         if request.member_epoch != LEAVE_STATIC_EPOCH:
             self._fence(group, member)
             return reply
-        leaving = replace(
-            member,
-            member_epoch=LEAVE_STATIC_EPOCH,
-            pending_revocation=NO_TASKS,
-            active_epochs={name: (0,) * len(found) for name, found in member.assigned.active.items()},
-            revoking_epochs={},
+        self.manager.write(
+            self.manager.partition_for(group.group_id), [records.current(group.group_id, members.away(member))]
         )
-        self.manager.write(self.manager.partition_for(group.group_id), [records.current(group.group_id, leaving)])
         return reply
 
     def streams_group(self, group_id: str, *, written: bool = False) -> LiveStreamsGroup:
@@ -474,7 +441,7 @@ class StreamsGroups:
 
     def _fence(self, group: LiveStreamsGroup, member: LiveStreamsMember) -> None:
         group_id = group.group_id
-        out = _removal(group_id, member.member_id)
+        out = members.removal(group_id, member.member_id)
         out.append(
             records.epoch(
                 group_id,
@@ -525,125 +492,7 @@ class StreamsGroups:
         except ApiError as error:
             shown = "" if error.error is Errors.INVALID_GROUP_ID else group_id
             return DescribedStreamsGroup(error.error, error.message, shown)
-        topology = group.streams_topology
-        configured = group.configured_as_of(self._end_offset(group_id))
-        return DescribedStreamsGroup(
-            Errors.NONE,
-            None,
-            group_id,
-            group_state=group.state,
-            group_epoch=group.group_epoch,
-            assignment_epoch=group.assignment_epoch,
-            topology=None if topology is None else topologies.described(topology, configured),
-            members=tuple(_described(group, member) for member in group.members.values()),
-            topology_description_status=NO_TOPOLOGY_DESCRIPTION if topology_description else 0,
-            assignor_name=ASSIGNOR,
-        )
-
-
-def _described(group: LiveStreamsGroup, member: LiveStreamsMember) -> DescribedStreamsMember:
-    reported = group.reported(member.member_id)
-    return DescribedStreamsMember(
-        member_id=member.member_id,
-        member_epoch=member.member_epoch,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        topology_epoch=member.topology_epoch,
-        process_id=member.process_id,
-        user_endpoint=None if member.user_endpoint is None else Endpoint(*member.user_endpoint),
-        client_tags=records.key_values(dict(member.client_tags)),
-        task_offsets=_listed_offsets(reported.offsets),
-        task_end_offsets=_listed_offsets(reported.end_offsets),
-        assignment=_described_tasks(member.assigned),
-        target_assignment=_described_tasks(group.target(member.member_id)),
-    )
-
-
-def _described_tasks(tasks: TaskAssignment) -> DescribedTasks:
-    return DescribedTasks(_listed(tasks.active), _listed(tasks.standby), _listed(tasks.warmup))
-
-
-def _listed(tasks: Tasks) -> tuple[ReplyTasks, ...]:
-    """By subtopology id; a broker's heartbeat lists them in the order of its hash maps."""
-    return tuple(ReplyTasks(name, tuple(sorted(partitions))) for name, partitions in sorted(tasks.items()))
-
-
-def _listed_offsets(offsets: Mapping[Task, int]) -> tuple[TaskOffset, ...]:
-    return tuple(TaskOffset(*task, offset) for task, offset in sorted(offsets.items()))
-
-
-def _owned(request: StreamsGroupHeartbeat) -> TaskAssignment | None:
-    """What the member says it owns; ``None``: nothing new since its last word."""
-    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
-        return None
-    kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    return TaskAssignment(*({one.subtopology_id: one.partitions for one in kind} for kind in kinds))
-
-
-def _member(group: LiveStreamsGroup, request: StreamsGroupHeartbeat, out: list[Record]) -> LiveStreamsMember:
-    member_id, instance_id = request.member_id, request.instance_id
-    static = group.static_member(instance_id)
-    if static is not None and static.member_id != member_id:
-        # Kafka does so before it refuses the member, and a refusal does not undo it: the owner loses its tasks.
-        group.rename_kept_target(static.member_id, member_id)
-    if request.member_epoch == 0:
-        if static is not None and instance_id is not None:
-            if static.member_epoch != LEAVE_STATIC_EPOCH:
-                raise unreleased_instance_id(static, member_id, instance_id)
-            return _replaced(group, static, member_id, out)
-        new = LiveStreamsMember(member_id, rebalance_timeout_ms=-1, topology_epoch=-1, previous_member_epoch=0)
-        return group.members.get(member_id) or new
-    member = group.member(member_id) if instance_id is None else known_static(static, member_id, instance_id)
-    _validate_epoch(member, request)
-    return member
-
-
-def _replaced(group: LiveStreamsGroup, old: LiveStreamsMember, member_id: str, out: list[Record]) -> LiveStreamsMember:
-    """A static member that comes back under a new id, with the target of the old one."""
-    group_id = group.group_id
-    new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
-    out += _removal(group_id, old.member_id)
-    out.append(records.member(group_id, new))
-    out.append(records.target(group_id, member_id, group.target(old.member_id)))
-    out.append(records.current(group_id, new))
-    return new
-
-
-def _removal(group_id: str, member_id: str) -> list[Record]:
-    types = (records.CURRENT, records.TARGET_MEMBER, records.MEMBER)
-    return [one for kind in types for one in records.member_tombstones(kind, group_id, [member_id])]
-
-
-def _needs_another_target(member: LiveStreamsMember, updated: LiveStreamsMember) -> bool:
-    """Whether something changed of a static member that counts for the assignment."""
-    return (member.topology_epoch, member.rack_id, member.client_tags, member.process_id) != (
-        updated.topology_epoch,
-        updated.rack_id,
-        updated.client_tags,
-        updated.process_id,
-    )
-
-
-def _take_offsets(group: LiveStreamsGroup, request: StreamsGroupHeartbeat) -> None:
-    """What the member reports of its tasks, until it reports anew or is gone; no record holds it."""
-    if request.task_offsets is None and request.task_end_offsets is None:
-        return
-    known = group.reported(request.member_id)
-    group.task_offsets[request.member_id] = TaskOffsets(
-        known.offsets if request.task_offsets is None else _by_task(request.task_offsets),
-        known.end_offsets if request.task_end_offsets is None else _by_task(request.task_end_offsets),
-    )
-
-
-def _by_task(offsets: Iterable[TaskOffset]) -> dict[Task, int]:
-    found: dict[Task, int] = {}
-    for subtopology, partition, offset in offsets:
-        if (subtopology, partition) in found:
-            raise _invalid(f"Task offsets contain a duplicate entry for {subtopology} and partition {partition}.")
-        found[subtopology, partition] = offset
-    return found
+        return described(group, self._end_offset(group_id), topology_description=topology_description)
 
 
 def _topology(group: LiveStreamsGroup, sent: StreamsTopology | None, out: list[Record]) -> StreamsTopology:
@@ -659,103 +508,3 @@ def _topology(group: LiveStreamsGroup, sent: StreamsTopology | None, out: list[R
     if current is None:
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
     return current
-
-
-def _validate_epoch(member: LiveStreamsMember, request: StreamsGroupHeartbeat) -> None:
-    """The previous epoch will do when the answer got lost, which the owned tasks show."""
-    epoch = request.member_epoch
-    if epoch == member.member_epoch:
-        return
-    if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_subset(request, member):
-        return
-    raise fenced_epoch("streams", epoch, member.member_epoch)
-
-
-def _is_subset(request: StreamsGroupHeartbeat, member: LiveStreamsMember) -> bool:
-    assigned = member.assigned
-    return all(
-        owned is not None
-        and all(set(one.partitions) <= set(tasks.get(one.subtopology_id, ())) for one in owned)
-        and all(one.subtopology_id in tasks for one in owned)
-        for owned, tasks in (
-            (request.active_tasks, assigned.active),
-            (request.standby_tasks, assigned.standby),
-            (request.warmup_tasks, assigned.warmup),
-        )
-    )
-
-
-def _invalid(text: str) -> ApiError:
-    return ApiError(Errors.INVALID_REQUEST, text)
-
-
-def _validate_tasks(configured: ConfiguredTopology, owned: Iterable[OwnedTasks]) -> None:
-    """``throwIfRequestContainsInvalidTasks``."""
-    assert configured.subtopologies is not None
-    for one in owned:
-        subtopology = configured.subtopologies.get(one.subtopology_id)
-        if subtopology is None:
-            raise _invalid(f"Subtopology {one.subtopology_id} does not exist in the topology.")
-        if not all(0 <= partition < subtopology.tasks for partition in one.partitions):
-            raise _invalid(f"Task of subtopology {one.subtopology_id} is invalid.")
-
-
-def _validate_names(topology: StreamsTopology | None) -> None:
-    """What ``KafkaApis`` refuses: names of topics that cannot be, and those of Kafka's own topics."""
-    if topology is None:
-        return
-    names = {
-        name
-        for one in topology.subtopologies
-        for name in (
-            *topologies.inputs(one),
-            *one.repartition_sink_topics,
-            *(topic.name for topic in one.state_changelog_topics),
-        )
-    }
-    if not all(_TOPIC_NAME.fullmatch(name) and name not in (".", "..") for name in names):
-        raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Topic names are not valid topic names.")
-    if names & _INTERNAL_TOPICS:
-        raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Use of Kafka internal topics is prohibited.")
-
-
-def _validate(request: StreamsGroupHeartbeat, rules: StreamsRules) -> None:
-    """``throwIfStreamsGroupHeartbeatRequestIsUsingUnsupportedFeatures``, then ``…IsInvalid``."""
-    epoch, topology = request.member_epoch, request.topology
-    owned = {"Active": request.active_tasks, "Standby": request.standby_tasks, "Warmup": request.warmup_tasks}
-    if request.instance_id is not None and not rules.has_static_members:
-        raise _invalid("Static membership is not yet supported.")
-    if not rules.takes_task_offsets and (request.task_offsets is not None or request.task_end_offsets is not None):
-        raise _invalid("TaskOffsets are not supported yet.")
-    if not rules.takes_task_offsets and request.warmup_tasks:
-        raise _invalid("WarmupTasks are not supported yet.")
-    if topology is not None and any(one.source_topic_regex for one in topology.subtopologies):
-        raise _invalid("Regular expressions for source topics are not supported yet.")
-    ids = {
-        "MemberId": request.member_id,
-        "GroupId": request.group_id,
-        "InstanceId": request.instance_id,
-        "RackId": request.rack_id,
-    }
-    for name, value in ids.items():
-        if value is not None and not value.strip():
-            raise _invalid(f"{name} can't be empty.")
-    if epoch == 0:
-        if request.rebalance_timeout_ms == -1:
-            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
-        for name, tasks in owned.items():
-            if tasks is None or tasks:
-                raise _invalid(f"{name}Tasks must be empty when (re-)joining.")
-        if topology is None:
-            raise _invalid("Topology must be non-null when (re-)joining.")
-        if any(topic.partitions for one in topology.subtopologies for topic in one.state_changelog_topics):
-            raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Changelog topics must have an undefined partition count.")
-    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
-        raise _invalid("InstanceId can't be null.")
-    elif epoch < LEAVE_STATIC_EPOCH:
-        raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
-    given = [tasks is not None for tasks in owned.values()]
-    if any(given) and not all(given):
-        raise _invalid("If one task-type is non-null, all must be non-null.")
-    if epoch != 0 and topology is not None:
-        raise _invalid("Topology can only be provided when (re-)joining.")
