@@ -178,7 +178,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         return errors
 
     def txn_offset_commit(self, client: Client, request: requests.TxnOffsetCommit) -> list[Errors]:
-        """As :meth:`offset_commit`."""
+        """Like :meth:`offset_commit`."""
         since_6 = client.version >= 6
         try:
             self.check(request.group_id)

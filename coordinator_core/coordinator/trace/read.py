@@ -70,7 +70,7 @@ class Trace:
 
     @property
     def group_rules(self) -> RequestRules:
-        """How share and streams groups are served: as by the recorded release where it is modelled, else as by 4.3."""
+        """Release by which share and streams groups are served: the recorded one where it is modelled, else 4.3."""
         return self._recorded_rules or JAVA
 
     @property
