@@ -1,4 +1,4 @@
-"""What streams groups have since 4.4: static members, task offsets, new versions; as :mod:`.streams_scenarios`."""
+"""Scenarios of what 4.4 added to streams groups, as in :mod:`.streams_scenarios`: static members, task offsets."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def static_lifecycle(s: Streams) -> None:
 
 
 def static_members_change(s: Streams) -> None:
-    """Of what a static member says anew, only some things need another assignment."""
+    """Changes of static members, only some of which need another assignment."""
     s.enter("m-a", TWO, instanceId="i1")
     s.enter("m-b", TWO, instanceId="i2")
     s.show("m-a", "m-b")
@@ -145,7 +145,7 @@ def static_member_while_revoking(s: Streams) -> None:
 
 
 def static_member_robbed(s: Streams) -> None:
-    """Who is refused an instance id takes the owner's targets of this epoch away; the owner gets them again later."""
+    """A member that is refused an instance id takes the owner's targets of this epoch away; they come back later."""
     s.enter("m-a", TWO, instanceId="i1")
     s.settle("m-a", rounds=1)
     s.enter("m-b", TWO)
@@ -229,7 +229,7 @@ def transactions_by_topic_id(s: Streams) -> None:
 
 
 def standbys_by_offsets(s: Streams) -> None:
-    """Who keeps more of a task's state gets it sooner."""
+    """A member that keeps more of a task's state gets it sooner."""
     sent = enter_with_state(s, "m-a", "m-b", "m-c")
     s.describe()
     s.beat("m-a", taskOffsets=[offset(0, 5), offset(1, 50), offset(2, 500)])
@@ -300,7 +300,7 @@ def static_full_group(s: Streams) -> None:
 
 
 def rejoin_within_interval(s: Streams) -> None:
-    """Who leaves and comes back before the next assignment is due."""
+    """A member leaves and comes back before the next assignment is due."""
     s.enter("m-a", ONE)
     s.pause(1.2)
     s.enter("m-b", ONE)
@@ -352,4 +352,4 @@ SCENARIOS: dict[str, list[Scenario]] = {
     "timers": [static_session],
     "reload": [static_reload],
 }
-"""Beside those of 4.3, by the profile of ``PROFILES``."""
+"""Scenarios beside those of 4.3, by the profile of ``PROFILES``."""

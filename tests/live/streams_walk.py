@@ -169,7 +169,7 @@ class StreamsWalk:
 
 
 class StaticStreamsWalk(StreamsWalk):
-    """With what 4.4 adds: static members that go and come back, and what members report of their tasks."""
+    """A walk with what 4.4 adds: static members that go and come back, and what members report of their tasks."""
 
     def __init__(self, streams: Streams, seed: int) -> None:
         super().__init__(streams, seed)

@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class MemberSpec(NamedTuple):
-    """What the assignor is told of a member: its process, its tasks, and how far their state is by its own word."""
+    """Knowledge of the assignor about a member: its process, its tasks, and how far their state is by its own word."""
 
     process_id: str
     assignment: TaskAssignment
@@ -157,7 +157,7 @@ class _Assignment:
         self._rank_by_offsets(members)
 
     def _rank_by_offsets(self, members: Mapping[str, MemberSpec]) -> None:
-        """Who keeps state of a task counts as well, behind those who had it as standby; the farther the sooner."""
+        """Add members that report state of a task, behind those that had it as standby; the farther the sooner."""
         for task in dict.fromkeys(task for spec in members.values() for task in spec.offsets):
             standby = self._standby_before.get(task, [])
             others = [
@@ -208,7 +208,7 @@ class _Assignment:
         return True
 
     def _least_loaded(self, owners: Iterable[tuple[str, str]], task: Task | None) -> tuple[str, str] | None:
-        """Of ``owners`` the last one whose process and own load are both less than those before. Those whose process
+        """Owner that is the last one whose process and own load are both less than those before. Those whose process
         has ``task`` are passed over; in 4.3 it is none of them when the first one's process has it."""
         candidates = list(owners)
         if self._revised:

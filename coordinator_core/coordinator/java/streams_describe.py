@@ -1,4 +1,4 @@
-"""How StreamsGroupDescribe shows a streams group (``StreamsGroup.asDescribedGroup``)."""
+"""Description of a streams group by StreamsGroupDescribe (``StreamsGroup.asDescribedGroup``)."""
 
 from __future__ import annotations
 

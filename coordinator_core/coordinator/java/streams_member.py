@@ -16,7 +16,7 @@ NO_TASKS = TaskAssignment()
 
 
 class TaskOffsets(NamedTuple):
-    """What a member reports of its tasks: how far their state is, and where it ends."""
+    """Report of a member on its tasks: how far their state is, and where it ends."""
 
     offsets: dict[Task, int]
     end_offsets: dict[Task, int]

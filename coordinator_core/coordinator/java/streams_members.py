@@ -59,7 +59,7 @@ def removal(group_id: str, member_id: str) -> list[Record]:
 
 
 def needs_another_target(member: LiveStreamsMember, updated: LiveStreamsMember) -> bool:
-    """Whether something changed of a static member that counts for the assignment."""
+    """Tell whether something changed of a static member that counts for the assignment."""
     return (member.topology_epoch, member.rack_id, member.client_tags, member.process_id) != (
         updated.topology_epoch,
         updated.rack_id,
@@ -89,7 +89,7 @@ def updated(
 
 
 def take_offsets(group: LiveStreamsGroup, request: StreamsGroupHeartbeat) -> None:
-    """What the member reports of its tasks, until it reports anew or is gone; no record holds it."""
+    """Keep what the member reports of its tasks, until it reports anew or is gone; no record holds it."""
     if request.task_offsets is None and request.task_end_offsets is None:
         return
     known = group.reported(request.member_id)

@@ -101,7 +101,7 @@ def _blocked(group: LiveStreamsGroup, process_id: str, kind: str) -> Callable[[T
 
 
 def _blocked_by_others(group: LiveStreamsGroup, member: LiveStreamsMember, kind: str) -> Callable[[Task], bool]:
-    """As :func:`_blocked`; what the member itself has in another role, it need not release."""
+    """Like :func:`_blocked`; what the member itself has in another role, it need not release."""
     process_id = member.process_id
     own = {one: set(tasks_of(getattr(member.assigned, one))) for one in KINDS}
 

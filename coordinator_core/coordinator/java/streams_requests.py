@@ -1,4 +1,4 @@
-"""What a StreamsGroupHeartbeat says, and what is refused of it (``GroupCoordinatorService``, ``KafkaApis``)."""
+"""Contents of a StreamsGroupHeartbeat, and what is refused of it (``GroupCoordinatorService``, ``KafkaApis``)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def owned_tasks(request: StreamsGroupHeartbeat) -> TaskAssignment | None:
 
 
 def by_task(offsets: Iterable[TaskOffset]) -> dict[Task, int]:
+    """Offsets by task; raises :class:`ApiError` for two of one task."""
     found: dict[Task, int] = {}
     for subtopology, partition, offset in offsets:
         if (subtopology, partition) in found:

@@ -75,7 +75,7 @@ class Trace:
 
     @property
     def has_streams(self) -> bool:
-        """Whether streams groups of the recorded release are modelled."""
+        """Tell whether streams groups of the recorded release are modelled."""
         return self._recorded_rules is not None and self._recorded_rules.streams is not None
 
     @property
