@@ -130,24 +130,21 @@ def _change_roles(
 ) -> None:
     """Move a member's own tasks between ``kept``, ``lost`` and ``added`` that it goes on to have in another role.
 
-    Sources: ``demoteActiveTasksToStandby``, ``convertReplicaRole``, ``applyPromotionsToActive``. An active task is
-    still given up, while its standby task is there already; a standby or warm-up task stays until it becomes active.
+    Sources: ``demoteActiveTasksToStandby``, ``applyPromotionsToActive``. An active task is still given up, while its
+    standby task is there already; a standby task stays until it becomes active. No target of 4.4 has warm-up tasks.
     """
-    for before, after in (("active", "standby"), ("standby", "warmup"), ("warmup", "standby")):
-        for task in tasks_of(getattr(member.assigned, before)):
-            if _take(added[after], task):
-                _put(kept[after], task, epoch)
-                if before != "active":
-                    _take(lost[before], task)
+    for task in tasks_of(member.assigned.active):
+        if _take(added["standby"], task):
+            _put(kept["standby"], task, epoch)
     wanted = set(tasks_of(target.active))
-    promoted = [(kind, one) for kind in KINDS[1:] for one in tasks_of(getattr(member.assigned, kind)) if one in wanted]
-    for kind, task in promoted:
-        _take(lost[kind], task)
+    promoted = [task for task in tasks_of(member.assigned.standby) if task in wanted]
+    for task in promoted:
+        _take(lost["standby"], task)
     revoked = _assignment(lost)
     revokes = revoked != NO_TASKS and _owns(owned, revoked)
-    for kind, (name, partition) in promoted:
+    for name, partition in promoted:
         if revokes or partition not in added["active"].get(name, {}):
-            _put(kept[kind], (name, partition), epoch)
+            _put(kept["standby"], (name, partition), epoch)
 
 
 def _take(tasks: Since, task: Task) -> bool:
