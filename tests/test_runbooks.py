@@ -52,7 +52,7 @@ def test_its_commands_print_what_it_shows(
 
 
 def printed(line: str, capfd: pytest.CaptureFixture[str]) -> list[str]:
-    """What a shell prints for the line. Only Regroup runs in this process, where it need not start."""
+    """Output of a shell for the line. Only Regroup runs in this process, where it need not start."""
     command, _, then = line.partition("; ")
     command, _, filters = command.partition(" | ")
     if ">" in command:

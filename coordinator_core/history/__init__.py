@@ -1,4 +1,4 @@
-"""What happened to groups and their committed offsets, from the log alone: when, by whom, by which rule.
+"""History of groups and their committed offsets, from the log alone: when, by whom, by which rule.
 
 May import ``lifecycle``, ``replay`` and packages below them. Start reading at ``model`` (values and causes), then
 ``read``, which notes what each record of the sequential replay changes, then ``signs``: what is wrong in a history.

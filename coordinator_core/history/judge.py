@@ -1,4 +1,4 @@
-"""Which rule ended a committed offset or a group.
+"""Judgement of the rule that ended a committed offset or a group.
 
 A tombstone says nothing of its reason. What tells it: which rules the release has, whether the offset could expire at
 all, how old it was, whether an older one that could expire just as well stayed, whether the group's own tombstone is

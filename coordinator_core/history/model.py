@@ -1,4 +1,4 @@
-"""What the history of an offsets partition is made of. Times are epoch milliseconds, -1 where the log has none."""
+"""Parts of the history of an offsets partition. Times are epoch milliseconds, -1 where the log has none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coordinator_core.releases import Profile
 
 
 class Place(NamedTuple):
-    """Where a record is: the coordinates at which ``regroup dump`` and Kafka's dump tool print it.
+    """Place of a record: the coordinates at which ``regroup dump`` and Kafka's dump tool print it.
 
     ``segment`` is the file, ``byte_position`` that of its batch, ``leader_epoch`` the batch's.
     """
@@ -67,7 +67,7 @@ class End:
 
 
 class OriginKind(StrEnum):
-    """Who committed."""
+    """Kinds of committers."""
 
     MEMBER = "member"
     STANDALONE = "standalone consumer"
@@ -94,7 +94,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who committed. ``member`` is the one that owned the partition then; ``producer_id`` is set for commits of a
+    """Committer. ``member`` is the one that owned the partition then; ``producer_id`` is set for commits of a
     transaction, ``transactional_id`` too where the transaction log is known. ``why`` is what it is told from."""
 
     kind: OriginKind
@@ -135,7 +135,7 @@ class Version:
 
     @property
     def gone_ms(self) -> int | None:
-        """When the offset was removed; ``None`` if a newer value followed, or it stands."""
+        """Time at which the offset was removed; ``None`` if a newer value followed, or it stands."""
         return None if self.end is None or self.end.kind is EndKind.NEWER_VALUE else self.end.place.timestamp_ms
 
 
@@ -246,7 +246,7 @@ class Trespass(NamedTuple):
 
 @dataclass(slots=True)
 class GroupHistory:
-    """What happened to one group in one offsets partition, in log order."""
+    """Events of one group in one offsets partition, in log order."""
 
     group_id: str
     offsets_partition: int
@@ -256,7 +256,7 @@ class GroupHistory:
     dropped: int = 0
     """Commits of aborted transactions."""
     aborts: Aborts | None = None
-    """Those since the last commit that counts."""
+    """Aborts since the last commit that counts."""
     overtaken: list[Overtaken] = field(default_factory=list)
     trespasses: list[Trespass] = field(default_factory=list)
     size_bytes: int = 0
@@ -340,7 +340,7 @@ class PartitionHistory:
 
 @dataclass(slots=True)
 class Instant:
-    """What was deleted anywhere at one time. Names are kept up to a few, the count is of all."""
+    """Deletions anywhere at one time. Names are kept up to a few, the count is of all."""
 
     groups: set[str] = field(default_factory=set)
     topics: set[str] = field(default_factory=set)
@@ -366,7 +366,7 @@ class Deletions:
             instant.topics.add(topic)
 
     def around(self, timestamp_ms: int, within_ms: int = STEP_MS) -> Instant:
-        """What was deleted at a time, give or take ``within_ms`` and up to 50 milliseconds more."""
+        """Deletions at a time, give or take ``within_ms`` and up to 50 milliseconds more."""
         found = Instant()
         at = timestamp_ms // self.STEP_MS
         reach = within_ms // self.STEP_MS

@@ -1,4 +1,4 @@
-"""Who committed: a member of the group, and which; or, while it had none, a standalone consumer or an Admin client.
+"""Origins of commits: a member of the group; while it had none, a standalone consumer or an Admin client.
 
 A coordinator takes commits from outside only while the group has no members, so the state of the group at the commit
 decides between the two. Which client it was is told from client ids, group ids and the form of its commits.

@@ -201,7 +201,7 @@ class _Reader:
         return self._history
 
     def _note_passed(self) -> None:
-        """What the headers of the batches say that were passed since the last one."""
+        """Facts from the headers of the batches that were passed since the last one."""
         passage = None if self._passing is None else self._passing.passage
         if passage is None or not passage.batches:
             return
@@ -390,7 +390,7 @@ class _Reader:
         )
 
     def _settle_removals(self) -> None:
-        """What is left of the groups that lost offsets at once, and the ages of what went and what stayed."""
+        """Rest of the groups that lost offsets at once, and the ages of what went and what stayed."""
         removed, self._removed = self._removed, []
         survivors: dict[str, tuple[int, int | None]] = {}
         pending = {key for keys in self._pending.values() for key in keys}

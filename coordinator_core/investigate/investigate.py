@@ -41,7 +41,7 @@ _PORTION_RECORDS = 250_000
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What the log says of ``offsets.retention.minutes``: not longer than the youngest offset that expired by age,
+    """Bound of ``offsets.retention.minutes`` by the log: not longer than the youngest offset that expired by age,
     which went at ``until_ms``; ``None`` where none did."""
 
     at_most_ms: int
@@ -72,7 +72,7 @@ def investigate(
     large_bytes: int = LARGE_BYTES,
     portion_records: int = _PORTION_RECORDS,
 ) -> Investigation:
-    """What happened to ``groups`` (``None``: to all, and to the offsets topic) since ``since_ms``.
+    """Explain ``groups`` (``None``: all, and the offsets topic) since ``since_ms``.
 
     All groups of a log of more than ``large_bytes`` are read in portions of about ``portion_records`` records, so that
     memory follows the offset keys, removals and rebalances and not the commits. The explanations are the same; of
@@ -139,7 +139,7 @@ def _at_once(
 def _in_portions(
     snapshot: Snapshot, case: Case, portion_records: int, on_damage: OnDamage, damage: list[Damage]
 ) -> _Read:
-    """As :func:`_at_once`, with outlines.
+    """Like :func:`_at_once`, with outlines.
 
     Why an offset went is told from what went elsewhere, so groups that lost something are read a second time.
     """

@@ -18,7 +18,7 @@ from coordinator_core.releases import Loader, every_profile
 from coordinator_core.rules.model import Severity
 
 _MOST_RECORDS = 50_000
-"""Of newer types than classic groups write: what a cleaner may leave of them is looked at in some seconds."""
+"""Records of types newer than classic groups: what a cleaner may leave of so many is looked at in some seconds."""
 
 _UNKNOWN_VERSION = "KAFKA-18672"
 _SEE = "See what other releases make of this log: regroup loads SNAPSHOT"

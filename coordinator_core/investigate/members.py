@@ -1,4 +1,4 @@
-"""What goes wrong among the members of a group: storms, wrong subscriptions, partitions that nobody owns."""
+"""Trouble among the members of a group: storms, wrong subscriptions, partitions that nobody owns."""
 
 from __future__ import annotations
 

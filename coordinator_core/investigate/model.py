@@ -51,7 +51,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What an explanation may ask for besides the history itself."""
+    """Inputs of an explanation besides the history itself."""
 
     profile: Profile
     now_ms: int
@@ -67,7 +67,7 @@ class Case:
         return self.retention_ms or self.profile.expiry.default_offsets_retention_ms
 
     def due_ms(self, base_ms: int, explicit_ms: int | None = None) -> int:
-        """When an offset expires that ages from ``base_ms``, or has an expire timestamp of its own; epoch ms."""
+        """Time (epoch ms) at which an offset expires that ages from ``base_ms``, or has a timestamp of its own."""
         return expiry_of(
             self.profile.expiry.clock,
             now_ms=0,

@@ -1,4 +1,4 @@
-"""What is wrong with the offsets topic itself: its files, its transactions, what weighs in it, where groups are."""
+"""Trouble of the offsets topic itself: its files, its transactions, what weighs in it, where groups are."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def _heavy(history: PartitionHistory) -> Iterator[Explanation]:
 
 
 def explain_cluster(histories: Sequence[PartitionHistory], case: Case) -> Iterator[Explanation]:
-    """What shows only across partitions: split groups, families of one-shot groups, the retention in force."""
+    """Facts that show only across partitions: split groups, families of one-shot groups, the retention in force."""
     yield from _split(histories)
     yield from _families(histories)
 

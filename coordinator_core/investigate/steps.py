@@ -18,7 +18,7 @@ _WHAT = {
 
 
 def step(change: Change) -> Event:
-    """What the record changed: members that came and went, and why an epoch was bumped."""
+    """Changes by the record: members that came and went, and why an epoch was bumped."""
     text = _WHAT[change.kind].format(change.generation)
     if change.members:
         text += f", {count(len(change.members), 'member')}"

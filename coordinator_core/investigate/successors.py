@@ -18,7 +18,7 @@ _GAP_MS = 24 * HOUR_MS
 _SEPARATORS = "-_.:"
 _VERSION = re.compile(r"[-_.:]?v?\d+$", re.IGNORECASE)
 _MOST = 100
-"""Of more groups with the same topics nothing tells which one took over from which."""
+"""Most groups with the same topics: of more, nothing tells which one took over from which."""
 _SHOWN = 8
 
 
@@ -87,7 +87,7 @@ def _read_again(old: GroupHistory, new: GroupHistory, birth: Change) -> dict[Off
     found = {}
     for key, versions in old.versions.items():
         mine = new.versions.get(OffsetKey(new.group_id, key.topic, key.partition))
-        # What was deleted or expired is explained elsewhere.
+        # Deletion and expiry are explained elsewhere.
         if mine and versions[-1].end is None:
             found[key] = versions[-1].last.committed_offset - mine[0].first.committed_offset
     return {key: records for key, records in found.items() if records > 0}

@@ -1,4 +1,4 @@
-"""What shows only beside the topics: offsets outside of their partitions, partitions that nobody reads on, replicas."""
+"""Facts that need the topics: offsets outside of their partitions, partitions that nobody reads on, replicas."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Held(NamedTuple):
 
     @property
     def since_ms(self) -> int:
-        """When this value was committed first."""
+        """Time at which this value was committed first."""
         still = self.version.still
         last = self.version.last.commit_timestamp_ms
         return last if still is None or not self.version.stood else min(last, still.timestamp_ms)

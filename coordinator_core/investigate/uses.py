@@ -1,4 +1,4 @@
-"""How a group is used: commits that never come, are aborted or come from outside, and types of groups."""
+"""Uses of a group: commits that never come, are aborted or come from outside, and types of groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 8
 
 
 def explain_uses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
-    """What people ask about a group that no broker and no expiry is to blame for."""
+    """Explanations of what no broker and no expiry is to blame for."""
     rounds = rounds_of(group)
     yield from _aborted(group)
     if rounds and rounds[-1].group_type is GroupType.SHARE:

@@ -158,7 +158,7 @@ def _facts(profile: Profile) -> tuple[object, ...]:
 def load_of(
     log: PartitionLog, failures: Sequence[LoadFailure], profile: Profile, histories: Iterable[GroupHistory]
 ) -> PartitionLoad:
-    """What ``profile`` makes of one offsets partition, compared with nothing; ``failures`` are those of its replay.
+    """Load of one offsets partition by ``profile``, compared with nothing; ``failures`` are those of its replay.
 
     ``histories`` are gone through where the partition loads as it is.
     """

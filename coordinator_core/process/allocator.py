@@ -11,7 +11,7 @@ import ctypes
 from coordinator_core.process.plain import is_plain
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
-"""Of glibc's malloc.h."""
+"""Numbers of glibc's malloc.h."""
 _MALLOC_PARAMETERS = {_M_TRIM_THRESHOLD: -1, _M_TOP_PAD: 1 << 26, _M_MMAP_MAX: 0, _M_ARENA_MAX: 1}
 
 

@@ -174,7 +174,7 @@ def restore_csv(explanations: Sequence[Explanation]) -> list[str]:
 
 
 def how_to_undo(one: Explanation) -> str:
-    """What stands before the command that undoes it: a way besides the CSV, or the only one."""
+    """Words before the command that undoes it: a way besides the CSV, or the only one."""
     return "With leader epochs and metadata, proved and undoable" if one.severity > Severity.INFO else "Undo"
 
 

@@ -1,4 +1,4 @@
-"""What a run was made of, and what the rules said of it, as OpenLineage events (spec 2-0-2).
+"""OpenLineage events (spec 2-0-2) of a run: what it was made of, and what the rules said of it.
 
 Two jobs of the namespace ``regroup``: ``<cluster>.replay`` reads the log and writes the tables, ``<cluster>.reconcile``
 reads the tables and says of each what was asserted.  Each has its START and its end.

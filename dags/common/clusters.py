@@ -104,7 +104,7 @@ class RestoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """Where ``offsets_reconcile`` puts the metrics of a cluster's newest run: a directory, a Pushgateway, or both."""
+    """Places for the metrics of a cluster's newest run: a directory, a Pushgateway, or both."""
 
     textfile: str | None = None
     pushgateway: str | None = None

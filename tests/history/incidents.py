@@ -83,7 +83,7 @@ def rebalance_expiry(directory: Path, broken: bool) -> Path:
 
 
 def retention(directory: Path, broken: bool) -> Path:
-    """Which retention was in force: groups go seven days after they became Empty."""
+    """Retention in force: groups go seven days after they became Empty."""
     log = Log()
     for number in range(4):
         name = f"report-{'abcd'[number]}"
@@ -887,4 +887,4 @@ INCIDENTS = (
         "max.poll.interval.ms",
     ),
 )
-"""In the order of the reports; those from duplicate-instance on are kinds that no report of them has."""
+"""Incidents in the order of the reports; those from duplicate-instance on are kinds that no report of them has."""

@@ -18,7 +18,7 @@ HEADER = "| incident | command | answer |\n|---|---|---|"
 
 
 def command(incident: Incident) -> str:
-    """What a person types; ``LOG`` stands for a copy of the partition."""
+    """Words that a person types; ``LOG`` stands for a copy of the partition."""
     group = [] if incident.group is None else ["--group", incident.group]
     return " ".join(["regroup investigate LOG --kafka-version", incident.release, *incident.arguments, *group])
 

@@ -1,4 +1,4 @@
-"""Who committed, in the logs of real brokers, against what the recordings say ran there."""
+"""Origins of commits in the logs of real brokers, against what the recordings say ran there."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def definitions(jars: Path) -> Definitions:
 
 
 class Streams:
-    """What a scenario does: members of streams groups on one recorder."""
+    """Steps of scenarios: members of streams groups on one recorder."""
 
     def __init__(self, recorder: Recorder, broker: Broker) -> None:
         self.recorder = recorder

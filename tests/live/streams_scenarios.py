@@ -640,7 +640,7 @@ def expiry(s: Streams) -> None:
 
 
 def reload(s: Streams) -> None:
-    """What a coordinator knows after it has loaded the group."""
+    """State that a coordinator knows after it has loaded the group."""
     log = topic(f"{s.group()}-store-changelog")
     one = topology(subtopology("0", "t1", changelogs=(log,)), subtopology("1", "t2"))
     s.enter("m-a", one, userEndpoint=endpoint("h1", 1))

@@ -98,7 +98,7 @@ class StreamsWalk:
         )
 
     def _owned(self, group: str, member_id: str) -> Json:
-        """What the member owns; sometimes nothing new, less or more than that."""
+        """Tasks that the member owns; sometimes nothing new, less or more than that."""
         choice = self.random.random()
         if choice < 0.12:
             return {}

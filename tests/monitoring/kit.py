@@ -27,7 +27,7 @@ def program(name: str) -> str:
 
 
 def promtool(*arguments: str, given: str = "") -> str:
-    """What promtool prints; it has to succeed."""
+    """Output of promtool; it has to succeed."""
     done = subprocess.run([program("promtool"), *arguments], input=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -24,7 +24,7 @@ SHOP = ROOT / "demo/shop"
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What `regroup report --textfile` exports of the log that `make demo` runs on."""
+    """Export of `regroup report --textfile` for the log that `make demo` runs on."""
     place = tmp_path_factory.mktemp("textfile")
     now = json.loads((SHOP / "capture.json").read_text())["finished_at_ms"]
     arguments = ["report", str(SHOP), "--kafka-version", "4.3.1", "--now-ms", str(now), "--textfile", str(place)]

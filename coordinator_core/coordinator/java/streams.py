@@ -371,7 +371,7 @@ class StreamsGroups:
     def _endpoints(
         self, group: LiveStreamsGroup, member: LiveStreamsMember, configured: ConfiguredTopology
     ) -> tuple[EndpointPartitions, ...]:
-        """What members with an endpoint own, the asking member last; what was told once stays until it changes."""
+        """Partitions of members with an endpoint, the asking member last; a list once told stays until it changes."""
         found = []
         left_out = (member.member_id, group.replaced_by(member))
         others = (one for one in group.members.values() if one.member_id not in left_out)

@@ -109,7 +109,7 @@ def _per_member(tasks: int, members: int) -> int:
 
 @dataclass(slots=True)
 class _Quota:
-    """How many tasks a member may have; members that have as many no longer count."""
+    """Most tasks that a member may have; members that have as many no longer count."""
 
     tasks: int
     members: int

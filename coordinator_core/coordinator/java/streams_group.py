@@ -60,7 +60,7 @@ class LiveStreamsGroup(StreamsGroup):
     shutdown_member_id: str | None = None
     endpoint_epoch: int = 0
     endpoints: dict[str, EndpointPartitions] = field(default_factory=dict)
-    """What was told of members with an endpoint: made anew after each record of theirs."""
+    """Partitions told of members with an endpoint: made anew after each record of theirs."""
     task_offsets: dict[str, TaskOffsets] = field(default_factory=dict)
     kept_targets: tuple[int, dict[str, TaskAssignment]] = (-1, {})
     """An assignment epoch, and the targets by member that its first heartbeat saw (``refinedAssignment``)."""

@@ -21,7 +21,7 @@ _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sh
 
 
 def owned_tasks(request: StreamsGroupHeartbeat) -> TaskAssignment | None:
-    """What the member says it owns; ``None``: nothing new since its last word."""
+    """Tasks that the member says it owns; ``None``: nothing new since its last word."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
@@ -78,7 +78,7 @@ def validate_tasks(configured: ConfiguredTopology, owned: Iterable[OwnedTasks]) 
 
 
 def validate_names(topology: StreamsTopology | None) -> None:
-    """What ``KafkaApis`` refuses: names of topics that cannot be, and those of Kafka's own topics."""
+    """Topics that ``KafkaApis`` refuses: names that cannot be, and those of Kafka's own topics."""
     if topology is None:
         return
     names = {

@@ -17,7 +17,7 @@ from coordinator_core.coordinator.replies import DescribedSubtopology, Described
 STALE_TOPOLOGY, MISSING_SOURCE_TOPICS, INCORRECTLY_PARTITIONED_TOPICS, MISSING_INTERNAL_TOPICS = range(4)
 SHUTDOWN_APPLICATION, ASSIGNMENT_DELAYED = 4, 5
 _NAMED_TOPICS = 3
-"""How many topics a status names."""
+"""Most topics that a status names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class _Counts:
         )
 
     def _repartition_topics(self) -> dict[str, int]:
-        """As many partitions as the largest topic that is read where a topic is written."""
+        """Partitions of a topic: those of the largest topic that is read where it is written."""
         sources = [topic for one in self._subtopologies for topic in one.repartition_source_topics]
         found = {topic.name: topic.partitions for topic in sources if topic.partitions}
         while True:
@@ -241,7 +241,7 @@ class _Counts:
         return dict.fromkeys(internal, count)
 
     def _changelogs(self) -> dict[str, int]:
-        """As many partitions as the subtopology has tasks."""
+        """Partitions of a changelog topic: the tasks of the subtopology."""
         found = {}
         for one in self._subtopologies:
             counts = [self.of(name) for name in inputs(one)]
