@@ -44,7 +44,7 @@ class RequestRules:
     """Version of DescribeGroups that answers GROUP_ID_NOT_FOUND for a group that does not exist."""
     api_versions: ApiVersions
     emptied_share_group_is_assigned: bool = False
-    """The last member that leaves a share group makes its epoch that of the target assignment, too."""
+    """The last member that leaves a share or consumer group makes its epoch that of the target assignment, too."""
     added_share_partitions_start_at_zero: bool = False
     """Partitions that a share group's topic got later are read from their begin, else as new topics are."""
 
