@@ -104,6 +104,7 @@ def test_a_plan_that_is_stale_when_it_is_approved_writes_nothing(api: AirflowApi
     assert not (Path(planned["directory"]) / "applied").exists()
 
 
+@pytest.mark.full
 def test_an_approved_plan_is_applied_and_proved_and_undone_once_it_no_longer_holds(
     api: AirflowApi, home: AirflowHome, place: Path, cluster: Place, tmp_path: Path
 ) -> None:

@@ -169,7 +169,6 @@ def said_of_classic_groups(connection: Connection, topics: list[tuple[str, int]]
     return answers
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "release"),
     [("k392-classic", "3.9.2"), ("kmix-0102-241/mixed", "3.9.2"), ("kmix-0102-241/mixed", "4.3.1")],
@@ -222,7 +221,6 @@ def said_of_every_group(connection: Connection) -> Json:
     }
 
 
-@pytest.mark.full
 def test_a_broker_loads_another_codec_and_another_partition_count(kafka: Kafka, tmp_path: Path) -> None:
     snapshot = without_open_transactions(case("k431-mixed").paths[0], tmp_path / "snapshot")
     recoded, moved = tmp_path / "recoded", tmp_path / "moved"
