@@ -43,8 +43,8 @@ class RequestRules:
     missing_group_is_an_error_since: int | None
     """Version of DescribeGroups that answers GROUP_ID_NOT_FOUND for a group that does not exist."""
     api_versions: ApiVersions
-    emptied_share_group_is_assigned: bool = False
-    """The last member that leaves a share or consumer group makes its epoch that of the target assignment, too."""
+    emptied_group_is_assigned: bool = False
+    """The last member that leaves a group with epochs makes the group's epoch that of the target assignment, too."""
     added_share_partitions_start_at_zero: bool = False
     """Partitions that a share group's topic got later are read from their begin, else as new topics are."""
 
@@ -99,5 +99,5 @@ NEW_4_3: Final = RequestRules(
     ),
 )
 
-NEW_4_4: Final = replace(NEW_4_3, emptied_share_group_is_assigned=True, added_share_partitions_start_at_zero=True)
+NEW_4_4: Final = replace(NEW_4_3, emptied_group_is_assigned=True, added_share_partitions_start_at_zero=True)
 """Seen in recordings of 4.4.0 (``tests/traces``); its answer to ApiVersions was not recorded."""

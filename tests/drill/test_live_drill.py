@@ -40,11 +40,7 @@ MEMBERS = 3
 SHARE_AND_STREAMS = {"share", "share-empty", "streams", "streams-without-topic"}
 STARTS = {0: 7, 3: 5}
 OFFSET = 11
-SHARE_SETTINGS = {
-    # Else 50 partitions, each lost with the one broker that has it.
-    "share.coordinator.state.topic.num.partitions": "2",
-    "share.coordinator.state.topic.replication.factor": "3",
-}
+SHARE_SETTINGS = {"share.coordinator.state.topic.replication.factor": "3"}
 
 
 @dataclass(frozen=True)

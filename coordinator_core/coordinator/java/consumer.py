@@ -273,7 +273,7 @@ class ConsumerGroups:
         ]
         metadata_hash = self.assignments.metadata_hash(group.subscriptions(members))
         out.append(records.epoch(group_id, group.group_epoch + 1, metadata_hash))
-        if self._rules.emptied_share_group_is_assigned and len(members) == len(group.members):
+        if self._rules.emptied_group_is_assigned and len(members) == len(group.members):
             out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
         self.manager.write(self.manager.partition_for(group_id), out)
         for member in members:
