@@ -191,6 +191,12 @@ class Failover:
         yield 9 if native else 8, commit
 
 
+def asked_alike(group: Group) -> tuple[object, ...]:
+    """Key of the requests of a group's members; a group without name is refused by itself."""
+    member = next(iter(_members(group)), None)
+    return group.type, member is None, _is_native(member), bool(group.group_id)
+
+
 def _is_native(member: Member | None) -> bool:
     """Whether the member speaks the protocol of its group, and that has epochs."""
     return isinstance(member, StreamsMember) or (isinstance(member, ConsumerMember) and not member.speaks_classic)

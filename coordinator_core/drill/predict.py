@@ -13,7 +13,7 @@ from itertools import pairwise
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.settings import BrokerSettings
 from coordinator_core.coordinator.share_states import SHARE_STATE_TOPIC
-from coordinator_core.drill.answers import Failover
+from coordinator_core.drill.answers import Failover, asked_alike
 from coordinator_core.drill.changes import GroupChanges, changes, lost_ms
 from coordinator_core.drill.copies import ClusterLogs
 from coordinator_core.drill.loading import load_band
@@ -242,7 +242,7 @@ class _Step:
             self._pending[row.offsets_partition] = {
                 offset_key.group_id for commits in after.pending.values() for offset_key in commits
             }
-            for group_id in before.groups.keys() | after.groups.keys():
+            for group_id in sorted(before.groups.keys() | after.groups.keys()):
                 found[group_id] = self._group(row, before, after, group_id, differs.get(group_id))
         return (found[group_id] for group_id in sorted(found))
 
@@ -333,7 +333,7 @@ class _Step:
         phase: PhaseName,
     ) -> tuple[object, ...]:
         """Key of the answers: groups that share it are asked for once."""
-        key = (phase, row.leader_after is None, group.type, bool(group.members))
+        key = (phase, row.leader_after is None, *asked_alike(group))
         if phase is not PhaseName.SERVING:
             return key
         if not _is_the_same(before, after, group.group_id):

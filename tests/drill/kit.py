@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -123,7 +124,7 @@ class ClassicMember:
         self._thread.join(60)
 
 
-class Member:
+class Member(ABC):
     """A member of a group with epochs, which heartbeats as a client does, and looks for its coordinator again."""
 
     api: str
@@ -141,9 +142,9 @@ class Member:
         self._thread = threading.Thread(target=self._go_on, daemon=True)
         self._thread.start()
 
+    @abstractmethod
     def body(self, joining: bool) -> Json:
         """What it says beside group, member and epoch."""
-        raise NotImplementedError
 
     def assigned(self, answer: Json) -> list[Json] | None:
         """What an answer gives it; ``None``: as before."""

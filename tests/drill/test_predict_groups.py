@@ -343,6 +343,28 @@ def test_start_offsets_stay_where_the_share_coordinators_lose_nothing() -> None:
     assert stay("lose-brokers=1", kind=streams(5)) is None
 
 
+def test_groups_are_answered_by_what_they_ask() -> None:
+    """The group without name, which cannot be joined, and one whose members speak the classic protocol come first."""
+    number = partition_for("", 1)
+    upgraded = consumer(5, "a")
+    upgraded.members["a"] = replace(upgraded.members["a"], classic_protocols=(), classic_session_timeout_ms=1000)
+    groups = {
+        "": classic(3)._replace(group_id=""),
+        "e": classic(3)._replace(group_id="e"),
+        "u": replace(upgraded, group_id="u"),
+        "v": replace(consumer(5, "a"), group_id="v"),
+    }
+    before = PartitionState(number, groups)
+    topology = Topology.of_offsets(
+        {one: BrokerInfo(one, {}) for one in (1, 2)}, [PartitionInfo(0, 1, 0, (1, 2), (1, 2))]
+    )
+    situation = Situation(topology, ClusterLogs({0: Copy(before, 0, 2, 9)}, {}), JAVA, machine_calibration())
+    found = predict(situation, Scenario.parse("lose-brokers=1"), Objectives(), predicted_at_ms=0).groups
+    answers = {group.group_id: group.phases[-1].answers for group in found}
+    assert (answers[""]["JoinGroup"], answers["e"]["JoinGroup"]) == ("INVALID_GROUP_ID", "MEMBER_ID_REQUIRED")
+    assert (answers["u"].get("Heartbeat"), answers["v"].get("ConsumerGroupHeartbeat")) == ("NONE", "NONE")
+
+
 def test_no_election_without_a_majority_of_controllers() -> None:
     topology = Topology.of_offsets(
         {one: BrokerInfo(one, {}, rack="ab"[one // 2 % 2]) for one in (1, 2, 3)},
