@@ -73,7 +73,7 @@ def asked(api: AirflowApi, **form: Any) -> tuple[str, dict[str, Any]]:
 
 
 def ended(api: AirflowApi, run_id: str, state: str, **others: str) -> None:
-    """How the run ended, and which tasks did not succeed."""
+    """State of the run at its end, and the tasks that did not succeed."""
     assert api.finished(DAG, run_id) == state, api.logs()
     found = {name: task["state"] for name, task in api.tasks(DAG, run_id).items()}
     assert found == dict.fromkeys(TASKS, "success") | others, api.logs()

@@ -144,7 +144,7 @@ def _commit(broker: Broker, group_id: str, offset: int) -> None:
 
 
 def said_of_classic_groups(connection: Connection, topics: list[tuple[str, int]]) -> Json:
-    """What brokers of both releases answer about every group: its description, and each of its offsets."""
+    """Answers of brokers of both releases about every group: its description, and each of its offsets."""
     answers: Json = {}
     for row in connection.list_groups():
         group_id = row["groupId"]
@@ -204,7 +204,7 @@ def test_older_logs_load_to_the_same_groups(name: str, release: str, tmp_path: P
 
 
 def said_of_every_group(connection: Connection) -> Json:
-    """What a 4.3.1 broker answers about groups of all kinds; of streams groups, which they are and their
+    """Answers of a 4.3.1 broker about groups of all kinds; of streams groups, which they are and their
     offsets."""
     describe = {
         "classic": connection.describe_classic,
