@@ -45,14 +45,14 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         verify: VerifyTransaction,
         metadata: Callable[[], MetadataImage],
         share_states: ShareStates,
-        share_rules: RequestRules,
+        group_rules: RequestRules,
     ) -> None:
         super().__init__(JavaGroupMetadataManager(settings, clock, log), new_member_id, verify)
-        self.consumers = ConsumerGroups(self.manager, metadata, new_member_id, share_rules)
+        self.consumers = ConsumerGroups(self.manager, metadata, new_member_id, group_rules)
         self.classic_members = ClassicMembers(self.consumers)
-        self.share_offsets = ShareOffsets(self.manager, metadata, share_states, share_rules)
+        self.share_offsets = ShareOffsets(self.manager, metadata, share_states, group_rules)
         metadata_hash = self.consumers.assignments.metadata_hash
-        self.shares = ShareGroups(self.manager, metadata, metadata_hash, self.share_offsets, share_rules)
+        self.shares = ShareGroups(self.manager, metadata, metadata_hash, self.share_offsets, group_rules)
         self.streams = StreamsGroups(self.manager, metadata, metadata_hash)
 
     def check(self, group_id: str, *, empty_id: bool = False) -> None:
