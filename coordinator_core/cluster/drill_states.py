@@ -9,12 +9,15 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from coordinator_core.cluster.client import RETRIABLE, Client, error_name
 from coordinator_core.cluster.drill_probes import Note
+from coordinator_core.cluster.drill_served import Starts, described, start_offsets
 from coordinator_core.cluster.drill_watch import note_partition
 from coordinator_core.cluster.errors import ClusterError
 from coordinator_core.cluster.groups import GROUPS_PER_REQUEST, ask_groups
 from coordinator_core.drill.canaries import PREFIX
+from coordinator_core.drill.model import ServedGroup
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.groups.model import REBALANCE_STATES, GroupState
+from coordinator_core.jsontext import to_json
 from coordinator_core.log.types import OFFSETS_TOPIC
 from coordinator_core.topology import TopicInfo
 
@@ -60,6 +63,14 @@ def note_states(client: Client, note: Note, phase: str, end_offsets: Mapping[int
         note_partition(note, "partition", each, phase=phase, end_offset=end)
     groups = [group for group in ask_groups(client, info, {})["groups"] if not group["group_id"].startswith(PREFIX)]
     places = coordinators(client, info, [group["group_id"] for group in groups])
+    served: dict[str, ServedGroup] = {}
+    starts: Starts = {}
+    try:
+        served = described(client, info, groups)
+        starts = start_offsets(client, info, groups)
+    except ClusterError as error:
+        # A drill goes on: what is not told is not compared.
+        note("trouble", text=f"share and streams groups: {error}")
     for group in groups:
         place = places[group["group_id"]]
         note(
@@ -71,6 +82,8 @@ def note_states(client: Client, note: Note, phase: str, end_offsets: Mapping[int
             members=group["members"],
             coordinator=None if place < 0 else place,
             offsets=[[row["topic"], row["partition"], row["committed_offset"]] for row in group["offsets"]],
+            served=to_json(served.get(group["group_id"])),
+            start_offsets=starts.get(group["group_id"]),
         )
     return groups
 

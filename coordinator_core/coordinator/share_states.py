@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+SHARE_STATE_TOPIC = "__share_group_state"
 NO_OFFSET = -1
 """Start offset of a share-partition from which nobody has fetched (``PartitionFactory.UNINITIALIZED_START_OFFSET``)."""
 

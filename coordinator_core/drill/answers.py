@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator_core.coordinator.broker import Broker, Cluster
-from coordinator_core.coordinator.errors import Errors
+from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.find_coordinator import FindCoordinator
+from coordinator_core.coordinator.java.streams_topology import configure
 from coordinator_core.coordinator.log import OffsetsLog
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.metadata import MetadataImage
+from coordinator_core.coordinator.protocol import from_json
+from coordinator_core.coordinator.record_data import StreamsTopology
 from coordinator_core.coordinator.replies import Reply, errors_of
 from coordinator_core.coordinator.requests import (
     CommitPartition,
     CommitTopic,
     ConsumerGroupHeartbeat,
+    DescribeShareGroupOffsets,
     FetchGroup,
     FetchTopic,
     Heartbeat,
@@ -23,6 +27,11 @@ from coordinator_core.coordinator.requests import (
     OffsetCommit,
     OffsetFetch,
     Request,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
+    ShareOffsetsGroup,
+    StreamsGroupDescribe,
+    StreamsGroupHeartbeat,
     SyncGroup,
 )
 from coordinator_core.coordinator.requests import FindCoordinator as FindCoordinatorRequest
@@ -38,6 +47,10 @@ from coordinator_core.groups.model import (
     ConsumerMember,
     Group,
     PartitionState,
+    ShareGroup,
+    ShareMember,
+    StreamsGroup,
+    StreamsMember,
 )
 from coordinator_core.topology import BrokerInfo, PartitionInfo, Topology
 
@@ -51,6 +64,8 @@ _PROBED = ("probed", 0)
 
 Ask = tuple[int, Request]
 """Version and request."""
+
+Member = ClassicMember | ConsumerMember | ShareMember | StreamsMember
 
 
 class Failover:
@@ -79,7 +94,7 @@ class Failover:
             settings,
             self._clock,
             log,
-            MetadataImage({topic: (_TOPIC_ID, partition + 1)}),
+            _with_topics(MetadataImage({topic: (_TOPIC_ID, partition + 1)}), after.groups.get(group_id)),
             self._next_id,
             java=java,
         )
@@ -143,51 +158,67 @@ class Failover:
         return _first_error(replies[0]).name if replies else WAITS
 
     def _requests(self) -> list[Ask]:
-        group, topic, partition = self._group, *self._offset_key
-        if not is_modelled(group):
-            return []
+        """What a client asks. A heartbeat of a member with an epoch may count that up, so it comes behind the rest."""
+        group = self._group
         member = next(iter(_members(group)), None)
-        requests: list[Ask] = [] if member is None else [_heartbeat(group, member)]
-        native = isinstance(member, ConsumerMember) and member.classic_protocols is None
+        heartbeat: list[Ask] = [] if member is None else [_heartbeat(group, member)]
+        if isinstance(group, ShareGroup):
+            offsets = DescribeShareGroupOffsets((ShareOffsetsGroup(self._group_id, None),))
+            return [(1, ShareGroupDescribe((self._group_id,))), (1, offsets), *heartbeat]
+        if isinstance(group, StreamsGroup):
+            return [*self._offset_requests(member), (0, StreamsGroupDescribe((self._group_id,))), *heartbeat]
+        if isinstance(group, ConsumerGroup):
+            return [*self._offset_requests(member), *heartbeat]
+        classic = _classic_requests(group, member if isinstance(member, ClassicMember) else None)
+        return [*heartbeat, *self._offset_requests(member), *classic]
+
+    def _offset_requests(self, member: Member | None) -> Iterator[Ask]:
+        group, topic, partition = self._group, *self._offset_key
+        native = _is_native(member)
         fetched = FetchGroup(self._group_id, (FetchTopic((partition,), topic),))
         if self._java and native and member is not None:
             fetched = fetched._replace(member_id=member.member_id, member_epoch=_epoch(group, member))
         # Fetched before anything is committed: the probe's own commit must not answer for the group.
-        requests.append((9 if self._java else 7, OffsetFetch((fetched,), require_stable=True)))
+        yield 9 if self._java else 7, OffsetFetch((fetched,), require_stable=True)
         committed = CommitTopic((CommitPartition(partition, 0, ""),), topic)
         commit = OffsetCommit(
             self._group_id,
             (committed,),
             generation_id_or_member_epoch=_epoch(group, member),
             member_id="" if member is None else member.member_id,
-            group_instance_id=None if member is None else member.instance_id,
+            group_instance_id=None if member is None or isinstance(member, ShareMember) else member.instance_id,
         )
-        requests.append((9 if native else 8, commit))
-        if isinstance(group, ClassicGroup):
-            requests += _classic_requests(group, member if isinstance(member, ClassicMember) else None)
-        return requests
+        yield 9 if native else 8, commit
 
 
-def is_modelled(group: Group) -> bool:
-    """Whether the model has groups of this type."""
-    return isinstance(group, ClassicGroup | ConsumerGroup)
+def asked_alike(group: Group) -> tuple[object, ...]:
+    """Key of the requests of a group's members; a group without name is refused by itself."""
+    member = next(iter(_members(group)), None)
+    return group.type, member is None, _is_native(member), bool(group.group_id)
 
 
-def _members(group: Group) -> Iterator[ClassicMember | ConsumerMember]:
-    if isinstance(group, ClassicGroup):
-        yield from group.members
-    elif isinstance(group, ConsumerGroup):
-        yield from group.members.values()
+def _is_native(member: Member | None) -> bool:
+    """Whether the member speaks the protocol of its group, and that has epochs."""
+    return isinstance(member, StreamsMember) or (isinstance(member, ConsumerMember) and not member.speaks_classic)
 
 
-def _epoch(group: Group, member: ClassicMember | ConsumerMember | None) -> int:
-    if isinstance(member, ConsumerMember):
+def _members(group: Group) -> Iterator[Member]:
+    yield from group.members if isinstance(group, ClassicGroup) else group.members.values()
+
+
+def _epoch(group: Group, member: Member | None) -> int:
+    if isinstance(member, ConsumerMember | ShareMember | StreamsMember):
         return member.member_epoch
     return group.generation if isinstance(group, ClassicGroup) and member is not None else -1
 
 
-def _heartbeat(group: Group, member: ClassicMember | ConsumerMember) -> Ask:
-    if isinstance(member, ConsumerMember) and member.classic_protocols is None:
+def _heartbeat(group: Group, member: Member) -> Ask:
+    if isinstance(member, ShareMember):
+        return 1, ShareGroupHeartbeat(group.group_id, member.member_id, member.member_epoch, None, None)
+    if isinstance(member, StreamsMember):
+        # It asks for no endpoints: their partitions are those of topics, which no offsets log holds.
+        return 0, StreamsGroupHeartbeat(group.group_id, member.member_id, member.member_epoch, 0)
+    if isinstance(member, ConsumerMember) and not member.speaks_classic:
         return 1, ConsumerGroupHeartbeat(
             group_id=group.group_id,
             member_id=member.member_id,
@@ -229,6 +260,32 @@ def _classic_requests(group: ClassicGroup, member: ClassicMember | None) -> Iter
             group_instance_id=None if member is None else member.instance_id,
         ),
     )
+
+
+def _with_topics(image: MetadataImage, group: Group | None) -> MetadataImage:
+    """The image with the topics of a streams group that was given tasks of them.
+
+    No offsets log says how many partitions they have: enough for the tasks.
+    """
+    if not isinstance(group, StreamsGroup) or group.topology is None:
+        return image
+    members = (member.assigned for member in group.members.values())
+    tasks = [one for each in (*group.target_assignment.values(), *members) for one in each.active.items()]
+    if not tasks:
+        return image
+    topology = from_json(StreamsTopology, group.topology)
+    sources = {
+        topic: max((1 + max(found) for name, found in tasks if name == one.subtopology_id and found), default=1)
+        for one in topology.subtopologies
+        for topic in one.source_topics
+    }
+    image = image.having({topic: (_TOPIC_ID, count) for topic, count in sources.items()})
+    try:
+        internal = configure(topology, image).missing
+    except ApiError:
+        # The model answers a heartbeat with it.
+        return image
+    return image.having({topic: (_TOPIC_ID, count) for topic, count in internal.items()})
 
 
 def _offset_keys(state: PartitionState, group_id: str) -> Iterator[tuple[str, int]]:

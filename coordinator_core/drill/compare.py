@@ -7,8 +7,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from coordinator_core.drill.model import Band, GroupPrediction, OffsetChange, PartitionPrediction, Prediction
+from coordinator_core.drill.model import (
+    Band,
+    GroupPrediction,
+    OffsetChange,
+    PartitionPrediction,
+    Prediction,
+    ServedGroup,
+)
 from coordinator_core.drill.observed import Observed, ObservedGroup, ObservedPartition
+from coordinator_core.groups.model import GroupType
+from coordinator_core.jsontext import to_json
 
 
 class Match(StrEnum):
@@ -140,10 +149,33 @@ def _group_rows(prediction: Prediction, seen: Observed) -> Iterator[ComparedClai
         for what in ("regressed", "vanished"):
             predicted = _changes(change for one in claims for change in getattr(one, what))
             yield _exact("group", group_id, what, predicted, _changes(getattr(mine, what)), mine)
+        yield from _served_rows(group_id, claims, mine)
         outage = outages.get(last.offsets_partition)
         if outage is not None and len(claims) == 1:
             match = Match.AS_PREDICTED if _overlap(last.outage_ms, outage) else Match.MISS
             yield ComparedClaim("group", group_id, "outage_ms", _band(last.outage_ms), _band(outage), match)
+
+
+def _served_rows(group_id: str, claims: list[GroupPrediction], mine: ObservedGroup) -> Iterator[ComparedClaim]:
+    """Share and streams groups. One that rebalances is soon another than the one that was loaded."""
+    served = claims[-1].served
+    if served is not None:
+        known = mine.served if all(one.rebalances is False for one in claims) else None
+        for what in ("state", "epochs", "members"):
+            yield _exact("group", group_id, what, _shown(served, what), known and _shown(known, what), known)
+    if claims[-1].type is GroupType.SHARE:
+        stay = all(one.start_offsets_stay for one in claims)
+        back = None if mine.start_offsets is None else _changes(mine.start_offsets)
+        known_back = back if stay else None
+        match = Match.NOT_COMPARED if known_back is None else Match.MISS if known_back else Match.AS_PREDICTED
+        yield ComparedClaim("group", group_id, "start_offsets", [] if stay else None, back, match)
+
+
+def _shown(group: ServedGroup, what: str) -> Any:
+    """One claim about a group; epochs are those of the group, its target assignment and its topology."""
+    if what == "epochs":
+        return [group.group_epoch, group.assignment_epoch, group.topology_epoch]
+    return to_json(getattr(group, what))
 
 
 def _rebalances(group_id: str, claims: list[GroupPrediction], mine: ObservedGroup) -> ComparedClaim:

@@ -6,13 +6,13 @@ as they happen, partitions by number, groups by id.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from coordinator_core.drill.scenario import Scenario
 from coordinator_core.errors import UsageError
-from coordinator_core.groups.model import GroupType
+from coordinator_core.groups.model import GroupState, GroupType
 from coordinator_core.jsontext import from_json, to_json
 
 PREDICTION_VERSION = 1
@@ -46,7 +46,8 @@ class Phase:
     """Answers that members get from ``begins_ms`` until the next phase begins.
 
     ``answers`` maps an API (``FindCoordinator``, the heartbeat of the group's protocol, ``OffsetCommit``,
-    ``OffsetFetch``, ``JoinGroup``, ``SyncGroup``) to the error name that a member of the group is answered.
+    ``OffsetFetch``, ``JoinGroup``, ``SyncGroup``; of share and streams groups also their describe, of share groups
+    ``DescribeShareGroupOffsets`` instead of commits) to the error name that a member of the group is answered.
     ``DISCONNECTED`` stands for no answer: the broker asked is gone.
     """
 
@@ -109,6 +110,35 @@ class HangingTransaction:
     producer_epoch: int
 
 
+Assigned = dict[str, tuple[int, ...]]
+"""Partitions in ascending order: by topic id in a share group, by subtopology id in a streams group."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedMember:
+    """``assigned`` are share-partitions, or active tasks; only streams groups have the other tasks."""
+
+    member_id: str
+    epoch: int
+    assigned: Assigned
+    standby: Assigned = field(default_factory=dict)
+    warmup: Assigned = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedGroup:
+    """A share or streams group as its coordinator describes it; members by id.
+
+    ``topology_epoch`` is ``None`` for share groups, and for streams groups without topology.
+    """
+
+    state: GroupState
+    group_epoch: int
+    assignment_epoch: int
+    topology_epoch: int | None
+    members: tuple[ServedMember, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class GroupPrediction:
     """One group in one step. A group whose partition does not move has no phases and an outage of 0.
@@ -117,6 +147,9 @@ class GroupPrediction:
     where that is not known; ``reason`` says why in each case. ``regressed`` are
     offsets that go back, ``vanished`` those that are gone, ``undone`` those that go forward or come back,
     because what is lost was a reset or a deletion. ``records_read_again`` is the sum over ``regressed``.
+    ``served`` is a share or streams group as the coordinator has it once it serves, before members join anew; ``None``
+    for other types, and where that is not known. ``start_offsets_stay``: whether no start offset of a share group goes
+    back or vanishes; ``None`` where that is not known. They are not in the offsets log, so their values are not here.
     """
 
     step: int
@@ -135,6 +168,8 @@ class GroupPrediction:
     undone: tuple[OffsetChange, ...] = ()
     hanging_transactions: tuple[HangingTransaction, ...] = ()
     records_read_again: int = 0
+    served: ServedGroup | None = None
+    start_offsets_stay: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

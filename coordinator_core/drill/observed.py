@@ -8,7 +8,8 @@ from enum import StrEnum
 
 from coordinator_core.drill.canaries import PREFIX
 from coordinator_core.drill.journal import Event, of_kind
-from coordinator_core.drill.model import Band, OffsetChange
+from coordinator_core.drill.model import Band, OffsetChange, ServedGroup
+from coordinator_core.jsontext import from_json
 
 FAULT = "fault"
 """Phase of the events from the fault until the recovery begins."""
@@ -59,7 +60,11 @@ class ObservedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ObservedGroup:
-    """``coordinator_after`` is ``None`` when no coordinator lists the group."""
+    """``coordinator_after`` is ``None`` when no coordinator lists the group.
+
+    ``served`` is a share or streams group after the fault, ``start_offsets`` those of a share group that went back or
+    vanished; both ``None`` where brokers did not tell.
+    """
 
     group_id: str
     coordinator_before: int | None
@@ -67,6 +72,8 @@ class ObservedGroup:
     generations: tuple[int, ...]
     regressed: tuple[OffsetChange, ...]
     vanished: tuple[OffsetChange, ...]
+    served: ServedGroup | None = None
+    start_offsets: tuple[OffsetChange, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +238,23 @@ def _groups(events: Sequence[Event], until: int) -> list[ObservedGroup]:
                 generations=tuple(generations.get(group_id, ())),
                 regressed=tuple(one for one in mine if one.after is not None),
                 vanished=tuple(one for one in mine if one.after is None),
+                served=_served(after.get(group_id, {})),
+                start_offsets=_start_offsets(before[group_id], after.get(group_id, {})),
             )
         )
     return found
+
+
+def _served(after: Event) -> ServedGroup | None:
+    told = after.get("served")
+    return None if told is None else from_json(ServedGroup, told)
+
+
+def _start_offsets(before: Event, after: Event) -> tuple[OffsetChange, ...] | None:
+    """Start offsets of a share group that are lower, or gone."""
+    old, new = before.get("start_offsets"), after.get("start_offsets")
+    if old is None or new is None:
+        return None
+    now = {(topic, partition): offset for topic, partition, offset in new}
+    changes = (OffsetChange(topic, number, was, now.get((topic, number))) for topic, number, was in old)
+    return tuple(one for one in changes if one.after is None or one.after < (one.before or 0))

@@ -12,7 +12,8 @@ from itertools import pairwise
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.settings import BrokerSettings
-from coordinator_core.drill.answers import Failover, is_modelled
+from coordinator_core.coordinator.share_states import SHARE_STATE_TOPIC
+from coordinator_core.drill.answers import Failover, asked_alike
 from coordinator_core.drill.changes import GroupChanges, changes, lost_ms
 from coordinator_core.drill.copies import ClusterLogs
 from coordinator_core.drill.loading import load_band
@@ -27,19 +28,23 @@ from coordinator_core.drill.model import (
     Phase,
     PhaseName,
     Prediction,
+    ServedGroup,
     Step,
 )
 from coordinator_core.drill.scenario import Kind, Scenario
+from coordinator_core.drill.served import served
 from coordinator_core.drill.timing import ClientSettings, ClusterSettings, moved_after, outage
 from coordinator_core.drill.verdict import judged, totals
 from coordinator_core.errors import UsageError
-from coordinator_core.groups.model import ClassicGroup, Group, GroupState, PartitionState
+from coordinator_core.groups.model import ClassicGroup, Group, GroupState, PartitionState, ShareGroup
 from coordinator_core.releases import Loader, Profile
 from coordinator_core.topology import NO_LEADER, PartitionInfo, Topology
 
 NOW = Band(0, 0)
 NEVER = Band(0, None)
 _SERVED = frozenset({Errors.NONE.name})
+_AT_REST = frozenset({GroupState.STABLE, GroupState.EMPTY, GroupState.NOT_READY})
+"""Also a streams group whose topics are not there: a failover does not bring them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +180,7 @@ class _Step:
         self._answers: dict[tuple[object, ...], dict[str, str]] = {}
         self._outages: dict[Band | None, Band] = {None: NOW}
         self._pending: dict[int, set[str]] = {}
+        self._start_offsets_stay = _start_offsets_stay(before, after, unclean=scenario.unclean)
 
     def _partition(self, old: PartitionInfo, new: PartitionInfo) -> PartitionPrediction:
         unclean = new.leader not in (NO_LEADER, old.leader, *old.isr, *old.elr)
@@ -236,7 +242,7 @@ class _Step:
             self._pending[row.offsets_partition] = {
                 offset_key.group_id for commits in after.pending.values() for offset_key in commits
             }
-            for group_id in before.groups.keys() | after.groups.keys():
+            for group_id in sorted(before.groups.keys() | after.groups.keys()):
                 found[group_id] = self._group(row, before, after, group_id, differs.get(group_id))
         return (found[group_id] for group_id in sorted(found))
 
@@ -281,7 +287,14 @@ class _Step:
             undone=tuple(change.undone),
             hanging_transactions=tuple(change.hanging),
             records_read_again=change.records_read_again,
+            served=self._served(row, after, group_id),
+            start_offsets_stay=self._start_offsets_stay if isinstance(group, ShareGroup) else None,
         )
+
+    def _served(self, row: PartitionPrediction, after: PartitionState, group_id: str) -> ServedGroup | None:
+        if row.leader_after is None or row.lost_records is None:
+            return None
+        return served(after.groups.get(group_id))
 
     def _outage(self, available: Band | None) -> Band:
         if available not in self._outages:
@@ -320,7 +333,7 @@ class _Step:
         phase: PhaseName,
     ) -> tuple[object, ...]:
         """Key of the answers: groups that share it are asked for once."""
-        key = (phase, row.leader_after is None, group.type, bool(group.members))
+        key = (phase, row.leader_after is None, *asked_alike(group))
         if phase is not PhaseName.SERVING:
             return key
         if not _is_the_same(before, after, group.group_id):
@@ -351,12 +364,12 @@ class _Step:
         known = before.groups.get(group.group_id)
         if known is None or not known.members:
             return False, "it has no members"
-        if known.state not in (GroupState.STABLE, GroupState.EMPTY):
+        if known.state not in _AT_REST:
             return True, f"it is {known.state} already"
+        if isinstance(known, ShareGroup) and known.is_initializing:
+            return None, "it rebalances once its new share-partitions have state at the share coordinator"
         if before is after:
             return False, "the new coordinator loads the same members, and their sessions begin anew"
-        if not is_modelled(group):
-            return None, f"{group.type} groups are not modelled"
         return self._answered(before, after, group)
 
     def _answered(self, before: PartitionState, after: PartitionState, group: Group) -> tuple[bool, str]:
@@ -372,6 +385,16 @@ class _Step:
         if back:
             return True, f"{len(back)} members that had left are back, until their session is over"
         return False, "the new coordinator has loaded every member"
+
+
+def _start_offsets_stay(before: Topology, after: Topology, *, unclean: bool) -> bool | None:
+    """Whether share coordinators lose nothing: a leader that was in sync, or eligible, has what was acknowledged."""
+    if not unclean:
+        return True
+    if SHARE_STATE_TOPIC not in before.topics:
+        return None
+    pairs = zip(before.topics[SHARE_STATE_TOPIC].partitions, after.topics[SHARE_STATE_TOPIC].partitions, strict=True)
+    return True if all(new.leader in (old.leader, *old.isr, *old.elr) for old, new in pairs) else None
 
 
 def _is_the_same(before: PartitionState, after: PartitionState, group_id: str) -> bool:

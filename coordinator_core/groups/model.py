@@ -289,6 +289,12 @@ class ShareGroup:
     def state(self) -> GroupState:
         return GroupState.STABLE if self.members else GroupState.EMPTY
 
+    @property
+    def is_initializing(self) -> bool:
+        """Whether share-partitions of a topic that a member subscribes to have no state yet."""
+        subscribed = {topic for member in self.members.values() for topic in member.subscribed_topics}
+        return any(one.status == "initializing" and one.topic in subscribed for one in self.topics)
+
 
 Tasks = dict[str, tuple[int, ...]]
 """Subtopology id to partitions."""

@@ -70,7 +70,7 @@ class RequestRules:
     """Version of DescribeGroups that answers GROUP_ID_NOT_FOUND for a group that does not exist."""
     api_versions: ApiVersions
     emptied_group_is_assigned: bool = False
-    """The last member that leaves a share or streams group makes its epoch that of the target assignment, too."""
+    """The last member that leaves a group with epochs makes the group's epoch that of the target assignment, too."""
     added_share_partitions_start_at_zero: bool = False
     """Partitions that a share group's topic got later are read from their begin, else as new topics are."""
     transactions_keep_topic_ids: bool = False

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from coordinator_core.drill.model import (
+    Assigned,
     Band,
     GroupPrediction,
     PartitionPrediction,
     PhaseName,
     Prediction,
 )
+from coordinator_core.groups.model import GroupType
 from coordinator_core.reports.text_table import text_table
 
 
@@ -28,6 +30,10 @@ def prediction_text(prediction: Prediction) -> str:
         lines += ["", *_partitions(partitions)]
         if groups:
             lines += ["", *_groups(groups), "", *_answers(groups)]
+        served = list(_served(groups))
+        if served:
+            header = "GROUP TYPE STATE EPOCH ASSIGNMENT-EPOCH TOPOLOGY-EPOCH MEMBERS ASSIGNED STANDBY START-OFFSETS"
+            lines += ["", *text_table(header, served)]
         offsets = [row for group in groups for row in _offset_rows(group)]
         if offsets:
             lines += ["", *text_table("GROUP TOPIC PARTITION OFFSET NEW-OFFSET WHAT", offsets)]
@@ -126,6 +132,31 @@ def _answers(groups: Sequence[GroupPrediction]) -> list[str]:
     order = list(PhaseName)
     rows.sort(key=lambda row: (order.index(row[0]), row[1], row[3]))
     return text_table("PHASE TYPE GROUPS ANSWERS", rows)
+
+
+def _served(groups: Sequence[GroupPrediction]) -> Iterator[tuple[object, ...]]:
+    """Share and streams groups as they are served, with numbers of share-partitions or tasks."""
+    for group in groups:
+        served = group.served
+        if served is None:
+            continue
+        start_offsets = {True: "stay", None: "?"}[group.start_offsets_stay] if group.type is GroupType.SHARE else None
+        yield (
+            group.group_id,
+            group.type,
+            served.state,
+            served.group_epoch,
+            served.assignment_epoch,
+            served.topology_epoch,
+            len(served.members),
+            sum(_count(member.assigned) for member in served.members),
+            sum(_count(member.standby) for member in served.members),
+            start_offsets,
+        )
+
+
+def _count(assigned: Assigned) -> int:
+    return sum(map(len, assigned.values()))
 
 
 def _offset_rows(group: GroupPrediction) -> Iterator[tuple[object, ...]]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +22,11 @@ from kafka.errors import KafkaError
 from tests.cluster.kit import TOPIC
 from tests.cluster.three import ThreeBrokers
 from tests.live import group_protocol
+from tests.live.broker import wait_for
 from tests.live.client import Subscription
 from tests.live.scenario import ROOT
+from tests.live.share_groups import share_definitions
+from tests.live.streams_scenarios import subtopology, topology
 
 PARTITIONS = 10
 SETTINGS = {
@@ -120,14 +124,17 @@ class ClassicMember:
         self._thread.join(60)
 
 
-class ConsumerMember:
-    """A member of a KIP-848 group that heartbeats as a client does, and looks for its coordinator again."""
+class Member(ABC):
+    """A member of a group with epochs, which heartbeats as a client does, and looks for its coordinator again."""
+
+    api: str
+    version = 0
 
     def __init__(self, cluster: ThreeBrokers, group: str) -> None:
         self._cluster = cluster
-        self._group = group
-        self._member = str(uuid.uuid4())
-        self._epoch = 0
+        self.group = group
+        self.member_id = str(uuid.uuid4())
+        self.epoch = 0
         self._owned: list[Json] = []
         self._connection: group_protocol.Connection | None = None
         self._stop = threading.Event()
@@ -135,8 +142,21 @@ class ConsumerMember:
         self._thread = threading.Thread(target=self._go_on, daemon=True)
         self._thread.start()
 
+    @abstractmethod
+    def body(self, joining: bool) -> Json:
+        """What it says beside group, member and epoch."""
+
+    def assigned(self, answer: Json) -> list[Json] | None:
+        """What an answer gives it; ``None``: as before."""
+        return None if answer["assignment"] is None else answer["assignment"]["topicPartitions"]
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions or tasks that it has."""
+        return sum(len(one["partitions"]) for one in self._owned)
+
     def joined(self) -> bool:
-        return self._epoch > 0 and bool(self._owned)
+        return self.epoch > 0 and bool(self._owned)
 
     def stop(self) -> None:
         self._stop.set()
@@ -160,41 +180,132 @@ class ConsumerMember:
         self._connection = None
 
     def _found(self) -> group_protocol.Connection | None:
-        for node in self._cluster.nodes.values():
-            try:
-                with node.connect() as asked:
-                    coordinator = asked.find_coordinator(self._group)
-                if coordinator > 0:
-                    return group_protocol.Connection(self._cluster.nodes[coordinator].port, "drill-member")
-            except OSError:
-                continue
-        return None
+        return coordinator(self._cluster, self.group)
 
     def _heartbeat(self, connection: group_protocol.Connection) -> None:
-        joining = self._epoch == 0
-        body = {
-            "groupId": self._group,
-            "memberId": self._member,
-            "memberEpoch": self._epoch,
+        joining = self.epoch == 0
+        body = {"groupId": self.group, "memberId": self.member_id, "memberEpoch": self.epoch, "rackId": None}
+        answer = connection.ask(self.api, self.version, body | self.body(joining))
+        if answer["errorCode"] in _LOOK_UP_AGAIN:
+            self._lost()
+        elif answer["errorCode"]:
+            # Fenced or unknown: it begins as a new member.
+            self.epoch, self._owned = 0, []
+        else:
+            self.joins += joining
+            self.epoch = answer["memberEpoch"]
+            found = self.assigned(answer)
+            if found is not None:
+                self._owned = found
+
+
+class ConsumerMember(Member):
+    """Of a KIP-848 group."""
+
+    api, version = "ConsumerGroupHeartbeat", 1
+
+    def body(self, joining: bool) -> Json:
+        return {
             "instanceId": None,
-            "rackId": None,
             "rebalanceTimeoutMs": 60_000 if joining else -1,
             "subscribedTopicNames": [TOPIC] if joining else None,
             "subscribedTopicRegex": None,
             "serverAssignor": None,
             "topicPartitions": [] if joining else self._owned,
         }
-        answer = connection.ask("ConsumerGroupHeartbeat", 1, body)
-        if answer["errorCode"] in _LOOK_UP_AGAIN:
-            self._lost()
-        elif answer["errorCode"]:
-            # Fenced or unknown: it begins as a new member.
-            self._epoch, self._owned = 0, []
-        else:
-            self.joins += joining
-            self._epoch = answer["memberEpoch"]
-            if answer["assignment"] is not None:
-                self._owned = answer["assignment"]["topicPartitions"]
+
+
+class ShareMember(Member):
+    """Of a share group (KIP-932)."""
+
+    api, version = "ShareGroupHeartbeat", 1
+
+    def body(self, joining: bool) -> Json:
+        return {"subscribedTopicNames": [TOPIC] if joining else None}
+
+
+class StreamsMember(Member):
+    """Of a streams group (KIP-1071) with one subtopology, which reads ``topic``."""
+
+    api = "StreamsGroupHeartbeat"
+
+    def __init__(self, cluster: ThreeBrokers, group: str, topic: str = TOPIC) -> None:
+        self._topology = topology(subtopology("0", topic))
+        super().__init__(cluster, group)
+
+    def body(self, joining: bool) -> Json:
+        return {
+            "endpointInformationEpoch": 0,
+            "instanceId": None,
+            "rebalanceTimeoutMs": 60_000 if joining else -1,
+            "topology": self._topology if joining else None,
+            "activeTasks": [] if joining else self._owned,
+            "standbyTasks": [],
+            "warmupTasks": [],
+            "processId": self.member_id if joining else None,
+            "userEndpoint": None,
+            "clientTags": [] if joining else None,
+            "taskOffsets": None,
+            "taskEndOffsets": None,
+            "shutdownApplication": False,
+        }
+
+    def assigned(self, answer: Json) -> list[Json] | None:
+        found: list[Json] | None = answer["activeTasks"]
+        return found
+
+    def commit(self, offset: int) -> None:
+        """Commit for its first task."""
+        partition = {"partitionIndex": self._owned[0]["partitions"][0], "committedOffset": offset}
+        body = {
+            "groupId": self.group,
+            "generationIdOrMemberEpoch": self.epoch,
+            "memberId": self.member_id,
+            "groupInstanceId": None,
+            "topics": [
+                {"name": TOPIC, "partitions": [partition | {"committedLeaderEpoch": -1, "committedMetadata": ""}]}
+            ],
+        }
+        answer = asked(self._cluster, self.group, "OffsetCommit", 9, body)
+        assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+
+
+def start_at(cluster: ThreeBrokers, group: str, offsets: Mapping[int, int]) -> None:
+    """Make a share group without members, with start offsets by partition."""
+    partitions = [{"partitionIndex": one, "startOffset": offset} for one, offset in offsets.items()]
+    topics = [{"topicName": TOPIC, "partitions": partitions}]
+
+    def altered() -> bool:
+        """``False`` while the share coordinator's topic is being made."""
+        answer = asked(cluster, group, "AlterShareGroupOffsets", 0, {"groupId": group, "topics": topics})
+        found = [one["errorCode"] for topic in answer["responses"] for one in topic["partitions"]]
+        return answer["errorCode"] == 0 and found == [0] * len(partitions)
+
+    wait_for("start offsets", altered)
+
+
+def asked(cluster: ThreeBrokers, group: str, api: str, version: int, body: Json) -> Json:
+    """The answer of a group's coordinator."""
+    connection = coordinator(cluster, group)
+    assert connection is not None
+    try:
+        return connection.ask(api, version, body)
+    finally:
+        connection.close()
+
+
+def coordinator(cluster: ThreeBrokers, group: str) -> group_protocol.Connection | None:
+    """A connection to a group's coordinator, if there is one."""
+    for node in cluster.nodes.values():
+        try:
+            with node.connect() as connection:
+                found = connection.find_coordinator(group)
+            if found > 0:
+                port = cluster.nodes[found].port
+                return group_protocol.Connection(port, "drill-member", share_definitions(node.kafka))
+        except OSError:
+            continue
+    return None
 
 
 class Operator:

@@ -21,6 +21,8 @@ from coordinator_core.drill.model import (
     OffsetChange,
     PartitionPrediction,
     Prediction,
+    ServedGroup,
+    ServedMember,
     Step,
     Totals,
 )
@@ -28,7 +30,8 @@ from coordinator_core.drill.model import Verdict as Promise
 from coordinator_core.drill.observed import Observed, Service, observed
 from coordinator_core.drill.scenario import Kind, Scenario
 from coordinator_core.errors import ExitCode
-from coordinator_core.groups.model import GroupType
+from coordinator_core.groups.model import GroupState, GroupType
+from coordinator_core.jsontext import to_json
 from coordinator_core.reports.timeline import Lane, timeline
 
 T = 1_800_000_000_000
@@ -198,6 +201,64 @@ def test_one_claim_missed(
 def test_as_predicted_too(said: GroupPrediction, more: tuple[Event, ...]) -> None:
     found = judged(prediction(said), *({"at_ms": FAULT + 9, **event} for event in more))
     assert misses(found) == []
+
+
+SERVED = ServedGroup(GroupState.STABLE, 5, 5, None, (ServedMember("a", 5, {"topic-id": (0, 1)}),))
+SHARED = group("s", type=GroupType.SHARE, served=SERVED, start_offsets_stay=True)
+STARTS = [["orders", 0, 7], ["orders", 1, 3]]
+
+
+def shared(before: list[Any] | None, after: list[Any] | None, served: ServedGroup | None = SERVED) -> list[Event]:
+    """What the coordinators told of a share group."""
+    values: Event = {"event": "group", "group_id": "s", "offsets": []}
+    return [
+        {"at_ms": T + 6000, "phase": "before", "coordinator": 1, "served": None, "start_offsets": before, **values},
+        {
+            "at_ms": FAULT + 9,
+            "phase": "fault",
+            "coordinator": 2,
+            "served": to_json(served),
+            "start_offsets": after,
+            **values,
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("after", "served", "expected"),
+    [
+        (STARTS, SERVED, []),
+        ([["orders", 0, 9], ["orders", 1, 3]], SERVED, []),
+        (STARTS, replace(SERVED, state=GroupState.EMPTY), [("state", "Stable", "Empty")]),
+        (STARTS, replace(SERVED, group_epoch=6), [("epochs", [5, 5, None], [6, 5, None])]),
+        (
+            STARTS,
+            replace(SERVED, members=()),
+            [("members", [to_json(one) for one in SERVED.members], [])],
+        ),
+        (
+            [["orders", 0, 2]],
+            SERVED,
+            [("start_offsets", [], [["orders", 0, 7, 2], ["orders", 1, 3, None]])],
+        ),
+    ],
+)
+def test_claims_about_share_groups(after: list[Any], served: ServedGroup, expected: list[Any]) -> None:
+    assert misses(judged(prediction(group(), SHARED), *shared(STARTS, after, served))) == expected
+
+
+def test_share_groups_of_which_one_side_does_not_tell() -> None:
+    def open_claims(said: GroupPrediction, *told: Any) -> list[str]:
+        found = judged(prediction(group(), said), *shared(*told))
+        assert misses(found) == []
+        return [row.what for row in found.rows if row.match is Match.NOT_COMPARED and row.name == "s"]
+
+    views = ["epochs", "members", "state"]
+    assert open_claims(SHARED, STARTS, None, None) == [*views[:2], "start_offsets", views[2]]
+    assert open_claims(replace(SHARED, start_offsets_stay=None, served=None), STARTS, []) == ["start_offsets"]
+    # One that rebalances is soon another than the one that was loaded.
+    other = replace(SERVED, group_epoch=9)
+    assert open_claims(replace(SHARED, rebalances=None), STARTS, STARTS, other) == [*views[:2], "rebalances", views[2]]
 
 
 def test_what_one_side_does_not_tell_is_not_compared() -> None:

@@ -16,7 +16,7 @@ import pytest
 from kafka import TopicPartition
 
 from coordinator_core.errors import ExitCode
-from tests.cluster.kit import Commits
+from tests.cluster.kit import TOPIC, Commits
 from tests.cluster.three import IDS, ThreeBrokers, three_brokers
 from tests.drill.kit import (
     PARTITIONS,
@@ -25,8 +25,11 @@ from tests.drill.kit import (
     ConsumerMember,
     Json,
     Operator,
+    ShareMember,
+    StreamsMember,
     events,
     regroup,
+    start_at,
 )
 from tests.live.broker import Kafka, wait_for
 from tests.live.scenario import ROOT
@@ -34,6 +37,10 @@ from tests.live.wire import OFFSETS_TOPIC
 
 GROUPS = 200
 MEMBERS = 3
+SHARE_AND_STREAMS = {"share", "share-empty", "streams", "streams-without-topic"}
+STARTS = {0: 7, 3: 5}
+OFFSET = 11
+SHARE_SETTINGS = {"share.coordinator.state.topic.replication.factor": "3"}
 
 
 @dataclass(frozen=True)
@@ -42,15 +49,24 @@ class Place:
     commits: Commits
     classic: list[ClassicMember]
     consumer: list[ConsumerMember]
+    share: list[ShareMember]
+    streams: list[StreamsMember]
     operator: Operator
     directory: Path
 
 
 @pytest.fixture(scope="module")
 def place(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """200 groups without members, three with a live member of each protocol, and their offsets."""
+    """200 groups without members, three with a live member of each protocol, and their offsets.
+
+    A share and a streams group with two live members each. Two more: a share group with start offsets alone, a
+    streams group whose source topic does not exist.
+    """
     directory = tmp_path_factory.mktemp("drill")
-    with three_brokers(kafka, directory / "cluster", SETTINGS) as (cluster, commits), ExitStack() as stack:
+    with (
+        three_brokers(kafka, directory / "cluster", SETTINGS | SHARE_SETTINGS) as (cluster, commits),
+        ExitStack() as stack,
+    ):
 
         def fail_over() -> None:
             cluster.nodes[1].kill()
@@ -62,10 +78,18 @@ def place(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
         commits.commit(GROUPS, groups=GROUPS)
         classic = [ClassicMember(cluster.bootstrap, f"classic-{number}") for number in range(MEMBERS)]
         consumer = [ConsumerMember(cluster, f"consumer-{number}") for number in range(MEMBERS)]
-        for member in (*classic, *consumer):
+        start_at(cluster, "share-empty", STARTS)
+        share = [ShareMember(cluster, "share") for _ in range(2)]
+        streams = [StreamsMember(cluster, "streams") for _ in range(2)]
+        waiting = StreamsMember(cluster, "streams-without-topic", "absent")
+        for member in (*classic, *consumer, *share, *streams, waiting):
             stack.callback(member.stop)
         wait_for("members", lambda: all(member.joined() for member in (*classic, *consumer)))
-        yield Place(cluster, commits, classic, consumer, operator, directory)
+        for members in (share, streams):
+            wait_for("all partitions", lambda members=members: [one.partitions for one in members] == [32, 32])
+        streams[0].commit(OFFSET)
+        wait_for("the member without topic", lambda: waiting.epoch > 0)
+        yield Place(cluster, commits, classic, consumer, share, streams, operator, directory)
 
 
 def predicted(place: Place, scenario: str, output: Path, alive: tuple[int, ...] = ()) -> Json:
@@ -152,16 +176,18 @@ def test_a_lost_coordinator_does_what_was_predicted(place: Place, tmp_path: Path
     assert moved
     assert_as_predicted(report, "leader_after", PARTITIONS)
     assert {row["observed"] for row in rows(report, "leader_after")} == set(IDS) - {lost}
-    assert_as_predicted(report, "coordinator_after", GROUPS + 2 * MEMBERS)
-    assert_as_predicted(report, "rebalances", GROUPS + 2 * MEMBERS)
+    groups = GROUPS + 2 * MEMBERS + len(SHARE_AND_STREAMS)
+    assert_as_predicted(report, "coordinator_after", groups)
+    assert_as_predicted(report, "rebalances", groups)
     for what in ("regressed", "vanished"):
-        assert_as_predicted(report, what, GROUPS + 2 * MEMBERS)
+        assert_as_predicted(report, what, groups)
         assert all(row["observed"] == [] for row in rows(report, what))
     assert_as_predicted(report, "load_ms", len(moved))
     assert all(row["observed"] for row in rows(report, "load_ms"))
     assert events(tmp_path / "journal.jsonl", "backwards") == []
     # Each member is the one that it was.
-    assert [member.joins for member in place.consumer] == [1] * MEMBERS
+    assert [member.joins for member in (*place.consumer, *place.share, *place.streams)] == [1] * (MEMBERS + 4)
+    assert_share_and_streams_groups_as_predicted(place, prediction, report, tmp_path / "journal.jsonl")
     assert events(tmp_path / "journal.jsonl", "generation", phase="fault") == []
     # What the canaries met: away, then served again, each by the new leader.
     for partition in moved:
@@ -176,6 +202,32 @@ def test_a_lost_coordinator_does_what_was_predicted(place: Place, tmp_path: Path
         {**events(tmp_path / "journal.jsonl", "cleanup")[0], "deleted": PARTITIONS, "left": {}}
     ]
     assert {group["group_id"] for group in prediction["groups"]} >= {"classic-0", "consumer-0", "g-0"}
+
+
+def assert_share_and_streams_groups_as_predicted(place: Place, prediction: Json, report: Json, journal: Path) -> None:
+    """State, epochs, members with their partitions or tasks, and start offsets; asked without our own describe, too."""
+    for what in ("state", "epochs", "members"):
+        assert_as_predicted(report, what, len(SHARE_AND_STREAMS))
+        assert {row["name"] for row in rows(report, what)} == SHARE_AND_STREAMS
+    states = {row["name"]: row["observed"] for row in rows(report, "state")}
+    assert states == {
+        "share": "Stable",
+        "share-empty": "Empty",
+        "streams": "Stable",
+        "streams-without-topic": "NotReady",
+    }
+    assert_as_predicted(report, "start_offsets", 2)
+    (empty,) = events(journal, "group", phase="fault", group_id="share-empty")
+    assert empty["start_offsets"] == [[TOPIC, partition, offset] for partition, offset in STARTS.items()]
+    (streams,) = events(journal, "group", phase="fault", group_id="streams")
+    assert [row[2] for row in streams["offsets"]] == [OFFSET]
+    served = {group["group_id"]: group["served"] for group in prediction["groups"]}
+    for name, members in (("share", place.share), ("streams", place.streams)):
+        assert [(one["member_id"], one["epoch"]) for one in served[name]["members"]] == sorted(
+            (member.member_id, member.epoch) for member in members
+        )
+        assert sum(len(found) for one in served[name]["members"] for found in one["assigned"].values()) == 64
+    assert served["streams"]["topology_epoch"] == 1
 
 
 def test_the_cluster_of_another_prediction_is_left_alone(place: Place, tmp_path: Path) -> None:
@@ -262,8 +314,9 @@ def test_offsets_that_an_unclean_election_takes_back_are_predicted_exactly(place
     cluster.when_led(1, lambda leader: leader == 1)
     commits.commit(30, groups=20)
     late = ClassicMember(cluster.bootstrap, "late")
+    newer = [ShareMember(cluster, "late-share"), StreamsMember(cluster, "late-streams")]
     try:
-        wait_for("the late member", late.joined)
+        wait_for("the late members", lambda: all(member.joined() for member in (late, *newer)))
         commits.commit(1, groups=1)
         prediction = predicted(place, "unclean-election=1", tmp_path, alive=(2,))
         arguments = ["--fault-command", place.operator.command("fail-over")]
@@ -272,7 +325,8 @@ def test_offsets_that_an_unclean_election_takes_back_are_predicted_exactly(place
         done = finished(observe(place, tmp_path, *arguments))
         assert done.returncode == ExitCode.FINDINGS, done.stdout + done.stderr
     finally:
-        late.stop()
+        for member in (late, *newer):
+            member.stop()
     _, report = compared(tmp_path)
     assert report["recovered"] is True
     assert_as_predicted(report, "leader_after", PARTITIONS)
@@ -285,5 +339,11 @@ def test_offsets_that_an_unclean_election_takes_back_are_predicted_exactly(place
     assert all(len(changes) == 64 for changes in back.values())
     assert all(after < before for changes in back.values() for _, _, before, after in changes)
     assert prediction["totals"]["offsets_regressed"] == 20 * 64
-    [rebalanced] = [row for row in rows(report, "rebalances") if row["name"] == "late"]
-    assert rebalanced["observed"] is True
+    rebalanced = {row["name"] for row in rows(report, "rebalances") if row["observed"]}
+    assert rebalanced == {"late", "late-share", "late-streams"}
+    reasons = {group["group_id"]: group["reason"] for group in prediction["groups"]}
+    assert {reasons[one.group] for one in newer} == {"heartbeats are answered GROUP_ID_NOT_FOUND"}
+    for what in ("state", "epochs", "members"):
+        open_ = {row["name"] for row in rows(report, what) if row["match"] != "as_predicted"}
+        assert open_ == set(), what
+    assert {row["match"] for row in rows(report, "start_offsets")} == {"not_compared"}

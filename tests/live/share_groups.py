@@ -183,17 +183,28 @@ class Shares:
         body = {"groupId": group and self.group(group), "topics": [{"topicName": topic} for topic in topics]}
         self.ask("o", "DeleteShareGroupOffsets", 0, body)
 
-    def commit(self, group: str) -> None:
+    def commit(self, group: str, retention_ms: int = -1) -> None:
         """A commit of nobody in particular, which makes a simple group."""
         partition = {"partitionIndex": 0, "committedOffset": 3, "committedMetadata": ""}
         body = {
             "groupId": self.group(group),
             "generationIdOrMemberEpoch": -1,
             "memberId": "",
-            "retentionTimeMs": -1,
+            "retentionTimeMs": retention_ms,
             "topics": [{"name": "t1", "partitions": [partition]}],
         }
         self.ask("c1", "OffsetCommit", 2, body)
+
+    def fetch(self, *groups: str) -> None:
+        """All committed offsets."""
+        wanted = [{"groupId": self.group(one), "topics": None} for one in groups]
+        self.ask("o", "OffsetFetch", 8, {"groups": wanted, "requireStable": False})
+
+    def in_one_partition(self, count: int) -> list[str]:
+        """Names of groups whose offsets partition is the same."""
+        letters = "abcdefghijklmnop"
+        names = (one + other for one in letters for other in letters)
+        return [name for name in names if partition_for(self.group(name), PARTITIONS) == 2][:count]
 
 
 # Scripted traces
@@ -426,9 +437,7 @@ def other_types(s: Shares) -> None:
 
 def delete_groups(s: Shares) -> None:
     """Groups of one offsets partition in one request: with state, without it, with members, of another type."""
-    letters = "abcdefghijklmnop"
-    names = [one + other for one in letters for other in letters]
-    a, b, c, d, e, f = [name for name in names if partition_for(s.group(name), PARTITIONS) == 2][:6]
+    a, b, c, d, e, f = s.in_one_partition(6)
     for name, topics in ((a, ["t1"]), (b, ["unknown"]), (e, ["t2"]), (f, ["t2", "t1"])):
         s.heartbeat(name, "m-a", 0, topics)
         s.heartbeat(name, "m-a")
@@ -493,6 +502,45 @@ def session_expiry(s: Shares) -> None:
     s.recorder.pause(2)
     s.describe("g")
     s.delete("g")
+
+
+def sweep(s: Shares) -> None:
+    """Sweeps over one offsets partition: share groups of every kind stay, what is due beside them goes."""
+    live, emptied, altered, bare, soon, simple, consumer, reused = s.in_one_partition(8)
+    for group, topics in ((live, ["t1"]), (emptied, ["t1"]), (bare, ["unknown"]), (reused, ["t2"])):
+        s.heartbeat(group, "m-a", 0, topics)
+        s.heartbeat(group, "m-a")
+    for group in (emptied, bare, reused):
+        s.leave(group, "m-a")
+    s.alter(altered, {"t1": {0: 5}})
+    s.delete(reused)
+    s.ask("c1", "ConsumerGroupHeartbeat", 1, CONSUMER | {"groupId": s.group(consumer)})
+    for group in (simple, consumer, reused, live, emptied):
+        s.commit(group)
+    s.ask("c1", "ConsumerGroupHeartbeat", 1, CONSUMER | {"groupId": s.group(consumer), "memberEpoch": -1})
+    s.commit(consumer)
+    s.commit(soon, retention_ms=1_000)
+    everyone = (live, emptied, altered, bare, soon, simple, consumer, reused)
+    s.recorder.pause(7.5)
+    s.list_groups()
+    s.fetch(*everyone)
+    # The name is free again.
+    s.heartbeat(soon, "m-a", 0, ["t1"])
+    s.heartbeat(soon, "m-a")
+    s.leave(soon, "m-a")
+    s.recorder.pause(60)
+    s.list_groups()
+    s.fetch(*everyone)
+    s.describe(*everyone)
+    s.offsets(*((group, None) for group in everyone))
+    s.heartbeat(live, "m-a")
+    for group in (emptied, reused, simple):
+        s.heartbeat(group, "m-b", 0, ["t1"])
+        s.heartbeat(group, "m-b")
+    s.delete(*everyone)
+    s.list_groups()
+    s.recorder.pause(6)
+    s.describe(*everyone)
 
 
 def max_size(s: Shares) -> None:
@@ -576,6 +624,7 @@ OWN_BROKER: Mapping[Scenario, Mapping[str, str]] = {
         "group.share.min.heartbeat.interval.ms": "100",
         "group.share.heartbeat.interval.ms": "500",
     },
+    sweep: {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "5000"},
     max_size: {"group.share.max.size": "2"},
     delete_topic: {},
     reload: {},

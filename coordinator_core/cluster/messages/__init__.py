@@ -1,4 +1,4 @@
-"""Kafka's definitions of the messages that kafka-python lacks; it makes classes of them (:mod:`.share_groups`).
+"""Kafka's definitions of the messages that kafka-python lacks; it makes classes of them.
 
-May import nothing. Start reading ``share_groups``.
+May import nothing. Start reading ``share_groups``, then ``describe``.
 """

@@ -41,6 +41,7 @@ from coordinator_core.coordinator.replies import (
 )
 from coordinator_core.coordinator.requests import ConsumerGroupHeartbeat, Owned
 from coordinator_core.groups.model import LEAVE_GROUP_MEMBER_EPOCH, ConsumerMember, GroupState, MemberState
+from coordinator_core.releases.requests import RequestRules
 
 Check = Callable[[str], None]
 
@@ -53,8 +54,10 @@ class ConsumerGroups:
         manager: JavaGroupMetadataManager,
         metadata: Callable[[], MetadataImage],
         new_member_id: Callable[[str], str],
+        rules: RequestRules,
     ) -> None:
         self.manager = manager
+        self._rules = rules
         self.metadata = metadata
         self.new_member_id = new_member_id
         self.assignments = Assignments(manager, metadata)
@@ -258,6 +261,8 @@ class ConsumerGroups:
         ]
         metadata_hash = self.assignments.metadata_hash(group.subscriptions(members))
         out.append(records.epoch(group_id, group.group_epoch + 1, metadata_hash))
+        if self._rules.emptied_group_is_assigned and len(members) == len(group.members):
+            out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
         self.manager.write(self.manager.partition_for(group_id), out)
         for member in members:
             self.cancel_timers(group_id, member.member_id)

@@ -48,7 +48,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         group_rules: RequestRules,
     ) -> None:
         super().__init__(JavaGroupMetadataManager(settings, clock, log), new_member_id, verify)
-        self.consumers = ConsumerGroups(self.manager, metadata, new_member_id)
+        self.consumers = ConsumerGroups(self.manager, metadata, new_member_id, group_rules)
         self.classic_members = ClassicMembers(self.consumers)
         self.group_rules = group_rules
         self.share_offsets = ShareOffsets(self.manager, metadata, share_states, group_rules)
