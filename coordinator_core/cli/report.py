@@ -14,7 +14,9 @@ from coordinator_core.cli.reconcile import (
     reconcile_options,
     reconciled,
 )
+from coordinator_core.cli.signing import Signing, sign_key_option
 from coordinator_core.cli.source import as_run
+from coordinator_core.errors import UsageError
 from coordinator_core.reports.report_files import FILES, report_forms, write_report
 from coordinator_core.reports.run_metrics import MAX_SERIES
 from coordinator_core.reports.run_report import LOAD_BYTES_PER_SECOND, run_report
@@ -33,6 +35,7 @@ from coordinator_core.reports.run_report import LOAD_BYTES_PER_SECOND, run_repor
     help="Form of the report on standard output.",
 )
 @click.option("--output", metavar="DIR", help=f"Write {', '.join(FILES.values())} into this directory instead.")
+@sign_key_option("the files in --output")
 @click.option(
     "--load-bytes-per-second",
     type=click.FloatRange(min=1),
@@ -52,6 +55,7 @@ def report_command(
     fail_on: str,
     output_format: str,
     output: str | None,
+    sign_key: str | None,
     load_bytes_per_second: float | None,
     max_series: int,
     options: ReplayOptions,
@@ -61,6 +65,9 @@ def report_command(
 
     Topics, transaction log, log and the run before are found where they lie beside it; options win.
     """
+    if sign_key is not None and output is None:
+        raise UsageError("--sign-key signs files: name --output")
+    signing = Signing(sign_key)
     with as_run(paths, options) as run:
         facts, found = reconciled(run, given_and_found(run, **inputs))
         report, lag = run_report(facts, found, load_bytes_per_second=load_bytes_per_second)
@@ -68,5 +75,7 @@ def report_command(
             forms = report_forms(report, facts, lag, max_series=max_series)
             write_line(forms[output_format]().rstrip("\n"))
         else:
-            note(f"regroup: the report is {write_report(output, report, facts, lag, max_series=max_series)}")
+            page = write_report(output, report, facts, lag, max_series=max_series)
+            signing.files(output, FILES.values())
+            note(f"regroup: the report is {page}")
     return exit_code(found, fail_on)
