@@ -53,7 +53,7 @@ COMMANDS = (
     ("drill", "predict", "RUN", "--topology", "TOPOLOGY", "--scenario", "rolling-restart"),
     ("stats", "RUN"),
 )
-_OF_AN_INPUT = 5
+_OF_AN_INPUT = 3
 _CLOSED = (0, 1, 2, 3)
 
 
