@@ -1,4 +1,4 @@
-"""``--sign-key``: what commands publish, signed."""
+"""``--sign-key``: signatures of published files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def sign_key_option(what: str) -> Callable[[Any], Any]:
 
 
 class Signing:
-    """The key that was asked for, or none: then nothing is signed.
+    """Key of ``--sign-key``; without one nothing is signed.
 
     Made before anything is published, so that a key that cannot be used publishes nothing.
     """

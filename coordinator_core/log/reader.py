@@ -227,7 +227,7 @@ def read_records(
 
 
 def not_loaded(path: str, batch: Batch) -> Damage:
-    """What ``RECOVER`` says of a batch that a broker keeps and cannot read the records of."""
+    """Damage under ``RECOVER`` for a batch that a broker keeps and whose records it cannot read."""
     return Damage(path, batch.position, batch.base_offset, "not_read", _NOT_LOADED)
 
 

@@ -1,8 +1,8 @@
-"""What rows of a run must be, so that no reader of them meets anything else: who can write a run can write its digests.
+"""Requirements on rows of a run, checked when they are read: whoever can write a run can write its digests.
 
-A reader takes columns from a file by :func:`declared`, which looks at types and at values that must be there. What rows
-must be of each other is looked at where it is relied upon: by :mod:`coordinator_core.runs.states`, and where rules look
-up rows by their key. Either says :class:`ImpossibleRowError`; the run knows the file.
+A reader takes columns from a file by :func:`declared`, which checks types, and values that must be there. Keys and
+references are checked where they are relied upon: by :mod:`coordinator_core.runs.states`, and where rules look up rows
+by their key. Both raise :class:`ImpossibleRowError`; the run knows the file.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def sign_files(directory: str, names: Iterable[str], key: Ed25519PrivateKey) -> 
 
 
 def check_signature(run: Run, key: Ed25519PublicKey) -> list[Damage]:
-    """What is wrong with the signature of the manifest that ``run`` was opened by: nothing, or one damage."""
+    """Damage of the signature of the manifest that ``run`` was opened by: none, or one."""
     path = storage.join(run.path, MANIFEST)
     manifest, wrong = _checked(path, key)
     if not wrong and parse_json(manifest) != run.manifest:
@@ -74,7 +74,7 @@ def has_signed_files(directory: str) -> bool:
 
 
 def check_files(directory: str, key: Ed25519PublicKey) -> RunReport:
-    """The files that :func:`sign_files` has signed, and what is wrong with them."""
+    """Files that :func:`sign_files` has signed, and their damage."""
     sums, damage = _checked(storage.join(directory, SUMS), key)
     files = []
     for line in sums.decode().splitlines() if not damage else ():
@@ -93,7 +93,7 @@ def _sign(path: str, key: Ed25519PrivateKey) -> None:
 
 
 def _checked(path: str, key: Ed25519PublicKey) -> tuple[bytes, list[Damage]]:
-    """The bytes of a file, and what is wrong with its signature."""
+    """Bytes of a file, and damage of its signature."""
     data, signature = bytes(storage.read(path)), f"{path}.sig"
     if not storage.exists(signature):
         return data, [Damage(signature, 0, None, "not_signed", "there is no signature")]

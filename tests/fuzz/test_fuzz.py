@@ -29,7 +29,7 @@ INPUTS = {
     "run_tables": 12,
     "cluster_file": 300,
 }
-"""Of those that take milliseconds; ``SHORT`` of the others."""
+"""Inputs of targets that take milliseconds for each; others have ``SHORT`` inputs."""
 SHORT = 2_000
 
 
