@@ -89,7 +89,7 @@ def test_outputs_do_not_depend_on_the_order_of_sets(tmp_path: Path) -> None:
         place = tmp_path / str(seed)
         place.mkdir()
         (place / "topology.json").write_text(json.dumps(_topology()))
-        (place / "samples").write_text('{"records": 9, "load_ms": 3, "queued_ms": 1}\n{"records": 10, "load_ms": 4}\n')
+        (place / "samples").write_text('{"records": 100000, "load_ms": 300}\n{"records": 10, "load_ms": 4}\n')
         command = [sys.executable, "-c", RUN, json.dumps(COMMANDS)]
         environment = os.environ | {"PYTHONHASHSEED": str(seed)}
         running.append(subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True))
