@@ -17,6 +17,7 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 
 from coordinator_core.errors import ExitCode
 from coordinator_core.restore.model import read_plan, write_plan
+from tests.cli.test_untrusted import EVIL, obeyed
 from tests.drill.kit import signalled
 from tests.live.broker import wait_for
 from tests.live.scenario import ROOT
@@ -318,18 +319,28 @@ def test_a_group_without_permission_fails_alone_and_the_second_try_ends_well(pla
 
 @pytest.mark.full
 def test_start_offsets_of_share_groups_need_read_and_delete(place: Place, tmp_path: Path) -> None:
-    login, group = login_of(place, tmp_path), "starts"
+    """Of a group whose name obeys nobody, whatever is printed of it."""
+    login, group = login_of(place, tmp_path), f"starts{EVIL['title']}{EVIL['bidi']}"
+
+    def restore(*words: str | Path, code: int = 0) -> str:
+        done = regroup("restore", *words, *login, code=code)
+        assert obeyed(done.stdout + done.stderr) == []
+        return done.stdout + done.stderr
+
     (tmp_path / "wanted.csv").write_text(f"{group},{TOPIC},0,5\n")
     plan, back, done = tmp_path / "plan.json", tmp_path / "back.json", tmp_path / "applied"
-    wanted = ("--from-file", tmp_path / "wanted.csv", "--new-groups", "share")
-    regroup("restore", "plan", *wanted, *login, "--output", plan)
-    apply = ("restore", "apply", plan, *login, "--execute", "--output", done)
-    assert "GROUP_AUTHORIZATION_FAILED" in regroup(*apply, code=ExitCode.APPLY_FAILED).stderr
+    restore("plan", "--from-file", tmp_path / "wanted.csv", "--new-groups", "share", "--output", plan)
+    restore("apply", plan)
+    apply = ("apply", plan, "--execute", "--output", done)
+    assert "GROUP_AUTHORIZATION_FAILED" in restore(*apply, code=ExitCode.APPLY_FAILED)
     allow(place, ("READ", "GROUP", group))
-    regroup(*apply)
-    regroup("restore", "rollback", done, *login, "--output", back)
-    apply = ("restore", "apply", back, *login, "--execute", "--output", tmp_path / "undone")
-    assert "GROUP_AUTHORIZATION_FAILED" in regroup(*apply, code=ExitCode.APPLY_FAILED).stderr
+    restore(*apply)
+    restore("verify", done)
+    restore("rollback", done, "--output", back)
+    apply = ("apply", back, "--execute", "--output", tmp_path / "undone")
+    assert "GROUP_AUTHORIZATION_FAILED" in restore(*apply, code=ExitCode.APPLY_FAILED)
     allow(place, ("DELETE", "GROUP", group))
-    regroup(*apply)
+    restore(*apply)
     assert group not in {each["group_id"] for each in place.admin.list_groups()}
+    captured = regroup("capture", *login, "--output", tmp_path / "capture")
+    assert obeyed(captured.stdout + captured.stderr) == []
