@@ -5,8 +5,8 @@ The kernel passes the others, and sums up what their headers say.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
-from typing import NamedTuple
+from collections.abc import Collection, Generator, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,12 @@ from coordinator_core.kernels import Bounds, Passage, pass_batches, portion_of
 from coordinator_core.kernels.layout import Stop
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import LAST_OFFSET
+from coordinator_core.log.legacy import LOG_OVERHEAD
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.reader import OnDamage, read_partition, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
+
+_Found = TypeVar("_Found", bound=tuple[Any, ...])
 
 _MOST_RECORDS = 4096
 """Larger batches are looked at one record after the other."""
@@ -58,8 +61,9 @@ def _prefix(group_id: str) -> bytes:
 class Passing:
     """One offsets partition without the batches of magic 2 that have no record of ``groups``, wanted otherwise.
 
-    Never passed are control batches, the first batch of a codec or leader epoch, batches from ``end_offset`` on, and
-    what takes a closer look. What was passed is in ``passage``; who reads takes it from there.
+    Never passed are control batches, the first batch of a codec or leader epoch, batches from ``end_offset`` on, those
+    of more than ``most_batch_bytes``, and what takes a closer look. What was passed is in ``passage``; who reads takes
+    it from there.
     """
 
     def __init__(
@@ -69,11 +73,13 @@ class Passing:
         wants_tombstones: bool = False,
         newest_key_type: int | None = None,
         end_offset: int | None = None,
+        most_batch_bytes: int | None = None,
     ) -> None:
         self.chosen = chosen = Chosen(groups)
         self._limits = Limits()
         self._last_offset = LAST_OFFSET if end_offset is None else end_offset - 1
-        self.passage = passage = Passage(Bounds(self._limits.max_batch_bytes, _MOST_RECORDS), *chosen.portion)
+        most = self._limits.max_batch_bytes if most_batch_bytes is None else most_batch_bytes - LOG_OVERHEAD
+        self.passage = passage = Passage(Bounds(most, _MOST_RECORDS), *chosen.portion)
         passage.wants_tombstones = wants_tombstones
         if newest_key_type is not None:
             passage.newest_key_type = newest_key_type
@@ -87,10 +93,20 @@ class Passing:
         self, log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage]
     ) -> Iterator[tuple[SegmentFile, Batch, list[Record]]]:
         """Batches that were not passed, with their records, as ``read_records`` yields them; raises as it does."""
+        return self._noted(read_records(log, on_damage=on_damage, damage=damage, passes=self._pass))
+
+    def batches(
+        self, log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage]
+    ) -> Iterator[tuple[SegmentFile, Batch]]:
+        """The same without the records, as ``read_partition`` yields them."""
+        return self._noted(read_partition(log, on_damage=on_damage, damage=damage, passes=self._pass))
+
+    def _noted(self, found: Iterable[_Found]) -> Iterator[_Found]:
         passage = self.passage
         try:
-            for segment, batch, records in read_records(log, on_damage=on_damage, damage=damage, passes=self._pass):
-                yield segment, batch, records
+            for one in found:
+                yield one
+                batch: Batch = one[1]
                 passage.next_offset = batch.next_offset
                 passage.leader_epoch = max(passage.leader_epoch, batch.partition_leader_epoch)
                 if batch.magic >= 2:

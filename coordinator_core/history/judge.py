@@ -51,6 +51,18 @@ class Judge:
         self.learn(groups)
         self.decide(groups)
 
+    @staticmethod
+    def asks_about(groups: Iterable[GroupHistory]) -> list[tuple[int, int]]:
+        """Spans of time (epoch ms, both ends included) of which the judge asks what else was deleted; ascending."""
+        reach = _ONE_SWEEP_MS + Deletions.STEP_MS
+        spans: list[tuple[int, int]] = []
+        for at in sorted({removal.place.timestamp_ms for group in groups for removal in group.removals}):
+            if spans and at - reach <= spans[-1][1]:
+                spans[-1] = spans[-1][0], at + reach
+            else:
+                spans.append((at - reach, at + reach))
+        return spans
+
     def learn(self, groups: Iterable[GroupHistory]) -> None:
         """Take in what all groups tell about each other; :func:`~coordinator_core.history.model.outline` will do."""
         groups = list(groups)

@@ -108,7 +108,7 @@ class Origin:
 @dataclass(slots=True)
 class Version:
     """A value of an offset key, or consecutive ones of one writer: ``commits`` of them, from ``first`` on to ``last``,
-    with no step larger than ``largest_step``.
+    with no step larger than ``largest_step``. ``still`` is where the value of ``last`` was committed first.
 
     It is valid from ``place`` on, or from the end marker ``valid_from`` of its transaction; ``end`` is ``None`` while
     it stands. A commit of an aborted transaction is none. ``generation`` is the group's generation, or epoch, at
@@ -127,6 +127,9 @@ class Version:
     """Record offsets that the cleaner has removed from the partition up to ``last``."""
     commits: int = 1
     largest_step: int = 0
+    still: Place | None = None
+    stood: int = 0
+    """Commits of the value of ``last`` after ``still``."""
     origin: Origin | None = None
     end: End | None = None
 
@@ -203,6 +206,33 @@ class Overtaken(NamedTuple):
     held: CommittedOffset
 
 
+@dataclass(slots=True)
+class Aborts:
+    """Transactions with commits of a group that were aborted, one after the other: ``first`` is the first commit of
+    them, ``last`` the newest end marker, which ended the commit of ``value`` for ``key``."""
+
+    first: Place
+    last: Place
+    key: OffsetKey
+    value: CommittedOffset
+    transactions: int = 0
+
+
+class ClockBack(NamedTuple):
+    """A record of the groups in question that is stamped ``back_ms`` before an earlier record; ``earlier_ms`` is the
+    newest time before."""
+
+    place: Place
+    back_ms: int
+    earlier_ms: int
+
+
+def farthest(one: ClockBack | None, other: ClockBack | None) -> ClockBack | None:
+    """The larger step back of two; of equal ones the first."""
+    found = [step for step in (one, other) if step is not None]
+    return max(found, key=lambda step: (step.back_ms, -step.place.record_offset), default=None)
+
+
 class Trespass(NamedTuple):
     """A commit of ``by`` for a partition that belongs to ``owner`` in this generation; ``by`` had it in ``before``."""
 
@@ -225,12 +255,17 @@ class GroupHistory:
     removals: list[Removal] = field(default_factory=list)
     dropped: int = 0
     """Commits of aborted transactions."""
+    aborts: Aborts | None = None
+    """Those since the last commit that counts."""
     overtaken: list[Overtaken] = field(default_factory=list)
     trespasses: list[Trespass] = field(default_factory=list)
     size_bytes: int = 0
     records: int = 0
     largest_batch_bytes: int = 0
     largest_batch: Place | None = None
+    largest_record_bytes: int = 0
+    """Key and value."""
+    largest_record: Place | None = None
     cleaned_to: int = 0
     """The cleaner has removed records up to this record offset: before it the group may have been otherwise."""
 
@@ -298,6 +333,8 @@ class PartitionHistory:
     last_ms: int = -1
     batches: int = 0
     formats: dict[tuple[int, int], Place] = field(default_factory=dict)
+    clock: ClockBack | None = None
+    """The farthest step back; the first of equal ones."""
     state: PartitionState | None = None
 
 
@@ -314,24 +351,25 @@ class Deletions:
     """Tombstones of all groups in all partitions: what else went at the same time."""
 
     _NAMES = 16
-    _STEP_MS = 50
+    STEP_MS = 50
+    """Times are told apart down to so many milliseconds."""
 
     def __init__(self) -> None:
         self._instants: dict[int, Instant] = {}
 
     def add(self, timestamp_ms: int, group_id: str, topic: str | None) -> None:
-        instant = self._instants.setdefault(timestamp_ms // self._STEP_MS, Instant())
+        instant = self._instants.setdefault(timestamp_ms // self.STEP_MS, Instant())
         instant.tombstones += 1
         if len(instant.groups) < self._NAMES:
             instant.groups.add(group_id)
         if topic is not None and len(instant.topics) < self._NAMES:
             instant.topics.add(topic)
 
-    def around(self, timestamp_ms: int, within_ms: int = _STEP_MS) -> Instant:
+    def around(self, timestamp_ms: int, within_ms: int = STEP_MS) -> Instant:
         """What was deleted at a time, give or take ``within_ms`` and up to 50 milliseconds more."""
         found = Instant()
-        at = timestamp_ms // self._STEP_MS
-        reach = within_ms // self._STEP_MS
+        at = timestamp_ms // self.STEP_MS
+        reach = within_ms // self.STEP_MS
         for near in range(at - reach, at + reach + 1):
             instant = self._instants.get(near)
             if instant is not None:

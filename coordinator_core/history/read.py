@@ -6,16 +6,20 @@ than the headers, and the keys of tombstones, which tell what else was deleted a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from coordinator_core.errors import Damage
-from coordinator_core.fold.passing import Passing, Portion
+from coordinator_core.fold.passing import Chosen, Passing, Portion
 from coordinator_core.groups.model import ClassicGroup, CommittedOffset, Group, GroupState, OffsetKey
 from coordinator_core.history.members import members_of
 from coordinator_core.history.model import (
+    Aborts,
     Change,
     ChangeKind,
+    ClockBack,
     Deletions,
     End,
     EndKind,
@@ -33,16 +37,17 @@ from coordinator_core.history.model import (
 from coordinator_core.lifecycle.expiry import Condition, condition_of
 from coordinator_core.lifecycle.subscriptions import subscribed_topics
 from coordinator_core.log.batch import control_type
-from coordinator_core.log.reader import OnDamage, read_records
+from coordinator_core.log.reader import OnDamage, read_records, with_records
 from coordinator_core.log.types import NO_PRODUCER_ID, Batch, ControlType, PartitionLog, Record, SegmentFile
 from coordinator_core.records.codec import RecordDecodeError, decode_key
-from coordinator_core.releases import Loader, Profile
+from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Profile
 from coordinator_core.replay.interpret import GroupRecord, OffsetRecord, interpret
 from coordinator_core.replay.sequential import SequentialReplayer, is_pending
 
 ONE_ACT_MS = 25
 """The Scala coordinator writes a batch for each group; those of one sweep or request are this close together."""
 _HOLES = 32
+_CLOCKS_DIFFER_MS = 3_600_000
 _BORING_STEPS = 50
 _SMALL_STEP = 1000
 _MEMBER_TYPES = {5: "member", 10: "member", 19: "member"}
@@ -87,6 +92,48 @@ def read_history(
     return reader.finish()
 
 
+def read_deletions(
+    log: PartitionLog,
+    chosen: Collection[str],
+    spans: Sequence[tuple[int, int]],
+    deletions: Deletions,
+    *,
+    on_damage: OnDamage = OnDamage.FAIL,
+) -> None:
+    """Add the tombstones of all groups within ``spans``, which ascend, as :func:`read_history` of ``chosen`` does."""
+    passing = Passing((), wants_tombstones=True)
+    wanted = Chosen(chosen)
+    batches = (
+        (segment, batch)
+        for segment, batch in passing.batches(log, on_damage=on_damage, damage=[])
+        if not batch.is_control and _may_overlap(batch, spans)
+    )
+    for _, _, records in with_records(batches, on_damage, []):
+        for record in records:
+            key = record.key
+            if record.value is not None or key is None:
+                continue
+            if key not in wanted or int.from_bytes(key[:2], "big") in _GROUP_TYPES | OFFSET_KEY_TYPES:
+                _note_deletion(deletions, record)
+
+
+def _may_overlap(batch: Batch, spans: Sequence[tuple[int, int]]) -> bool:
+    if batch.magic < 2:
+        return True
+    # The cleaner puts its delete horizon where the first timestamp was.
+    first_ms = batch.base_timestamp_ms if batch.delete_horizon_ms is None else 0
+    at = bisect_left(spans, first_ms, key=itemgetter(1))
+    return at < len(spans) and spans[at][0] <= batch.max_timestamp_ms
+
+
+def _note_deletion(deletions: Deletions, record: Record) -> None:
+    try:
+        data = decode_key(record.key or b"").data or {}
+    except RecordDecodeError:
+        return
+    deletions.add(record.timestamp_ms, data.get("group", data.get("groupId", "")), data.get("topic"))
+
+
 class _Reader:
     def __init__(
         self,
@@ -120,6 +167,7 @@ class _Reader:
 
     def batch(self, segment: SegmentFile, batch: Batch, records: Sequence[Record]) -> None:
         self._note_passed()
+        newest_ms = self._last_ms
         self._note_batch(segment, batch, records)
         if self._removed and self._last_ms > self._removed[-1].place.timestamp_ms + ONE_ACT_MS:
             self._settle_removals()
@@ -135,9 +183,10 @@ class _Reader:
             if batch.is_control:
                 self._marker(batch, records, record, place)
             elif self._is_wanted(record.key):
+                self._note_clock(place, newest_ms)
                 self._data(batch, records, record, place)
             elif record.value is None and self._notes_others:
-                self._note_deletion(record)
+                _note_deletion(self._deletions, record)
         for group_id, commits in self._requests.items():
             self._group(group_id).trespasses += _trespasses(commits)
         self._requests.clear()
@@ -203,15 +252,15 @@ class _Reader:
             holes.sort(key=lambda hole: hole.first - hole.end)
             del holes[_HOLES:]
 
+    def _note_clock(self, place: Place, newest_ms: int) -> None:
+        """A clock that was wrong by more than brokers' clocks differ shows when it is set right."""
+        known = self._history.clock
+        least = _CLOCKS_DIFFER_MS if known is None else known.back_ms
+        if 0 <= place.timestamp_ms < newest_ms - least:
+            self._history.clock = ClockBack(place, newest_ms - place.timestamp_ms, newest_ms)
+
     def _is_wanted(self, key: bytes | None) -> bool:
         return self._passing is None or key is None or key in self._passing.chosen
-
-    def _note_deletion(self, record: Record) -> None:
-        try:
-            data = decode_key(record.key or b"").data or {}
-        except RecordDecodeError:
-            return
-        self._deletions.add(record.timestamp_ms, data.get("group", data.get("groupId", "")), data.get("topic"))
 
     def _group(self, group_id: str) -> GroupHistory:
         found = self._history.groups.get(group_id)
@@ -244,7 +293,10 @@ class _Reader:
     def _weigh(self, group_id: str, batch: Batch, record: Record, place: Place) -> None:
         group = self._group(group_id)
         group.records += 1
-        group.size_bytes += len(record.key or b"") + len(record.value or b"")
+        size = len(record.key or b"") + len(record.value or b"")
+        group.size_bytes += size
+        if size > group.largest_record_bytes:
+            group.largest_record_bytes, group.largest_record = size, place
         if batch.size > group.largest_batch_bytes:
             group.largest_batch_bytes, group.largest_batch = batch.size, place
 
@@ -295,19 +347,24 @@ class _Reader:
         self, value: CommittedOffset, place: Place, group: Group | None, owner: Member | None, had_members: bool
     ) -> Version:
         generation, missing = _generation(group), self._history.missing
-        return Version(value, value, place, place, place, generation, had_members, owner, missing)
+        return Version(value, value, place, place, place, generation, had_members, owner, missing, still=place)
 
     def _add(self, key: OffsetKey, version: Version) -> None:
         held = self._held.setdefault(key.group_id, {})
         held[key] = version.last, held[key][1] if key in held else version.valid_from.record_offset
-        versions = self._group(key.group_id).versions.setdefault(key, [])
+        group = self._group(key.group_id)
+        group.aborts = None
+        versions = group.versions.setdefault(key, [])
         previous = versions[-1] if versions else None
         if previous is not None and previous.end is None:
+            if previous.last.committed_offset == version.last.committed_offset:
+                version.still, version.stood = previous.still, previous.stood + 1
             if self._merges and _goes_on(previous, version):
                 previous.largest_step = max(
                     previous.largest_step, version.first.committed_offset - previous.last.committed_offset
                 )
                 previous.last, previous.last_place, previous.missing = version.last, version.place, version.missing
+                previous.still, previous.stood = version.still, version.stood
                 previous.commits += 1
                 return
             previous.end = End(EndKind.NEWER_VALUE, version.valid_from)
@@ -367,7 +424,17 @@ class _Reader:
             elif held is not None and _is_commit(record):
                 self._group(key.group_id).overtaken.append(Overtaken(key, version, place, held))
             else:
-                self._group(key.group_id).dropped += 1
+                self._drop(key, version, place)
+
+    def _drop(self, key: OffsetKey, version: Version, marker: Place) -> None:
+        group = self._group(key.group_id)
+        group.dropped += 1
+        if group.aborts is None:
+            group.aborts = Aborts(version.place, marker, key, version.last)
+        aborts = group.aborts
+        if not aborts.transactions or aborts.last != marker:
+            aborts.transactions += 1
+            aborts.last, aborts.key, aborts.value = marker, key, version.last
 
     def _group_record(
         self, group_id: str, record: GroupRecord, place: Place, before: Group | None, members: tuple[Member, ...]

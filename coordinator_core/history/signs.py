@@ -320,11 +320,16 @@ _VARIABLE = re.compile(
 )
 
 
+def pattern_of(group_id: str) -> str:
+    """The group id with a star for a number or a random part."""
+    return _VARIABLE.sub("*", group_id)
+
+
 def families(groups: Iterable[Seen]) -> list[Family]:
     """Families of at least :data:`FAMILY` groups that lived once."""
     found: dict[str, list[Seen]] = {}
     for group in groups:
-        pattern = _VARIABLE.sub("*", group.group_id)
+        pattern = pattern_of(group.group_id)
         if pattern != group.group_id:
             found.setdefault(pattern, []).append(group)
     made = []

@@ -9,20 +9,30 @@ from functools import partial
 from coordinator_core.errors import Damage
 from coordinator_core.fold.passing import Portion
 from coordinator_core.history.judge import Judge
-from coordinator_core.history.model import ChangeKind, Deletions, EndKind, GroupHistory, PartitionHistory, outline
+from coordinator_core.history.model import (
+    ChangeKind,
+    Deletions,
+    EndKind,
+    GroupHistory,
+    PartitionHistory,
+    farthest,
+    outline,
+)
 from coordinator_core.history.origins import settle_origins
-from coordinator_core.history.read import read_history
+from coordinator_core.history.read import read_deletions, read_history
 from coordinator_core.investigate.loads import explain_loads
 from coordinator_core.investigate.losses import explain_losses
 from coordinator_core.investigate.members import explain_members
 from coordinator_core.investigate.model import Case, Explanation
 from coordinator_core.investigate.moves import explain_moves
 from coordinator_core.investigate.partitions import explain_cluster, explain_partition
+from coordinator_core.investigate.successors import explain_new_groups, explain_successors
 from coordinator_core.investigate.topics import explain_replicas, explain_topics
+from coordinator_core.investigate.uses import explain_uses
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, Snapshot
 from coordinator_core.rules.model import Severity
-from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.runs.local import merged_partitions, replay_snapshot
 
 LARGE_BYTES = 32 << 20
 _PORTION_RECORDS = 250_000
@@ -79,11 +89,21 @@ def investigate(
         if groups is None or log.offsets_partition in of_interest:
             explanations += explain_partition(history, log, case)
     explanations += explain_cluster(histories, case)
+    explanations += explain_successors(histories)
     if groups is None:
         explanations += explain_replicas(histories, case)
-    shown = tuple(log for log in logs if groups is None or log.offsets_partition in of_interest)
+    else:
+        explanations += explain_new_groups(histories)
+    shown = replace(
+        snapshot, partitions=tuple(log for log in logs if groups is None or log.offsets_partition in of_interest)
+    )
     by_partition = {history.offsets_partition: history for history in histories}
-    explanations += explain_loads(replace(snapshot, partitions=shown), by_partition, case, on_damage, [])
+    replayed = (
+        (history.state for history in histories if history.state is not None)
+        if groups is None
+        else (merged for merged, _ in merged_partitions(shown, case.profile, on_damage=on_damage))
+    )
+    explanations += explain_loads(shown, replayed, by_partition, case, on_damage, groups)
     if since_ms is not None:
         explanations = [one for one in explanations if one.at_ms < 0 or one.at_ms >= since_ms]
     explanations.sort(key=lambda one: (-one.severity, -one.at_ms, one.code, one.group_id or ""))
@@ -103,10 +123,14 @@ def _at_once(
 ) -> _Read:
     """Histories, the case as of the newest record, and explanations of each group."""
     deletions = Deletions()
+    seen = deletions if groups is None else None
     histories = [
-        _read(snapshot, log, case, groups, deletions, on_damage=on_damage, damage=damage) for log in snapshot.partitions
+        _read(snapshot, log, case, groups, seen, on_damage=on_damage, damage=damage) for log in snapshot.partitions
     ]
     found = [group for history in histories for group in history.groups.values()]
+    spans = () if groups is None else Judge.asks_about(found)
+    for log in snapshot.partitions if spans else ():
+        read_deletions(log, groups or (), spans, deletions, on_damage=on_damage)
     Judge(case.profile, deletions, retention_ms=case.retention_ms).judge(found)
     case = _as_of_newest(case, histories)
     return histories, case, _explained(found, case)
@@ -130,7 +154,9 @@ def _in_portions(
         records = history.end_offset - history.first_offset - history.missing
         portions = records // portion_records + 1
         for number in range(portions):
-            part = read(log, groups=Portion(number, portions), deletions=None, damage=[]).groups.values()
+            of_portion = read(log, groups=Portion(number, portions), deletions=None, damage=[])
+            history.clock = farthest(history.clock, of_portion.clock)
+            part = of_portion.groups.values()
             explanations += _explained([group for group in part if not _has_ends(group)], case)
             history.groups |= {group.group_id: outline(group) for group in part}
     judge = Judge(case.profile, deletions, retention_ms=case.retention_ms)
@@ -198,6 +224,7 @@ def _of_group(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from explain_moves(group, case)
     yield from explain_members(group, case)
     yield from explain_topics(group, case)
+    yield from explain_uses(group, case)
 
 
 def _retention(groups: Sequence[GroupHistory]) -> Retention | None:

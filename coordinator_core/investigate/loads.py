@@ -2,39 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from coordinator_core.errors import Damage
+from coordinator_core.groups.model import PartitionState
 from coordinator_core.history.model import ChangeKind, PartitionHistory, Place
 from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.model import Case, Event, Explanation
-from coordinator_core.lifecycle.half_cleaned import group_histories
-from coordinator_core.lifecycle.loads import Stop, loads
+from coordinator_core.lifecycle.half_cleaned import NEWEST_CLASSIC, GroupHistory, group_histories
+from coordinator_core.lifecycle.loads import Stop, load_of, loads
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
+from coordinator_core.merge.schema import MergedPartition
 from coordinator_core.releases import Loader, every_profile
 from coordinator_core.rules.model import Severity
+
+_MOST_RECORDS = 50_000
+"""Of newer types than classic groups write: what a cleaner may leave of them is looked at in some seconds."""
 
 _UNKNOWN_VERSION = "KAFKA-18672"
 _SEE = "See what other releases make of this log: regroup loads SNAPSHOT"
 
 
 def explain_loads(
-    snapshot: Snapshot, histories: Mapping[int, PartitionHistory], case: Case, on_damage: OnDamage, damage: list[Damage]
+    snapshot: Snapshot,
+    replayed: Iterable[PartitionState | MergedPartition],
+    histories: Mapping[int, PartitionHistory],
+    case: Case,
+    on_damage: OnDamage,
+    groups: Collection[str] | None,
 ) -> Iterator[Explanation]:
-    """For each offsets partition that the release stops loading, or would stop loading while a cleaner runs."""
+    """For each offsets partition that the release stops loading, or would stop loading while a cleaner runs.
+
+    ``replayed`` are the partitions. What a cleaner may leave of groups that were not asked for is looked at unless
+    their records of newer types are too many.
+    """
     profile = case.profile
-    records = None
-    if profile.loader is Loader.JAVA:
-        logs = snapshot.partitions
-        records = {log.offsets_partition: group_histories(log, on_damage=on_damage, damage=damage) for log in logs}
-    (own,) = loads(snapshot, profile, [profile], on_damage=on_damage, damage=damage, histories=records)
-    if all(one.stop is None and one.after_cleaning is None for one in own.partitions):
+    records: dict[int, Sequence[GroupHistory]] = {}
+    own = []
+    for log, state in zip(snapshot.partitions, replayed, strict=True):
+        number = log.offsets_partition
+        newer = sum(count for (key_type, _), count in state.record_counts.items() if key_type > NEWEST_CLASSIC)
+        if profile.loader is Loader.JAVA and newer and not state.load_failures:
+            chosen = groups if newer > _MOST_RECORDS else None
+            records[number] = group_histories(log, on_damage=on_damage, damage=[], groups=chosen)
+        own.append(load_of(log, state.load_failures, profile, records.get(number, ())))
+    if all(one.stop is None and one.after_cleaning is None for one in own):
         return
     later = [one for one in every_profile() if one.loader is profile.loader and one.release > profile.release]
-    own, *_ = loads(snapshot, profile, [profile, *later], on_damage=on_damage, damage=damage, histories=records)
-    for one in own.partitions:
+    if later:
+        profiles = [profile, *later]
+        with_fixes, *_ = loads(snapshot, profile, profiles, on_damage=on_damage, damage=[], histories=records)
+        own = list(with_fixes.partitions)
+    for one in own:
         history = histories[one.offsets_partition]
         if one.stop is not None:
             stop = one.stop

@@ -53,6 +53,9 @@ def _explained(
         f"{count(len(removals), 'committed offset')} of {group.group_id}, {whose}, {_WHAT[kind]} at "
         f"{moment(first.place.timestamp_ms)}: {end.why}."
     )
+    if kind is EndKind.EXPIRY and bug is None and had_members and not any(one.subscribed for one in removals):
+        dropped = ", ".join(sorted({one.offset_key.topic for one in removals})[:_SHOWN])
+        verdict += f" The group lived, but no member subscribed to {dropped} then."
     if bug is not None:
         verdict += f" This is {bug} of Kafka {case.profile.release}: {BUGS[bug].title[0].lower()}{BUGS[bug].title[1:]}."
     if read_again:

@@ -38,7 +38,8 @@ def explain_members(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         mixed = list(_mixed(group, rounds[-1]))
         yield from mixed
         if not mixed:
-            yield from _without_owner(group, rounds[-1], case)
+            unowned = list(_without_owner(group, rounds[-1], case))
+            yield from unowned or _idle(group, rounds[-1])
     yield from _reused_id(group, case)
     yield from _connector(group, rounds, case)
     yield from _left_empty(group, rounds, case)
@@ -53,7 +54,8 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
     )
     if often and often[0][1] >= len(best) // 8:
         verdict += f"; {often[0][0]} joined {often[0][1]} times"
-    if storm.quiet:
+    is_connect = best[-1].protocol_type == "connect"
+    if storm.quiet and not is_connect:
         verdict += f"; {count(storm.quiet, 'generation')} passed without a commit"
     return Explanation(
         "rebalance-storm",
@@ -71,6 +73,14 @@ def _storm(group: GroupHistory, storm: Storm) -> Explanation:
             "Look at the members that come and go: max.poll.interval.ms against their slowest batch, crashes, "
             "restarts.",
             "Give members a group.instance.id, so that a restart within session.timeout.ms is no rebalance.",
+            *(
+                [
+                    "Of Connect: a worker that is back within scheduled.rebalance.max.delay.ms (5 min) keeps its tasks "
+                    "(connect.protocol=sessioned)."
+                ]
+                if is_connect
+                else []
+            ),
             f"See them: {consumer_groups(group.group_id, '--describe', '--members', '--verbose')}",
         ],
         capture=["Copy the offsets topic: old generations go with the next cleaning."],
@@ -85,7 +95,12 @@ def _flapping(group: GroupHistory) -> Iterator[Explanation]:
             "flapping-member",
             Severity.WARNING,
             f"{one.name} joined {group.group_id} {len(one.joins)} times from {moment(begin.timestamp_ms)} to "
-            f"{moment(end.timestamp_ms)}: it comes and goes, and each time all members give up their partitions.",
+            f"{moment(end.timestamp_ms)}: it comes and goes, and each time "
+            + (
+                "partitions move to it and away."
+                if one.joins[-1].kind is ChangeKind.EPOCH
+                else "all members give up their partitions."
+            ),
             begin.timestamp_ms,
             group.group_id,
             group.offsets_partition,
@@ -196,6 +211,29 @@ def _without_owner(group: GroupHistory, change: Change, case: Case) -> Iterator[
             *([bug.remedy] if known else []),
         ],
         bug=bug.id if known else None,
+    )
+
+
+def _idle(group: GroupHistory, change: Change) -> Iterator[Explanation]:
+    """More members than partitions: some have nothing to do, which is as it should be."""
+    idle = [one for one in change.members if one.partitions is not None and not one.partitions]
+    owned = {partition for one in change.members for partition in one.partitions or ()}
+    # An epoch of a KIP-848 group comes before the assignments that it brings.
+    is_assigned = change.kind is ChangeKind.GENERATION
+    if not idle or not owned or not is_assigned or any(one.partitions is None for one in change.members):
+        return
+    yield Explanation(
+        "members-without-partitions",
+        Severity.INFO,
+        f"{len(idle)} of {count(len(change.members), 'member')} of {group.group_id} have nothing to read since "
+        f"{moment(change.place.timestamp_ms)}: its topics have {count(len(owned), 'partition')}, and each partition "
+        f"has one owner. Idle: {', '.join(map(name_of, idle[:3]))}.",
+        change.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[step(change)],
+        not_this=["No partition is without an owner: nothing is left unread by it."],
+        now=["Keep them as spares, or give the topics more partitions; a group has no more readers than those."],
     )
 
 

@@ -23,6 +23,8 @@ def explain_moves(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     for kind, explain in _TOGETHER.items():
         if moves.get(kind):
             yield explain(group, moves[kind])
+    if moves.get(MoveKind.JUMPED):
+        yield _jumped(group, moves[MoveKind.JUMPED], case)
     for _, some in _by_request(moves.get(MoveKind.SKIPPED, ())):
         yield _skipped_by_admin(group, some)
     rivals = rivals_of(group)
@@ -241,7 +243,7 @@ def _moved_back(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     )
 
 
-def _jumped(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
+def _jumped(group: GroupHistory, moves: Sequence[Move], case: Case) -> Explanation:
     first = moves[0]
     records = sum(move.records for move in moves)
     epochs = first.before.last.leader_epoch, first.after.last.leader_epoch
@@ -253,6 +255,16 @@ def _jumped(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
     )
     if None not in epochs and epochs[0] != epochs[1]:
         verdict += f" The leader epoch of the topic's partition went from {epochs[0]} to {epochs[1]} with it."
+    now = ["Look at that client's log for OFFSET_OUT_OF_RANGE: auto.offset.reset=latest skips to the end."]
+    bounds = None if case.topics is None else case.topics.bounds(first.key.topic, first.key.partition)
+    if bounds is not None and bounds[0] > first.before.last.committed_offset:
+        verdict += (
+            f" The log of that partition begins at {bounds[0]} now: retention removes what the group had still to read."
+        )
+        now = [
+            "Raise retention.ms (or retention.bytes) of the topic above the time that the group is behind, or add "
+            "consumers: what is below the log start cannot be read any more."
+        ]
     return _explanation(
         group,
         moves,
@@ -261,7 +273,7 @@ def _jumped(group: GroupHistory, moves: Sequence[Move]) -> Explanation:
         verdict,
         not_this=["It was no reset by an admin client: a member committed it."],
         now=[
-            "Look at that client's log for OFFSET_OUT_OF_RANGE: auto.offset.reset=latest skips to the end.",
+            *now,
             f"To read the skipped records, stop the consumers and set them back: {from_file(group.group_id)}",
         ],
     )
@@ -323,5 +335,4 @@ _TOGETHER = {
     MoveKind.MIRROR: _mirror,
     MoveKind.STALE: _stale,
     MoveKind.BACK: _moved_back,
-    MoveKind.JUMPED: _jumped,
 }

@@ -25,17 +25,24 @@ _SEGMENTS_EMPTY = 3
 _LEADERS = 6
 """Changes of the leader epoch in an hour: a rolling restart makes two."""
 _SHOWN = 8
+_CLOSED = 2
+"""Segments besides the one that is written to."""
+_MAX_MESSAGE_BYTES = 1_048_588
+"""Default of ``max.message.bytes``."""
+_NEAR = 0.7
 
 
 def explain_partition(history: PartitionHistory, log: PartitionLog, case: Case) -> Iterator[Explanation]:
     """Everything about one offsets partition as a log."""
     yield from _large_batches(history, case)
+    yield from _large_records(history, case)
     yield from _moved_start(history, log)
     yield from _empty_segments(history, log, case)
     yield from _hanging(history, case)
     yield from _formats(history, case)
-    yield from _heavy(history)
+    yield from list(_heavy(history)) or _uncleaned(history, log)
     yield from _moving(history)
+    yield from _clocks(history)
 
 
 def _partition(
@@ -66,6 +73,33 @@ def _large_batches(history: PartitionHistory, case: Case) -> Iterator[Explanatio
             evidence=[Event(group.largest_batch, f"batch of {group.largest_batch_bytes:,} bytes")],
             now=["Raise offsets.load.buffer.size above it on all brokers, and restart the one that is stuck."],
             bug=bug.id if hit else None,
+            group_id=group.group_id,
+        )
+
+
+def _large_records(history: PartitionHistory, case: Case) -> Iterator[Explanation]:
+    """Groups of which the next, larger record will be refused."""
+    configured = None if case.topics is None else case.topics.offsets_topic.config.get("max.message.bytes")
+    most = int(configured or _MAX_MESSAGE_BYTES)
+    for group in history.groups.values():
+        if not _NEAR * most <= group.largest_record_bytes <= most or group.largest_record is None:
+            continue
+        yield _partition(
+            "record-near-max-message-bytes",
+            Severity.WARNING,
+            f"A record of {group.group_id} has {group.largest_record_bytes:,} bytes, "
+            f"{group.largest_record_bytes / most:.0%} of max.message.bytes of the offsets topic ({most:,}): a "
+            "generation that is larger cannot be written, and the group then rebalances for ever "
+            "(RecordTooLargeException in the coordinator's log).",
+            history,
+            group.largest_record,
+            evidence=[Event(group.largest_record, f"record of {group.largest_record_bytes:,} bytes")],
+            now=[
+                "kafka-configs.sh --bootstrap-server HOST:9092 --alter --entity-type topics --entity-name "
+                f"__consumer_offsets --add-config max.message.bytes={4 * most} (replicas and loads take it as it is)",
+                "Make the record smaller: fewer members or topics a group, one assignor, no topic lists in "
+                "subscriptions' user data; KIP-848 groups have no such record.",
+            ],
             group_id=group.group_id,
         )
 
@@ -212,6 +246,80 @@ def _moving(history: PartitionHistory) -> Iterator[Explanation]:
                 ],
             )
             return
+
+
+def _uncleaned(history: PartitionHistory, log: PartitionLog) -> Iterator[Explanation]:
+    """Closed segments that no cleaner has touched, although all of them are dirty."""
+    assert history.state is not None
+    records = history.end_offset - history.first_offset
+    live = len(history.state.offsets) + len(history.state.groups)
+    is_known = sum(group.records for group in history.groups.values()) == records
+    if len(log.segments) <= _CLOSED or history.missing or records < _HEAVY_RECORDS or 2 * live > records:
+        return
+    # Of some groups only, nothing tells what lives.
+    if not is_known or history.last_ms - history.first_ms < HOUR_MS:
+        return
+    size = sum(segment.size for segment in log.segments)
+    yield _partition(
+        "not-cleaned",
+        Severity.WARNING,
+        f"No cleaner has ever run on offsets partition {history.offsets_partition}: {len(log.segments)} segments, "
+        f"{size:,} bytes, {records:,} records since {moment(history.first_ms)}, of which {live:,} would stay. A load "
+        "of its groups reads all of it.",
+        history,
+        evidence=[
+            Event(
+                Place(history.offsets_partition, history.first_offset, history.first_ms, log.segments[0].path, 0, -1),
+                "first record, still there",
+            )
+        ],
+        not_this=["No group is to blame: a cleaner would keep up with that rate."],
+        now=[
+            "Look for a dead cleaner thread in log-cleaner.log of the leader (uncleanable-partitions-count), and "
+            "log.cleaner.enable; restart the broker, which starts the thread again.",
+            "What compaction would leave: regroup stats SNAPSHOT",
+        ],
+    )
+
+
+def _clocks(history: PartitionHistory) -> Iterator[Explanation]:
+    """A broker whose clock was ahead: what expired meanwhile expired too early."""
+    first = history.clock
+    if first is None:
+        return
+    gone = [
+        removal.place
+        for group in history.groups.values()
+        for removal in group.removals
+        if removal.place.record_offset < first.place.record_offset
+        and removal.place.timestamp_ms > first.place.timestamp_ms
+    ]
+    verdict = (
+        f"The clock of a coordinator of offsets partition {history.offsets_partition} was wrong: record "
+        f"{first.place.record_offset} is stamped {moment(first.place.timestamp_ms)}, {span(first.back_ms)} before an "
+        f"earlier record of {moment(first.earlier_ms)}."
+    )
+    if gone:
+        verdict += (
+            f" {count(len(gone), 'committed offset')} were removed at such times (leader epoch "
+            f"{gone[0].leader_epoch}): what a clock that is ahead finds expired is not."
+        )
+    yield _partition(
+        "clock-went-back",
+        Severity.WARNING,
+        verdict,
+        history,
+        first.place,
+        evidence=[
+            Event(first.place, f"{span(first.back_ms)} before an earlier record"),
+            *(Event(place, "tombstone of a committed offset") for place in gone[:1]),
+        ],
+        not_this=["It was no client: the coordinator stamps commits and tombstones by its own clock."],
+        now=[
+            "Look at NTP (chronyc tracking) on the brokers that led this partition: the leader epoch tells which.",
+            "Ages, retention and times of this report follow those stamps: read them with care.",
+        ],
+    )
 
 
 def _heavy(history: PartitionHistory) -> Iterator[Explanation]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.history.model import ChangeKind, GroupHistory, PartitionHistory, Version
-from coordinator_core.history.signs import rounds_of
+from coordinator_core.history.signs import name_of, rounds_of
 from coordinator_core.investigate.model import Case, Event, Explanation
 from coordinator_core.investigate.steps import step
 from coordinator_core.investigate.words import consumer_groups, count, from_file, moment, span, were
@@ -38,6 +38,13 @@ class _Held(NamedTuple):
         return f"{self.key.topic}-{self.key.partition}"
 
     @property
+    def since_ms(self) -> int:
+        """When this value was committed first."""
+        still = self.version.still
+        last = self.version.last.commit_timestamp_ms
+        return last if still is None or not self.version.stood else min(last, still.timestamp_ms)
+
+    @property
     def lag(self) -> int:
         return int(lag_between(*(np.array([one]) for one in (self.committed, self.start, self.end)))[0])
 
@@ -52,6 +59,7 @@ def explain_topics(group: GroupHistory, case: Case) -> Iterator[Explanation]:
     yield from _beyond_end(group, [one for one in held if one.committed > one.end])
     yield from _stopped(group, [one for one in held if one.start <= one.committed <= one.end], case)
     yield from _unassigned(group, case)
+    yield from _without_commit(group, case)
     yield from _recreated(group, case)
 
 
@@ -149,11 +157,11 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
     owned = [(one, owners[one.key[1:]]) for one in held if one.key[1:] in owners]
     newest: dict[str, int] = {}
     for one, member in owned:
-        newest[member.member_id] = max(newest.get(member.member_id, since), one.version.last.commit_timestamp_ms)
+        newest[member.member_id] = max(newest.get(member.member_id, since), one.since_ms)
     least_ms, least_lag = (THRESHOLDS[name].default for name in ("stopped_ms", "stopped_lag"))
 
     def stands(one: _Held, until_ms: int) -> bool:
-        return until_ms - max(one.version.last.commit_timestamp_ms, since) >= least_ms and one.lag >= least_lag
+        return until_ms - max(one.since_ms, since) >= least_ms and one.lag >= least_lag
 
     if owned and all(stands(one, case.now_ms) for one, _ in owned):
         yield _all_stopped(group, [one for one, _ in owned], case)
@@ -161,18 +169,23 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
     stopped = [one for one, member in owned if stands(one, newest[member.member_id])]
     if not stopped:
         return
-    first = min(stopped, key=lambda one: one.version.last.commit_timestamp_ms)
+    first = min(stopped, key=lambda one: one.since_ms)
     member = owners[first.key[1:]]
-    quiet = newest[member.member_id] - first.version.last.commit_timestamp_ms
+    quiet = newest[member.member_id] - first.since_ms
+    again = f", was committed again {count(first.version.stood, 'time')}" if first.version.stood else ""
     found = _explanation(
         group,
         stopped,
         "partition-stopped",
         Severity.WARNING,
-        f"{were(len(stopped), 'partition')} not committed any more in {group.group_id} while their owner goes on with "
-        f"others: {first.name} stays at {first.committed} since {moment(first.version.last.commit_timestamp_ms)}, "
-        f"{span(quiet)} before the newest commit of {member.client_id} on {member.client_host}, and is "
-        f"{first.lag:,} behind.",
+        f"{count(len(stopped), 'partition')} did not go on in {group.group_id} while their owner goes on with "
+        f"others: {first.name} stays at {first.committed} since {moment(first.since_ms)}, "
+        f"{span(quiet)} before the newest progress of {member.client_id} on {member.client_host}{again}, and is "
+        f"{first.lag:,} behind."
+        if again
+        else f"{were(len(stopped), 'partition')} not committed any more in {group.group_id} while their owner goes on "
+        f"with others: {first.name} stays at {first.committed} since {moment(first.since_ms)}, {span(quiet)} before "
+        f"the newest commit of {member.client_id} on {member.client_host}, and is {first.lag:,} behind.",
     )
     found.evidence = [one.event(f"{one.committed}, lag {one.lag}") for one in stopped[:_SHOWN]]
     found.not_this = ["It is no dead consumer and no rebalance: its owner commits other partitions."]
@@ -185,14 +198,15 @@ def _stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Iterator
 
 
 def _all_stopped(group: GroupHistory, held: Sequence[_Held], case: Case) -> Explanation:
-    last = max(held, key=lambda one: one.version.last.commit_timestamp_ms)
-    at = last.version.last.commit_timestamp_ms
+    last = max(held, key=lambda one: one.since_ms)
+    at = last.since_ms
+    done = "has come further" if last.version.stood else "has committed"
     found = _explanation(
         group,
         held,
         "group-stopped",
         Severity.WARNING,
-        f"{group.group_id} has members and {sum(one.lag for one in held):,} records to read, and nobody has committed "
+        f"{group.group_id} has members and {sum(one.lag for one in held):,} records to read, and nobody {done} "
         f"since {moment(at)} (record {last.version.last_place.record_offset}), {span(case.now_ms - at)} before the "
         "newest record of this log.",
     )
@@ -248,6 +262,48 @@ def _unassigned(group: GroupHistory, case: Case) -> Iterator[Explanation]:
         now=[
             "Let the group rebalance: restart one member. The leader sees new partitions after metadata.max.age.ms.",
             "What is in these partitions is read from auto.offset.reset on: earliest, or it is skipped.",
+        ],
+    )
+
+
+def _without_commit(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """Partitions with records whose owner commits others, and never these."""
+    rounds, topics = rounds_of(group), case.topics
+    if topics is None or not rounds or not rounds[-1].members or not group.versions:
+        return
+    last = rounds[-1]
+    # An epoch of a KIP-848 group comes before the assignments that it brings.
+    is_assigned = last.kind is ChangeKind.GENERATION
+    if not is_assigned or case.now_ms - last.place.timestamp_ms < THRESHOLDS["stopped_ms"].default:
+        return
+    least = THRESHOLDS["stopped_lag"].default
+    found = []
+    for member in last.members:
+        owned = sorted(member.partitions or ())
+        committed = [one for one in owned if OffsetKey(group.group_id, *one) in group.versions]
+        for topic, partition in owned if committed else ():
+            bounds = topics.bounds(topic, partition)
+            is_new = OffsetKey(group.group_id, topic, partition) not in group.versions
+            if is_new and bounds is not None and bounds[1] - max(bounds[0], 0) >= least:
+                found.append((topic, partition, bounds, member))
+    if not found:
+        return
+    topic, partition, bounds, member = found[0]
+    yield Explanation(
+        "partition-never-committed",
+        Severity.WARNING,
+        f"{name_of(member)} owns {topic}-{partition} in {group.group_id} since generation {last.generation} at "
+        f"{moment(last.place.timestamp_ms)} and commits others, but never this one, which has "
+        f"{bounds[1] - max(bounds[0], 0):,} records, up to {bounds[1]}. {count(len(found), 'such partition')}.",
+        last.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[step(last)],
+        not_this=["No offset was lost: there is no commit of it and no tombstone."],
+        now=[
+            "Look at that client for a first record that fails again and again, or a partition that is paused; with "
+            "auto.offset.reset=latest nothing is committed until a new record comes.",
+            f"See it: {consumer_groups(group.group_id, '--describe', '--offsets')} (CURRENT-OFFSET is -)",
         ],
     )
 

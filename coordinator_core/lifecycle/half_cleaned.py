@@ -19,6 +19,9 @@ from coordinator_core.log.types import Batch, PartitionLog, Record
 from coordinator_core.releases import CLASSIC_KEY_TYPES, OFFSET_KEY_TYPES, Loader, Profile
 from coordinator_core.replay.sequential import SequentialReplayer
 
+NEWEST_CLASSIC: Final = max(CLASSIC_KEY_TYPES)
+"""Newer key types are of KIP-848 and later groups."""
+
 _EVERY_POSITION: Final = 300
 """Up to so many records of a group, a loader is taken to be anywhere when segments are swapped; for more, between two
 segments."""
@@ -50,18 +53,22 @@ class Refused(NamedTuple):
     left: tuple[WrittenRecord, ...]
 
 
-def group_histories(log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage]) -> list[GroupHistory]:
-    """One for each group of ``log`` that has records of newer types than classic groups write.
+def group_histories(
+    log: PartitionLog, *, on_damage: OnDamage, damage: list[Damage], groups: Collection[str] | None = None
+) -> list[GroupHistory]:
+    """One for each group of ``log``, or of ``groups``, that has records of newer types than classic groups write.
 
     Only for them does the order matter to a loader. Raises :class:`DamagedInputError` as ``read_records`` does.
     """
-    classic = max(CLASSIC_KEY_TYPES)
+    newest = Passing(() if groups is None else groups, newest_key_type=NEWEST_CLASSIC if groups is None else None)
     newer = {
         _group_id(record.key)
-        for _, batch, records in Passing((), newest_key_type=classic).read(log, on_damage=on_damage, damage=damage)
+        for _, batch, records in newest.read(log, on_damage=on_damage, damage=damage)
         if not batch.is_control
         for record in records
-        if record.key is not None and _key_type(record.key) > classic
+        if record.key is not None
+        and _key_type(record.key) > NEWEST_CLASSIC
+        and (groups is None or record.key in newest.chosen)
     }
     found = {group_id: _Collector() for group_id in newer}
     numbers = {segment.path: number for number, segment in enumerate(log.segments)}

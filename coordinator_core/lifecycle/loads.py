@@ -140,7 +140,11 @@ def loads(
         if _facts(members[0]) != _facts(base):
             states = replay_snapshot(snapshot, members[0], on_damage=on_damage, damage=[], cache=cache)
         partitions = [
-            _load(log, before, after, members[0], None if histories is None else histories[log.offsets_partition])
+            _compared(
+                load_of(log, after.load_failures, members[0], (histories or {}).get(log.offsets_partition, ())),
+                before,
+                after,
+            )
             for log, before, after in zip(snapshot.partitions, today, states, strict=True)
         ]
         found.append(ReleaseLoad(tuple(members), tuple(partitions)))
@@ -151,16 +155,16 @@ def _facts(profile: Profile) -> tuple[object, ...]:
     return tuple(getattr(profile, each.name) for each in fields(profile) if each.name not in FACTS_BESIDE_LOADING)
 
 
-def _load(
-    log: PartitionLog,
-    before: PartitionState,
-    after: PartitionState,
-    profile: Profile,
-    histories: Sequence[GroupHistory] | None,
+def load_of(
+    log: PartitionLog, failures: Sequence[LoadFailure], profile: Profile, histories: Iterable[GroupHistory]
 ) -> PartitionLoad:
+    """What ``profile`` makes of one offsets partition, compared with nothing; ``failures`` are those of its replay.
+
+    ``histories`` are gone through where the partition loads as it is.
+    """
     stop = None
     unreadable = first_unreadable(log, profile)
-    refused = after.load_failures[0] if after.load_failures else None
+    refused = failures[0] if failures else None
     if unreadable is not None:
         stop = Stop(unreadable.record_offset, unreadable.detail, unreadable.bug)
     elif refused is not None:
@@ -168,11 +172,17 @@ def _load(
     if stop is not None:
         return PartitionLoad(log.offsets_partition, stop, ())
     cleaned = None
-    found = first_refused(histories or (), profile)
+    found = first_refused(histories, profile)
     if found is not None:
         bug = _bug(found.failure, profile, lambda other: refusal(found.left, other))
         cleaned = Stop(found.failure.record_offset, found.failure.detail, bug)
-    return PartitionLoad(log.offsets_partition, None, tuple(_differences(before, after)), cleaned)
+    return PartitionLoad(log.offsets_partition, None, (), cleaned)
+
+
+def _compared(load: PartitionLoad, before: PartitionState, after: PartitionState) -> PartitionLoad:
+    if load.stop is not None or after is before:
+        return load
+    return replace(load, differences=tuple(_differences(before, after)))
 
 
 def _refusal_of(log: PartitionLog) -> Callable[[Profile], LoadFailure | None]:

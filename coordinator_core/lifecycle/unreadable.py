@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from coordinator_core.log.reader import OnDamage, last_entry, read_segment
-from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
+from coordinator_core.fold.passing import Passing
+from coordinator_core.log.reader import OnDamage, last_entry
+from coordinator_core.log.types import Batch, Codec, PartitionLog
 from coordinator_core.releases import Profile
+
+_NEWEST_FORMAT: Final = 2
 
 LOAD_BUFFER_BYTES: Final = 5 * 1024 * 1024
 """Default of ``offsets.load.buffer.size``."""
@@ -25,35 +28,23 @@ class Unreadable(NamedTuple):
 
 
 def first_unreadable(log: PartitionLog, profile: Profile) -> Unreadable | None:
-    """The first thing in ``log`` that brokers of ``profile`` cannot read; ``None``: they read all of it.
-
-    Looks at the first and the last batch of each segment, and at all of a segment only where these cannot be read.
-    """
-    for segment in log.segments:
-        first, last = next(_batches(segment), None), last_entry(segment)
-        if all(batch is None or _complaint(batch, profile) is None for batch in (first, last)):
-            continue
-        for batch in _batches(segment):
+    """The first thing in ``log`` that brokers of ``profile`` cannot read; ``None``: they read all of it."""
+    large = None
+    if not (profile.newest_message_format >= _NEWEST_FORMAT and profile.reads_zstd and profile.grows_load_buffer):
+        # The first batch of a codec is never passed. Damage was reported when the log was replayed.
+        unusual = Passing((), most_batch_bytes=LOAD_BUFFER_BYTES)
+        for _, batch in unusual.batches(log, on_damage=OnDamage.SALVAGE, damage=[]):
             if complaint := _complaint(batch, profile):
                 return Unreadable(batch.base_offset, complaint)
-    if not profile.grows_load_buffer and (large := _first_large(log)):
+            if large is None and batch.size > LOAD_BUFFER_BYTES:
+                large = batch
+    if large is not None and not profile.grows_load_buffer:
         detail = f"a batch of {large.size} bytes, more than offsets.load.buffer.size by default: the load never ends"
         return Unreadable(large.base_offset, detail, "KAFKA-7286")
     if not profile.ends_at_empty_read and has_empty_tail(log):
         detail = "the last segment is empty, and the last batch ends before it: the load never ends"
         return Unreadable(None, detail, "KAFKA-9065")
     return None
-
-
-def _batches(segment: SegmentFile) -> Iterator[Batch]:
-    """Batches of a segment that was replayed before: damage was reported then."""
-    return read_segment(segment, on_damage=OnDamage.SALVAGE, damage=[])
-
-
-def _first_large(log: PartitionLog) -> Batch | None:
-    """The first batch that the loader's buffer does not hold."""
-    batches = (batch for segment in log.segments if segment.size > LOAD_BUFFER_BYTES for batch in _batches(segment))
-    return next((batch for batch in batches if batch.size > LOAD_BUFFER_BYTES), None)
 
 
 def has_empty_tail(log: PartitionLog) -> bool:

@@ -24,7 +24,7 @@ Kinds of damage reported here and by :mod:`coordinator_core.log.batch`:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -212,15 +212,22 @@ def read_records(
     partition under ``RECOVER``: a broker's load of it fails there.
     """
     found = [] if damage is None else damage
-    for segment, batch in read_partition(log, on_damage=on_damage, damage=found, passes=passes):
+    return with_records(read_partition(log, on_damage=on_damage, damage=found, passes=passes), on_damage, found)
+
+
+def with_records(
+    batches: Iterable[tuple[SegmentFile, Batch]], on_damage: OnDamage, damage: list[Damage]
+) -> Iterator[tuple[SegmentFile, Batch, list[Record]]]:
+    """Batches of :func:`read_partition`, or some of them, with their records as :func:`read_records` gives them."""
+    for segment, batch in batches:
         try:
             records = batch_records(batch, path=segment.path, limits=_DEFAULT_LIMITS)
         except DamagedInputError as error:
             if on_damage is OnDamage.FAIL:
                 raise
-            found.append(error.damage)
+            damage.append(error.damage)
             if on_damage is OnDamage.RECOVER:
-                found.append(not_loaded(segment.path, batch))
+                damage.append(not_loaded(segment.path, batch))
                 return
             continue
         yield segment, batch, records

@@ -19,7 +19,8 @@ from coordinator_core.untrusted import visible
 _CSV_LINES = 12
 _INFOS = 5
 _BEYOND_END = "committed-beyond-log-end"
-_WITHOUT_UNDO = "topic-deleted"
+_WITHOUT_UNDO = frozenset({"topic-deleted", "group-took-over"})
+"""The topic is gone, or the values are those of another group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Undo:
 
     def command(self, one: Explanation) -> str | None:
         """The command line; ``None`` where nothing is to be put back, or where no single one does."""
-        if not one.restore or not one.evidence or one.group_id is None or one.code == _WITHOUT_UNDO:
+        if not one.restore or not one.evidence or one.group_id is None or one.code in _WITHOUT_UNDO:
             return None
         partitions: dict[str, list[str]] = {}
         for key in sorted(one.restore):
@@ -172,6 +173,11 @@ def restore_csv(explanations: Sequence[Explanation]) -> list[str]:
     ]
 
 
+def how_to_undo(one: Explanation) -> str:
+    """What stands before the command that undoes it: a way besides the CSV, or the only one."""
+    return "With leader epochs and metadata, proved and undoable" if one.severity > Severity.INFO else "Undo"
+
+
 def _lines(one: Explanation, undo: Undo) -> Iterator[str]:
     yield f"[{one.severity.label}] {one.code}: {one.verdict}"
     yield from _events("What led there:", one.events)
@@ -188,8 +194,7 @@ def _lines(one: Explanation, undo: Undo) -> Iterator[str]:
         if len(lines) > _CSV_LINES:
             yield f"    ({len(lines) - _CSV_LINES} more: --format csv)"
     if (command := undo.command(one)) is not None:
-        how = "With leader epochs and metadata, proved and undoable" if one.severity > Severity.INFO else "Undo"
-        yield f"  {how}: {command}"
+        yield f"  {how_to_undo(one)}: {command}"
     if one.severity > Severity.INFO:
         yield from _list("What to save before it goes:", one.capture)
 

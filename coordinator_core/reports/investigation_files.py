@@ -32,7 +32,9 @@ def investigation_forms(
         "text": lambda: investigation_text(found, profile=profile, undo=undo),
         "json": document,
         "csv": lambda: restore_csv([one for one in found.explanations if one.severity > Severity.INFO]),
-        "html": lambda: [investigation_page(found, profile=profile, sources=sources, of_groups=of_groups).rstrip("\n")],
+        "html": lambda: [
+            investigation_page(found, profile=profile, sources=sources, of_groups=of_groups, undo=undo).rstrip("\n")
+        ],
     }
 
 

@@ -9,7 +9,7 @@ from coordinator_core.investigate.bugs import BUGS
 from coordinator_core.investigate.investigate import Investigation, worst
 from coordinator_core.investigate.model import Event, Explanation
 from coordinator_core.investigate.words import moment, span
-from coordinator_core.reports.investigation import caveats, restore_csv, verdict_of
+from coordinator_core.reports.investigation import Undo, caveats, how_to_undo, restore_csv, verdict_of
 from coordinator_core.reports.investigation_pictures import cluster_picture, group_picture, marked
 from coordinator_core.reports.pages import page
 from coordinator_core.rules.model import Severity
@@ -23,7 +23,9 @@ _VALUES = 200
 _WORDS = {Severity.CRITICAL: "Something went wrong", Severity.WARNING: "Somebody should look"}
 
 
-def investigation_page(found: Investigation, *, profile: str, sources: Sequence[str], of_groups: bool) -> str:
+def investigation_page(
+    found: Investigation, *, profile: str, sources: Sequence[str], of_groups: bool, undo: Undo
+) -> str:
     """The page. ``of_groups``: groups were asked for, and each has a picture; else the cluster has one."""
     level = worst(found.explanations)
     severe = [one for one in found.explanations if one.severity > Severity.INFO]
@@ -43,7 +45,7 @@ def investigation_page(found: Investigation, *, profile: str, sources: Sequence[
         sections=[*sections, ("provenance", "Provenance")],
         pictures=[group_picture(group, homes[group.offsets_partition], found) for group in groups]
         or [cluster_picture(found)],
-        explanations=[_explanation(one, numbers.get(id(one))) for one in shown],
+        explanations=[_explanation(one, numbers.get(id(one)), undo) for one in shown],
         left_out=len(notes) - len(notes[:NOTES]),
         values=list(_values(found))[:_VALUES],
         caveats=[visible(line) for line in caveats(found)],
@@ -52,7 +54,8 @@ def investigation_page(found: Investigation, *, profile: str, sources: Sequence[
     )
 
 
-def _explanation(one: Explanation, number: int | None) -> dict[str, Any]:
+def _explanation(one: Explanation, number: int | None, undo: Undo) -> dict[str, Any]:
+    command = undo.command(one)
     bug = None if one.bug is None else BUGS[one.bug]
     return {
         "number": number,
@@ -65,6 +68,7 @@ def _explanation(one: Explanation, number: int | None) -> dict[str, Any]:
         "bug": None if bug is None else f"{bug.id}, {bug.title}; fixed in {bug.fixed_in}",
         "now": [visible(text) for text in one.now],
         "restore": [visible(line) for line in restore_csv([one])] if one.severity > Severity.INFO else [],
+        "undo": None if command is None else (how_to_undo(one), visible(command)),
         "capture": [visible(text) for text in one.capture] if one.severity > Severity.INFO else [],
     }
 

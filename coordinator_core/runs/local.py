@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from coordinator_core.groups.model import PartitionState
-    from coordinator_core.merge.schema import RowBlocks
+    from coordinator_core.merge.schema import MergedPartition, RowBlocks
     from coordinator_core.runs.manifest import PartitionFacts
     from coordinator_core.runs.publish import Manifest
     from coordinator_core.runs.tables import Tables
@@ -73,13 +73,21 @@ def replay_partitions(
 
     Raises as :func:`replay_snapshot` does; damage of the directories is :func:`check_source`'s matter.
     """
+    for merged, facts in merged_partitions(source, profile, on_damage=on_damage, cache=cache):
+        yield merged.to_state(), facts
+
+
+def merged_partitions(
+    source: Snapshot | Pin, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, cache: FoldCache | None = None
+) -> Iterator[tuple[MergedPartition, PartitionFacts]]:
+    """Like :func:`replay_partitions`, without making an object of every offset."""
     with _Replay(source, profile, on_damage, cache) as replay:
         # Modules that merge are loaded while the first segments are folded.
         from coordinator_core.runs.merging import merge_results
 
-        def merge(number: int, results: Iterator[SegmentResult], kept: int) -> tuple[PartitionState, PartitionFacts]:
+        def merge(number: int, results: Iterator[SegmentResult], kept: int) -> tuple[MergedPartition, PartitionFacts]:
             merged, _, facts = merge_results(number, results, profile, cache=replay.cache, kept=kept)
-            return merged.to_state(), facts
+            return merged, facts
 
         yield from replay.merged(merge)
 

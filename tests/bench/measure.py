@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -52,8 +52,8 @@ def ratio(
     return median(of(theirs) / of(mine) for theirs, mine in zip(reference, ours, strict=True))
 
 
-def run_process(command: Sequence[str], output: Path) -> Sample:
-    """Run ``command`` with its standard output in ``output``; raises when it fails.
+def run_process(command: Sequence[str], output: Path, codes: Collection[int] = (0,)) -> Sample:
+    """Run ``command`` with its standard output in ``output``; raises when it ends with none of ``codes``.
 
     Processes that it starts count too, with the peaks of the kinds that :func:`_kind` tells.
     """
@@ -65,7 +65,7 @@ def run_process(command: Sequence[str], output: Path) -> Sample:
         watch.start()
         _, errors = process.communicate()
         watch.stop()
-    if process.returncode != 0:
+    if process.returncode not in codes:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {errors.decode()[-2000:]}")
     usage = json.loads(report.read_text())
     # What was waited for is known exactly, what is left behind as it was seen last.

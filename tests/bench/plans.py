@@ -32,6 +32,8 @@ class Row(StrEnum):
     RULES_COMPARED = "`regroup reconcile`, with topics and the run before"
     RULES_SPARK = "`regroup reconcile --engine spark --master local[2]`, with topics and the run before"
     RULES_OVERDUE = "`regroup reconcile`, the same, and nearly all offsets past their retention"
+    GROUP = "`regroup investigate --group`, whole process"
+    CLUSTER = "`regroup investigate` of all groups, whole process"
     STRUCT = "plain Python, `struct`: newest value per key, nothing else"
     KAFKA_PYTHON = "kafka-python's record reader: newest value per key, nothing else"
 
@@ -57,6 +59,7 @@ class Plan:
 
 COMPACTIONS = (Row.CLEANER, Row.COMPACT, Row.COMPACT_SPARK)
 RULES = (Row.LOCAL, Row.RULES, Row.RULES_COMPARED, Row.SPARK, Row.RULES_SPARK, Row.RULES_OVERDUE)
+INVESTIGATIONS = (Row.LOCAL, Row.GROUP)
 REPLAYS = (Row.BROKER, Row.LOCAL, Row.SPARK, Row.KERNEL)
 
 
@@ -109,6 +112,7 @@ QUICK = (
     Plan("cleaner", "Log cleaner", replace(_base(100 * MB), segment_bytes=20 * MB), COMPACTIONS, 2),
     Plan("capture", "Capture", _base(100 * MB), (Row.CONSUMER, Row.CAPTURE), 3),
     Plan("rules", "Rules", _rules(500_000, 10_000), RULES, 2),
+    Plan("investigate", "Investigate", _base(100 * MB), INVESTIGATIONS, 3),
 )
 
 _LINEAR = tuple(
@@ -226,6 +230,10 @@ FULL = (
     Plan("capture", "Capture: 1 GB over loopback", _base(GB), (Row.CONSUMER, Row.CAPTURE)),
     Plan("references", "Plain Python: 100 MB", _base(100 * MB), (Row.STRUCT, Row.KAFKA_PYTHON, Row.LOCAL), 3),
     Plan("rules", "Rules: five million committed offsets", _rules(5_000_000, 100_000), RULES, 3),
+    Plan("investigate", "Investigate one group: 1 GB", _base(GB), INVESTIGATIONS),
+    Plan("investigate-rebalances", "Investigate one group: 30 % group records", _rebalances(GB), INVESTIGATIONS, 3),
+    # Of a gigabyte it takes minutes.
+    Plan("investigate-all", "Investigate all groups: 100 MB", _base(100 * MB), (Row.LOCAL, Row.CLUSTER), 1),
     Plan("cleaner", "Log cleaner: 1 GB", _base(GB), (*COMPACTIONS, Row.LOCAL), 2),
     Plan("cleaner-4", "Log cleaner: 4 partitions of 1 GB", replace(_base(GB), partitions=4), COMPACTIONS, 2),
 )

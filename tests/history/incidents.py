@@ -44,11 +44,11 @@ class Incident:
     twin_release: str | None = None
 
 
-def _member(*partitions: tuple[str, int], member: str = "c-1-a", **more: Any) -> Client:
+def member(*partitions: tuple[str, int], member: str = "c-1-a", **more: Any) -> Client:
     return Client(member, partitions=partitions or ORDERS, **more)
 
 
-def _reads(
+def reads(
     log: Log, group: str, values: range, *, every: int = MINUTE, keys: tuple[tuple[str, int], ...] = ORDERS
 ) -> Log:
     """A consumer that commits all of its partitions again and again."""
@@ -59,11 +59,11 @@ def _reads(
 
 def sixt(directory: Path, broken: bool) -> Path:
     """A quiet topic, 24 hours, Kafka 1.0: the offsets of a live group go, and it reads everything again."""
-    log = Log(group_version=1, commit_version=1).generation(GROUP, 1, _member())
+    log = Log(group_version=1, commit_version=1).generation(GROUP, 1, member())
     log.commit(GROUP, dict.fromkeys(ORDERS, 5000))
     if broken:
         log.wait(DAY + 3 * MINUTE).tombstones(GROUP, *ORDERS)
-        log.wait(HOUR).generation(GROUP, 2, _member())
+        log.wait(HOUR).generation(GROUP, 2, member())
         log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, 12))
     else:
         log.wait(DAY - HOUR).commit(GROUP, dict.fromkeys(ORDERS, 5000))
@@ -72,12 +72,12 @@ def sixt(directory: Path, broken: bool) -> Path:
 
 def rebalance_expiry(directory: Path, broken: bool) -> Path:
     """KAFKA-13636: the sweep comes while the group, Empty until then, rebalances."""
-    log = Log().generation(GROUP, 1, _member())
+    log = Log().generation(GROUP, 1, member())
     log.commit(GROUP, dict.fromkeys(ORDERS, 900)).wait(8 * DAY).generation(GROUP, 2)
     log.wait(MINUTE)
     if broken:
         log.tombstones(GROUP, *ORDERS)
-    log.wait(MINUTE).generation(GROUP, 3, _member(member="c-2-b"))
+    log.wait(MINUTE).generation(GROUP, 3, member(member="c-2-b"))
     log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, 3 if broken else 905))
     return log.write(directory)
 
@@ -87,7 +87,7 @@ def retention(directory: Path, broken: bool) -> Path:
     log = Log()
     for number in range(4):
         name = f"report-{'abcd'[number]}"
-        log.generation(name, 1, _member()).commit(name, dict.fromkeys(ORDERS, 10)).generation(name, 2)
+        log.generation(name, 1, member()).commit(name, dict.fromkeys(ORDERS, 10)).generation(name, 2)
     log.wait(7 * DAY + 4 * MINUTE)
     if broken:
         for number in range(4):
@@ -112,32 +112,32 @@ def stale_store(directory: Path, broken: bool) -> Path:
     "ownership."""
     first, second = ORDERS[:2], ORDERS[2:]
     a, b = {"member": "a-1", "client_id": "rdkafka"}, {"member": "b-1", "client_id": "rdkafka"}
-    log = Log().generation(GROUP, 1, _member(*ORDERS, **a))
-    _reads(log, GROUP, range(100, 110))
-    log.generation(GROUP, 2, _member(*first, **a), _member(*second, **b))
+    log = Log().generation(GROUP, 1, member(*ORDERS, **a))
+    reads(log, GROUP, range(100, 110))
+    log.generation(GROUP, 2, member(*first, **a), member(*second, **b))
     for value in range(200, 230):
         log.wait(MINUTE).commit(GROUP, dict.fromkeys(second, 110 + 10 * (value - 200)))
         log.commit(GROUP, dict.fromkeys(first, value))
-    log.generation(GROUP, 3, _member(*ORDERS, **a))
+    log.generation(GROUP, 3, member(*ORDERS, **a))
     log.wait(MINUTE).commit(GROUP, {("orders", 2): 109 if broken else 405, ("orders", 0): 230})
     return log.write(directory)
 
 
 def admin_reset(directory: Path, broken: bool) -> Path:
     """kafka-consumer-groups.sh --reset-offsets --to-datetime on a payment group."""
-    log = Log().generation(GROUP, 1, _member())
-    _reads(log, GROUP, range(1000, 1400, 10))
+    log = Log().generation(GROUP, 1, member())
+    reads(log, GROUP, range(1000, 1400, 10))
     log.wait(MINUTE).generation(GROUP, 2)
     if broken:
         log.wait(MINUTE).commit(GROUP, {key: 1000 + key[1] for key in ORDERS}, leader_epoch=-1)
-    log.wait(MINUTE).generation(GROUP, 3, _member(member="c-9-z"))
-    _reads(log, GROUP, range(1010, 1400, 10) if broken else range(1400, 1800, 10))
+    log.wait(MINUTE).generation(GROUP, 3, member(member="c-9-z"))
+    reads(log, GROUP, range(1010, 1400, 10) if broken else range(1400, 1800, 10))
     return log.write(directory)
 
 
 def jump(directory: Path, broken: bool) -> Path:
     """Tiered storage: after a leader change the consumer is sent to the end of the log."""
-    log = Log().generation(GROUP, 1, _member())
+    log = Log().generation(GROUP, 1, member())
     for value in range(30):
         log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS, 1000 + 20 * value), leader_epoch=4)
     log.wait(MINUTE).commit(GROUP, {("orders", 1): 4_000_000 if broken else 1600}, leader_epoch=5)
@@ -148,7 +148,7 @@ def jump(directory: Path, broken: bool) -> Path:
 
 def never_cleaned(directory: Path, broken: bool) -> Path:
     """One application commits after each message, and no cleaner has ever run."""
-    log = Log(group_version=1, commit_version=1).generation(GROUP, 1, _member())
+    log = Log(group_version=1, commit_version=1).generation(GROUP, 1, member())
     for value in range(1100 if broken else 50):
         for part in range(25):
             log.commit(GROUP, dict.fromkeys(ORDERS, value * 25 + part))
@@ -179,17 +179,17 @@ def delete_policy(directory: Path, broken: bool) -> Path:
     log = Log()
     if broken:
         log.next_offset = log.base = 40_000
-    log.wait(DAY).generation(GROUP, 1, _member()).commit(GROUP, dict.fromkeys(ORDERS, 4))
+    log.wait(DAY).generation(GROUP, 1, member()).commit(GROUP, dict.fromkeys(ORDERS, 4))
     return log.write(directory)
 
 
 def hanging(directory: Path, broken: bool) -> Path:
     """A transactional commit whose end marker never came."""
-    log = Log().generation(GROUP, 1, _member()).commit(GROUP, dict.fromkeys(ORDERS, 4))
+    log = Log().generation(GROUP, 1, member()).commit(GROUP, dict.fromkeys(ORDERS, 4))
     log.wait(MINUTE).commit(GROUP, {("orders", 0): 9}, producer_id=4711)
     if not broken:
         log.wait(1000).marker(ControlType.COMMIT, 4711)
-    return _reads(log, GROUP, range(10, 40)).write(directory)
+    return reads(log, GROUP, range(10, 40)).write(directory)
 
 
 def handover(directory: Path, broken: bool) -> Path:
@@ -237,7 +237,7 @@ def streams_over_simple(directory: Path, broken: bool) -> Path:
 
 def downgrade_race(directory: Path, broken: bool) -> Path:
     """KAFKA-21117: records of a KIP-848 group over a classic one whose tombstone the cleaner has removed."""
-    log = Log().generation(GROUP, 5, _member()).wait(HOUR)
+    log = Log().generation(GROUP, 5, member()).wait(HOUR)
     if not broken:
         log.tombstones(GROUP, with_group=True)
     log.modern((3, {"groupId": GROUP}, {"epoch": 6}))
@@ -256,7 +256,7 @@ def lost_member(directory: Path, broken: bool) -> Path:
 
 def newer_records(directory: Path, broken: bool) -> Path:
     """KIP-915: records of later releases, and a broker that is to go back to 3.3."""
-    log = Log().generation("old", 1, _member()).commit("old", dict.fromkeys(ORDERS, 4))
+    log = Log().generation("old", 1, member()).commit("old", dict.fromkeys(ORDERS, 4))
     if broken:
         log.modern((3, {"groupId": GROUP}, {"epoch": 1}))
     return log.write(directory)
@@ -264,7 +264,7 @@ def newer_records(directory: Path, broken: bool) -> Path:
 
 def unknown_version(directory: Path, broken: bool) -> Path:
     """KAFKA-18672: a broker of a later release wrote values that this one does not know."""
-    log = Log().commit(GROUP, dict.fromkeys(ORDERS, 4)).generation(GROUP, 1, _member())
+    log = Log().commit(GROUP, dict.fromkeys(ORDERS, 4)).generation(GROUP, 1, member())
     if broken:
         key = encode_key(2, {"group": "newer"})
         log.records((key, b"\x00\x09" + b"\x00" * 40))
@@ -286,7 +286,7 @@ def reused_id(directory: Path, broken: bool) -> Path:
     """KAFKA-4704: a group is removed, and a standalone consumer uses its id."""
     log = (
         Log(group_version=1, commit_version=1, magic=1)
-        .generation(GROUP, 1, _member())
+        .generation(GROUP, 1, member())
         .commit(GROUP, dict.fromkeys(ORDERS, 4))
     )
     log.generation(GROUP, 2).wait(DAY + MINUTE).tombstones(GROUP, *ORDERS, with_group=True)
@@ -307,7 +307,7 @@ def random_ids(directory: Path, broken: bool) -> Path:
     log = Log()
     for number in range(120 if broken else 5):
         name = f"web-{number:08x}-1111-2222-3333-444455556666"
-        log.generation(name, 1, _member(client_id="web-sse", host="/10.1.2.3")).wait(MINUTE)
+        log.generation(name, 1, member(client_id="web-sse", host="/10.1.2.3")).wait(MINUTE)
         log.commit(name, {("orders", 0): 1}).generation(name, 2).wait(4 * MINUTE)
     return log.write(directory)
 
@@ -359,7 +359,7 @@ def mirror(directory: Path, broken: bool) -> Path:
 def connector(directory: Path, broken: bool) -> Path:
     """A sink connector was deleted; its group stays."""
     name = "connect-es-sink"
-    log = Log(group_version=1, commit_version=1).generation(name, 1, _member(client_id="connector-consumer-es-sink-0"))
+    log = Log(group_version=1, commit_version=1).generation(name, 1, member(client_id="connector-consumer-es-sink-0"))
     log.commit(name, dict.fromkeys(ORDERS, 77)).wait(MINUTE)
     if broken:
         log.generation(name, 2)
@@ -371,7 +371,7 @@ def duplicate_instance(directory: Path, broken: bool) -> Path:
     log = Log()
     for turn in range(12 if broken else 1):
         log.wait(10_000).generation(
-            GROUP, 1, _member(member=f"i-1-{turn}", instance_id="i-1", host=f"/10.0.0.{1 + turn % 2}")
+            GROUP, 1, member(member=f"i-1-{turn}", instance_id="i-1", host=f"/10.0.0.{1 + turn % 2}")
         )
     return log.write(directory)
 
@@ -380,20 +380,20 @@ def storm(directory: Path, broken: bool) -> Path:
     """A member that exceeds max.poll.interval.ms comes and goes."""
     log = Log()
     for number in range(40 if broken else 4):
-        slow = [] if number % 2 else [_member(member=f"slow-{number}", client_id="slow", host="/10.0.0.9")]
-        log.wait(MINUTE).generation(GROUP, number + 1, _member(member="c-1"), *slow)
+        slow = [] if number % 2 else [member(member=f"slow-{number}", client_id="slow", host="/10.0.0.9")]
+        log.wait(MINUTE).generation(GROUP, number + 1, member(member="c-1"), *slow)
     return log.write(directory)
 
 
 def forged(directory: Path, broken: bool) -> Path:
     """A client with write access to the topic wrote tombstones by itself."""
-    log = Log().generation(GROUP, 1, _member()).commit(GROUP, dict.fromkeys(ORDERS, 50)).wait(HOUR)
+    log = Log().generation(GROUP, 1, member()).commit(GROUP, dict.fromkeys(ORDERS, 50)).wait(HOUR)
     if broken:
         log.records(*((Log._key(GROUP, *key), None) for key in ORDERS), sequence=17)
     return log.write(directory)
 
 
-def _topics(directory: Path, *ends: tuple[int, int], topic_id: str | None = None) -> Path:
+def topics(directory: Path, *ends: tuple[int, int], topic_id: str | None = None) -> Path:
     """topics.json, as a capture has it: log start and end of each partition of ``orders``."""
     partitions = [
         {"partition": number, "start_offset": start, "end_offset": end} for number, (start, end) in enumerate(ends)
@@ -405,49 +405,49 @@ def _topics(directory: Path, *ends: tuple[int, int], topic_id: str | None = None
 
 def below_start(directory: Path, broken: bool) -> Path:
     """Retention emptied partitions that the group had not read to their end; it has nothing to read, and no commit."""
-    log = Log().generation(GROUP, 1, _member())
-    _reads(log, GROUP, range(5000, 5100, 10))
+    log = Log().generation(GROUP, 1, member())
+    reads(log, GROUP, range(5000, 5100, 10))
     bounds = (9_000_000, 9_000_000) if broken else (5000, 5090)
-    return _topics(log.write(directory), bounds, bounds, (0, 5090), (0, 5090))
+    return topics(log.write(directory), bounds, bounds, (0, 5090), (0, 5090))
 
 
 def beyond_end(directory: Path, broken: bool) -> Path:
     """A partition lost its data and began anew; the client commits nothing below its stored offset."""
-    log = Log(group_version=1, commit_version=1, magic=1).generation(GROUP, 1, _member())
-    _reads(log, GROUP, range(70_000, 70_100, 10))
-    return _topics(log.write(directory), (0, 1200 if broken else 70_100), *[(0, 70_100)] * 3)
+    log = Log(group_version=1, commit_version=1, magic=1).generation(GROUP, 1, member())
+    reads(log, GROUP, range(70_000, 70_100, 10))
+    return topics(log.write(directory), (0, 1200 if broken else 70_100), *[(0, 70_100)] * 3)
 
 
 def stuck_partition(directory: Path, broken: bool) -> Path:
     """One partition stands still at a record that fails again and again; the others go on."""
-    log = Log().generation(GROUP, 1, _member())
-    _reads(log, GROUP, range(1000, 1200, 10))
+    log = Log().generation(GROUP, 1, member())
+    reads(log, GROUP, range(1000, 1200, 10))
     rest = tuple(key for key in ORDERS if not broken or key != ("orders", 3))
-    _reads(log, GROUP, range(1200, 2000, 5), keys=rest)
-    return _topics(log.write(directory), *[(0, 2500)] * 4)
+    reads(log, GROUP, range(1200, 2000, 5), keys=rest)
+    return topics(log.write(directory), *[(0, 2500)] * 4)
 
 
 def all_stopped(directory: Path, broken: bool) -> Path:
     """All members heartbeat and none of them reads on: one hangs in its batch, and nothing times out."""
-    log = Log().generation(GROUP, 1, _member())
-    _reads(log, GROUP, range(1000, 1200, 10))
+    log = Log().generation(GROUP, 1, member())
+    reads(log, GROUP, range(1000, 1200, 10))
     if not broken:
-        _reads(log, GROUP, range(1200, 2500, 10))
+        reads(log, GROUP, range(1200, 2500, 10))
     log.wait(2 * HOUR).commit("other", {("events", 0): 1})
-    return _topics(log.write(directory), *[(0, 2500)] * 4)
+    return topics(log.write(directory), *[(0, 2500)] * 4)
 
 
 def more_partitions(directory: Path, broken: bool) -> Path:
     """The topic got two more partitions; the leader of the group has not seen them."""
-    log = Log().generation(GROUP, 1, _member())
-    _reads(log, GROUP, range(1000, 3000, 10))
-    return _topics(log.write(directory), *[(0, 3000)] * (6 if broken else 4))
+    log = Log().generation(GROUP, 1, member())
+    reads(log, GROUP, range(1000, 3000, 10))
+    return topics(log.write(directory), *[(0, 3000)] * (6 if broken else 4))
 
 
 def recreated(directory: Path, broken: bool) -> Path:
     """The topic was deleted and made again under its name; the group goes on from offsets of the old one."""
     old, new = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
-    log = Log().generation(GROUP, 1, _member())
+    log = Log().generation(GROUP, 1, member())
     key = encode_key(1, {"group": GROUP, "topic": "orders", "partition": 0})
     value = {
         "offset": 70,
@@ -457,12 +457,12 @@ def recreated(directory: Path, broken: bool) -> Path:
         "topicId": old if broken else new,
     }
     log.records((key, encode_value(1, 4, value)), sequence=0)
-    return _topics(log.write(directory), *[(0, 100)] * 4, topic_id=new)
+    return topics(log.write(directory), *[(0, 100)] * 4, topic_id=new)
 
 
 def unsteady_coordinator(directory: Path, broken: bool) -> Path:
     """A broker that loses its session again and again: the partition's leader moves every five minutes."""
-    log = Log().generation(GROUP, 1, _member())
+    log = Log().generation(GROUP, 1, member())
     for turn in range(10):
         log.epoch += broken or turn == 5
         log.wait(5 * MINUTE).commit(GROUP, dict.fromkeys(ORDERS, 10 * turn))
@@ -471,7 +471,7 @@ def unsteady_coordinator(directory: Path, broken: bool) -> Path:
 
 def nobody_left(directory: Path, broken: bool) -> Path:
     """The consumers were stopped; nobody knows until when their offsets stay."""
-    log = Log().generation(GROUP, 1, _member()).commit(GROUP, dict.fromkeys(ORDERS, 77)).wait(MINUTE)
+    log = Log().generation(GROUP, 1, member()).commit(GROUP, dict.fromkeys(ORDERS, 77)).wait(MINUTE)
     return (log.generation(GROUP, 2) if broken else log).write(directory)
 
 
@@ -501,9 +501,9 @@ def two_writers(directory: Path, broken: bool) -> Path:
 def trespass(directory: Path, broken: bool) -> Path:
     """A client commits a map of all partitions that it ever read, also those that it has lost."""
     first, second = ORDERS[:2], ORDERS[2:]
-    log = Log().generation(GROUP, 1, _member(*ORDERS, member="a"))
-    _reads(log, GROUP, range(100, 110))
-    log.wait(MINUTE).generation(GROUP, 2, _member(*first, member="a"), _member(*second, member="b", host="/10.0.0.2"))
+    log = Log().generation(GROUP, 1, member(*ORDERS, member="a"))
+    reads(log, GROUP, range(100, 110))
+    log.wait(MINUTE).generation(GROUP, 2, member(*first, member="a"), member(*second, member="b", host="/10.0.0.2"))
     log.wait(MINUTE).commit(GROUP, dict.fromkeys(second, 120))
     log.wait(MINUTE).commit(GROUP, dict.fromkeys(ORDERS if broken else first, 125))
     return log.write(directory)
@@ -512,10 +512,10 @@ def trespass(directory: Path, broken: bool) -> Path:
 def flapping(directory: Path, broken: bool) -> Path:
     """One of four members crashes every ten minutes, and comes back."""
     log = Log()
-    stable = [_member(("orders", number), member=f"c-{number}", host=f"/10.0.0.{number}") for number in range(3)]
+    stable = [member(("orders", number), member=f"c-{number}", host=f"/10.0.0.{number}") for number in range(3)]
     generation = 0
     for turn in range(6 if broken else 2):
-        for slow in ([], [_member(ORDERS[3], member=f"crash-{turn}", client_id="crash", host="/10.0.0.9")]):
+        for slow in ([], [member(ORDERS[3], member=f"crash-{turn}", client_id="crash", host="/10.0.0.9")]):
             generation += 1
             log.wait(5 * MINUTE).generation(GROUP, generation, *stable, *slow)
             log.wait(1000).commit(GROUP, dict.fromkeys(ORDERS, 10 * generation))

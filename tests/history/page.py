@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
 
 HEADER = "| incident | command | answer |\n|---|---|---|"
@@ -41,4 +42,4 @@ def answer(incident: Incident) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join([HEADER, *(row(incident, answer(incident)) for incident in INCIDENTS)]))
+    print("\n".join([HEADER, *(row(incident, answer(incident)) for incident in (*INCIDENTS, *FURTHER))]))

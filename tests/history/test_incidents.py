@@ -10,9 +10,11 @@ import pytest
 
 from coordinator_core.cli.app import run
 from coordinator_core.investigate.bugs import BUGS
+from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
 from tests.history.page import row
 
+ALL = (*INCIDENTS, *FURTHER)
 PAGE = (Path(__file__).parents[2] / "docs/investigate.md").read_text(encoding="utf-8")
 
 
@@ -32,7 +34,7 @@ def investigated(
     return code, json.loads(printed.out)
 
 
-@pytest.mark.parametrize("incident", INCIDENTS, ids=lambda one: one.id)
+@pytest.mark.parametrize("incident", ALL, ids=lambda one: one.id)
 def test_names_cause_record_and_remedy(incident: Incident, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = incident.build(tmp_path / "log", True)
     code, document = investigated(incident, path, incident.release, capfd)
@@ -56,7 +58,7 @@ def test_names_cause_record_and_remedy(incident: Incident, tmp_path: Path, capfd
         assert document["verdict"] == told["verdict"]
 
 
-@pytest.mark.parametrize("incident", INCIDENTS, ids=lambda one: one.id)
+@pytest.mark.parametrize("incident", ALL, ids=lambda one: one.id)
 def test_the_clean_twin_has_nothing_above_info(
     incident: Incident, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,7 +71,7 @@ def test_the_clean_twin_has_nothing_above_info(
 
 def test_incidents_write_different_logs(tmp_path: Path) -> None:
     """A twin that were the same log under the same release would prove nothing."""
-    for incident in INCIDENTS:
+    for incident in ALL:
         logs = []
         for broken in (True, False):
             path = incident.build(tmp_path / incident.id / str(broken), broken)

@@ -15,6 +15,7 @@ from coordinator_core.history.model import Deletions, PartitionHistory
 from coordinator_core.history.read import read_history
 from coordinator_core.investigate.investigate import investigate, size_of
 from coordinator_core.investigate.model import Case as Asked
+from coordinator_core.lifecycle.half_cleaned import group_histories
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, ControlType, PartitionLog, Snapshot
@@ -22,7 +23,9 @@ from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.reports.investigation import investigation_document
 from tests.cases import CASES, Case
+from tests.history.further import FURTHER
 from tests.history.incidents import INCIDENTS, Incident
+from tests.history.logs import case_histories
 from tests.log.builders import build_batch, build_control_batch
 
 NOW = 1_790_000_000_000
@@ -84,7 +87,9 @@ def test_logs_of_brokers(case: Case) -> None:
     check_portions(snapshot, profile)
 
 
-@pytest.mark.parametrize("incident", INCIDENTS, ids=lambda one: one.id)
+@pytest.mark.parametrize(
+    "incident", [*INCIDENTS, *(one for one in FURTHER if one.id != "cleaner-died")], ids=lambda one: one.id
+)
 def test_incidents(incident: Incident, tmp_path: Path) -> None:
     snapshot = discover([str(incident.build(tmp_path / "log", True))])
     profile = profile_for_release(incident.release, "new" if "new" in incident.arguments else None)
@@ -129,6 +134,28 @@ def test_codecs_holes_and_damage(codec: Codec, damaged_at: float | None, tmp_pat
     for on_damage in (OnDamage.SALVAGE, OnDamage.RECOVER):
         check_passes(snapshot, profile, on_damage)
     check_portions(snapshot, profile)
+
+
+@pytest.mark.parametrize("case", [one for one in CASES if "torn" not in one.name][::4], ids=lambda case: case.name)
+def test_one_group_needs_few_tombstones_of_others(case: Case) -> None:
+    """Only those near its own are read: causes are the same as from all of them."""
+    snapshot = discover([str(path) for path in case.paths])
+    asked = Asked(profile_for_release(case.release, case.coordinator), NOW, None)
+    lost = [one.group_id for one in case_histories(case).values() if one.removals][:SOME_GROUPS]
+    for group_id in lost:
+        found = investigate(snapshot, asked, groups=[group_id], since_ms=None, on_damage=OnDamage.SALVAGE, damage=[])
+        (group,) = found.groups
+        whole = case_histories(case, [group_id])[group_id]
+        assert [one.end for one in group.removals] == [one.end for one in whole.removals]
+
+
+def test_cleanings_of_one_group_are_those_of_all() -> None:
+    (case,) = (case for case in CASES if case.name == "k431-mixed")
+    for log in discover([str(path) for path in case.paths]).partitions:
+        whole = group_histories(log, on_damage=OnDamage.SALVAGE, damage=[])
+        for one in whole[:SOME_GROUPS]:
+            some = group_histories(log, on_damage=OnDamage.SALVAGE, damage=[], groups=[one.group_id])
+            assert [each.records for each in some] == [one.records]
 
 
 def test_most_batches_are_passed(tmp_path: Path) -> None:

@@ -96,3 +96,10 @@ def test_html_is_a_form_and_the_files_are_the_others(tmp_path: Path, capsys: pyt
     assert document["verdict"] in page
     lines = (tmp_path / "page/offsets.csv").read_text().splitlines()
     assert lines == ["orders,0,1100", "orders,1,1100"]
+
+
+def test_the_page_has_the_command_that_puts_back(tmp_path: Path) -> None:
+    page = page_of(moved("shop"), tmp_path, "--group", "shop")
+    (command,) = re.findall(r"<pre[^>]*>(regroup restore plan [^<]*)</pre>", page)
+    assert f"{tmp_path / 'log'} " in command
+    assert "--group shop --topic orders:0,1 --before-record 0:" in command

@@ -1,0 +1,143 @@
+"""Groups that begin where another one stopped: the same application under another group id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from coordinator_core.groups.model import OffsetKey
+from coordinator_core.history.model import Change, ChangeKind, GroupHistory, PartitionHistory, Version
+from coordinator_core.history.signs import HOUR_MS, pattern_of
+from coordinator_core.investigate.model import Event, Explanation
+from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.words import count, from_file, moment
+from coordinator_core.rules.model import Severity
+
+_OVERLAP_MS = HOUR_MS // 6
+_GAP_MS = 24 * HOUR_MS
+_SEPARATORS = "-_.:"
+_VERSION = re.compile(r"[-_.:]?v?\d+$", re.IGNORECASE)
+_MOST = 100
+"""Of more groups with the same topics nothing tells which one took over from which."""
+_SHOWN = 8
+
+
+def explain_successors(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
+    """New groups that read again what another group, which stopped then, had read."""
+    groups = [group for history in histories for group in history.groups.values() if group.versions]
+    end_ms = max((history.last_ms for history in histories), default=-1)
+    by_topics: dict[frozenset[str], list[GroupHistory]] = {}
+    for group in groups:
+        by_topics.setdefault(frozenset(key.topic for key in group.versions), []).append(group)
+    for alike in by_topics.values():
+        for new in alike if 1 < len(alike) <= _MOST else ():
+            birth = _birth(new)
+            if birth is None:
+                continue
+            olds = (old for old in alike if old is not new and _stopped_ms(old) + _OVERLAP_MS <= end_ms)
+            found = [(again, old) for old in olds if (again := _read_again(old, new, birth))]
+            if found:
+                again, old = max(found, key=lambda one: (sum(one[0].values()), one[1].group_id))
+                yield _took_over(old, new, birth, again)
+
+
+def explain_new_groups(histories: Sequence[PartitionHistory]) -> Iterator[Explanation]:
+    """Groups that were asked for and are younger than the log: before, nobody had committed anything under this id."""
+    for history in histories:
+        for group in history.groups.values():
+            birth = _birth(group)
+            first = _first_commits(group)
+            if birth is None or birth.place.timestamp_ms - history.first_ms < HOUR_MS or not first:
+                continue
+            began = ", ".join(f"{key.topic}-{key.partition} at {one.first.committed_offset}" for key, one in first[:4])
+            yield Explanation(
+                "group-is-new",
+                Severity.INFO,
+                f"{group.group_id} is new: its first generation is of {moment(birth.place.timestamp_ms)} (record "
+                f"{birth.place.record_offset}), and the log goes back to {moment(history.first_ms)}. Its consumers "
+                f"began at auto.offset.reset; first commits: {began}.",
+                birth.place.timestamp_ms,
+                group.group_id,
+                group.offsets_partition,
+                evidence=[step(birth), *(Event(one.place, "first commit") for _, one in first[:1])],
+                not_this=["No committed offset was lost: there was none under this group id."],
+                now=[
+                    "If the application ran under another id before (group.id, application.id, a connector's name), "
+                    "see without --group which one stopped then.",
+                ],
+            )
+
+
+def _birth(group: GroupHistory) -> Change | None:
+    """The first generation or epoch of a group that has one; a group whose first ones were cleaned away has none."""
+    first = group.changes[0] if group.changes else None
+    is_first = first is not None and first.generation == 1 and first.kind in (ChangeKind.GENERATION, ChangeKind.EPOCH)
+    return first if is_first else None
+
+
+def _first_commits(group: GroupHistory) -> list[tuple[OffsetKey, Version]]:
+    return sorted((key, versions[0]) for key, versions in group.versions.items() if versions)
+
+
+def _read_again(old: GroupHistory, new: GroupHistory, birth: Change) -> dict[OffsetKey, int]:
+    """Records by offset key of ``old`` that ``new`` reads again, if it may be the same application."""
+    at = birth.place.timestamp_ms
+    if not at - _GAP_MS <= _stopped_ms(old) <= at + _OVERLAP_MS or not _is_alike(old.group_id, new.group_id):
+        return {}
+    found = {}
+    for key, versions in old.versions.items():
+        mine = new.versions.get(OffsetKey(new.group_id, key.topic, key.partition))
+        # What was deleted or expired is explained elsewhere.
+        if mine and versions[-1].end is None:
+            found[key] = versions[-1].last.committed_offset - mine[0].first.committed_offset
+    return {key: records for key, records in found.items() if records > 0}
+
+
+def _stopped_ms(old: GroupHistory) -> int:
+    return max(versions[-1].last_place.timestamp_ms for versions in old.versions.values())
+
+
+def _is_alike(old: str, new: str) -> bool:
+    """Whether two group ids may be of one application: the same up to a version, or one is the other with a suffix;
+    not two of a family that gets a new one each time."""
+    if pattern_of(old) == pattern_of(new):
+        return False
+    short, long = sorted((old, new), key=len)
+    return _VERSION.sub("", old) == _VERSION.sub("", new) != "" or (
+        long.startswith(short) and long[len(short)] in _SEPARATORS
+    )
+
+
+def _took_over(old: GroupHistory, new: GroupHistory, birth: Change, again: dict[OffsetKey, int]) -> Explanation:
+    key = min(again)
+    stood = old.versions[key][-1]
+    mine = new.versions[OffsetKey(new.group_id, key.topic, key.partition)][0]
+    return Explanation(
+        "group-took-over",
+        Severity.WARNING,
+        f"{new.group_id} is a new group since {moment(birth.place.timestamp_ms)}, and reads what {old.group_id} read "
+        f"until {moment(stood.last_place.timestamp_ms)}: it began at {key.topic}-{key.partition} with "
+        f"{mine.first.committed_offset}, where {old.group_id} had come to {stood.last.committed_offset}; "
+        f"{count(sum(again.values()), 'record')} of {count(len(again), 'partition')} are read again.",
+        birth.place.timestamp_ms,
+        new.group_id,
+        new.offsets_partition,
+        events=[*([step(old.changes[-1])] if old.changes else []), step(birth)],
+        evidence=[
+            Event(stood.last_place, f"last commit of {old.group_id}: {stood.last.committed_offset}"),
+            Event(mine.place, f"first commit of {new.group_id}: {mine.first.committed_offset}"),
+        ],
+        not_this=[
+            f"No offset was lost: those of {old.group_id} stand. Offsets belong to a group id; another application.id "
+            "or connector name is another group."
+        ],
+        now=[
+            f"If it is the same application, stop it and give it the offsets of {old.group_id}: "
+            f"{from_file(new.group_id)}",
+            f"Or go back to {old.group_id} before its offsets expire.",
+        ],
+        restore={
+            OffsetKey(new.group_id, one.topic, one.partition): old.versions[one][-1].last.committed_offset
+            for one in sorted(again)
+        },
+    )

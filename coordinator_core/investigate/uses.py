@@ -1,0 +1,170 @@
+"""How a group is used: commits that never come, are aborted or come from outside, and types of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coordinator_core.groups.model import GroupType
+from coordinator_core.history.model import Change, ChangeKind, EndKind, GroupHistory, OriginKind
+from coordinator_core.history.signs import HOUR_MS, name_of, rounds_of
+from coordinator_core.investigate.model import Case, Event, Explanation
+from coordinator_core.investigate.steps import step
+from coordinator_core.investigate.words import consumer_groups, count, moment, span
+from coordinator_core.records.blobs import CONSUMER_PROTOCOL_TYPE
+from coordinator_core.rules.model import Severity
+
+_ABORTED = 5
+_REGULAR = 3
+_SHOWN = 8
+
+
+def explain_uses(group: GroupHistory, case: Case) -> Iterator[Explanation]:
+    """What people ask about a group that no broker and no expiry is to blame for."""
+    rounds = rounds_of(group)
+    yield from _aborted(group)
+    if rounds and rounds[-1].group_type is GroupType.SHARE:
+        yield _share(group, rounds[-1])
+    elif rounds:
+        yield from _never_committed(group, rounds, case)
+    yield from _from_outside(group, rounds, case)
+    yield from _changed_type(group)
+
+
+def _aborted(group: GroupHistory) -> Iterator[Explanation]:
+    """A loop that reads, processes and aborts: the group does not move, and no error shows in it."""
+    aborts = group.aborts
+    if aborts is None or aborts.transactions < _ABORTED:
+        return
+    key, standing = aborts.key, group.versions.get(aborts.key)
+    name = f"{key.topic}-{key.partition}"
+    held = "has no committed offset"
+    if standing and standing[-1].end is None:
+        held = f"stays at {standing[-1].last.committed_offset}"
+    yield Explanation(
+        "transactions-aborted",
+        Severity.WARNING,
+        f"All {count(aborts.transactions, 'transaction')} with commits of {group.group_id} since "
+        f"{moment(aborts.first.timestamp_ms)} (record {aborts.first.record_offset}) were aborted: {name} {held}; the "
+        f"newest of them, of producer {aborts.value.producer_id}, was to commit {aborts.value.committed_offset}.",
+        aborts.first.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[
+            Event(aborts.first, "first commit of them"),
+            Event(aborts.last, "newest end marker: ABORT"),
+        ],
+        not_this=["The group is not idle: it reads, processes, and takes it back each time."],
+        now=[
+            "Look at the application's log for what comes before abortTransaction(): a record that fails each time, "
+            "a transaction longer than transaction.timeout.ms, or a producer that is fenced by another one.",
+            "Move the record that fails to a dead letter topic, or past it: "
+            + consumer_groups(
+                group.group_id,
+                "--reset-offsets",
+                "--shift-by",
+                "1",
+                "--topic",
+                f"{key.topic}:{key.partition}",
+                "--execute",
+            ),
+        ],
+    )
+
+
+def _never_committed(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
+    first = next((one for one in rounds if one.members), None)
+    if first is None or not rounds[-1].members or group.versions or group.removals or group.aborts is not None:
+        return
+    is_consumer = first.group_type is GroupType.CONSUMER or first.protocol_type == CONSUMER_PROTOCOL_TYPE
+    since = case.now_ms - first.place.timestamp_ms
+    if not is_consumer or since < HOUR_MS:
+        return
+    yield Explanation(
+        "never-committed",
+        Severity.WARNING,
+        f"{group.group_id} has members since generation {first.generation} at {moment(first.place.timestamp_ms)}, "
+        f"{span(since)} before the newest record of this log, and nobody has ever committed: each start of a consumer "
+        "and each rebalance begins at auto.offset.reset.",
+        first.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        events=[step(one) for one in rounds[-_SHOWN:]],
+        evidence=[step(first)],
+        not_this=["No offset expired and none was deleted: there is no commit and no tombstone of one."],
+        now=[
+            f"Let {name_of(rounds[-1].members[0])} commit: enable.auto.commit=true, or commitSync() after its work.",
+            "If the application keeps offsets elsewhere (a database, checkpoints), this is as it should be.",
+        ],
+    )
+
+
+def _from_outside(group: GroupHistory, rounds: list[Change], case: Case) -> Iterator[Explanation]:
+    """Somebody commits for a group that has no members."""
+    held = [versions[-1] for versions in group.versions.values() if versions and versions[-1].end is None]
+    if not held or (rounds and (rounds[-1].members or group.changes[-1] is not rounds[-1])):
+        return
+    since = rounds[-1].place.record_offset if rounds else -1
+    commits = max(
+        sum(one.commits for one in versions if one.place.record_offset > since) for versions in group.versions.values()
+    )
+    newest = max(held, key=lambda one: one.last_place.record_offset)
+    origin = newest.origin
+    if commits < _REGULAR or origin is None or origin.kind in (OriginKind.ADMIN, OriginKind.MEMBER):
+        return
+    until = min(case.due_ms(one.last.commit_timestamp_ms, one.last.expire_timestamp_ms) for one in held)
+    yield Explanation(
+        "commits-without-members",
+        Severity.INFO,
+        f"{group.group_id} has no members, and its offsets go on: {count(commits, 'commit')} from outside, by "
+        f"{origin.kind.value} ({origin.certainty.value}: {origin.why}), the newest at "
+        f"{moment(newest.last_place.timestamp_ms)}. Without another one they stay until about {moment(until)}.",
+        newest.last_place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[Event(newest.last_place, "newest commit")],
+        not_this=["The group is not dead, although tools say that it has no active members."],
+        now=[
+            "Nothing: who reads with assign(), as Flink and Spark do, joins no group and shows as 'no active members'.",
+            "Watch its lag by offsets, not by members; a reset by an Admin client is not refused while it runs.",
+        ],
+    )
+
+
+def _share(group: GroupHistory, last: Change) -> Explanation:
+    return Explanation(
+        "share-group",
+        Severity.INFO,
+        f"{group.group_id} is a share group (KIP-932) with {count(len(last.members), 'member')}: its records are "
+        "acknowledged one by one, and its progress is in __share_group_state, not here; no committed offset is "
+        "missing.",
+        last.place.timestamp_ms,
+        group.group_id,
+        group.offsets_partition,
+        evidence=[step(last)],
+        now=[
+            "See how far it is: kafka-share-groups.sh --bootstrap-server HOST:9092 --describe --group "
+            f"{group.group_id}",
+        ],
+    )
+
+
+def _changed_type(group: GroupHistory) -> Iterator[Explanation]:
+    """From the classic protocol to KIP-848, or back: nothing is lost by it."""
+    for change in group.changes:
+        if change.end is None or change.end.kind is not EndKind.MIGRATION or change.kind is not ChangeKind.DELETED:
+            continue
+        after = next(one for one in group.changes if one.place.record_offset > change.place.record_offset)
+        if change.group_type is None or after.group_type is None or change.group_type is after.group_type:
+            continue
+        yield Explanation(
+            "group-changed-type",
+            Severity.INFO,
+            f"{group.group_id} went from a {change.group_type} group to a {after.group_type} group at "
+            f"{moment(change.place.timestamp_ms)}: its {count(len(group.versions), 'offset')} stayed.",
+            change.place.timestamp_ms,
+            group.group_id,
+            group.offsets_partition,
+            evidence=[step(change), step(after)],
+            not_this=["The group was not deleted: its tombstone and the new records are of one moment."],
+            now=["Nothing, if clients were moved: group.protocol of the members decides (consumer or classic)."],
+        )
