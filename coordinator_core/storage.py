@@ -336,7 +336,10 @@ def _umask() -> int:
 def make_directory(path: str) -> None:
     """Make a directory and its parents; existing ones are fine."""
     if is_local(path):
-        local_path(path).mkdir(parents=True, exist_ok=True)
+        try:
+            local_path(path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise not_written(path, error) from error
     else:
         remote, inner = filesystem(path)
         remote.create_dir(inner, recursive=True)

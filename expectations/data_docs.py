@@ -52,11 +52,12 @@ def write_data_docs(context: FileDataContext, result: GateResult, declared: Mapp
     shutil.rmtree(built / "static")
     for page in built.rglob("*.html"):
         page.write_text(self_contained(page.read_text("utf-8")), "utf-8")
-    (built / "index.html").write_text(visible_lines(_index(result, declared, built)), "utf-8")
-    try:
-        shutil.copytree(built, target, dirs_exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error}") from None
+    # The index comes last: what it leads to is there.
+    index = visible_lines(_index(result, declared, built))
+    (built / "index.html").unlink(missing_ok=True)
+    for page in sorted(one for one in built.rglob("*") if one.is_file()):
+        storage.write_atomic(str(target / page.relative_to(built)), page.read_bytes())
+    storage.write_atomic(str(target / "index.html"), index.encode())
 
 
 def self_contained(page: str) -> str:

@@ -6,12 +6,14 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
+from tests import rights
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKDIR = "/opt/regroup"
@@ -106,18 +108,22 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(place)
 
 
-def run(image: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def run(
+    image: Path, *command: str, begin: Callable[[], None] | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
     """A command in the image's environment: its ENV lines, and nothing of this environment's packages.
 
-    ``CC`` names what compiles nothing.
+    ``CC`` names what compiles nothing. ``begin`` is called by the process first.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     for instruction, arguments in instructions():
         if instruction == "ENV":
             for name, value in re.findall(r"(\w+)=(\S+)", arguments):
                 environment[name] = value.replace(WORKDIR, str(image)).replace("$PATH", environment["PATH"])
-    environment |= {"AIRFLOW_HOME": str(image / "airflow"), "CC": "/bin/false"}
-    return subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, check=False)
+    environment |= {"AIRFLOW_HOME": str(image / "airflow"), "CC": "/bin/false", **more}
+    return subprocess.run(
+        command, cwd="/", env=environment, capture_output=True, text=True, check=False, preexec_fn=begin
+    )
 
 
 def test_the_command_line_runs(image: Path) -> None:
@@ -150,3 +156,26 @@ def test_the_apps_and_dags_load(image: Path) -> None:
     version = run(image, "spark-submit", "--version")
     assert version.returncode == 0, version.stderr
     assert "version 4.2.0" in version.stderr
+
+
+def test_it_runs_without_rights_and_writes_nothing_into_itself(image: Path, tmp_path: Path) -> None:
+    """As ``docker run --read-only --cap-drop ALL`` does: permissions hold, and only the output can be written."""
+    home = tmp_path / "home"
+    home.mkdir()
+    # Not the files: those of packages are links into the cache of whoever installed them.
+    closed = [home, image, *(path for path in image.rglob("*") if path.is_dir() and not path.is_symlink())]
+    before = {path: path.stat().st_mtime_ns for path in image.rglob("*.py*")}
+    for path in closed:
+        path.chmod(0o555)
+    words = ["replay", str(ROOT / "tests/corpus/k431-txn/log"), "--output", str(tmp_path / "runs"), "--cluster", "c"]
+    done = run(image, "regroup", *words, "--kafka-version", "4.3.1", begin=rights.give_up, HOME=str(home))
+    for path in closed:
+        path.chmod(0o755)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {path: path.stat().st_mtime_ns for path in image.rglob("*.py*")} == before
+    assert list(home.iterdir()) == []
+
+
+def test_it_holds_its_bill_of_materials(image: Path) -> None:
+    name = "coordinator_core/sbom.cdx.json"
+    assert (image / name).read_bytes() == (ROOT / name).read_bytes()

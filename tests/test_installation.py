@@ -99,6 +99,12 @@ def test_a_wheel_holds_the_compiled_kernels_and_their_sources(wheel: Path) -> No
     }
 
 
+def test_a_wheel_holds_its_bill_of_materials(wheel: Path, installed: Path) -> None:
+    name = "coordinator_core/sbom.cdx.json"
+    assert zipfile.ZipFile(wheel).read(name) == (ROOT / name).read_bytes()
+    assert (installed / name).read_bytes() == (ROOT / name).read_bytes()
+
+
 def test_a_source_distribution_holds_what_its_build_needs(tmp_path: Path) -> None:
     sources = copy_sources(tmp_path / "sources")
     script = f"from setuptools import build_meta; print(build_meta.build_sdist({str(tmp_path)!r}))"

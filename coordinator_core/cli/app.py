@@ -15,7 +15,7 @@ from coordinator_core.cli.output import ReaderGoneError, discard, flush
 from coordinator_core.errors import ExitCode, RegroupError, WriteError, not_written
 from coordinator_core.process.interpreter import start_light
 from coordinator_core.process.leaving import leave
-from coordinator_core.untrusted import visible_lines
+from coordinator_core.untrusted import visible, visible_lines
 
 _COMMANDS = {
     "capture": Place("capture", "Fetch the offsets topic of a live cluster, byte for byte."),
@@ -101,5 +101,5 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _fail(message: str, code: ExitCode) -> int:
-    click.echo(f"regroup: error: {visible_lines(message)}", err=True)
+    click.echo(f"regroup: error: {visible(message)}", err=True)
     return code

@@ -125,10 +125,7 @@ def predict_command(
     prediction = predict(situation, wanted, Objectives(rto_ms, rpo_ms), predicted_at_ms=options.now_ms)
     document = json.dumps(prediction.to_json(), ensure_ascii=False)
     if output is not None:
-        try:
-            output.write_text(document + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{output}: {error.strerror or error}") from None
+        storage.write_atomic(str(output), f"{document}\n".encode())
     write_line(document if output_format is Format.JSON else prediction_text(prediction))
     return ExitCode.CLEAN if prediction.verdict is Verdict.MET else ExitCode.FINDINGS
 

@@ -22,6 +22,7 @@ from coordinator_core.cli.options import (
     write_json,
     write_line,
 )
+from coordinator_core.cli.signing import Signing, sign_key_option
 from coordinator_core.cli.source import as_run, found_beside, run_spark_app
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.process.allocator import keep_freed_memory
@@ -32,7 +33,8 @@ from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.inputs import Inputs, app_arguments
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.previous import previous_run
-from coordinator_core.rules.publish import publish_findings, read_reconciliation, summary_of
+from coordinator_core.rules.publish import FINDINGS_FILE, publish_findings, read_reconciliation, summary_of
+from coordinator_core.runs.place import RECONCILIATION
 from coordinator_core.runs.read import is_run, open_run
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -138,6 +140,7 @@ def exit_code(found: Reconciliation, fail_on: str) -> int:
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
 @reconcile_options(fail_on=Severity.WARNING.label)
 @click.option("--publish", is_flag=True, help="Write the findings as a table beside the run.")
+@sign_key_option("what --publish writes")
 @snapshot_options
 @engine_options("Work in this process, or as a Spark application, which publishes the findings of a run.")
 @format_option(Format.TEXT, Format.JSON, Format.JSONL, Format.CSV)
@@ -145,6 +148,7 @@ def reconcile_command(
     paths: tuple[str, ...],
     fail_on: str,
     publish: bool,
+    sign_key: str | None,
     output_format: Format,
     options: ReplayOptions,
     **inputs: Any,
@@ -156,6 +160,9 @@ def reconcile_command(
     is_snapshot = not (len(paths) == 1 and is_run(paths[0]))
     if publish and is_snapshot:
         raise UsageError("--publish writes beside a run: make one of the snapshot first (regroup replay)")
+    if sign_key is not None and (is_snapshot or not (publish or options.engine is Engine.SPARK)):
+        raise UsageError("--sign-key signs files: ask for --publish")
+    signing = Signing(sign_key)
     keep_freed_memory()
     directory: str | None = None
     with as_run(paths, options) as run:
@@ -182,6 +189,7 @@ def reconcile_command(
             for line in reconciliation_text(summary, found.findings):
                 write_line(line)
     if directory is not None:
+        signing.files(directory, (FINDINGS_FILE, RECONCILIATION))
         note(f"regroup: findings are in {directory}")
     return exit_code(found, fail_on)
 

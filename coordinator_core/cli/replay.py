@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -18,6 +17,7 @@ from coordinator_core.cli.options import (
     write_line,
 )
 from coordinator_core.cli.publish import publish_locally
+from coordinator_core.cli.signing import Signing, sign_key_option
 from coordinator_core.errors import Damage, ExitCode
 from coordinator_core.process.allocator import keep_freed_memory
 from coordinator_core.runs.place import RunPlace, default_window, new_run_id
@@ -29,7 +29,7 @@ from coordinator_core.runs.place import RunPlace, default_window, new_run_id
 @click.option("--cluster", required=True, metavar="NAME", help="Name of the cluster the log comes from.")
 @click.option("--window", metavar="KEY", help="Key of the scheduling window (default: the UTC date of now).")
 @click.option("--run-id", metavar="ID", help="Id of the run (default: a new one).")
-@click.option("--sign-key", metavar="FILE", help="Sign the manifest with this Ed25519 key (PEM).")
+@sign_key_option("the manifest")
 @replay_options
 @format_option(Format.TEXT, Format.JSON)
 def replay_command(
@@ -44,16 +44,16 @@ def replay_command(
 ) -> int:
     """Replay SNAPSHOT and publish a run: tables as Parquet, then the manifest. Prints its summary."""
     place = RunPlace(output, cluster, window or default_window(options.now_ms), run_id or new_run_id())
-    sign = _signing(sign_key)
+    signing = Signing(sign_key)
     if options.engine is Engine.SPARK:
         from coordinator_core.cli.source import publish_with_spark
 
         result = publish_with_spark(paths, place, options)
-        sign(place.path)
+        signing.run(place.path)
     else:
         keep_freed_memory()
         manifest = publish_locally(paths, place, options)
-        sign(place.path)
+        signing.run(place.path)
         # Loaded here, so that the first segment is folded sooner.
         from coordinator_core.runs.manifest import summary
         from coordinator_core.runs.publish import promote
@@ -71,16 +71,6 @@ def replay_command(
         note(f"regroup: warning: {result['load_failures']} records at which {result['profile']} stops loading")
         return ExitCode.FINDINGS
     return ExitCode.CLEAN
-
-
-def _signing(key_path: str | None) -> Callable[[str], None]:
-    """Signer of a run, if one is asked for. A key that cannot be used is refused before anything is published."""
-    if key_path is None:
-        return lambda _: None
-    from coordinator_core.runs.signature import read_private_key, sign_run
-
-    key = read_private_key(key_path)
-    return lambda run_path: sign_run(run_path, key)
 
 
 def _write_text(result: dict[str, Any]) -> None:

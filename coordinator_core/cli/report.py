@@ -14,6 +14,7 @@ from coordinator_core.cli.reconcile import (
     reconcile_options,
     reconciled,
 )
+from coordinator_core.cli.signing import Signing, sign_key_option
 from coordinator_core.cli.source import as_run
 from coordinator_core.errors import UsageError
 from coordinator_core.reports.lineage import write_lineage
@@ -35,6 +36,7 @@ from coordinator_core.runs.read import is_run
     help="Form of the report on standard output. [default: html, unless it goes elsewhere]",
 )
 @click.option("--output", metavar="DIR", help=f"Write {', '.join(FILES.values())} into this directory instead.")
+@sign_key_option("the files in --output")
 @click.option(
     "--textfile", metavar="DIR", help="Replace regroup_<cluster>.prom in this directory (textfile collector)."
 )
@@ -59,6 +61,7 @@ def report_command(
     fail_on: str,
     output_format: str | None,
     output: str | None,
+    sign_key: str | None,
     textfile: str | None,
     openlineage: str | None,
     pushgateway: str | None,
@@ -71,6 +74,9 @@ def report_command(
 
     Topics, transaction log, log and the run before are found where they lie beside it; options win.
     """
+    if sign_key is not None and output is None:
+        raise UsageError("--sign-key signs files: name --output")
+    signing = Signing(sign_key)
     if pushgateway is not None:
         check_gateway(pushgateway)
     if openlineage is not None and not (len(paths) == 1 and is_run(paths[0])):
@@ -80,7 +86,9 @@ def report_command(
         report, lag = run_report(facts, found, load_bytes_per_second=load_bytes_per_second)
         forms = report_forms(report, facts, lag, max_series=max_series)
         if output is not None:
-            note(f"regroup: the report is {write_report(output, report, facts, lag, max_series=max_series)}")
+            page = write_report(output, report, facts, lag, max_series=max_series)
+            signing.files(output, FILES.values())
+            note(f"regroup: the report is {page}")
         elif output_format is not None or textfile is pushgateway is openlineage is None:
             write_line(forms[output_format or "html"]().rstrip("\n"))
         cluster = report["scope"]["cluster"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -115,12 +116,9 @@ def _repair(snapshot: Snapshot, found: Sequence[Stuck], profile: Profile, output
 
 
 def _write_names(path: str, found: Sequence[Stuck]) -> None:
-    try:
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerows(pair for one in found for pair in one.names.items())
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(pair for one in found for pair in one.names.items())
+    storage.write_atomic(path, text.getvalue().encode())
 
 
 def _document(

@@ -10,6 +10,7 @@ from coordinator_core.cli.options import note, write_json, write_line
 from coordinator_core.coordinator.trace import add_given, differences, observed, play, read_trace
 from coordinator_core.coordinator.trace.compare import TOLERANCE_MS
 from coordinator_core.errors import ExitCode
+from coordinator_core.untrusted import visible
 
 
 @click.command("simulate")
@@ -55,7 +56,7 @@ def simulate_command(traces: tuple[Path, ...], check: bool, write_given: bool, t
             continue
         for difference in differences(trace, played, time_tolerance_ms):
             found += 1
-            write_line(str(difference))
+            write_line(visible(str(difference)))
     if write_given:
         note(f"field given written into {read_off} of {len(traces)} traces")
     elif check:

@@ -12,7 +12,7 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.cleaning import DEFAULT_MIN_CLEANABLE_DIRTY_RATIO
 from coordinator_core.lifecycle.compact_plan import CompactionRules
 from coordinator_core.lifecycle.forensics import forensics
-from coordinator_core.log.reader import OnDamage, recover
+from coordinator_core.log.reader import OnDamage, loadable
 from coordinator_core.reports.stats import stats_document, stats_text
 
 
@@ -56,7 +56,7 @@ def stats_command(
     states = {state.offsets_partition: state for state in source.states}
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     rules = CompactionRules(now_ms=now_ms, delete_retention_ms=delete_retention_ms)
-    # Bytes that a starting broker would cut are not part of the log.
+    # Bytes that a starting broker would cut, or would not load, are not part of the log.
     partial = options.on_damage is OnDamage.RECOVER
     partitions = [
         forensics(
@@ -66,7 +66,7 @@ def stats_command(
             topic_names=source.topic_names,
             min_cleanable_dirty_ratio=min_cleanable_dirty_ratio,
         )
-        for log in (recover(log) if partial else log for log in snapshot.partitions)
+        for log in (loadable(log) if partial else log for log in snapshot.partitions)
     ]
     known = {group_id for item in partitions for group_id in item.totals.groups}
     for group_id in groups:

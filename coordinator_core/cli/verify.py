@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import click
@@ -15,8 +16,12 @@ from coordinator_core.runs.verify import RunReport, verify_run
 
 
 @click.command("verify")
-@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN")
-@click.option("--public-key", metavar="FILE", help="Of a run: its manifest must be signed by this key's owner (PEM).")
+@click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT|RUN|DIR")
+@click.option(
+    "--public-key",
+    metavar="FILE",
+    help="A run, or a directory of findings or of a report, must be signed by this key's owner (PEM).",
+)
 @replay_options
 @format_option(Format.TEXT, Format.JSON)
 def verify_command(
@@ -26,13 +31,15 @@ def verify_command(
 
     Of a run: every file of its tables, against the digests in its manifest, and the state hash of their rows.
 
+    With --public-key also a directory that reconcile or report has signed.
+
     Takes the options of every command; none of them changes what is checked.
     """
     report: VerifyReport | RunReport
     if len(paths) == 1 and is_run(paths[0]):
         report = _verified(open_run(paths[0]), public_key)
     elif public_key is not None:
-        raise UsageError("--public-key: only runs are signed")
+        report = _signed_files(paths, public_key)
     else:
         report = verify(discover(paths))
     if output_format is Format.JSON:
@@ -60,3 +67,11 @@ def _verified(run: Run, public_key: str | None) -> RunReport:
     wrong = check_signature(run, read_public_key(public_key))
     report = verify_run(run)
     return replace(report, damage=(*wrong, *report.damage))
+
+
+def _signed_files(paths: Sequence[str], public_key: str) -> RunReport:
+    from coordinator_core.runs.signature import check_files, has_signed_files, read_public_key
+
+    if len(paths) != 1 or not has_signed_files(paths[0]):
+        raise UsageError("--public-key: only runs, findings and reports are signed")
+    return check_files(paths[0], read_public_key(public_key))

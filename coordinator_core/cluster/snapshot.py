@@ -17,7 +17,7 @@ from typing import Any
 
 from coordinator_core import storage
 from coordinator_core.cluster.files import sync_directory
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import UsageError, not_written
 from coordinator_core.jsontext import parse_json
 from coordinator_core.log.discovery import CAPTURE_MARKER, LOG_START_OFFSETS_FILE, TOPICS_FILE, TOPOLOGY_FILE
 from coordinator_core.topology import is_topic_name
@@ -44,7 +44,7 @@ class CaptureDirectory:
             directory.path.mkdir(parents=True, exist_ok=True)
             handle = os.open(directory.path, os.O_RDONLY)
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or error}") from None
+            raise not_written(str(path), error) from None
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,7 +14,6 @@ from coordinator_core.releases import Profile
 from coordinator_core.runs.local import replay_snapshot
 from coordinator_core.runs.read import Run
 from coordinator_core.runs.schemas import TABLES
-from coordinator_core.runs.states import partition_states
 from coordinator_core.topology import Topology
 
 
@@ -126,10 +125,10 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
         partition = entry["offsets_partition"]
         sizes[partition] = sizes.get(partition, 0) + entry["bytes"]
     found = {}
-    tables = {name: run.table(name) for name in TABLES if run.has_table(name) and (offsets or name != "offsets")}
+    tables = [name for name in TABLES if offsets or name != "offsets"]
     counted = run.table("offsets")["offsets_partition"].value_counts().to_pylist()
     stored = {row["values"]: row["counts"] for row in counted}
-    for state in partition_states(tables):
+    for state in run.states(tables=tables):
         cut = run.manifest["cut"][str(state.offsets_partition)]
         found[state.offsets_partition] = Copy(
             state,

@@ -24,7 +24,7 @@ from coordinator_core.log.batch import batch_records, parse_batch, records_secti
 from coordinator_core.log.compression import CompressionError
 from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.limits import Limits
-from coordinator_core.log.reader import OnDamage, last_offset_of, read_partition, read_segment
+from coordinator_core.log.reader import OnDamage, last_offset_of, not_loaded, read_partition, read_segment
 from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
 from coordinator_core.log.windows import SegmentWindows, Windows
 from coordinator_core.releases import MergeOffsetRule
@@ -412,15 +412,7 @@ class _Folder:
                     raise
                 damage.append(error.damage)
                 if on_damage is OnDamage.RECOVER:
-                    damage.append(
-                        Damage(
-                            self.segment.path,
-                            batch.position,
-                            batch.base_offset,
-                            "not_read",
-                            "a broker cannot load the partition from here on",
-                        )
-                    )
+                    damage.append(not_loaded(self.segment.path, batch))
                     self.stopped = True
                     return
 

@@ -17,7 +17,7 @@ from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.ingest.unknown import refuse_records
 from coordinator_core.lifecycle.compact import CompactionOptions, CompactionReport, compact_partition
 from coordinator_core.lifecycle.repartition import MovedPartition, repartition
-from coordinator_core.log.reader import OnDamage, recover
+from coordinator_core.log.reader import OnDamage, loadable
 from coordinator_core.log.segments import partition_directory_name
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.replay.writer import refuse_other_rules
@@ -38,7 +38,8 @@ _SUMS = (
 def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage]) -> list[PartitionLog]:
     """The partitions as they are to be read.
 
-    Under ``RECOVER`` cut as a starting broker would cut them; what that leaves out is appended to ``damage``.
+    Under ``RECOVER`` cut as a starting broker would cut them, and where its load would fail; what that leaves out is
+    appended to ``damage``.
     Raises :class:`DamagedInputError` under ``FAIL`` for what is wrong with the directories, :class:`UsageError` for
     what is no log of Kafka.
     """
@@ -50,7 +51,7 @@ def logs_to_compact(snapshot: Snapshot, on_damage: OnDamage, damage: list[Damage
         raise DamagedInputError(snapshot.damage[0])
     damage += snapshot.damage
     if on_damage is OnDamage.RECOVER:
-        return [recover(log, damage=damage) for log in snapshot.partitions]
+        return [loadable(log, damage=damage) for log in snapshot.partitions]
     return list(snapshot.partitions)
 
 

@@ -227,18 +227,34 @@ def with_records(
                 raise
             damage.append(error.damage)
             if on_damage is OnDamage.RECOVER:
-                damage.append(
-                    Damage(
-                        segment.path,
-                        batch.position,
-                        batch.base_offset,
-                        "not_read",
-                        "a broker cannot load the partition from here on",
-                    )
-                )
+                damage.append(not_loaded(segment.path, batch))
                 return
             continue
         yield segment, batch, records
+
+
+def not_loaded(path: str, batch: Batch) -> Damage:
+    """Damage under ``RECOVER`` for a batch that a broker keeps and whose records it cannot read."""
+    return Damage(path, batch.position, batch.base_offset, "not_read", _NOT_LOADED)
+
+
+_NOT_LOADED = "a broker cannot load the partition from here on"
+
+
+def loadable(log: PartitionLog, *, damage: list[Damage] | None = None) -> PartitionLog:
+    """The partition as a starting broker leaves it and loads it: :func:`recover`, up to records that cannot be read."""
+    log = recover(log, damage=damage)
+    found: list[Damage] = []
+    for _ in read_records(log, on_damage=OnDamage.RECOVER, damage=found):
+        pass
+    if not found or found[-1].detail != _NOT_LOADED:
+        return log
+    stop = found[-1]
+    if damage is not None:
+        damage += found[-2:]
+    paths = [segment.path for segment in log.segments]
+    kept = log.segments[: paths.index(stop.path) + 1]
+    return replace(log, segments=(*kept[:-1], replace(kept[-1], size=stop.byte_position)))
 
 
 def recover(log: PartitionLog, *, damage: list[Damage] | None = None) -> PartitionLog:

@@ -11,6 +11,7 @@ from coordinator_core.groups.model import PartitionState
 from coordinator_core.lifecycle.whatif import Effect, Outcome
 from coordinator_core.reports.expiry import time_text
 from coordinator_core.reports.text_table import text_table
+from coordinator_core.untrusted import visible
 
 Json = dict[str, Any]
 
@@ -49,7 +50,7 @@ def whatif_document(
 def whatif_text(document: Json) -> Iterator[str]:
     """Changes in a table, then the sums."""
     name, value = next(iter(document["change"].items()))
-    yield f"{name.replace('_', ' ')}: {value if not isinstance(value, list) else ', '.join(value)}"
+    yield visible(f"{name.replace('_', ' ')}: {value if not isinstance(value, list) else ', '.join(value)}")
     if document["effects"]:
         yield from text_table(
             "OFFSETS-PARTITION RECORD GROUP TOPIC PARTITION OUTCOME AT WAS MOVED-TO DETAIL",

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.runs.proof import open_parquet
 from coordinator_core.runs.read import Run, RunError
+from coordinator_core.runs.rows import ImpossibleRowError, declared, impossible_row
 from coordinator_core.runs.schemas import TABLES
 
 Int64s = npt.NDArray[np.int64]
@@ -54,8 +55,10 @@ class Columns:
                         rows = self._run.rows(parquet, wanted)
                     else:
                         rows = parquet.read(columns=wanted)
-                    tables.append(rows.select(wanted).cast(target))
-        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+                    tables.append(declared(path, rows, target, None if isinstance(self._run, RunPart) else 0))
+        except KeyError as error:
+            raise impossible_row(path, None, f"the table has no column {error}") from None
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise RunError(f"{self._run.path}: table {self.table} cannot be read: {error}") from None
         rows = pa.concat_tables(tables).unify_dictionaries()
         if not isinstance(self._run, RunPart) and rows.num_rows != len(self):
@@ -106,6 +109,19 @@ class Columns:
             found[name] = pa.array(np.full(len(index), values)) if isinstance(values, int) else pa.array(values)
         return pa.table(found)
 
+    def rows_of(self, wanted: Int64s, keys: Int64s) -> Int64s:
+        """:func:`lookup` in ``keys``, one for each row of this table.
+
+        :class:`DamagedInputError` when two rows have the same.
+        """
+        order = np.argsort(keys, kind="stable")
+        ordered = keys[order]
+        again = order[1:][ordered[1:] == ordered[:-1]]
+        if len(again):
+            row = int(again.min())
+            raise self._run.impossible(ImpossibleRowError(self.table, row, "another row has the same key"))
+        return lookup(wanted, keys, order)
+
     @property
     def _record_offset(self) -> list[str]:
         return ["record_offset"] if "record_offset" in self.schema.names else []
@@ -118,7 +134,7 @@ class Columns:
 
 def _kept_as(field: pa.Field) -> pa.Field:
     kind = pa.dictionary(pa.int32(), pa.string()) if field.name in _NAMES else field.type
-    return pa.field(field.name, kind, nullable=True)
+    return pa.field(field.name, kind, nullable=field.nullable)
 
 
 def coded(*columns: pa.Array) -> tuple[list[Int64s], pa.Array]:
@@ -178,18 +194,21 @@ def partners(now: Columns, before: Columns, *key: str) -> Partners:
         else:
             parts.append([now.numbers(name), before.numbers(name)])
     here, there = combined_pair([part[0] for part in parts], [part[1] for part in parts])
-    at = lookup(here, there)
+    at = before.rows_of(here, there)
     rows = np.flatnonzero(at >= 0)
     gone = np.ones(len(before), np.bool_)
     gone[at[rows]] = False
+    if np.count_nonzero(~gone) < len(rows):
+        now.rows_of(here, here)
     return Partners(rows, at[rows], np.flatnonzero(at < 0), np.flatnonzero(gone))
 
 
-def lookup(wanted: Int64s, keys: Int64s) -> Int64s:
-    """Row of each of ``wanted`` in ``keys``, which has no number twice; -1 for none."""
+def lookup(wanted: Int64s, keys: Int64s, order: Int64s | None = None) -> Int64s:
+    """Row of each of ``wanted`` in ``keys``, which has no number twice; -1 for none. ``order`` sorts ``keys``."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
-    order = np.argsort(keys, kind="stable")
+    if order is None:
+        order = np.argsort(keys, kind="stable")
     place = np.searchsorted(keys, wanted, sorter=order)
     found = order[np.minimum(place, len(keys) - 1)]
     return np.where(keys[found] == wanted, found, -1)

@@ -17,7 +17,6 @@ from coordinator_core.releases import Clock, ExpiryRules
 from coordinator_core.rules.columns import Bools, Int64s, coded, combined_pair
 from coordinator_core.rules.facts import Facts
 from coordinator_core.rules.model import Limits, Rule, Severity
-from coordinator_core.runs.states import partition_states
 
 _OF_GROUPS = ("groups", "members", "target_assignments", "regexes", "streams_topology")
 _OFFSET_KEY = ("group_id", "topic", "partition")
@@ -86,8 +85,7 @@ def _groups(facts: Facts, rows: Int64s) -> list[Group]:
         return []
     found = facts.groups.rows(rows, "group_id")
     ids = found["group_id"].to_pylist()
-    tables = {name: facts.run.table(name, group_ids=ids) for name in _OF_GROUPS if facts.run.has_table(name)}
-    states = {state.offsets_partition: state for state in partition_states(tables)}
+    states = {state.offsets_partition: state for state in facts.run.states(tables=_OF_GROUPS, group_ids=ids)}
     partitions = found["offsets_partition"].to_pylist()
     return [states[number].groups[group_id] for number, group_id in zip(partitions, ids, strict=True)]
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.groups.model import GroupState, GroupType
 from coordinator_core.releases import Profile, profile_from_label
-from coordinator_core.rules.columns import Bools, Columns, Int64s, coded, combined, lookup
+from coordinator_core.rules.columns import Bools, Columns, Int64s, coded, combined
 from coordinator_core.rules.needs import Need
 from coordinator_core.rules.topics import Topics
 from coordinator_core.runs.read import Run
@@ -106,7 +106,7 @@ class Facts:
             codes, _ = self._groups_coded
             wanted = self._group_key(self.table(table).numbers("offsets_partition"), codes[table])
             keys = self._group_key(self.groups.numbers("offsets_partition"), codes["groups"])
-            self._group_rows[table] = lookup(wanted, keys)
+            self._group_rows[table] = self.groups.rows_of(wanted, keys)
         return self._group_rows[table]
 
     @cached_property

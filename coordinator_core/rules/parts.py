@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from coordinator_core.errors import DamagedInputError
 from coordinator_core.runs.proof import FileProof, open_parquet
 from coordinator_core.runs.read import Run
+from coordinator_core.runs.rows import ImpossibleRowError, declared
 from coordinator_core.runs.schemas import TABLES
 
 _PARTITION = "offsets_partition"
@@ -27,6 +29,9 @@ class RunPart(Run):
         wanted = frozenset(partitions)
         cut = {name: bounds for name, bounds in run.manifest["cut"].items() if int(name) in wanted}
         return cls(run.path, {**run.manifest, "cut": cut}, wanted)
+
+    def impossible(self, error: ImpossibleRowError, *, is_whole: bool = False) -> DamagedInputError:
+        return super().impossible(error, is_whole=False)
 
     def rows(self, parquet: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
         """The wanted rows of one file of a table, at least with ``columns``."""
@@ -55,7 +60,7 @@ class RunPart(Run):
     def _file(self, name: str, path: str, proof: FileProof | None, group_ids: Collection[str] | None) -> pa.Table:
         schema = TABLES[name].arrow
         with open_parquet(path, proof) as parquet:
-            table = self.rows(parquet, schema.names).select(schema.names).cast(schema)
+            table = declared(path, self.rows(parquet, schema.names), schema, None)
         if group_ids is None or "group_id" not in schema.names:
             return table
         return table.filter(pc.is_in(table["group_id"], pa.array(sorted(group_ids), pa.string())))

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core import files, storage
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import DamagedInputError, UsageError
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.replay.writer import REDPANDA, written_by_redpanda
 from coordinator_core.runs.proof import FileProof, open_parquet
 from coordinator_core.runs.publish import LATEST, MANIFEST, Manifest
+from coordinator_core.runs.rows import ImpossibleRowError, declared, impossible_row
 from coordinator_core.runs.schemas import SCHEMA_VERSION, TABLES
 from coordinator_core.runs.shape import check_manifest
 from coordinator_core.runs.states import partition_states
@@ -100,26 +101,43 @@ class Run:
         schema = TABLES[name].arrow
         with open_parquet(path, proof) as parquet:
             if group_ids is None or "group_id" not in schema.names:
-                return parquet.read().select(schema.names).cast(schema)
+                return declared(path, parquet.read(), schema)
             wanted = pa.array(sorted(group_ids), pa.string())
             found = [schema.empty_table()]
+            first_row = 0
             for index in range(parquet.num_row_groups):
-                rows = parquet.read_row_group(index).select(schema.names).cast(schema)
+                rows = declared(path, parquet.read_row_group(index), schema, first_row)
                 found.append(rows.filter(pc.is_in(rows["group_id"], wanted)))
+                first_row += rows.num_rows
             return pa.concat_tables(found)
 
     def tables(self, *, group_ids: Collection[str] | None = None) -> dict[str, pa.Table]:
         """All tables of the run."""
         return {name: self.table(name, group_ids=group_ids) for name in TABLES if self.has_table(name)}
 
-    def states(self, *, group_ids: Collection[str] | None = None) -> list[PartitionState]:
-        """The replayed state, by offsets partition; of some groups only, when ``group_ids`` is set."""
-        tables = self.tables(group_ids=group_ids)
+    def states(
+        self, *, tables: Collection[str] = tuple(TABLES), group_ids: Collection[str] | None = None
+    ) -> list[PartitionState]:
+        """The replayed state, by offsets partition, as far as ``tables`` hold it; of some groups only, when
+        ``group_ids`` is set.
+
+        :class:`DamagedInputError` for rows that contradict each other.
+        """
+        found = {name: self.table(name, group_ids=group_ids) for name in tables if self.has_table(name)}
         try:
-            return partition_states(tables)
-        except (LookupError, ValueError, TypeError, AttributeError) as error:
-            detail = f"{type(error).__name__}: {error}"
-            raise RunError(f"{self.path}: its tables do not fit each other: {detail}") from error
+            return partition_states(found)
+        except ImpossibleRowError as error:
+            raise self.impossible(error, is_whole=group_ids is None) from error
+
+    def impossible(self, error: ImpossibleRowError, *, is_whole: bool = True) -> DamagedInputError:
+        """The error that names the file; and the row in it, where the rows that were read are all of the table."""
+        row, place = error.row, storage.join(self.path, error.table)
+        for path, proof in self.parquet_files(error.table) if is_whole else ():
+            with open_parquet(path, proof) as parquet:
+                if row < parquet.metadata.num_rows:
+                    return impossible_row(path, row, error.reason)
+                row -= parquet.metadata.num_rows
+        return impossible_row(place, None, error.reason)
 
 
 def is_run(path: str) -> bool:

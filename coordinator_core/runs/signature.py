@@ -1,10 +1,14 @@
-"""Signatures of runs: Ed25519 (RFC 8032) over the bytes of the manifest, whose digests stand for all tables.
+"""Signatures: Ed25519 (RFC 8032) over the bytes of a file whose digests stand for all files beside it.
 
-``manifest.json.sig`` beside the manifest is the 64 bytes as ``openssl pkeyutl -sign -rawin`` makes them. Keys are PEM
-files of ``openssl genpkey -algorithm ed25519``.
+Of a run that is its manifest; of a report, and of findings, ``SHA256SUMS``, as ``sha256sum -c`` reads it. ``….sig``
+beside the file is the 64 bytes as ``openssl pkeyutl -sign -rawin`` makes them. Keys are PEM files of
+``openssl genpkey -algorithm ed25519``.
 """
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -15,8 +19,9 @@ from coordinator_core.errors import Damage, UsageError
 from coordinator_core.jsontext import parse_json
 from coordinator_core.runs.publish import MANIFEST
 from coordinator_core.runs.read import Run
+from coordinator_core.runs.verify import RunReport
 
-SIGNATURE = f"{MANIFEST}.sig"
+SUMS = "SHA256SUMS"
 
 
 def read_private_key(path: str) -> Ed25519PrivateKey:
@@ -43,21 +48,61 @@ def read_public_key(path: str) -> Ed25519PublicKey:
 
 def sign_run(run_path: str, key: Ed25519PrivateKey) -> None:
     """Write the signature beside the manifest of a run that was just published."""
-    manifest = bytes(storage.read(storage.join(run_path, MANIFEST)))
-    storage.write_atomic(storage.join(run_path, SIGNATURE), key.sign(manifest))
+    _sign(storage.join(run_path, MANIFEST), key)
+
+
+def sign_files(directory: str, names: Iterable[str], key: Ed25519PrivateKey) -> None:
+    """Write the digests of files of ``directory``, and their signature."""
+    lines = [f"{_sha256(storage.join(directory, name))}  {name}\n" for name in names]
+    path = storage.join(directory, SUMS)
+    storage.write_atomic(path, "".join(lines).encode())
+    _sign(path, key)
 
 
 def check_signature(run: Run, key: Ed25519PublicKey) -> list[Damage]:
     """Damage of the signature of the manifest that ``run`` was opened by: none, or one."""
-    path = storage.join(run.path, SIGNATURE)
-    if not storage.exists(path):
-        return [Damage(path, 0, None, "not_signed", "the run has no signature")]
-    manifest = bytes(storage.read(storage.join(run.path, MANIFEST)))
+    path = storage.join(run.path, MANIFEST)
+    manifest, wrong = _checked(path, key)
+    if not wrong and parse_json(manifest) != run.manifest:
+        wrong = [Damage(path, 0, None, "file_changed", "the manifest changed while the run was verified")]
+    return wrong
+
+
+def has_signed_files(directory: str) -> bool:
+    """Whether :func:`sign_files` has signed files of ``directory``."""
+    return storage.exists(storage.join(directory, SUMS))
+
+
+def check_files(directory: str, key: Ed25519PublicKey) -> RunReport:
+    """Files that :func:`sign_files` has signed, and their damage."""
+    sums, damage = _checked(storage.join(directory, SUMS), key)
+    files = []
+    for line in sums.decode().splitlines() if not damage else ():
+        published, _, name = line.partition("  ")
+        files.append(path := storage.join(directory, name))
+        if not storage.exists(path):
+            damage.append(Damage(path, 0, None, "changed_since_published", "the file is gone"))
+        elif (found := _sha256(path)) != published:
+            detail = f"the SHA-256 of its content is {found}, published was {published}"
+            damage.append(Damage(path, 0, None, "changed_since_published", detail))
+    return RunReport(tuple(files), tuple(damage))
+
+
+def _sign(path: str, key: Ed25519PrivateKey) -> None:
+    storage.write_atomic(f"{path}.sig", key.sign(bytes(storage.read(path))))
+
+
+def _checked(path: str, key: Ed25519PublicKey) -> tuple[bytes, list[Damage]]:
+    """Bytes of a file, and damage of its signature."""
+    data, signature = bytes(storage.read(path)), f"{path}.sig"
+    if not storage.exists(signature):
+        return data, [Damage(signature, 0, None, "not_signed", "there is no signature")]
     try:
-        key.verify(bytes(storage.read(path)), manifest)
+        key.verify(bytes(storage.read(signature)), data)
     except InvalidSignature:
-        return [Damage(path, 0, None, "bad_signature", "not that of the manifest by this key")]
-    if parse_json(manifest) != run.manifest:
-        detail = "the manifest changed while the run was verified"
-        return [Damage(storage.join(run.path, MANIFEST), 0, None, "file_changed", detail)]
-    return []
+        return data, [Damage(signature, 0, None, "bad_signature", f"not that of {path} by this key")]
+    return data, []
+
+
+def _sha256(path: str) -> str:
+    return hashlib.sha256(storage.read(path)).hexdigest()

@@ -7,6 +7,7 @@ order of dictionaries.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -37,54 +38,103 @@ from coordinator_core.groups.model import (
     TransactionOutcome,
 )
 from coordinator_core.records.codec import decode_value
+from coordinator_core.records.wire import RecordDecodeError
+from coordinator_core.runs.rows import ImpossibleRowError
 from coordinator_core.runs.tables import STREAMS_TOPOLOGY_KEY_TYPE
 
 Row = dict[str, Any]
 
-_CLASSIC_MEMBER = (
-    *("member_id", "instance_id", "client_id", "client_host"),
+# Columns that may be null in other rows of the table are given in these.
+_CLASSIC_GIVEN = (
+    *("member_id", "client_id", "client_host"),
     *("session_timeout_ms", "rebalance_timeout_ms", "subscription"),
 )
-_CLASSIC_GROUP = ("protocol_type", "generation", "protocol", "leader", "state_timestamp_ms", "record_offset")
-_MODERN_GROUP = ("group_epoch", "metadata_hash", "assignment_epoch", "assignment_timestamp_ms", "record_offset")
-_MODERN_MEMBER = ("member_id", "rack_id", "client_id", "client_host", "member_epoch", "previous_member_epoch")
+_CLASSIC_GROUP = ("protocol_type", "protocol", "leader", "state_timestamp_ms", "record_offset")
+_MODERN_GIVEN = ("group_epoch", "metadata_hash", "assignment_epoch", "assignment_timestamp_ms")
+_MODERN_MEMBER_GIVEN = ("member_id", "client_id", "client_host", "member_epoch", "previous_member_epoch")
 _TRANSACTION = ("producer_id", "producer_epoch", "last_record_offset", "end_marker_offset", "keys", "timestamp_ms")
 
 
 def partition_states(tables: Mapping[str, pa.Table]) -> list[PartitionState]:
-    """The states that ``tables`` hold, by offsets partition; a missing table counts as empty."""
+    """The states that ``tables`` hold, by offsets partition; a missing table counts as empty.
+
+    :class:`ImpossibleRowError` for a row that comes twice, that is of a group that is not there or of another type, or
+    that lacks what its group's type has.
+    """
     states: dict[int, PartitionState] = {}
-    classic_members = _classic_members(tables.get("members"))
+    classic_members = _classic_members(tables)
 
     def state_of(row: Row) -> PartitionState:
         partition: int = row["offsets_partition"]
         return states.setdefault(partition, PartitionState(partition))
 
-    for row in _rows(tables.get("groups")):
+    def add_group(row: Row) -> None:
         members = classic_members.get((row["offsets_partition"], row["group_id"]), {})
-        state_of(row).groups[row["group_id"]] = _group(row, members)
+        _put(state_of(row).groups, row["group_id"], _group(row, members))
+
+    def add(add_row: Callable[[PartitionState, Row], None], row: Row) -> None:
+        add_row(state_of(row), row)
+
+    _each(tables, "groups", add_group)
     for name, add_row in _ADD_ROW.items():
-        for row in _rows(tables.get(name)):
-            add_row(state_of(row), row)
+        _each(tables, name, partial(add, add_row))
     return [states[partition] for partition in sorted(states)]
+
+
+def _each(tables: Mapping[str, pa.Table], name: str, take: Callable[[Row], None]) -> None:
+    rows = tables[name].to_pylist() if name in tables else []
+    taken = 0
+    try:
+        for row in rows:
+            take(row)
+            taken += 1
+    except (LookupError, ValueError, TypeError, AttributeError, RecordDecodeError) as error:
+        place = ", ".join(f"{key} {rows[taken][key]!r}" for key in ("offsets_partition", "group_id") if key in row)
+        raise ImpossibleRowError(name, taken, f"{place}: {error}") from error
 
 
 def _fields(row: Row, names: Iterable[str]) -> Row:
     return {name: row[name] for name in names}
 
 
-def _rows(table: pa.Table | None) -> list[Row]:
-    rows: list[Row] = [] if table is None else table.to_pylist()
-    return rows
+def _given(row: Row, names: Iterable[str]) -> Row:
+    """Fields that rows of this type have."""
+    found = _fields(row, names)
+    for name, value in found.items():
+        if value is None:
+            raise ValueError(f"{name} has no value")
+    return found
 
 
-def _classic_members(table: pa.Table | None) -> dict[tuple[int, str], dict[int, ClassicMember]]:
+def _put(known: dict[Any, Any], key: Any, value: Any) -> None:
+    if key in known:
+        raise ValueError(f"{key!r} is there already")
+    known[key] = value
+
+
+def _group_of(state: PartitionState, row: Row, *types: GroupType) -> Any:
+    """The group of a row, which is of the type that the row says or that only such groups have."""
+    group_id = row["group_id"]
+    group = state.groups.get(group_id)
+    if group is None:
+        raise ValueError(f"group {group_id!r} is not in offsets partition {state.offsets_partition}")
+    if group.type not in (types or (row["group_type"],)):
+        raise ValueError(f"group {group_id!r} is of type {group.type}")
+    return group
+
+
+def _classic_members(tables: Mapping[str, pa.Table]) -> dict[tuple[int, str], dict[int, ClassicMember]]:
     """Members by (offsets partition, group), then by their position in the group's record."""
     members: dict[tuple[int, str], dict[int, ClassicMember]] = {}
-    for row in _rows(table):
+
+    def add(row: Row) -> None:
         if row["group_type"] == GroupType.CLASSIC:
-            group = members.setdefault((row["offsets_partition"], row["group_id"]), {})
-            group[row["position"]] = ClassicMember(assignment=row["assignment_data"], **_fields(row, _CLASSIC_MEMBER))
+            given = _given(row, (*_CLASSIC_GIVEN, "position", "assignment_data"))
+            position, assignment = given.pop("position"), given.pop("assignment_data")
+            member = ClassicMember(instance_id=row["instance_id"], assignment=assignment, **given)
+            _put(members.setdefault((row["offsets_partition"], row["group_id"]), {}), position, member)
+
+    _each(tables, "members", add)
     return members
 
 
@@ -96,9 +146,10 @@ def _group(row: Row, classic_members: Mapping[int, ClassicMember]) -> Group:
             group_id,
             state=None if row["state"] is None else GroupState(row["state"]),
             members=tuple(classic_members[position] for position in sorted(classic_members)),
+            **_given(row, ["generation"]),
             **_fields(row, _CLASSIC_GROUP),
         )
-    common = _fields(row, _MODERN_GROUP)
+    common = {"record_offset": row["record_offset"], **_given(row, _MODERN_GIVEN)}
     if kind is GroupType.CONSUMER:
         has_record = row["has_partition_metadata_record"]
         return ConsumerGroup(group_id, has_partition_metadata_record=has_record, **common)
@@ -106,29 +157,28 @@ def _group(row: Row, classic_members: Mapping[int, ClassicMember]) -> Group:
         return ShareGroup(group_id, **common)
     return StreamsGroup(
         group_id,
-        validated_topology_epoch=row["validated_topology_epoch"],
         last_assignment_configs=dict(_pairs(row["last_assignment_configs"])),
+        **_given(row, ["validated_topology_epoch"]),
         **common,
     )
 
 
 def _add_member(state: PartitionState, row: Row) -> None:
-    group = state.groups[row["group_id"]]
-    match group:
-        case ConsumerGroup():
-            group.members[row["member_id"]] = _consumer_member(row)
-        case ShareGroup():
-            group.members[row["member_id"]] = ShareMember(
-                subscribed_topics=tuple(row["subscribed_topics"]),
-                assigned=_assignment(row["assignment"]),
-                **_modern_member(row),
-            )
-        case StreamsGroup():
-            group.members[row["member_id"]] = _streams_member(row)
+    group = _group_of(state, row)
+    if group.type is not GroupType.CLASSIC:
+        _put(group.members, row["member_id"], _MEMBER[group.type](row))
+
+
+def _share_member(row: Row) -> ShareMember:
+    return ShareMember(
+        subscribed_topics=tuple(row["subscribed_topics"]),
+        assigned=_assignment(row["assignment"]),
+        **_modern_member(row),
+    )
 
 
 def _modern_member(row: Row) -> Row:
-    member = _fields(row, _MODERN_MEMBER) | {"state": MemberState(row["state"])}
+    member = _given(row, _MODERN_MEMBER_GIVEN) | {"rack_id": row["rack_id"], "state": MemberState(row["state"])}
     for name in ("record_offset", "assignment_record_offset"):
         member[name] = -1 if row[name] is None else row[name]
     return member
@@ -144,7 +194,8 @@ def _consumer_member(row: Row) -> ConsumerMember:
         else tuple((protocol["name"], protocol["metadata"]) for protocol in protocols),
         assigned=_assignment(row["assignment"]),
         pending_revocation=_assignment(row["pending_revocation"]),
-        **_fields(row, ("instance_id", "subscribed_regex", "rebalance_timeout_ms", "server_assignor")),
+        **_given(row, ["rebalance_timeout_ms"]),
+        **_fields(row, ("instance_id", "subscribed_regex", "server_assignor")),
         **_modern_member(row),
     )
 
@@ -156,9 +207,17 @@ def _streams_member(row: Row) -> StreamsMember:
         client_tags=_pairs(row["client_tags"]),
         assigned=_task_assignment(row["tasks"]),
         pending_revocation=_task_assignment(row["tasks_pending_revocation"]),
-        **_fields(row, ("instance_id", "rebalance_timeout_ms", "topology_epoch", "process_id")),
+        instance_id=row["instance_id"],
+        **_given(row, ("rebalance_timeout_ms", "topology_epoch", "process_id")),
         **_modern_member(row),
     )
+
+
+_MEMBER: dict[GroupType, Callable[[Row], Any]] = {
+    GroupType.CONSUMER: _consumer_member,
+    GroupType.SHARE: _share_member,
+    GroupType.STREAMS: _streams_member,
+}
 
 
 def _pairs(entries: list[Row]) -> tuple[tuple[str, str], ...]:
@@ -166,7 +225,7 @@ def _pairs(entries: list[Row]) -> tuple[tuple[str, str], ...]:
 
 
 def _assignment(entries: list[Row]) -> Assignment:
-    return {entry["topic_id"]: tuple(entry["partitions"]) for entry in entries}
+    return {_given(entry, ["topic_id"])["topic_id"]: tuple(entry["partitions"]) for entry in entries}
 
 
 def _task_assignment(value: Row) -> TaskAssignment:
@@ -178,42 +237,36 @@ def _task_assignment(value: Row) -> TaskAssignment:
 
 
 def _add_target(state: PartitionState, row: Row) -> None:
-    group = state.groups[row["group_id"]]
-    if isinstance(group, StreamsGroup):
-        group.target_assignment[row["member_id"]] = _task_assignment(row["tasks"])
-        group.target_record_offsets[row["member_id"]] = row["record_offset"]
-    elif isinstance(group, ConsumerGroup | ShareGroup):
-        group.target_assignment[row["member_id"]] = _assignment(row["assignment"])
-        group.target_record_offsets[row["member_id"]] = row["record_offset"]
+    group = _group_of(state, row)
+    target = _task_assignment(row["tasks"]) if group.type is GroupType.STREAMS else _assignment(row["assignment"])
+    _put(group.target_assignment, row["member_id"], target)
+    group.target_record_offsets[row["member_id"]] = row["record_offset"]
 
 
 def _add_regex(state: PartitionState, row: Row) -> None:
-    group = state.groups[row["group_id"]]
-    if isinstance(group, ConsumerGroup):
-        group.regexes[row["regex"]] = ResolvedRegex(
-            tuple(row["topics"]), row["version"], row["timestamp_ms"], row["record_offset"]
-        )
+    resolved = ResolvedRegex(tuple(row["topics"]), row["version"], row["timestamp_ms"], row["record_offset"])
+    _put(_group_of(state, row, GroupType.CONSUMER).regexes, row["regex"], resolved)
 
 
 def _add_share_topic(state: PartitionState, row: Row) -> None:
-    group = state.groups[row["group_id"]]
-    if isinstance(group, ShareGroup):
-        partitions = row["partitions"]
-        topic = ShareTopic(
-            row["topic_id"],
-            row["topic"],
-            row["status"],
-            None if partitions is None else tuple(partitions),
-            row["record_offset"],
-        )
-        group.topics = (*group.topics, topic)
+    group = _group_of(state, row, GroupType.SHARE)
+    partitions = row["partitions"]
+    topic = ShareTopic(
+        row["topic_id"],
+        row["topic"],
+        row["status"],
+        None if partitions is None else tuple(partitions),
+        row["record_offset"],
+    )
+    group.topics = (*group.topics, topic)
 
 
 def _add_topology(state: PartitionState, row: Row) -> None:
-    group = state.groups[row["group_id"]]
-    if isinstance(group, StreamsGroup):
-        group.topology = decode_value(STREAMS_TOPOLOGY_KEY_TYPE, row["value"]).data
-        group.topology_record_offset = row["record_offset"]
+    group = _group_of(state, row, GroupType.STREAMS)
+    if group.topology is not None:
+        raise ValueError(f"group {group.group_id!r} has a topology already")
+    group.topology = decode_value(STREAMS_TOPOLOGY_KEY_TYPE, row["value"]).data
+    group.topology_record_offset = row["record_offset"]
 
 
 def _committed_offset(row: Row) -> CommittedOffset:
@@ -222,12 +275,12 @@ def _committed_offset(row: Row) -> CommittedOffset:
 
 def _add_offset(state: PartitionState, row: Row) -> None:
     offset_key = OffsetKey(row["group_id"], row["topic"], row["partition"])
-    state.offsets[offset_key] = _committed_offset(row)
+    _put(state.offsets, offset_key, _committed_offset(row))
 
 
 def _add_pending(state: PartitionState, row: Row) -> None:
     offset_key = OffsetKey(row["group_id"], row["topic"], row["partition"])
-    state.pending.setdefault(row["producer_id"], {})[offset_key] = _committed_offset(row)
+    _put(state.pending.setdefault(row["producer_id"], {}), offset_key, _committed_offset(row))
 
 
 def _add_load_failure(state: PartitionState, row: Row) -> None:
@@ -250,7 +303,7 @@ def _add_carried(state: PartitionState, row: Row) -> None:
 
 
 def _add_count(state: PartitionState, row: Row) -> None:
-    state.record_counts[row["key_type"], row["value_version"]] = row["records"]
+    _put(state.record_counts, (row["key_type"], row["value_version"]), row["records"])
 
 
 _ADD_ROW: dict[str, Callable[[PartitionState, Row], None]] = {

@@ -158,6 +158,17 @@ AGREED: dict[str, tuple[list[str], Callable[[Path], object]]] = {
         ["--partial"],
         lambda log: write_segment(log, commit(0) + commit(1)[:-1] + b"\x77" + unreadable(2) + commit(3)),
     ),
+    "unreadable records that a broker keeps": (
+        ["--partial"],
+        lambda log: write_segment(log, commit(0) + unreadable(1) + commit(2)),
+    ),
+    "an unreadable control batch that a broker keeps, and a later segment": (
+        ["--partial"],
+        lambda log: (
+            write_segment(log, commit(0) + unreadable(1, control=True)),
+            write_segment(log, commit(2), "00000000000000000002.log"),
+        ),
+    ),
 }
 
 

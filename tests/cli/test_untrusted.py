@@ -9,12 +9,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from coordinator_core.cli.app import run
+from coordinator_core.cli.app import cli, run
 from coordinator_core.errors import ExitCode
 from coordinator_core.untrusted import csv_text, visible, visible_lines
+from tests.cases import CORPUS
+from tests.cli.commands import WITH_A_BROKER, leaves
+from tests.drill.test_compare import group, journal, prediction
 from tests.rules.logs import assignment, classic, commit, member, one
 
 NOW = ["--kafka-version", "4.3.1", "--now-ms", "1800000000000"]
@@ -71,6 +75,27 @@ TEXTS = {
     "report": ["report", "RUN", "--output", "OUT"],
     "verify": ["verify", "LOG"],
     "compact": ["compact", "LOG", "--output", "OUT", *NOW],
+    "replay": ["replay", "LOG", "--output", "OUT", "--cluster", "c", *NOW],
+    "prune": ["prune", "OUTPUT", "--cluster", "c", "--keep", "1"],
+    "loads": ["loads", "LOG"],
+    "rescue": ["rescue", "LOG", *NOW],
+    "investigate": ["investigate", "RUN"],
+    "investigation": ["investigate", "LOG", "--output", "OUT", *NOW],
+    "a type": ["whatif", "RUN", "--to", "consumer"],
+    "another type": ["whatif", "RUN", "--to", "streams"],
+    "partitions": ["whatif", "RUN", "--offsets-partitions", "7"],
+    "retention": ["whatif", "RUN", "--retention-ms", "1"],
+    "deleted group": ["whatif", "RUN", "--delete-group", f"live{EVIL['row']}"],
+    "deleted topic": ["whatif", "RUN", "--delete-topic", EVIL["clear"]],
+    "plan": ["restore", "plan", "RUN", "--all-groups", "--against", "EARLIER", "--output", "OUT/plan"],
+    "predict": ["drill", "predict", "RUN", "--topology", "TOPOLOGY", "--scenario", "rolling-restart"],
+    "compare": ["drill", "compare", "PREDICTION", "JOURNAL", "--output", "OUT"],
+    "simulate": ["simulate", "TRACE", "--check"],
+    "import": ["import-records", f"{EVIL['row']}.parquet", "--output", "OUT", "--isolation-level", "read_committed"],
+    "rules": ["rules"],
+    "dump": ["dump", "LOG", *NOW],
+    "diff": ["diff", "EARLIER", "RUN"],
+    "diff csv": ["diff", "EARLIER", "RUN", "--format", "csv"],
     **{f"explain {name}": ["explain", "LOG", "--group", text, *NOW] for name, text in EVIL.items() if "\0" not in text},
     **{f"no such {name}": ["describe", "LOG", "--group", f"?{text}", *NOW] for name, text in EVIL.items()},
     **{f"coordinator {name}": ["find-coordinator", f"?{text}"] for name, text in EVIL.items()},
@@ -81,29 +106,65 @@ def obeyed(text: str) -> list[str]:
     return [repr(each) for each in FORBIDDEN if each in text]
 
 
+@pytest.fixture(scope="module")
+def places(log: str, published: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What commands are given, by the word that stands for it."""
+    place = tmp_path_factory.mktemp("beside")
+    told = [group(text, coordinator_after=9) for text in EVIL.values()]
+    (place / "prediction.json").write_text(json.dumps(prediction(group(), *told).to_json()))
+    events = [event | {"output": EVIL["clear"]} if "output" in event else event for event in journal()]
+    (place / "journal.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    trace = CORPUS.parent / "traces/reload/4.3.1/reload-static.jsonl"
+    lines = [json.dumps(_renamed(json.loads(line))) for line in trace.read_text().splitlines()]
+    (place / "trace.jsonl").write_text("\n".join(lines))
+    return {
+        "LOG": log,
+        "RUN": published,
+        "OUTPUT": str(Path(published).parents[2]),
+        "EARLIER": one(commit("g")).publish(place / "other").path,
+        "TOPOLOGY": str(CORPUS / "k431-cluster/expected/before/topics.json"),
+        "PREDICTION": str(place / "prediction.json"),
+        "JOURNAL": str(place / "journal.jsonl"),
+        "TRACE": str(place / "trace.jsonl"),
+    }
+
+
+def _renamed(value: Any, name: str = "") -> Any:
+    """A line of a trace in which clients have other names."""
+    if isinstance(value, dict):
+        return {key: _renamed(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_renamed(each, name) for each in value]
+    return value + EVIL["row"] + EVIL["clear"] if name in _GIVEN_BY_CLIENTS and isinstance(value, str) else value
+
+
+_GIVEN_BY_CLIENTS = {"groupId", "group", "memberId", "groupInstanceId", "clientId", "topic", "protocolName"}
+
+
+def test_every_command_is_among_them() -> None:
+    covered = {
+        leaf for leaf in leaves(cli) if any(words[: len(leaf.split())] == leaf.split() for words in TEXTS.values())
+    }
+    assert covered | WITH_A_BROKER.keys() == set(leaves(cli))
+
+
 @pytest.mark.parametrize("command", TEXTS)
 def test_no_text_obeys_a_client(
-    command: str, log: str, published: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    command: str, places: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    places = {"LOG": log, "RUN": published, "OUT": str(tmp_path / "out")}
-    assert run([places.get(word, word) for word in TEXTS[command]]) in (0, 1, 2)
+    out = str(tmp_path / "out")
+    words = [places.get(word, word.replace("OUT/", f"{out}/").replace("OUT", out)) for word in TEXTS[command]]
+    assert run(words) in (0, 1, 2)
     captured = capfd.readouterr()
-    assert obeyed(captured.out) == []
+    if command != "dump":
+        assert obeyed(captured.out) == []
     assert obeyed(captured.err) == []
-    if command == "report":
-        for path in (tmp_path / "out").rglob("*"):
-            if path.suffix in (".html", ".md", ".prom", ".txt"):
-                assert obeyed(path.read_text()) == [], path
-
-
-def test_diff_obeys_nobody(published: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    other = one(commit("g")).publish(tmp_path / "other").path
-    for form in ("text", "csv"):
-        assert run(["diff", other, published, "--format", form]) == ExitCode.FINDINGS
-        captured = capfd.readouterr()
-        assert obeyed(captured.out + captured.err) == []
-    for cell in (cell for row in csv.reader(io.StringIO(captured.out)) for cell in row):
-        assert not cell.startswith(("=", "+", "@"))
+    for path in (tmp_path / "out").rglob("*"):
+        if path.suffix in (".html", ".md", ".prom", ".txt"):
+            assert obeyed(path.read_text()) == [], path
+    if command == "diff csv":
+        for cell in (cell for row in csv.reader(io.StringIO(captured.out)) for cell in row):
+            assert not cell.startswith(("=", "+", "@"))
 
 
 @pytest.mark.parametrize("command", ["expire csv"])

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core.cli.app import run
 from coordinator_core.cluster import capture, files, snapshot
 from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.ingest.publish import IsolationLevel
 from coordinator_core.log.discovery import CAPTURE_MARKER, discover
 from coordinator_core.releases import profile_for_release
+from tests.cli.test_writers import room_of
 from tests.cluster.conftest import Place
 from tests.cluster.kit import (
     Json,
@@ -290,6 +292,28 @@ def test_a_capture_killed_anywhere_passes_for_nothing_and_is_finished_by_the_nex
     for output in outputs:
         manifest = capture_from(place.broker.bootstrap, output, segment_bytes=SEGMENT_BYTES)
         assert_as_on_disk(manifest, output, log_bytes(place.broker.log_dir))
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 10, 1 << 14])
+def test_a_capture_on_a_full_disk_is_finished_by_the_next(
+    place: Place, tmp_path: Path, limit: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "capture"
+    words = ["capture", "--bootstrap-server", place.broker.bootstrap, "--output", str(output)]
+    with room_of(limit):
+        assert run(words) == ExitCode.APPLY_FAILED
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("regroup: error: ")
+    assert said.endswith("File too large")
+    with pytest.raises(UsageError):
+        discover([str(output)])
+    assert run(words) == ExitCode.CLEAN
+    assert_as_on_disk(json.loads((output / "capture.json").read_text()), output, log_bytes(place.broker.log_dir))
+
+
+def test_of_two_captures_into_one_directory_the_second_is_refused(place: Place, tmp_path: Path) -> None:
+    with snapshot.CaptureDirectory.opened(tmp_path), pytest.raises(UsageError, match="another capture is writing"):
+        capture_from(place.broker.bootstrap, tmp_path)
 
 
 @pytest.mark.parametrize("byte", [0, 7, 12, 40, 70])

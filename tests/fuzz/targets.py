@@ -11,7 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.fuzz import command_targets, file_targets, fold_targets, log_targets, partition_targets, segments
+from tests.fuzz import (
+    command_targets,
+    file_targets,
+    fold_targets,
+    log_targets,
+    partition_targets,
+    segments,
+    table_targets,
+)
 from tests.fuzz.hostile import Hostile
 
 
@@ -39,5 +47,6 @@ TARGETS: dict[str, Target] = {
     "shifting_fold": Target(fold_targets.shifting_fold, 0.01),
     "partition": Target(partition_targets.partition, 0.005),
     "run_directory": Target(file_targets.run_directory, 0.001, file_targets.make_file, file_targets.vary_file),
+    "run_tables": Target(table_targets.run_tables, 0.001, table_targets.make_table, table_targets.vary_table),
     "cluster_file": Target(file_targets.cluster_file, 0.002, file_targets.make_clusters, file_targets.vary_clusters),
 }

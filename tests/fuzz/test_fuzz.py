@@ -26,6 +26,7 @@ INPUTS = {
     "commands": 200,
     "partition": 60,
     "run_directory": 48,
+    "run_tables": 12,
     "cluster_file": 300,
 }
 """Inputs of targets that take milliseconds for each; others have ``SHORT`` inputs."""

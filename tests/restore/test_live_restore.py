@@ -17,6 +17,7 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 
 from coordinator_core.errors import ExitCode
 from coordinator_core.restore.model import read_plan, write_plan
+from tests.cli.test_untrusted import EVIL, obeyed
 from tests.drill.kit import signalled
 from tests.live.broker import wait_for
 from tests.live.scenario import ROOT
@@ -275,30 +276,34 @@ def test_an_apply_that_is_killed_can_be_rolled_back_as_it_is(place: Place, tmp_p
     assert place.held(*groups) == before
 
 
-def test_a_group_without_permission_fails_alone_and_the_second_try_ends_well(place: Place, tmp_path: Path) -> None:
-    def acl(operation: str, kind: str, name: str) -> ACL:
-        pattern = ResourcePattern(ResourceType[kind], name)
-        allow = ACLPermissionType.ALLOW
-        return ACL("User:restorer", "*", ACLOperation[operation], allow, pattern)
+def allow(place: Place, *acls: tuple[str, str, str]) -> None:
+    """Let the user ``restorer`` do this."""
+    made = [
+        ACL(
+            "User:restorer", "*", ACLOperation[each], ACLPermissionType.ALLOW, ResourcePattern(ResourceType[kind], name)
+        )
+        for each, kind, name in acls
+    ]
+    assert not place.admin.create_acls(made)["failed"]
+    for one in made:
+        wait_for("the authorizer", lambda one=one: bool(place.admin.describe_acls(one)[0]))
 
-    def allow(*acls: ACL) -> None:
-        assert not place.admin.create_acls(list(acls))["failed"]
-        for one in acls:
-            wait_for("the authorizer", lambda one=one: bool(place.admin.describe_acls(one)[0]))
 
-    allow(
-        acl("READ", "TOPIC", "__consumer_offsets"),
-        acl("READ", "TOPIC", TOPIC),
-        acl("DESCRIBE", "GROUP", "*"),
-        acl("READ", "GROUP", "may"),
-    )
+def login_of(place: Place, tmp_path: Path) -> tuple[str | Path, ...]:
+    """Options for a client that is ``restorer``, who may read the log and the topic, and list groups."""
+    allow(place, ("READ", "TOPIC", "__consumer_offsets"), ("READ", "TOPIC", TOPIC), ("DESCRIBE", "GROUP", "*"))
     properties = tmp_path / "client.properties"
     properties.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
         f'sasl.jaas.config={PLAIN} required username="restorer" password="{PASSWORD}";\n'
     )
+    return "--bootstrap-server", place.secured, "--command-config", properties
+
+
+def test_a_group_without_permission_fails_alone_and_the_second_try_ends_well(place: Place, tmp_path: Path) -> None:
+    login = login_of(place, tmp_path)
+    allow(place, ("READ", "GROUP", "may"))
     (tmp_path / "wanted.csv").write_text(f"may,{TOPIC},0,5\nmay-not,{TOPIC},0,6\n")
-    login = ("--bootstrap-server", place.secured, "--command-config", properties)
     regroup("restore", "plan", "--from-file", tmp_path / "wanted.csv", *login, "--output", tmp_path / "plan.json")
     apply = ("restore", "apply", tmp_path / "plan.json", *login, "--execute", "--output", tmp_path / "applied")
     failed = regroup(*apply, code=ExitCode.APPLY_FAILED)
@@ -306,7 +311,36 @@ def test_a_group_without_permission_fails_alone_and_the_second_try_ends_well(pla
     assert set(place.held("may", "may-not")) == {"may"}
     verified = regroup("restore", "verify", tmp_path / "applied", *login, "--format", "json", code=4)
     assert [record["group_id"] for record in json.loads(verified.stdout)["records"]] == ["may"]
-    allow(acl("READ", "GROUP", "may-not"))
+    allow(place, ("READ", "GROUP", "may-not"))
     regroup(*apply)
     verified = regroup("restore", "verify", tmp_path / "applied", *login, "--format", "json")
     assert [record["group_id"] for record in json.loads(verified.stdout)["records"]] == ["may", "may-not"]
+
+
+@pytest.mark.full
+def test_start_offsets_of_share_groups_need_read_and_delete(place: Place, tmp_path: Path) -> None:
+    """Of a group whose name obeys nobody, whatever is printed of it."""
+    login, group = login_of(place, tmp_path), f"starts{EVIL['title']}{EVIL['bidi']}"
+
+    def restore(*words: str | Path, code: int = 0) -> str:
+        done = regroup("restore", *words, *login, code=code)
+        assert obeyed(done.stdout + done.stderr) == []
+        return done.stdout + done.stderr
+
+    (tmp_path / "wanted.csv").write_text(f"{group},{TOPIC},0,5\n")
+    plan, back, done = tmp_path / "plan.json", tmp_path / "back.json", tmp_path / "applied"
+    restore("plan", "--from-file", tmp_path / "wanted.csv", "--new-groups", "share", "--output", plan)
+    restore("apply", plan)
+    apply = ("apply", plan, "--execute", "--output", done)
+    assert "GROUP_AUTHORIZATION_FAILED" in restore(*apply, code=ExitCode.APPLY_FAILED)
+    allow(place, ("READ", "GROUP", group))
+    restore(*apply)
+    restore("verify", done)
+    restore("rollback", done, "--output", back)
+    apply = ("apply", back, "--execute", "--output", tmp_path / "undone")
+    assert "GROUP_AUTHORIZATION_FAILED" in restore(*apply, code=ExitCode.APPLY_FAILED)
+    allow(place, ("DELETE", "GROUP", group))
+    restore(*apply)
+    assert group not in {each["group_id"] for each in place.admin.list_groups()}
+    captured = regroup("capture", *login, "--output", tmp_path / "capture")
+    assert obeyed(captured.stdout + captured.stderr) == []

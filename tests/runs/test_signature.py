@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,50 @@ def test_a_key_that_is_none_publishes_nothing(
         assert regroup(command) == ExitCode.USAGE
         assert capfd.readouterr().err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("what", ["report", "findings"])
+def test_reports_and_findings_are_signed(
+    what: str, published: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(published / "c/w/r", tmp_path / "c/w/r")
+    key, public = str(published / "key.pem"), published / "key.pub.pem"
+    if what == "report":
+        directory = tmp_path / "report"
+        words = ["report", str(run), "--no-log", "--output", str(directory)]
+    else:
+        words = ["reconcile", str(run), "--no-log", "--fail-on", "never", "--publish"]
+    assert regroup([*words, "--sign-key", str(public)]) == ExitCode.USAGE
+    assert regroup([*words, "--sign-key", key]) == ExitCode.CLEAN
+    if what == "findings":
+        (summary,) = tmp_path.glob("c/w/_findings/r/*/reconciliation.json")
+        directory = summary.parent
+    assert verified(directory, public) == ExitCode.CLEAN
+    by_hand = (
+        f"openssl pkeyutl -verify -rawin -pubin -inkey {public} -sigfile SHA256SUMS.sig -in SHA256SUMS"
+        " && sha256sum --check --quiet SHA256SUMS"
+    )
+    assert subprocess.run(by_hand, shell=True, cwd=directory, capture_output=True, check=False).returncode == 0
+    _, other = write_keys(tmp_path, "other")
+    assert verified(directory, other) == ExitCode.DAMAGED_INPUT
+    changed = next(path for path in sorted(directory.iterdir()) if path.suffix in (".html", ".parquet"))
+    sound = changed.read_bytes()
+    changed.write_bytes(sound + b" ")
+    capfd.readouterr()
+    assert verified(directory, public) == ExitCode.DAMAGED_INPUT
+    assert f"{changed}: byte 0: changed_since_published" in capfd.readouterr().out
+    assert subprocess.run(by_hand, shell=True, cwd=directory, capture_output=True, check=False).returncode != 0
+    changed.unlink()
+    assert verified(directory, public) == ExitCode.DAMAGED_INPUT
+    changed.write_bytes(sound)
+    (directory / "SHA256SUMS.sig").unlink()
+    assert verified(directory, public) == ExitCode.DAMAGED_INPUT
+
+
+@pytest.mark.parametrize("words", [["report"], ["reconcile"]])
+def test_what_is_printed_is_not_signed(words: list[str], published: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert regroup([*words, str(published / "c/w/r"), "--sign-key", str(published / "key.pem")]) == ExitCode.USAGE
+    assert "--sign-key signs files" in capfd.readouterr().err
 
 
 def test_only_runs_are_signed(published: Path) -> None:

@@ -1,0 +1,74 @@
+"""Requirements on rows of a run, checked when they are read: whoever can write a run can write its digests.
+
+A reader takes columns from a file by :func:`declared`, which checks types, and values that must be there. Keys and
+references are checked where they are relied upon: by :mod:`coordinator_core.runs.states`, and where rules look up rows
+by their key. Both raise :class:`ImpossibleRowError`; the run knows the file.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_core.errors import Damage, DamagedInputError
+
+
+class ImpossibleRowError(Exception):
+    """Row ``row`` (from 0) of what was read of ``table`` is none that a replay writes, or contradicts others."""
+
+    def __init__(self, table: str, row: int, reason: str) -> None:
+        super().__init__(table, row, reason)
+        self.table, self.row, self.reason = table, row, reason
+
+
+def impossible_row(path: str, row: int | None, reason: str) -> DamagedInputError:
+    """The error for row ``row`` of a file, from 0, where it is known."""
+    where = "" if row is None else f"row {row}: "
+    return DamagedInputError(Damage(path, 0, None, "impossible_row", f"{where}{reason}"))
+
+
+def declared(path: str, rows: pa.Table, schema: pa.Schema, first_row: int | None = 0) -> pa.Table:
+    """The columns of ``schema`` of rows of a file, with its types.
+
+    ``first_row`` is where the rows begin in the file, ``None`` for rows that were picked.
+
+    :class:`DamagedInputError` for a column that is not there or of another type, and for a value that is missing.
+    """
+    arrays = []
+    for field in schema:
+        if field.name not in rows.column_names:
+            raise impossible_row(path, None, f"the table has no column {field.name}")
+        try:
+            array = rows[field.name].cast(field.type)
+        except pa.ArrowException as error:
+            raise impossible_row(path, None, f"column {field.name}: {error}") from None
+        if (row := _missing(field, array)) is not None:
+            raise impossible_row(path, None if first_row is None else first_row + row, f"{field.name} has no value")
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _missing(field: pa.Field, array: pa.ChunkedArray | pa.Array) -> int | None:
+    """The first row without a value that ``field`` must have, at whatever depth."""
+    if array.null_count and not field.nullable:
+        return int(pc.index(pc.is_null(array), True).as_py())
+    if not pa.types.is_nested(field.type):
+        return None
+    first = 0
+    for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+        if (row := _missing_within(field.type, chunk)) is not None:
+            return first + row
+        first += len(chunk)
+    return None
+
+
+def _missing_within(kind: pa.DataType, array: pa.Array) -> int | None:
+    if pa.types.is_list(kind):
+        row = _missing(kind.value_field, pc.list_flatten(array))
+        return None if row is None else int(pc.list_parent_indices(array)[row].as_py())
+    rows = pc.indices_nonzero(pc.is_valid(array))
+    present = array.take(rows) if array.null_count else array
+    for index, field in enumerate(kind):
+        if (row := _missing(field, pc.struct_field(present, [index]))) is not None:
+            return int(rows[row].as_py())
+    return None
