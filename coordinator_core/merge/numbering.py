@@ -50,6 +50,11 @@ class NameNumbers:
         self._texts = [whole]
         return whole
 
+    def sizes(self) -> Int64s:
+        """UTF-8 bytes of each name, by number."""
+        found: Int64s = pc.binary_length(self.texts()).to_numpy()
+        return found
+
     def of(self, numbers: Int64s) -> list[str]:
         """The names with these numbers."""
         found: list[str] = self.texts().take(column(numbers)).to_pylist()

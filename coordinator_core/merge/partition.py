@@ -32,6 +32,8 @@ __all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]
 
 _SPARE_ROWS = 1 << 20
 """Values that no longer stand are dropped when they are so many more than those of all offset keys."""
+_SPARE_BYTES = 1 << 28
+"""The same for their bytes, and those that stood when they were last looked at."""
 
 
 def merge_folds(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> PartitionState:
@@ -68,6 +70,7 @@ class PartitionMerge:
         self._topics = NameNumbers()
         self._offset_keys = OffsetKeyNumbers()
         self._values = ValueStore()
+        self._spare_bytes = _SPARE_BYTES
         self._committed = np.empty(0, np.int64)
         self._open = OpenCommits(profile, self._values)
         self._transactions = Transactions()
@@ -85,7 +88,7 @@ class PartitionMerge:
         self._transactions.apply(fold, offset_key_of, group_of)
         self._stats.add(fold, group_of)
         self._replay.apply(fold, group_of, self._groups)
-        if self._values.rows > _SPARE_ROWS + 2 * len(self._offset_keys):
+        if self._values.rows > _SPARE_ROWS + 2 * len(self._offset_keys) or self._values.bytes > self._spare_bytes:
             self._compact()
 
     def state(self) -> dict[str, Any]:
@@ -134,6 +137,7 @@ class PartitionMerge:
         places = self._values.compact(np.concatenate([self._committed[offset_keys], pending]))
         self._committed[offset_keys] = places[: len(offset_keys)]
         self._open.move(places[len(offset_keys) :])
+        self._spare_bytes = _SPARE_BYTES + 2 * self._values.bytes
 
     def _groups_with(self, *rows: GatheredRows) -> list[str]:
         has_offsets = np.zeros(len(self._groups), np.bool_)

@@ -52,22 +52,31 @@ def replay_snapshot(
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
     cache: FoldCache | None = None,
+    whole_metadata: bool = True,
 ) -> list[PartitionState]:
     """State of every offsets partition of ``source``, sorted by partition.
+
+    ``whole_metadata`` is that of :meth:`MergedPartition.to_state`.
 
     Under ``FAIL`` raises :class:`DamagedInputError` for the first damage in the order of partitions and
     segments; else appends what it found to ``damage``, in that order.
     """
     damage += check_source(source, on_damage)
     states = []
-    for state, facts in replay_partitions(source, profile, on_damage=on_damage, cache=cache):
+    replayed = replay_partitions(source, profile, on_damage=on_damage, cache=cache, whole_metadata=whole_metadata)
+    for state, facts in replayed:
         states.append(state)
         damage += facts.damage
     return states
 
 
 def replay_partitions(
-    source: Snapshot | Pin, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, cache: FoldCache | None = None
+    source: Snapshot | Pin,
+    profile: Profile,
+    *,
+    on_damage: OnDamage = OnDamage.FAIL,
+    cache: FoldCache | None = None,
+    whole_metadata: bool = True,
 ) -> Iterator[tuple[PartitionState, PartitionFacts]]:
     """State and facts of every offsets partition of ``source``, sorted by partition, a few in memory at a time.
 
@@ -79,7 +88,7 @@ def replay_partitions(
 
         def merge(number: int, results: Iterator[SegmentResult], kept: int) -> tuple[PartitionState, PartitionFacts]:
             merged, _, facts = merge_results(number, results, profile, cache=replay.cache, kept=kept)
-            return merged.to_state(), facts
+            return merged.to_state(whole_metadata=whole_metadata), facts
 
         yield from replay.merged(merge)
 
