@@ -122,8 +122,8 @@ class MergedPartition:
     def to_state(self, *, whole_metadata: bool = True) -> PartitionState:
         """The same as Python objects, one for every offset.
 
-        Without ``whole_metadata`` a digest stands for metadata of more than a few characters: for what compares them, or
-        does not look at them.
+        Without ``whole_metadata`` a digest stands for metadata of more than a few characters: for what compares them,
+        or does not look at them.
         """
         told = partial(_committed_offsets, texts=_Texts(whole_metadata))
         pending: dict[int, dict[OffsetKey, CommittedOffset]] = {}
@@ -171,9 +171,7 @@ def without_long_texts(texts: pa.ChunkedArray | pa.Array) -> pa.Array:
     return pc.replace_with_mask(texts, is_long, pa.array(digests, texts.type)) if digests else texts
 
 
-def _committed_offsets(
-    table: pa.Table | pa.RecordBatch, texts: _Texts
-) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+def _committed_offsets(table: pa.Table | pa.RecordBatch, texts: _Texts) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
     lists = {name: texts.of(name, table[name]) for name in OFFSETS.names}
     offset_keys = zip(lists.pop("group_id"), lists.pop("topic"), lists.pop("partition"), strict=True)
     for offset_key, *values in zip(offset_keys, *lists.values(), strict=True):

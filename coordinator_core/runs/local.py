@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from time import perf_counter
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import FoldCache
@@ -25,6 +26,7 @@ from coordinator_core.fold.tasks import (
     most_run_bytes,
     run_fold_task,
 )
+from coordinator_core.log.limits import standing_allowance
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     _Merged = tuple[RowBlocks, Future[tuple[Tables, PartitionFacts]], pa.Table]
 
 T = TypeVar("T")
+
+_size = attrgetter("size")
 
 
 def replay_snapshot(
@@ -87,7 +91,7 @@ def replay_partitions(
         from coordinator_core.runs.merging import merge_results
 
         def merge(number: int, results: Iterator[SegmentResult], kept: int) -> tuple[PartitionState, PartitionFacts]:
-            merged, _, facts = merge_results(number, results, profile, cache=replay.cache, kept=kept)
+            merged, _, facts = merge_results(number, results, profile, **replay.given(number), kept=kept)
             return merged.to_state(whole_metadata=whole_metadata), facts
 
         yield from replay.merged(merge)
@@ -123,7 +127,7 @@ def replay_to_run(
         from coordinator_core.runs.tables import offset_rows
 
         def merge(number: int, results: Iterator[SegmentResult], kept: int) -> _Merged:
-            merged, segments, facts = merge_results(number, results, rules, cache=replay.cache, kept=kept)
+            merged, segments, facts = merge_results(number, results, rules, **replay.given(number), kept=kept)
             # Rows of groups need the interpreter lock, encoding of offsets does not: they run side by side.
             return offset_rows(merged), teller.submit(group_tables, merged, facts, now_ms=now_ms), segments
 
@@ -178,6 +182,8 @@ class _Replay:
         self._is_streamed = on_damage is OnDamage.RECOVER
         self.cache = None if self._is_streamed else cache
         self._rules = FoldRules.of(profile)
+        snapshot = source.snapshot if isinstance(source, Pin) else source
+        self._sizes = {log.offsets_partition: sum(map(_size, log.segments)) for log in snapshot.partitions}
         self._known: set[int] = set()
         self._workers = os.cpu_count() or 1
         self._tasks = fold_tasks(source, on_damage)
@@ -194,6 +200,10 @@ class _Replay:
     def __exit__(self, *_: object) -> None:
         self._folding.stop()
         self._mergers.shutdown(cancel_futures=True)
+
+    def given(self, offsets_partition: int) -> dict[str, Any]:
+        """What :func:`merge_results` is given besides."""
+        return {"cache": self.cache, "allowance": standing_allowance(self._sizes[offsets_partition])}
 
     def merged(self, merge: Callable[[int, Iterator[SegmentResult], int], T]) -> Iterator[T]:
         """Results of ``merge`` for each partition, in the order of the log.
