@@ -37,8 +37,9 @@ class Packed:
         if packed.size > size // 2:
             return
         self._array = None
-        self._type, self._data = array.type, packed
-        self._bounds = pa.py_buffer(np.ascontiguousarray(bounds - bounds[0]))
+        # A copy: the codec's own buffer has room for what does not compress.
+        self._type, self._data = array.type, packed.to_pybytes()
+        self._bounds = pa.py_buffer((bounds - bounds[0]).astype(_width(array.type)))
 
     @property
     def array(self) -> pa.Array:
@@ -49,22 +50,24 @@ class Packed:
         return pa.Array.from_buffers(self._type, len(self.lengths), [None, self._bounds, data])
 
 
-def cuts(lengths: Int64s, most_bytes: int = BLOCK_BYTES) -> Iterator[slice]:
-    """Ranges of rows that follow each other, of up to ``most_bytes`` each, or of one row."""
+def cuts(lengths: Int64s) -> Iterator[slice]:
+    """Ranges of rows that follow each other, of up to ``BLOCK_BYTES`` each, or of one row."""
     ends = np.cumsum(lengths)
     start = 0
     while start < len(lengths):
         before = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + most_bytes, "right")))
+        stop = max(start + 1, int(np.searchsorted(ends, before + BLOCK_BYTES, "right")))
         yield slice(start, stop)
         start = stop
 
 
 def _bounds(array: pa.Array) -> Int64s:
-    wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     buffer = array.buffers()[1]
     if buffer is None or not buffer.size:
         return np.zeros(1, np.int64)
-    width = np.int64 if wide else np.int32
-    found: Int64s = np.frombuffer(buffer, width)[array.offset : array.offset + len(array) + 1]
-    return found
+    found = np.frombuffer(buffer, _width(array.type))[array.offset : array.offset + len(array) + 1]
+    return found.astype(np.int64, copy=False)
+
+
+def _width(kind: pa.DataType) -> type[np.int64] | type[np.int32]:
+    return np.int64 if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind) else np.int32
