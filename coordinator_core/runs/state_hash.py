@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,8 @@ BLOCK_ROWS = 1 << 20
 
 COORDINATES = ("offsets_partition", "record_offset")
 
-_Chunk = pa.Array | Packed
+_Chunk: TypeAlias = "pa.Array | Packed"
+"""A part of a column that waits for the rest of its block."""
 
 TableDigests = dict[tuple[str, int], str]
 """Digest of (table name, offsets partition); tables without rows in a partition have none."""
@@ -135,7 +136,6 @@ def state_hash(digests: TableDigests) -> str:
 
 
 def _kept(values: pa.Array) -> _Chunk:
-    """A part of a column that waits for the rest of its block."""
     return Packed(values) if _is_text(values.type) else values
 
 
