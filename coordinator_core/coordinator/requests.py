@@ -96,7 +96,7 @@ class CommitTopic(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """Who commits: the member of an OffsetCommit or TxnOffsetCommit, with its generation or member epoch.
+    """Member of an OffsetCommit or TxnOffsetCommit, with its generation or member epoch.
 
     Nobody in particular has generation -1 and no id.
     """
@@ -226,7 +226,7 @@ class OwnedPartitions(NamedTuple):
 
 
 Owned = tuple[OwnedPartitions, ...] | None
-"""What a member says it owns; ``None``: nothing new since its last word."""
+"""Partitions that a member says it owns; ``None``: nothing new since its last word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +321,7 @@ class StreamsGroupHeartbeat:
 class StreamsGroupDescribe:
     group_ids: tuple[str, ...]
     include_authorized_operations: bool = False
+    include_topology_description: bool = False
 
 
 # Share groups (KIP-932)

@@ -70,7 +70,7 @@ def proof_profiles(
     present = _ANY_TYPE if key_types is None else frozenset(key_types)
     alike: dict[object, list[Profile]] = {}
     for chosen in (profile, *(profile_for(name) for name in PROFILE_RELEASES if name != profile.name)):
-        # What 4.0 does not take of share groups stops it behind its own cleaner, too: that is no difference.
+        # Share group records that 4.0 refuses stop it behind its own cleaner, too: that is no difference.
         each = replace(chosen, has_first_share_layout=False, tolerates_missing_share_groups=True)
         facts = asdict(each) | {"known_key_types": each.known_key_types & present}
         # Compaction changes neither what can be read at all nor where the log ends.

@@ -20,7 +20,7 @@ os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
 atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
 WINDOWS = {"2026-03-01T00-00-00Z": "k0102/before", "2026-03-02T00-00-00Z": "k0102/after"}
-"""What cluster ``nightly`` finds in its snapshot directory: a snapshot per day."""
+"""Snapshot directory of cluster ``nightly``: a snapshot per day."""
 
 CONSUMER = """
 from airflow.sdk import DAG, Asset, task
@@ -51,7 +51,12 @@ def cluster_file(place: Path) -> Path:
     for window, name in WINDOWS.items():
         shutil.copytree(case(name).paths[0], place / "snapshots" / window)
     clusters = {
-        "mixed": {"source": str(case("k431-mixed").paths[0]), "kafka_version": "4.3.1"},
+        "mixed": {
+            "source": str(case("k431-mixed").paths[0]),
+            "kafka_version": "4.3.1",
+            "metrics": {"textfile": "textfile"},
+            "lineage": True,
+        },
         "bitflip": {"source": str(case("k431-torn/bitflip").paths[0]), "kafka_version": "4.3.1"},
         "misfiled": {"source": str(misfiled), "kafka_version": "2.4.1"},
         # A heap that no JVM starts with: spark-submit ends with 1 before there is an app.

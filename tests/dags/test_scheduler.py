@@ -43,7 +43,6 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
     dag_run = api.get(f"/dags/offsets_load/dagRuns/{run_id}")
     assert (dag_run["data_interval_start"], dag_run["logical_date"]) == (None, None)
     assert path.parent.name == dag_run["run_after"][:19].replace(":", "-") + "Z"
-    assert json.loads((place / "runs/mixed/latest.json").read_text())["run_id"] == path.name
 
     # The asset event starts whoever waits for this cluster, and tells it which run.
     [event] = api.get(f"/assets/events?source_run_id={quote(run_id)}")["asset_events"]
@@ -55,16 +54,22 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
     assert api.finished("sees_new_runs", consumer["dag_run_id"]) == "success", api.logs()
     assert api.xcom("sees_new_runs", consumer["dag_run_id"], "look") == [found]
 
-    # So does the reconciliation, which lets this run through.
+    # So does the reconciliation, which lets this run through: it is the latest from then on.
     [reconciliation] = api.wait_for(
         "the reconciliation", lambda: api.get("/dags/offsets_reconcile_mixed/dagRuns")["dag_runs"]
     )
     assert api.finished("offsets_reconcile_mixed", reconciliation["dag_run_id"]) == "success", api.logs()
     [checked] = api.xcom("offsets_reconcile_mixed", reconciliation["dag_run_id"], "gate")
     assert (checked["run"], checked["failed"]) == (str(path), False)
+    assert json.loads((place / "runs/mixed/latest.json").read_text())["run_id"] == path.name
     assert Path(checked["report"]).is_file()
     assert (Path(checked["findings"]) / "findings.parquet").is_file()
     assert (Path(checked["report"]).parent / "data_docs/index.html").is_file()
+    lineage = (Path(checked["report"]).parent / "lineage.jsonl").read_text().splitlines()
+    assert [json.loads(line)["job"]["name"] for line in lineage[1::2]] == ["mixed.replay", "mixed.reconcile"]
+    metrics = place / "textfile/regroup_mixed.prom"
+    assert api.xcom("offsets_reconcile_mixed", reconciliation["dag_run_id"], "metrics") == [str(metrics)]
+    assert metrics.read_bytes() == Path(checked["report"]).with_suffix(".prom").read_bytes()
 
 
 def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:
@@ -86,6 +91,7 @@ def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:
     assert [path.name for path in (place / "runs/bitflip/_pins").iterdir()] == ["asked-for"]
 
 
+@pytest.mark.full
 def test_trouble_of_the_machinery_is_retried(api: AirflowApi, place: Path) -> None:
     run_id = api.trigger("offsets_load", {"cluster": "crippled"})
     assert api.finished("offsets_load", run_id) == "failed"
@@ -100,6 +106,7 @@ def test_the_form_refuses(api: AirflowApi, conf: dict[str, str]) -> None:
         api.trigger("offsets_load", conf)
 
 
+@pytest.mark.full
 def test_k0102_after_is_backfilled_into_its_window_and_a_cleared_run_replaces_nothing(
     api: AirflowApi, place: Path, tmp_path: Path
 ) -> None:
