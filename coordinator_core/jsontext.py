@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
@@ -14,6 +14,10 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 T = TypeVar("T")
 
 _INT64_END = 1 << 63
+_ITEMS = 256
+"""Items of a list that are made text at once."""
+
+_encoded = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class FormError(ValueError):
@@ -36,6 +40,30 @@ def parse_json(text: str | bytes, made: Callable[[dict[str, Any]], Any] | None =
         return json.loads(text, object_hook=made)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def json_pieces(value: Any, depth: int = 4) -> Iterator[str]:
+    """The text that ``json.dumps`` makes of a document, in pieces: objects and lists of the first levels are not made
+    whole."""
+    if isinstance(value, dict) and depth and all(isinstance(name, str) for name in value):
+        before = "{"
+        for name, one in value.items():
+            yield f"{before}{_encoded(name)}: "
+            yield from json_pieces(one, depth - 1)
+            before = ", "
+        yield "}" if value else "{}"
+    elif isinstance(value, list) and len(value) > 1 and depth:
+        before = "["
+        for start in range(0, len(value), _ITEMS if depth == 1 else 1):
+            yield before
+            if depth == 1:
+                yield _encoded(value[start : start + _ITEMS])[1:-1]
+            else:
+                yield from json_pieces(value[start], depth - 1)
+            before = ", "
+        yield "]"
+    else:
+        yield _encoded(value)
 
 
 def to_json(value: Any) -> Any:

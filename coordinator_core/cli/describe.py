@@ -49,7 +49,7 @@ def describe_command(
 
     Log ends and lag are there where topics are known: a capture has them.
     """
-    source = load_source(paths, options)
+    source = load_source(paths, options, whole_metadata=output_format is Format.JSON)
     selection = _selection(source, groups, all_groups, topics)
     topics_file = topics_file or found_beside(paths).topics
     document = describe(
@@ -101,7 +101,7 @@ def list_command(
     options: ReplayOptions,
 ) -> int:
     """Groups with their type and state."""
-    source = load_source(paths, options)
+    source = load_source(paths, options, whole_metadata=False)
     rows = listing(source.states, _selection(source, groups, all_groups, topics))
     if output_format is Format.JSON:
         write_json(rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from coordinator_core.cli.output import write
 from coordinator_core.errors import UsageError
 from coordinator_core.fold.cache import FOLD_CACHE_VARIABLE, FoldCache, directory_of_environment
 from coordinator_core.groups.hashing import DEFAULT_OFFSETS_TOPIC_NUM_PARTITIONS
+from coordinator_core.jsontext import json_pieces
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import PROFILE_RELEASES, Profile, chosen_profile
 from coordinator_core.untrusted import visible_lines
@@ -242,8 +242,10 @@ def write_line(text: str) -> None:
 
 
 def write_json(document: object) -> None:
-    """Write one JSON document, on one line."""
-    write_line(json.dumps(document, ensure_ascii=False))
+    """Write one JSON document, on one line, piece by piece: its text is as large as the document."""
+    for piece in json_pieces(document):
+        write(piece.encode("utf-8", "surrogateescape"))
+    write_line("")
 
 
 def note(text: str) -> None:

@@ -50,8 +50,11 @@ class ReplayedSource:
                 raise UsageError(f"Consumer group {group_id!r} does not exist in this log")
 
 
-def load_source(paths: Sequence[str], options: ReplayOptions) -> ReplayedSource:
-    """The state under ``paths``: one run directory, or the paths of a snapshot."""
+def load_source(paths: Sequence[str], options: ReplayOptions, *, whole_metadata: bool = True) -> ReplayedSource:
+    """The state under ``paths``: one run directory, or the paths of a snapshot.
+
+    Without ``whole_metadata`` a digest may stand for metadata, see ``merge.schema``.
+    """
     if len(paths) == 1 and is_run(paths[0]):
         return _from_run(open_run(paths[0]), options)
     if options.engine is Engine.SPARK:
@@ -59,7 +62,14 @@ def load_source(paths: Sequence[str], options: ReplayOptions) -> ReplayedSource:
             return _from_run(open_run(path), replace(options, profile=None))
     snapshot, profile = open_snapshot(paths, options)
     damage: list[Damage] = []
-    states = replay_snapshot(snapshot, profile, on_damage=options.on_damage, damage=damage, cache=options.fold_cache)
+    states = replay_snapshot(
+        snapshot,
+        profile,
+        on_damage=options.on_damage,
+        damage=damage,
+        cache=options.fold_cache,
+        whole_metadata=whole_metadata,
+    )
     warn_about_damage(damage, options.on_damage)
     warn_about_load_failures(states, profile.label)
     return ReplayedSource(states, profile, options.now_ms, bool(damage), snapshot.topic_names)

@@ -204,7 +204,7 @@ def _expired(
 
 def _state(log: PartitionLog, profile: Profile, workers: int) -> PartitionState:
     (commits,) = states_of(log, [(profile,)], with_producers=True, workers=workers)
-    return commits.merged.to_state()
+    return commits.merged.to_state(whole_metadata=False)
 
 
 class _Compaction:

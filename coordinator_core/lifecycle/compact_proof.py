@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.lifecycle.compact_plan import Extra
 from coordinator_core.lifecycle.compact_scan import NewestRecords
 from coordinator_core.lifecycle.compact_states import CommitClass, ReleaseGroups
-from coordinator_core.merge.schema import OFFSETS, RowBlocks
+from coordinator_core.merge.schema import OFFSETS, RowBlocks, without_long_texts
 from coordinator_core.records.wire import Reader, RecordDecodeError
 
 OffsetMap = Callable[[Int64s], Int64s]
@@ -31,6 +32,7 @@ _NOT_COMPARED = "ordering_offset"
 """The first record left in a batch (Scala) is another one after compaction; no answer depends on it any
 more."""
 
+_BLOCK_ROWS = 1 << 17
 _COMPARED = [name for name in OFFSETS.names if name != _NOT_COMPARED]
 _TRANSACTION = [
     "producer_id",
@@ -107,27 +109,31 @@ class _Whole:
 def _table_differences(
     profile: str, kind: str, before: RowBlocks, after: RowBlocks, moved: OffsetMap | None
 ) -> Iterator[Difference]:
-    old = _compared(before, moved)
-    new = _compared(after, None)
-    if old.equals(new):
+    # Blocks of the same rows are cut alike.
+    pairs = zip_longest(before.blocks(_BLOCK_ROWS), after.blocks(_BLOCK_ROWS))
+    if all(None not in (old, new) and _compared(old, moved).equals(_compared(new, None)) for old, new in pairs):
         return
     # Rows that are on one side only, by everything that is compared.
-    originals = pa.concat_tables([OFFSETS.empty_table(), *before.blocks()])["record_offset"].to_pylist()
-    left = dict(zip(_rows(old), originals, strict=True))
-    right = set(_rows(new))
+    left = {
+        row: offset
+        for block in before.blocks(_BLOCK_ROWS)
+        for row, offset in zip(_rows(_compared(block, moved)), block["record_offset"].to_pylist(), strict=True)
+    }
+    right = dict.fromkeys(row for block in after.blocks(_BLOCK_ROWS) for row in _rows(_compared(block, None)))
     found = [(row, offset, f"record {offset} is not found") for row, offset in left.items() if row not in right]
-    found += [(row, -1, f"record {row[3]} of the output is not in the input") for row in right - left.keys()]
+    found += [(row, -1, f"record {row[3]} of the output is not in the input") for row in right if row not in left]
     for row, record_offset, detail in found:
         offset_key = OffsetKey(*row[:3])
         yield Difference(profile, kind, offset_key.group_id, offset_key, record_offset, detail)
 
 
-def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    return list(zip(*(table[name].to_pylist() for name in _COMPARED), strict=True))
+def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    columns = {name: table[name] for name in _COMPARED} | {"metadata": without_long_texts(table["metadata"])}
+    return zip(*(values.to_pylist() for values in columns.values()), strict=True)
 
 
-def _compared(rows: RowBlocks, moved: OffsetMap | None) -> pa.Table:
-    table = pa.concat_tables([OFFSETS.empty_table(), *rows.blocks()]).select(_COMPARED)
+def _compared(table: pa.Table, moved: OffsetMap | None) -> pa.Table:
+    table = table.select(_COMPARED)
     if moved is None:
         return table
     place = table.schema.get_field_index("record_offset")

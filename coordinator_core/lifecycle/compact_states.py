@@ -15,6 +15,7 @@ from itertools import chain
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.segments import fold_segment
 from coordinator_core.groups.model import Group, LoadFailure
+from coordinator_core.log.limits import standing_allowance
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.merge.partition import PartitionMerge
 from coordinator_core.merge.schema import MergedPartition
@@ -114,6 +115,7 @@ def states_of(
     profiles agree on commits. Raises :class:`DamagedInputError` for damage.
     """
     main = profiles[0][0]
+    allowance = standing_allowance(sum(segment.size for segment in log.segments))
     classes: dict[FoldRules, list[tuple[Profile, ...]]] = {}
     for alike in profiles:
         rules = _commit_rules(alike[0], with_producers=with_producers)
@@ -122,7 +124,7 @@ def states_of(
     for rules, members in classes.items():
         # The commits go to the first, which must not drop out before the others do.
         members.sort(key=lambda alike: (alike[0] is main, *_newest_versions(alike[0])), reverse=True)
-        merges = {alike: PartitionMerge(alike[0], log.offsets_partition) for alike in members}
+        merges = {alike: PartitionMerge(alike[0], log.offsets_partition, allowance) for alike in members}
         for fold in _folds(log, rules, check_crc=check_crc, workers=workers):
             for alike in [*merges]:
                 if alike[0] is not main and not _reads_commits(alike[0], fold):

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from coordinator_core.errors import Damage
@@ -130,7 +131,8 @@ def loads(
     cleaner may leave; ``None``: not asked. Appends to ``damage`` and raises as ``replay_snapshot`` does.
     """
 
-    today = replay_snapshot(snapshot, base, on_damage=on_damage, damage=damage, cache=cache)
+    replay = partial(replay_snapshot, snapshot, on_damage=on_damage, cache=cache, whole_metadata=False)
+    today = replay(base, damage=damage)
     alike: dict[tuple[object, ...], list[Profile]] = {}
     for profile in profiles:
         alike.setdefault(_facts(profile), []).append(profile)
@@ -138,7 +140,7 @@ def loads(
     for members in alike.values():
         states = today
         if _facts(members[0]) != _facts(base):
-            states = replay_snapshot(snapshot, members[0], on_damage=on_damage, damage=[], cache=cache)
+            states = replay(members[0], damage=[])
         partitions = [
             _compared(
                 load_of(log, after.load_failures, members[0], (histories or {}).get(log.offsets_partition, ())),

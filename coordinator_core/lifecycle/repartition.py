@@ -194,7 +194,7 @@ def _answers(logs: Sequence[PartitionLog], profile: Profile, workers: int) -> It
     for log in logs:
         found: _Answers = {}
         for commits in states_of(log, profiles, with_producers=True, workers=workers):
-            state = commits.merged.to_state()
+            state = commits.merged.to_state(whole_metadata=False)
             if state.pending:
                 raise ProofFailedError(f"offsets partition {log.offsets_partition}: an open transaction is left")
             offsets = {

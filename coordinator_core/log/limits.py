@@ -1,10 +1,33 @@
-"""Hard limits on what one batch may make the reader hold in memory."""
+"""Hard limits on what one batch, and one log, may make the reader hold in memory."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
+from coordinator_core.errors import UsageError
+
 MIB = 1 << 20
+
+STANDING_VARIABLE = "REGROUP_MAX_STANDING_BYTES"
+_STANDING_FLOOR_BYTES = 4096 * MIB
+_STANDING_RATIO = 16
+
+
+def standing_allowance(log_bytes: int) -> int:
+    """The most bytes of names and values that may stand at the end of an offsets partition of ``log_bytes`` bytes.
+
+    Uncompressed logs stand for less than their size. 4 GiB are a million committed offsets with all the metadata that a
+    broker takes by default (``offset.metadata.max.bytes``, 4096), however well they compress; above that it is 16 times
+    the segments, which real logs do not reach. The variable ``REGROUP_MAX_STANDING_BYTES`` sets another number;
+    ``UsageError`` where it is none.
+    """
+    text = os.environ.get(STANDING_VARIABLE, "")
+    if not text:
+        return max(_STANDING_FLOOR_BYTES, _STANDING_RATIO * log_bytes)
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise UsageError(f"{STANDING_VARIABLE}: a number of bytes, not {text[:40]!r}")
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ _EVERY = 64
 _LEAST_FOLDS = 8
 """A state is not written and read faster than so many folds are merged."""
 _MOST_OFFSET_KEYS = 1 << 20
+_MOST_BYTES = 1 << 28
 """Writing a state takes a copy of it."""
 
 
@@ -42,7 +43,8 @@ class _State(PartitionMerge):
 
     @property
     def is_worth_keeping(self) -> bool:
-        return self.unsaved >= _LEAST_FOLDS and len(self._offset_keys) <= _MOST_OFFSET_KEYS
+        is_small = len(self._offset_keys) <= _MOST_OFFSET_KEYS and self._bytes <= _MOST_BYTES
+        return self.unsaved >= _LEAST_FOLDS and is_small
 
     def write(self, sink: pa.NativeFile) -> None:
         self.unsaved = 0
@@ -56,18 +58,24 @@ class _State(PartitionMerge):
 
 
 def merge_with_cache(
-    results: Iterable[SegmentResult], profile: Profile, offsets_partition: int, cache: FoldCache, kept: int
+    results: Iterable[SegmentResult],
+    profile: Profile,
+    offsets_partition: int,
+    cache: FoldCache,
+    kept: int,
+    allowance: int | None = None,
 ) -> MergedPartition:
     """Like ``merge.partition.merge_columns`` of the folds, without what a kept state makes unnecessary.
 
     All results have a fold. The first ``kept`` of them are there already: before the wait for the others the
     state is read that stands for most of these.
     """
-    return _CachedMerge(profile, offsets_partition, cache).merged(results, kept)
+    return _CachedMerge(profile, offsets_partition, cache, allowance).merged(results, kept)
 
 
 class _CachedMerge:
-    def __init__(self, profile: Profile, offsets_partition: int, cache: FoldCache) -> None:
+    def __init__(self, profile: Profile, offsets_partition: int, cache: FoldCache, allowance: int | None) -> None:
+        self._allowance = allowance
         self._profile = profile
         self._offsets_partition = offsets_partition
         self._cache = cache
@@ -114,13 +122,13 @@ class _CachedMerge:
 
     def _take_all_but(self, rest: int) -> _State:
         if self._state is None:
-            self._state = _State(self._profile, self._offsets_partition)
+            self._state = _State(self._profile, self._offsets_partition, self._allowance)
             if self._found is not None:
                 try:
                     self._state.read(self._found)
                 except ValueError:
                     # No state of a merge: the folds that it was to stand for are merged.
-                    self._state = _State(self._profile, self._offsets_partition)
+                    self._state = _State(self._profile, self._offsets_partition, self._allowance)
                     self._waiting.extendleft(reversed(self._covered))
                 self._covered.clear()
             self._found = None

@@ -214,6 +214,11 @@ class NewestGroupRecords:
                 dict(epochs[row] for row in own_partitions) if tells_epochs else None,
             )
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the records that are kept."""
+        return int(self._kernel.values_used)
+
     def compact(self) -> None:
         """Free the memory of records that newer ones replaced."""
         self._kernel.compact()

@@ -20,6 +20,8 @@ class NameNumbers:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._texts: list[pa.Array] = []
+        self.bytes = 0
+        """UTF-8 bytes of all names."""
 
     def state(self) -> pa.Table:
         """All names, by number, in a table."""
@@ -27,7 +29,7 @@ class NameNumbers:
 
     def load(self, state: pa.Table) -> None:
         """Go on from a :meth:`state`; nothing may have been added."""
-        self._texts = [state["name"].combine_chunks()]
+        self._keep(state["name"].combine_chunks())
         self._numbers = {name: number for number, name in enumerate(self._texts[0].to_pylist())}
 
     def __len__(self) -> int:
@@ -41,14 +43,23 @@ class NameNumbers:
         if len(numbers) > known:
             # A name may come twice: bytes that are not UTF-8 can decode to the same text.
             _, first = np.unique(array, return_index=True)
-            self._texts.append(names.take(column(first[array[first] >= known])))
+            self._keep(names.take(column(first[array[first] >= known])))
         return array
+
+    def _keep(self, names: pa.Array) -> None:
+        self._texts.append(names)
+        self.bytes += pc.sum(pc.binary_length(names)).as_py() or 0
 
     def texts(self) -> pa.Array:
         """All names, by number."""
         whole = pa.chunked_array(self._texts, pa.large_string()).combine_chunks()
         self._texts = [whole]
         return whole
+
+    def sizes(self) -> Int64s:
+        """UTF-8 bytes of each name, by number."""
+        found: Int64s = pc.binary_length(self.texts()).to_numpy()
+        return found
 
     def of(self, numbers: Int64s) -> list[str]:
         """The names with these numbers."""

@@ -12,6 +12,7 @@ from coordinator_core.fold.arrow import column
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.commit_values import decoded
 from coordinator_core.merge.numbering import NameNumbers, OffsetKeyNumbers
+from coordinator_core.merge.packed import cuts
 from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS
 from coordinator_core.merge.values import ValueStore
 from coordinator_core.releases import Profile
@@ -46,23 +47,28 @@ class GatheredRows:
     def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
         """See ``merge.schema.RowBlocks``."""
         groups, topics = self._groups.texts(), self._topics.texts()
+        group_sizes, topic_sizes = self._groups.sizes(), self._topics.sizes()
         for start in range(0, len(self.offset_keys), block_rows):
-            offset_keys = self.offset_keys[start : start + block_rows]
-            values = self._values.take(self._places[start : start + block_rows])
-            fields = decoded(values["value"].combine_chunks())
-            expiry = fields["expire_timestamp_ms"]
-            if not self._minus_one_expires and expiry.null_count < len(expiry):
-                expiry = pc.if_else(pc.equal(expiry, -1), None, expiry)
-            made = {
-                "group_id": groups.take(column(self._numbers.groups(offset_keys))),
-                "topic": topics.take(column(self._numbers.topics(offset_keys))),
-                "partition": column(self._numbers.partitions(offset_keys)),
-                **{name: values[name] for name in values.column_names if name != "value"},
-                **fields,
-                "expire_timestamp_ms": expiry,
-            }
-            arrays = [made[field.name].cast(field.type) for field in OFFSETS]
-            yield pa.Table.from_arrays(arrays, schema=OFFSETS)
+            offset_keys, places = (rows[start : start + block_rows] for rows in (self.offset_keys, self._places))
+            sizes = group_sizes[self._numbers.groups(offset_keys)] + topic_sizes[self._numbers.topics(offset_keys)]
+            for rows in cuts(sizes + self._values.sizes(places)):
+                yield self._block(offset_keys[rows], self._values.take(places[rows]), groups, topics)
+
+    def _block(self, offset_keys: Int64s, values: pa.Table, groups: pa.Array, topics: pa.Array) -> pa.Table:
+        fields = decoded(values["value"].combine_chunks())
+        expiry = fields["expire_timestamp_ms"]
+        if not self._minus_one_expires and expiry.null_count < len(expiry):
+            expiry = pc.if_else(pc.equal(expiry, -1), None, expiry)
+        made = {
+            "group_id": groups.take(column(self._numbers.groups(offset_keys))),
+            "topic": topics.take(column(self._numbers.topics(offset_keys))),
+            "partition": column(self._numbers.partitions(offset_keys)),
+            **{name: values[name] for name in values.column_names if name != "value"},
+            **fields,
+            "expire_timestamp_ms": expiry,
+        }
+        arrays = [made[field.name].cast(field.type) for field in OFFSETS]
+        return pa.Table.from_arrays(arrays, schema=OFFSETS)
 
     def _order(self, offset_keys: Int64s, record_offsets: Int64s) -> Int64s:
         order = np.argsort(record_offsets, kind="stable")

@@ -14,9 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from coordinator_core import storage
+from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.kernels.arrays import Int64s
+from coordinator_core.log.limits import STANDING_VARIABLE
+from coordinator_core.log.reader import OnDamage, read_segment
+from coordinator_core.log.types import SegmentFile
 from coordinator_core.merge.group_replay import GroupReplay
 from coordinator_core.merge.group_stats import GroupStats
 from coordinator_core.merge.numbering import NameNumbers, OffsetKeyNumbers
@@ -32,6 +37,8 @@ __all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]
 
 _SPARE_ROWS = 1 << 20
 """Values that no longer stand are dropped when they are so many more than those of all offset keys."""
+_SPARE_BYTES = 1 << 28
+"""The same for their bytes, and those that stood when they were last looked at."""
 
 
 def merge_folds(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> PartitionState:
@@ -42,14 +49,18 @@ def merge_folds(folds: Iterable[SegmentFold], profile: Profile, offsets_partitio
     return merge_columns(folds, profile, offsets_partition).to_state()
 
 
-def merge_columns(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> MergedPartition:
-    """Like :func:`merge_folds`, without making an object of every offset."""
-    return combine_shards([merge_shard(folds, profile, offsets_partition)])
+def merge_columns(
+    folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int, allowance: int | None = None
+) -> MergedPartition:
+    """Like :func:`merge_folds`, with columns of offsets. ``allowance``: see :class:`PartitionMerge`."""
+    return combine_shards([merge_shard(folds, profile, offsets_partition, allowance)])
 
 
-def merge_shard(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> MergedShard:
+def merge_shard(
+    folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int, allowance: int | None = None
+) -> MergedShard:
     """State of one shard, after folds as :func:`merge.shards.shard_folds` gives them, in log order."""
-    merge = PartitionMerge(profile, offsets_partition)
+    merge = PartitionMerge(profile, offsets_partition, allowance)
     for fold in folds:
         merge.add(fold)
         if fold.stopped:
@@ -58,9 +69,14 @@ def merge_shard(folds: Iterable[SegmentFold], profile: Profile, offsets_partitio
 
 
 class PartitionMerge:
-    """The state of one offsets partition in the making, or of a shard of it."""
+    """The state of one offsets partition in the making, or of a shard of it.
 
-    def __init__(self, profile: Profile, offsets_partition: int) -> None:
+    ``allowance``: the most bytes of names and values that may stand (``log.limits.standing_allowance``), ``None`` for
+    any number.
+    """
+
+    def __init__(self, profile: Profile, offsets_partition: int, allowance: int | None = None) -> None:
+        self._allowance = allowance
         self._profile = profile
         self._rules = FoldRules.of(profile)
         self._offsets_partition = offsets_partition
@@ -68,6 +84,7 @@ class PartitionMerge:
         self._topics = NameNumbers()
         self._offset_keys = OffsetKeyNumbers()
         self._values = ValueStore()
+        self._spare_bytes = _SPARE_BYTES
         self._committed = np.empty(0, np.int64)
         self._open = OpenCommits(profile, self._values)
         self._transactions = Transactions()
@@ -75,7 +92,8 @@ class PartitionMerge:
         self._replay = GroupReplay(profile)
 
     def add(self, fold: SegmentFold) -> None:
-        """Take in the next fold. ``ValueError`` when it was made by other rules than those of the profile."""
+        """Take in the next fold. ``ValueError`` when it was made by other rules than those of the profile,
+        :class:`DamagedInputError` when more stands behind it than is allowed."""
         if fold.rules != self._rules:
             raise ValueError(f"{fold.path}: folded by other rules than those of the profile")
         group_of, topic_of = self._groups.add(fold.groups), self._topics.add(fold.topics)
@@ -85,8 +103,17 @@ class PartitionMerge:
         self._transactions.apply(fold, offset_key_of, group_of)
         self._stats.add(fold, group_of)
         self._replay.apply(fold, group_of, self._groups)
-        if self._values.rows > _SPARE_ROWS + 2 * len(self._offset_keys):
+        if self._values.rows > _SPARE_ROWS + 2 * len(self._offset_keys) or self._values.bytes > self._spare_bytes:
             self._compact()
+        if self._allowance is not None and self._bytes > self._allowance:
+            self._compact()
+            self._replay.newest.compact()
+            if self._bytes > self._allowance:
+                raise DamagedInputError(_too_much(fold, self._allowance))
+
+    @property
+    def _bytes(self) -> int:
+        return self._values.bytes + self._groups.bytes + self._topics.bytes + self._replay.newest.bytes
 
     def state(self) -> dict[str, Any]:
         """Plain values from which :meth:`load` of another object, of the same profile and partition, continues."""
@@ -134,6 +161,7 @@ class PartitionMerge:
         places = self._values.compact(np.concatenate([self._committed[offset_keys], pending]))
         self._committed[offset_keys] = places[: len(offset_keys)]
         self._open.move(places[len(offset_keys) :])
+        self._spare_bytes = _SPARE_BYTES + 2 * self._values.bytes
 
     def _groups_with(self, *rows: GatheredRows) -> list[str]:
         has_offsets = np.zeros(len(self._groups), np.bool_)
@@ -145,6 +173,21 @@ class PartitionMerge:
         return GatheredRows(
             offset_keys, places, self._values, self._offset_keys, self._groups, self._topics, self._profile
         )
+
+
+def _too_much(fold: SegmentFold, allowance: int) -> Damage:
+    """The damage of a log of which more than ``allowance`` stands, at the first batch of the fold that came last."""
+    entry = storage.stat(fold.path)
+    size = 0 if entry is None else entry.size
+    segment = SegmentFile(fold.path, fold.offsets_partition, fold.base_offset, size)
+    first = fold.first_offset or 0
+    batches = read_segment(segment, on_damage=OnDamage.SALVAGE, damage=[])
+    position = next((batch.position for batch in batches if batch.last_offset >= first), 0)
+    detail = (
+        f"names and values that stand unpack to more than {allowance} bytes; {STANDING_VARIABLE} allows more, "
+        "where there is memory for it"
+    )
+    return Damage(fold.path, position, fold.first_offset, "too_large", detail)
 
 
 def _grown(array: npt.NDArray[Any], size: int, empty: object) -> npt.NDArray[Any]:

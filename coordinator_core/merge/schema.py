@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from hashlib import sha256
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_core.fold.arrow import list_of, schema
 from coordinator_core.groups.model import (
@@ -78,7 +80,10 @@ GROUP_STATS = schema(
 """Columns of :attr:`MergedPartition.group_stats`: records and bytes of each group in the log."""
 
 _STATE_ROWS = 1 << 12
-"""Rows of which objects are made at once: their metadata may be 32 KB each."""
+"""Rows of which objects are made at once."""
+
+_SHOWN_METADATA = 64
+"""Longer metadata are left out of states without whole metadata."""
 
 
 class RowBlocks(Protocol):
@@ -88,7 +93,7 @@ class RowBlocks(Protocol):
     def num_rows(self) -> int: ...
 
     def blocks(self, block_rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
-        """The rows in order, ``block_rows`` in every table but the last."""
+        """The rows in order, ``block_rows`` in a table, or fewer: in the last one, and where they are large."""
 
 
 @dataclass
@@ -114,16 +119,22 @@ class MergedPartition:
     def groups(self) -> dict[str, Group]:
         return self.tell_groups()
 
-    def to_state(self) -> PartitionState:
-        """The same as Python objects, one for every offset."""
+    def to_state(self, *, whole_metadata: bool = True) -> PartitionState:
+        """The same as Python objects, one for every offset.
+
+        Without ``whole_metadata`` a digest stands for metadata of more than a few characters: for what compares them,
+        or does not look at them.
+        """
+        told = partial(_committed_offsets, texts=_Texts(whole_metadata))
         pending: dict[int, dict[OffsetKey, CommittedOffset]] = {}
-        for offset_key, offset in _committed_offsets(self.pending):
-            assert offset.producer_id is not None
-            pending.setdefault(offset.producer_id, {})[offset_key] = offset
+        for batch in self.pending.to_batches(max_chunksize=_STATE_ROWS):
+            for offset_key, offset in told(batch):
+                assert offset.producer_id is not None
+                pending.setdefault(offset.producer_id, {})[offset_key] = offset
         return PartitionState(
             offsets_partition=self.offsets_partition,
             groups=self.groups,
-            offsets=dict(pair for block in self.offsets.blocks(_STATE_ROWS) for pair in _committed_offsets(block)),
+            offsets=dict(pair for block in self.offsets.blocks(_STATE_ROWS) for pair in told(block)),
             pending=pending,
             transactions=[_transaction(row) for row in self.transactions.to_pylist()],
             load_failures=self.load_failures,
@@ -132,8 +143,36 @@ class MergedPartition:
         )
 
 
-def _committed_offsets(table: pa.Table) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
-    lists = {name: table[name].to_pylist() for name in OFFSETS.names}
+class _Texts:
+    """Text of offset keys and metadata, the same object wherever it is the same."""
+
+    def __init__(self, whole_metadata: bool) -> None:
+        self._whole_metadata = whole_metadata
+        self._known: dict[str, str] = {}
+
+    def of(self, name: str, values: Any) -> Any:
+        """The values of a column as Python objects."""
+        if name == "metadata" and not self._whole_metadata:
+            values = without_long_texts(values)
+        found = values.to_pylist()
+        return [self._known.setdefault(text, text) for text in found] if name in _REPEATED else found
+
+
+_REPEATED = frozenset(("group_id", "topic", "metadata", "topic_id"))
+
+
+def without_long_texts(texts: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """``texts`` with the SHA-256 of those that are longer than a few characters in their place."""
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    is_long = pc.greater(pc.binary_length(texts), _SHOWN_METADATA)
+    # As Python's text they may take four times their bytes.
+    digests = [f"sha256:{sha256(text.as_buffer()).hexdigest()}" for text in texts.filter(is_long)]
+    return pc.replace_with_mask(texts, is_long, pa.array(digests, texts.type)) if digests else texts
+
+
+def _committed_offsets(table: pa.Table | pa.RecordBatch, texts: _Texts) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+    lists = {name: texts.of(name, table[name]) for name in OFFSETS.names}
     offset_keys = zip(lists.pop("group_id"), lists.pop("topic"), lists.pop("partition"), strict=True)
     for offset_key, *values in zip(offset_keys, *lists.values(), strict=True):
         yield OffsetKey(*offset_key), CommittedOffset(**dict(zip(lists, values, strict=True)))

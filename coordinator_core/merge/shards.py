@@ -33,6 +33,7 @@ from coordinator_core.fold.schema import SegmentCounts, SegmentFold
 from coordinator_core.groups.model import CarriedRecord, Group, LoadFailure
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.merge.group_replay import GroupReplay
+from coordinator_core.merge.packed import BLOCK_BYTES
 from coordinator_core.merge.plain import read_plain, write_plain
 from coordinator_core.merge.schema import BLOCK_ROWS, OFFSETS, TRANSACTIONS, MergedPartition, RowBlocks
 from coordinator_core.merge.transactions import transaction_order
@@ -164,17 +165,22 @@ def _in_order(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _blocks_of(pieces: Iterator[pa.Table], block_rows: int) -> Iterator[pa.Table]:
-    """``pieces`` cut anew, into tables of ``block_rows``, the last one maybe shorter."""
+    """``pieces`` cut anew, into tables of ``block_rows``, or fewer: in the last one, and where they are large."""
     held: list[pa.Table] = []
-    size = 0
+    rows = size = 0
     for piece in pieces:
+        while rows + piece.num_rows >= block_rows:
+            taken = block_rows - rows
+            yield pa.concat_tables([*held, piece.slice(0, taken)])
+            piece = piece.slice(taken)
+            held, rows, size = [], 0, 0
         held.append(piece)
-        size += piece.num_rows
-        while size >= block_rows:
-            rows = pa.concat_tables(held)
-            yield rows.slice(0, block_rows)
-            held, size = [rows.slice(block_rows)], size - block_rows
-    if size:
+        rows += piece.num_rows
+        size += piece.nbytes
+        if size >= BLOCK_BYTES:
+            yield pa.concat_tables(held)
+            held, rows, size = [], 0, 0
+    if rows:
         yield pa.concat_tables(held)
 
 

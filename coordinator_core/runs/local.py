@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from time import perf_counter
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import FoldCache
@@ -25,6 +26,7 @@ from coordinator_core.fold.tasks import (
     most_run_bytes,
     run_fold_task,
 )
+from coordinator_core.log.limits import standing_allowance
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
 from coordinator_core.releases import Profile
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_size = attrgetter("size")
+
 
 def replay_snapshot(
     source: Snapshot | Pin,
@@ -52,29 +56,38 @@ def replay_snapshot(
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
     cache: FoldCache | None = None,
+    whole_metadata: bool = True,
 ) -> list[PartitionState]:
     """State of every offsets partition of ``source``, sorted by partition.
+
+    ``whole_metadata`` is that of :meth:`MergedPartition.to_state`.
 
     Under ``FAIL`` raises :class:`DamagedInputError` for the first damage in the order of partitions and
     segments; else appends what it found to ``damage``, in that order.
     """
     damage += check_source(source, on_damage)
     states = []
-    for state, facts in replay_partitions(source, profile, on_damage=on_damage, cache=cache):
+    replayed = replay_partitions(source, profile, on_damage=on_damage, cache=cache, whole_metadata=whole_metadata)
+    for state, facts in replayed:
         states.append(state)
         damage += facts.damage
     return states
 
 
 def replay_partitions(
-    source: Snapshot | Pin, profile: Profile, *, on_damage: OnDamage = OnDamage.FAIL, cache: FoldCache | None = None
+    source: Snapshot | Pin,
+    profile: Profile,
+    *,
+    on_damage: OnDamage = OnDamage.FAIL,
+    cache: FoldCache | None = None,
+    whole_metadata: bool = True,
 ) -> Iterator[tuple[PartitionState, PartitionFacts]]:
     """State and facts of every offsets partition of ``source``, sorted by partition, a few in memory at a time.
 
     Raises as :func:`replay_snapshot` does; damage of the directories is :func:`check_source`'s matter.
     """
     for merged, facts in merged_partitions(source, profile, on_damage=on_damage, cache=cache):
-        yield merged.to_state(), facts
+        yield merged.to_state(whole_metadata=whole_metadata), facts
 
 
 def merged_partitions(
@@ -86,7 +99,7 @@ def merged_partitions(
         from coordinator_core.runs.merging import merge_results
 
         def merge(number: int, results: Iterator[SegmentResult], kept: int) -> tuple[MergedPartition, PartitionFacts]:
-            merged, _, facts = merge_results(number, results, profile, cache=replay.cache, kept=kept)
+            merged, _, facts = merge_results(number, results, profile, **replay.given(number), kept=kept)
             return merged, facts
 
         yield from replay.merged(merge)
@@ -122,7 +135,7 @@ def replay_to_run(
         from coordinator_core.runs.tables import offset_rows
 
         def merge(number: int, results: Iterator[SegmentResult], kept: int) -> _Merged:
-            merged, segments, facts = merge_results(number, results, rules, cache=replay.cache, kept=kept)
+            merged, segments, facts = merge_results(number, results, rules, **replay.given(number), kept=kept)
             # Rows of groups need the interpreter lock, encoding of offsets does not: they run side by side.
             return offset_rows(merged), teller.submit(group_tables, merged, facts, now_ms=now_ms), segments
 
@@ -177,6 +190,8 @@ class _Replay:
         self._is_streamed = on_damage is OnDamage.RECOVER
         self.cache = None if self._is_streamed else cache
         self._rules = FoldRules.of(profile)
+        snapshot = source.snapshot if isinstance(source, Pin) else source
+        self._sizes = {log.offsets_partition: sum(map(_size, log.segments)) for log in snapshot.partitions}
         self._known: set[int] = set()
         self._workers = os.cpu_count() or 1
         self._tasks = fold_tasks(source, on_damage)
@@ -193,6 +208,10 @@ class _Replay:
     def __exit__(self, *_: object) -> None:
         self._folding.stop()
         self._mergers.shutdown(cancel_futures=True)
+
+    def given(self, offsets_partition: int) -> dict[str, Any]:
+        """What :func:`merge_results` is given besides."""
+        return {"cache": self.cache, "allowance": standing_allowance(self._sizes[offsets_partition])}
 
     def merged(self, merge: Callable[[int, Iterator[SegmentResult], int], T]) -> Iterator[T]:
         """Results of ``merge`` for each partition, in the order of the log.

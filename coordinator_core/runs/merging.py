@@ -32,11 +32,13 @@ def merge_results(
     merged: Merge | None = None,
     cache: FoldCache | None = None,
     kept: int = 0,
+    allowance: int | None = None,
 ) -> tuple[MergedPartition, pa.Table, PartitionFacts]:
     """State of a partition, its rows of ``segments``, and facts; ``results`` must come in log order.
 
     ``merged`` makes the state of the folds, where that is not all to be done here; else a ``cache`` may know
-    the state that most of them make, of which the first ``kept`` are there already.
+    the state that most of them make, of which the first ``kept`` are there already. ``allowance`` is
+    that of ``merge.partition.PartitionMerge``.
     """
     rows: list[Row] = []
     fingerprints: dict[str, str] = {}
@@ -63,9 +65,9 @@ def merge_results(
     if merged is not None:
         state = merged(folds)
     elif cache is not None:
-        state = merge_with_cache(remaining, profile, offsets_partition, cache, kept)
+        state = merge_with_cache(remaining, profile, offsets_partition, cache, kept, allowance)
     else:
-        state = merge_columns(folds, profile, offsets_partition)
+        state = merge_columns(folds, profile, offsets_partition, allowance)
     for _ in remaining:
         pass
     facts = PartitionFacts(

@@ -15,20 +15,24 @@ unchanged can reuse its digests.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.fold.arrow import column
+from coordinator_core.merge.packed import Packed
 from coordinator_core.runs.schemas import TABLES
 
 STATE_HASH_VERSION = 1
 BLOCK_ROWS = 1 << 20
 
 COORDINATES = ("offsets_partition", "record_offset")
+
+_Chunk: TypeAlias = "pa.Array | Packed"
+"""A part of a column that waits for the rest of its block."""
 
 TableDigests = dict[tuple[str, int], str]
 """Digest of (table name, offsets partition); tables without rows in a partition have none."""
@@ -91,26 +95,32 @@ class PartitionDigest:
         table = TABLES[name]
         self._names = [field for field in table.arrow.names if field not in table.not_state]
         self._hash = hashlib.sha256(f"{STATE_HASH_VERSION} {name} {num_rows}\n".encode())
-        self._waiting = table.arrow.empty_table()
+        self._waiting: dict[str, list[_Chunk]] = {name: [] for name in self._names}
+        self._rows = 0
 
     def update(self, rows: pa.Table) -> None:
         """Take in the next rows in canonical order."""
-        self._waiting = pa.concat_tables([self._waiting, rows])
-        while self._waiting.num_rows >= BLOCK_ROWS:
-            self._take_block()
+        while rows.num_rows:
+            taken = rows.slice(0, BLOCK_ROWS - self._rows)
+            rows = rows.slice(taken.num_rows)
+            for name, chunks in self._waiting.items():
+                chunks += map(_kept, taken.column(name).chunks)
+            self._rows += taken.num_rows
+            if self._rows == BLOCK_ROWS:
+                self._take_block()
 
     def hexdigest(self) -> str:
         """The digest of all rows; no others can be taken in any more."""
-        if self._waiting.num_rows:
+        if self._rows:
             self._take_block()
         return self._hash.hexdigest()
 
     def _take_block(self) -> None:
-        block = self._waiting.slice(0, BLOCK_ROWS)
-        self._waiting = self._waiting.slice(BLOCK_ROWS)
-        for name in self._names:
+        for name, chunks in self._waiting.items():
             self._hash.update(f"{name}\n".encode())
-            _feed(self._hash, block.column(name).combine_chunks())
+            _feed(self._hash, chunks)
+            chunks.clear()
+        self._rows = 0
 
 
 def combined_hash(digests: TableDigests, names: Iterable[str]) -> str:
@@ -125,31 +135,51 @@ def state_hash(digests: TableDigests) -> str:
     return combined_hash(digests, (name for name, table in TABLES.items() if table.is_state))
 
 
-def _feed(digest: _Hash, values: pa.Array) -> None:
-    """Canonical bytes of an array: one byte 0 (no nulls) or 1 (a validity byte per value follows), then
-    numbers as little-endian of their width; text and bytes as int64 lengths and the joined data; lists as
-    int64 lengths and the canonical bytes of the joined elements; structs as those of their fields.  Nulls are
+def _kept(values: pa.Array) -> _Chunk:
+    return Packed(values) if _is_text(values.type) else values
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _array(chunk: _Chunk) -> pa.Array:
+    return chunk.array if isinstance(chunk, Packed) else chunk
+
+
+def _feed(digest: _Hash, chunks: Sequence[_Chunk]) -> None:
+    """Canonical bytes of the array that ``chunks`` (not none) make: one byte 0 (no nulls) or 1 (a validity byte per
+    value follows), then numbers as little-endian of their width; text and bytes as int64 lengths and the joined data;
+    lists as int64 lengths and the canonical bytes of the joined elements; structs as those of their fields.  Nulls are
     zero or empty."""
-    if values.null_count:
+    if any(chunk.null_count for chunk in chunks):
         digest.update(b"\x01")
-        digest.update(_uint8(values.is_valid()))
+        for chunk in chunks:
+            digest.update(_uint8(_array(chunk).is_valid()))
     else:
         digest.update(b"\x00")
-    kind = values.type
+    kind = _array(chunks[0]).type
+    if _is_text(kind):
+        for chunk in chunks:
+            digest.update(_int64(pc.binary_length(_array(chunk))))
+        for chunk in chunks:
+            digest.update(_joined(_array(chunk)))
+        return
+    arrays = list(map(_array, chunks))
     if pa.types.is_struct(kind):
         for index in range(kind.num_fields):
-            _feed(digest, pc.struct_field(values, [index]))
+            _feed(digest, [pc.struct_field(values, [index]) for values in arrays])
     elif pa.types.is_list(kind):
-        digest.update(_int64(pc.list_value_length(values)))
-        _feed(digest, pc.list_flatten(values))
-    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
-        digest.update(_int64(pc.binary_length(values)))
-        digest.update(_joined(values))
+        for values in arrays:
+            digest.update(_int64(pc.list_value_length(values)))
+        _feed(digest, [pc.list_flatten(values) for values in arrays])
     elif pa.types.is_boolean(kind):
-        digest.update(_uint8(values))
+        for values in arrays:
+            digest.update(_uint8(values))
     else:
-        numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
-        digest.update(np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)))
+        for values in arrays:
+            numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+            digest.update(np.ascontiguousarray(numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)))
 
 
 def _uint8(values: pa.Array) -> np.ndarray[Any, Any]:

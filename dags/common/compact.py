@@ -140,7 +140,7 @@ def _forecast(
     fingerprints: dict[str, str] = {}
     next_offsets: dict[str, int] = {}
     logs = logs_to_compact(pin.snapshot, on_damage, [])
-    replayed = replay_partitions(pin, profile, on_damage=on_damage, cache=cache_of_environment())
+    replayed = replay_partitions(pin, profile, on_damage=on_damage, cache=cache_of_environment(), whole_metadata=False)
     facts_of_plan: Document = {
         "profile": profile.label,
         "now_ms": now,

@@ -1,0 +1,73 @@
+"""Arrays of text or bytes that are kept compressed where their values are large.
+
+A log of a few hundred kilobytes can unpack to gigabytes of metadata. What must be kept of it until the end is kept as
+small as it came, and unpacked a block at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from coordinator_core.kernels.arrays import Int64s
+from coordinator_core.process.allocator import give_back_freed_memory
+
+BLOCK_BYTES = 1 << 26
+"""Bytes of values that are handled at once, however few rows they are in."""
+
+_LEAST_BYTES, _LEAST_MEAN = 1 << 20, 1 << 10
+"""Smaller arrays, and those of smaller values (usual metadata has a few dozen bytes), are kept as they are."""
+_CODEC = pa.Codec("zstd", compression_level=1)
+
+
+class Packed:
+    """A (large) string or binary array; :attr:`array` unpacks it each time."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self.null_count = int(array.null_count)
+        self._array: pa.Array | None = array
+        self.lengths = np.diff(bounds := _bounds(array))
+        size = int(bounds[-1] - bounds[0])
+        if self.null_count or size < max(_LEAST_BYTES, _LEAST_MEAN * len(array)):
+            return
+        give_back_freed_memory()
+        packed = _CODEC.compress(array.buffers()[2].slice(int(bounds[0]), size))
+        if packed.size > size // 2:
+            return
+        self._array = None
+        # A copy: the codec's own buffer has room for what does not compress.
+        self._type, self._data = array.type, packed.to_pybytes()
+        self._bounds = pa.py_buffer((bounds - bounds[0]).astype(_width(array.type)))
+
+    @property
+    def array(self) -> pa.Array:
+        if self._array is not None:
+            return self._array
+        give_back_freed_memory()
+        data = _CODEC.decompress(self._data, int(self.lengths.sum()))
+        return pa.Array.from_buffers(self._type, len(self.lengths), [None, self._bounds, data])
+
+
+def cuts(lengths: Int64s) -> Iterator[slice]:
+    """Ranges of rows that follow each other, of up to ``BLOCK_BYTES`` each, or of one row."""
+    ends = np.cumsum(lengths)
+    start = 0
+    while start < len(lengths):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + BLOCK_BYTES, "right")))
+        yield slice(start, stop)
+        start = stop
+
+
+def _bounds(array: pa.Array) -> Int64s:
+    buffer = array.buffers()[1]
+    if buffer is None or not buffer.size:
+        return np.zeros(1, np.int64)
+    found = np.frombuffer(buffer, _width(array.type))[array.offset : array.offset + len(array) + 1]
+    return found.astype(np.int64, copy=False)
+
+
+def _width(kind: pa.DataType) -> type[np.int64] | type[np.int32]:
+    return np.int64 if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind) else np.int32

@@ -1,0 +1,191 @@
+"""Small logs that unpack to much that stands: metadata of 32 KB in every commit, names of as many bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator_core.errors import DamagedInputError, ExitCode, UsageError
+from coordinator_core.fold import unpacking
+from coordinator_core.fold.schema import FoldRules
+from coordinator_core.fold.segments import fold_partition
+from coordinator_core.jsontext import json_pieces
+from coordinator_core.lifecycle.compact_proof import _table_differences
+from coordinator_core.log.limits import MIB, STANDING_VARIABLE, Limits, standing_allowance
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.log.types import Codec, PartitionLog, Snapshot
+from coordinator_core.merge import packed
+from coordinator_core.merge.partition import merge_columns
+from coordinator_core.merge.schema import MergedPartition
+from coordinator_core.runs.local import replay_snapshot
+from coordinator_core.runs.state_hash import PartitionDigest, canonical_rows, digests_of
+from coordinator_core.runs.tables import offset_rows
+from tests.fold.parity import PROFILES, sequential_outcome, write_log
+from tests.fold.random_logs import Item, Log, encoded_key, offset_value
+from tests.log.builders import build_batch
+
+PROFILE = PROFILES["4.3.1"]
+RULES = FoldRules.of(PROFILE)
+COMMITS = 100
+
+
+def commits(
+    batches: int, *, per_batch: int = COMMITS, topic: bytes = b"t", metadata: int = 32_000, changed: int = -1
+) -> Log:
+    """One group's commits, each of another partition and with other metadata; that of ``changed`` in one other way."""
+    made = []
+    for batch in range(batches):
+        numbers = range(batch * per_batch, (batch + 1) * per_batch)
+        items: list[Item] = [
+            (
+                encoded_key(b"g", topic, number),
+                offset_value(3, number, (b"x" if number == changed else b"m") * metadata + b"%d" % number),
+            )
+            for number in numbers
+        ]
+        made.append(build_batch(batch * per_batch, items, codec=Codec.ZSTD))
+    return Log(tuple(made), tuple(range(0, batches * per_batch, per_batch)), batches * per_batch)
+
+
+def merged(log: PartitionLog, allowance: int | None = None) -> MergedPartition:
+    folds = fold_partition(log, rules=RULES, limits=Limits(kept_floor_bytes=4 * MIB))
+    return merge_columns(folds, PROFILE, 0, allowance)
+
+
+@pytest.fixture(autouse=True)
+def a_batch_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "_CHUNK_BYTES", 1)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Bytes of a block, here."""
+    monkeypatch.setattr(packed, "BLOCK_BYTES", MIB)
+    return MIB
+
+
+def test_what_stands_is_held_packed(tmp_path: Path, small_blocks: int) -> None:
+    log = write_log(tmp_path, commits(10))
+    merged(log)  # Working tables are left to the next fold.
+    tracemalloc.start()
+    try:
+        held = pa.total_allocated_bytes()
+        found = merged(log)
+        held = pa.total_allocated_bytes() - held + tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    blocks = list(found.offsets.blocks())
+    assert sum(block.nbytes for block in blocks) > 32_000 * 10 * COMMITS
+    assert max(block.nbytes for block in blocks) < 2 * small_blocks
+    assert held < 8 * MIB
+    expected, _ = sequential_outcome(log, PROFILE, OnDamage.FAIL)
+    assert found.to_state() == expected
+
+
+def test_blocks_are_cut_by_names_too(tmp_path: Path, small_blocks: int) -> None:
+    found = merged(write_log(tmp_path, commits(3, topic=b"t" * 30_000, metadata=0)))
+    blocks = list(found.offsets.blocks())
+    assert len(blocks) >= 9
+    assert max(block.nbytes for block in blocks) < 2 * small_blocks
+
+
+def test_the_digest_of_blocks_is_that_of_the_table(tmp_path: Path, small_blocks: int) -> None:
+    rows = offset_rows(merged(write_log(tmp_path, commits(3))))
+    blocks = [canonical_rows("offsets", block) for block in rows.blocks()]
+    digest = PartitionDigest("offsets", rows.num_rows)
+    for block in blocks:
+        digest.update(block)
+    whole = pa.concat_tables(blocks).combine_chunks()
+    assert len(blocks) > 1
+    assert {("offsets", 0): digest.hexdigest()} == digests_of("offsets", whole)
+
+
+def test_metadata_that_are_not_whole_still_differ(tmp_path: Path, small_blocks: int) -> None:
+    logs = []
+    for name, changed in (("old", -1), ("new", 150)):
+        (tmp_path / name).mkdir()
+        logs.append(write_log(tmp_path / name, commits(2, metadata=2_000, changed=changed)))
+    old, new = (merged(log) for log in logs)
+    before, after = (found.to_state(whole_metadata=False).offsets for found in (old, new))
+    assert [key.partition for key in before if before[key] != after[key]] == [150]
+    assert max(len(offset.metadata) for offset in before.values()) < 100
+    found = list(_table_differences("p", "committed offset", old.offsets, new.offsets, None))
+    assert [difference.offset_key and difference.offset_key.partition for difference in found] == [150, 150]
+    assert not list(_table_differences("p", "committed offset", old.offsets, old.offsets, None))
+
+
+def test_more_than_is_allowed_is_refused_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = commits(6)
+    snapshot = Snapshot((), (write_log(tmp_path, log),), (), (), {})
+    everything = 6 * COMMITS * 32_100
+    with pytest.raises(DamagedInputError) as refused:
+        merged(snapshot.partitions[0], everything // 2)
+    damage = refused.value.damage
+    assert (damage.kind, damage.record_offset) == ("too_large", 2 * COMMITS)
+    assert damage.byte_position == sum(map(len, log.batches[:2]))
+    assert merged(snapshot.partitions[0], everything).offsets.num_rows == 6 * COMMITS
+    monkeypatch.setenv(STANDING_VARIABLE, str(everything // 2))
+    for on_damage in OnDamage:
+        with pytest.raises(DamagedInputError, match=STANDING_VARIABLE):
+            replay_snapshot(snapshot, PROFILE, on_damage=on_damage, damage=[])
+
+
+def test_what_is_superseded_does_not_count(tmp_path: Path) -> None:
+    """Eight folds with the same offset keys."""
+    one = commits(1, per_batch=200)
+    items: list[Item] = [(encoded_key(b"g", b"t", n), offset_value(3, n, b"m" * 32_000)) for n in range(200)]
+    again = [build_batch(200 * number, items, codec=Codec.ZSTD) for number in range(1, 8)]
+    log = Log((*one.batches, *again), tuple(range(0, 1600, 200)), 1600)
+    assert merged(write_log(tmp_path, log), 200 * 32_100).offsets.num_rows == 200
+
+
+def test_the_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(STANDING_VARIABLE, raising=False)
+    assert standing_allowance(0) == standing_allowance(256 * MIB) == 4096 * MIB
+    assert standing_allowance(1024 * MIB) == 16 * 1024 * MIB
+    monkeypatch.setenv(STANDING_VARIABLE, "1000")
+    assert standing_allowance(1024 * MIB) == 1000
+    for text in ("-1", "1e9", "a", "٣"):
+        monkeypatch.setenv(STANDING_VARIABLE, text)
+        with pytest.raises(UsageError):
+            standing_allowance(0)
+
+
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.tuples(inner),
+        st.dictionaries(st.one_of(st.text(max_size=2), st.integers(0, 9)), inner, max_size=3),
+    ),
+)
+
+
+@settings(max_examples=30)
+@given(value=values, items=st.sampled_from((0, 1, 2, 300)))
+def test_json_in_pieces_is_json(value: object, items: int) -> None:
+    for document in (value, {"a": [{"b": [value] * items}]}):
+        assert "".join(json_pieces(document)) == json.dumps(document, ensure_ascii=False)
+
+
+def test_compact_does_not_hold_metadata_several_times(tmp_path: Path) -> None:
+    """100 KB of log with 450 MB of metadata: 3.4 GB before."""
+    directory = tmp_path / "logs" / "__consumer_offsets-0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}.log").write_bytes(b"".join(commits(14, per_batch=1000).batches))
+    arguments = ["compact", str(directory.parent), "--kafka-version", "4.3.1", "--now-ms", "1"]
+    arguments += ["--output", str(tmp_path / "compacted")]
+    process = subprocess.Popen([sys.executable, "-m", "coordinator_core", *arguments], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == ExitCode.CLEAN
+    assert usage.ru_maxrss << 10 < 2560 * MIB
