@@ -39,6 +39,7 @@ class Recording:
         self._kafka = recorded.fetch()
         self._steps: list[str] = []
         self._open_transactions_of: set[str] = set()
+        self._reload: dict[str, str] = {}
 
     def record(self) -> None:
         broker = RecordedBroker(self._recorded, self._kafka, self._scratch / "broker", NO_SWEEP)
@@ -82,7 +83,7 @@ class Recording:
         expected = directory / "expected"
         expected.mkdir(parents=True)
         _copy_log(broker.log_dir, directory / "log")
-        copy = broker.copied(self._scratch / f"{name}-copy", NO_SWEEP)
+        copy = broker.copied(self._scratch / f"{name}-copy", {**NO_SWEEP, **self._reload})
         sizes = _sizes(copy.log_dir)
         copy.start()
         try:
@@ -109,7 +110,7 @@ class Recording:
                 "capturedAtMs": captured_ms,
                 "recorder": "tests/recording",
                 "settings": dict(sorted(broker.settings.items())),
-                "reloadSettings": NO_SWEEP,
+                "reloadSettings": {**NO_SWEEP, **self._reload},
                 "features": list(self._recorded.features),
                 "apiVersions": {api: version for api, version in sorted(session.versions.items()) if _APIS.match(api)},
                 "dumpTool": notes,
