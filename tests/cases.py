@@ -53,7 +53,7 @@ class Case:
 def _cases() -> list[Case]:
     found = []
     roots = [CORPUS, Path(MORE)] if MORE else [CORPUS]
-    for root, reloaded in ((root, path) for root in roots for path in sorted(root.rglob("reloaded.json"))):
+    for root, reloaded in [(each, path) for each in roots for path in sorted(each.rglob("reloaded.json"))]:
         directory = reloaded.parent.parent
         description = _description(directory)
         paths = tuple(sorted(path for path in directory.glob("broker-*/log"))) or (directory / "log",)

@@ -91,6 +91,7 @@ def proof_profiles(
                 "tolerates_owned_partitions",
                 "consumer_replaces_simple",
                 "streams_replaces_simple",
+                "reads_validated_topology",
                 "compares_target_epochs",
                 "initial_epoch",
             }

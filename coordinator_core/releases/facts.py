@@ -286,6 +286,10 @@ class Profile:
     """A member of another protocol makes an Empty classic group, or one of consumers, a group of its own type
     (``GroupMetadataManager.getOrMaybeCreateConsumerGroup``, from 3.8 on)."""
 
+    reads_validated_topology: bool
+    """The epoch of the topology that was validated is loaded (``StreamsGroupMetadataValue.ValidatedTopologyEpoch``);
+    else a streams group with members is NotReady after a load."""
+
     compares_target_epochs: bool
     """A member counts as reconciled by the epoch of the target assignment that it goes to, not by its own, which is
     -2 while a static member is away (``ConsumerGroup.maybeUpdateGroupState`` of 3.7, which alone records it)."""

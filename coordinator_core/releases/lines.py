@@ -96,6 +96,7 @@ _FIRST_CLASSIC = Profile(
     consumer_replaces_simple=True,
     streams_replaces_simple=True,
     converts_groups=False,
+    reads_validated_topology=False,
     compares_target_epochs=False,
     initial_epoch=0,
     describes_pending_revocation=False,
@@ -143,6 +144,7 @@ _FIRST_NEW = Profile(
     consumer_replaces_simple=False,
     streams_replaces_simple=False,
     converts_groups=False,
+    reads_validated_topology=False,
     compares_target_epochs=True,
     initial_epoch=0,
     describes_pending_revocation=False,
@@ -426,7 +428,7 @@ LINES: Final = (
         "4.2",
         "4.2.1",
         new=lambda was: _tolerates_owned_partitions(
-            replace(was, name="J3", expiry=replace(was.expiry, knows_sources=True))
+            replace(was, name="J3", reads_validated_topology=True, expiry=replace(was.expiry, knows_sources=True))
         ),
         new_fields=(
             "StreamsGroupMetadataValue.validatedTopologyEpoch",

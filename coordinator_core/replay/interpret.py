@@ -22,7 +22,6 @@ from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import ZERO_UUID
 from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, MergeOffsetRule, Profile, ValueLayout
 
-
 _LAYOUTS: Final = {
     ValueLayout.CURRENT: CURRENT,
     ValueLayout.PREVIEW_3_7: PREVIEW_3_7,

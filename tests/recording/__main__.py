@@ -15,10 +15,11 @@ from typing import Any
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.records.codec import decode_key
+from coordinator_core.releases import Release
 from tests.live.broker import START_SECONDS
 from tests.live.group_protocol import Json
 from tests.recording.answers import answers, settled_answers
-from tests.recording.brokers import RELEASES, Recorded, RecordedBroker, RecordedKafka
+from tests.recording.brokers import NEWEST_TOOLS, RELEASES, Recorded, RecordedBroker, RecordedKafka
 from tests.recording.script import Script
 from tests.recording.session import Session
 
@@ -140,8 +141,16 @@ class Recording:
 
 def _dumped(kafka: RecordedKafka, partition: Path) -> tuple[str, str]:
     """What the dump tool prints, with the head of the stack trace if it died, and how it ended if not well."""
-    segments = ",".join(str(path) for path in sorted(partition.glob("*.log")))
-    options = ("--offsets-decoder", "--print-data-log", "--deep-iteration", "--files", segments)
+    segments = [str(path) for path in sorted(partition.glob("*.log"))]
+    if Release.parse(kafka.version) <= Release.parse(NEWEST_TOOLS):
+        segments = [",".join(segments)]
+    # A tool on jars newer than its own ends behind the first file.
+    found = [_dumped_files(kafka, each) for each in segments]
+    return "".join(text for text, _ in found), next((error for _, error in found if error), "")
+
+
+def _dumped_files(kafka: RecordedKafka, files: str) -> tuple[str, str]:
+    options = ("--offsets-decoder", "--print-data-log", "--deep-iteration", "--files", files)
     command = kafka.command(kafka.dump_class, *options)
     done = subprocess.run(command, capture_output=True, check=False, timeout=START_SECONDS)
     text, said = done.stdout.decode(), done.stderr.decode()

@@ -1,4 +1,4 @@
-"""``python -m tests.recording.judged RELEASE[-classic] CASE…``: what brokers of a release make of logs of other releases."""
+"""``python -m tests.recording.judged RELEASE[-classic] CASE…``: what brokers of a release make of logs of others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.recording.answers import NOT_LOADED, _describe_classic, _group, _list
 from tests.recording.brokers import RELEASES, Recorded, RecordedBroker
 from tests.recording.loads import last_words
 from tests.recording.script import TOPICS, Script
-from tests.recording.session import RefusedError, Session
+from tests.recording.session import Session
 
 SECONDS = 60
 QUIET_SECONDS = 6
@@ -79,7 +79,9 @@ def judgement(judge: Recorded, judged: Case, broker: RecordedBroker, directory: 
     try:
         words: dict[str, str] = {}
         deadline = quiet = time.monotonic()
-        while time.monotonic() < deadline + SECONDS and (len(words) < len(held) or time.monotonic() < quiet + QUIET_SECONDS):
+        while time.monotonic() < deadline + SECONDS and (
+            len(words) < len(held) or time.monotonic() < quiet + QUIET_SECONDS
+        ):
             now = {number: line for number, line in last_words(copy.log_since_start()).items() if number in held}
             if now != words:
                 words, quiet = now, time.monotonic()
@@ -93,7 +95,10 @@ def judgement(judge: Recorded, judged: Case, broker: RecordedBroker, directory: 
     finally:
         copy.kill()
         shutil.rmtree(directory)
-    return {"partitions": dict(sorted(words.items())), "groups": {name: broker_answer(one) for name, one in sorted(groups.items())}}
+    return {
+        "partitions": dict(sorted(words.items())),
+        "groups": {name: broker_answer(one) for name, one in sorted(groups.items())},
+    }
 
 
 def main() -> None:

@@ -5,9 +5,7 @@ What it finds is to be stored as a small test; the case itself is not kept.
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,7 +13,7 @@ from pathlib import Path
 
 from tests.recording import answers as answering
 from tests.recording import session as asking
-from tests.recording.__main__ import NO_SWEEP, RETENTION_SECONDS, SWEEPS, Recording, _now_ms, _write
+from tests.recording.__main__ import NO_SWEEP, RETENTION_SECONDS, SWEEPS, Recording, _now_ms
 from tests.recording.answers import answers
 from tests.recording.brokers import RELEASES, Recorded, RecordedBroker
 from tests.recording.random_script import RandomScript

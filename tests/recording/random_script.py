@@ -21,14 +21,38 @@ from tests.recording.script import (
 )
 from tests.recording.session import RefusedError, Session
 
-_WORDS = ("a", "Zz", "ünï", "組", "😀", " ", "\t", "\n", '"', "'", "\\", "/", ",", ":", "%2F", "\x00", "\x7f", "null", "-1", "{}", "\ue000")
+_WORDS = (
+    "a",
+    "Zz",
+    "ünï",
+    "組",
+    "😀",
+    " ",
+    "\t",
+    "\n",
+    '"',
+    "'",
+    "\\",
+    "/",
+    ",",
+    ":",
+    "%2F",
+    "\x00",
+    "\x7f",
+    "null",
+    "-1",
+    "{}",
+    "\ue000",
+)
 _REFUSED = (RefusedError, AssertionError, OSError)
 
 
 class RandomScript(Script):
     """Plays ``actions`` of them with the seed of ``random``. ``restart`` kills or stops the broker, and starts it."""
 
-    def __init__(self, broker: RecordedBroker, session: Session, seed: int, restart: Callable[[random.Random], None]) -> None:
+    def __init__(
+        self, broker: RecordedBroker, session: Session, seed: int, restart: Callable[[random.Random], None]
+    ) -> None:
         super().__init__(session)
         self._broker, self._random, self._restart = broker, random.Random(seed), restart
         self._number = 0
@@ -108,13 +132,15 @@ class RandomScript(Script):
         for _ in range(self._random.choice((1, 1, 2, 5))):
             topic = self._random.choice([*TOPICS])
             metadata = self._random.choice(("", "", "m", self._name(), "x" * self._random.randrange(4000)))
-            offset = self._random.choice((0, 1, self._random.randrange(10**6), self._random.randrange(2**63), 2**63 - 1))
+            offset = self._random.choice(
+                (0, 1, self._random.randrange(10**6), self._random.randrange(2**63), 2**63 - 1)
+            )
             found.append((topic, self._random.randrange(TOPICS[topic]), offset, metadata))
         return list({one[:2]: one for one in found}.values())
 
     def _commits(self) -> None:
         newest = min(self.session.versions["OffsetCommit"], 9)
-        version = self._random.choice([one for one in range(2, newest + 1)])
+        version = self._random.choice(list(range(2, newest + 1)))
         retention = self._random.choice((-1, -1, 3_600_000, 1000, 0)) if version <= 4 else -1
         epoch = self._random.choice((-1, 0, 7)) if version >= 6 else -1
         group = self._random.choice(self.groups)
@@ -126,7 +152,10 @@ class RandomScript(Script):
             raise
 
     def _member_commits(self) -> None:
-        members = [*self._classic.values(), *(one for one in self._modern.values() if not isinstance(one[0], ShareMember))]
+        members = [
+            *self._classic.values(),
+            *(one for one in self._modern.values() if not isinstance(one[0], ShareMember)),
+        ]
         self._random.choice(self._random.choice(members or [[]])).commit(*self._random_commits())
 
     # Classic groups
@@ -180,7 +209,9 @@ class RandomScript(Script):
             del self._classic[group]
 
     def _dies(self) -> None:
-        group = self._random.choice([name for name in self.groups if name not in self._classic and name not in self._modern])
+        group = self._random.choice(
+            [name for name in self.groups if name not in self._classic and name not in self._modern]
+        )
         dead = ClassicMember(self, self._new_client(), group, session_ms=1000)
         dead.join()
         dead.commit(*self._random_commits())
@@ -230,7 +261,9 @@ class RandomScript(Script):
 
     def _alters_share(self) -> None:
         group = self._random.choice(self.groups)
-        topics = [{"topicName": "clicks", "partitions": [{"partitionIndex": 0, "startOffset": self._random.randrange(9)}]}]
+        topics = [
+            {"topicName": "clicks", "partitions": [{"partitionIndex": 0, "startOffset": self._random.randrange(9)}]}
+        ]
         self.session.ask("AlterShareGroupOffsets", {"groupId": group, "topics": topics})
 
     def _joins_streams(self) -> None:
@@ -314,7 +347,10 @@ class RandomScript(Script):
     def _deletes_offsets(self) -> None:
         topic = self._random.choice([*TOPICS])
         partitions = [{"partitionIndex": number} for number in range(TOPICS[topic])]
-        body: Json = {"groupId": self._random.choice(self.groups), "topics": [{"name": topic, "partitions": partitions}]}
+        body: Json = {
+            "groupId": self._random.choice(self.groups),
+            "topics": [{"name": topic, "partitions": partitions}],
+        }
         self.session.ask("OffsetDelete", body, expect=(0, 86))
 
     def _deletes_topic(self) -> None:

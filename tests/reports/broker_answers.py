@@ -25,9 +25,7 @@ def expected_groups(case: Case) -> dict[str, Json]:
     document = case.reloaded()
     if case.is_modern:
         groups = {
-            group_id: modern_group(group)
-            for group_id, group in document["groups"].items()
-            if group["type"] != "absent"
+            group_id: modern_group(group) for group_id, group in document["groups"].items() if group["type"] != "absent"
         }
         if case.name.startswith("k431-torn/"):
             held = _held_partitions(case)
