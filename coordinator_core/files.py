@@ -1,4 +1,4 @@
-"""What publishing needs of a file system beyond :mod:`coordinator_core.storage`.
+"""File system operations of publishing, beyond those of :mod:`coordinator_core.storage`.
 
 Locally there are directories that only one process can create, and lock files.  An object store has neither;
 there a run id must simply not be used twice at the same time.

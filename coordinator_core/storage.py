@@ -198,7 +198,7 @@ def unreadable(path: str, error: Exception) -> UsageError:
 
 
 class Version(NamedTuple):
-    """What the file system says of a file: every write changes it, once its clock has moved on."""
+    """Version of a file by its file system: every write changes it, once its clock has moved on."""
 
     device: int
     inode: int

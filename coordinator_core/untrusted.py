@@ -11,7 +11,7 @@ import io
 from collections.abc import Iterable, Sequence
 
 _FORMULA = ("=", "+", "-", "@")
-"""What a spreadsheet takes for a formula at the beginning of a cell."""
+"""Characters that a spreadsheet takes for a formula at the beginning of a cell."""
 
 
 def visible(text: str) -> str:
@@ -25,7 +25,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """As :func:`visible`, for text of several lines."""
+    """Like :func:`visible`, for text of several lines."""
     return "\n".join(map(visible, text.split("\n")))
 
 

@@ -101,7 +101,7 @@ class StoredTable:
                 os.unlink(path)
 
     def _hashes(self, rows: pa.RecordBatch) -> Any:
-        """Of the key of each row, or what there is of it: without all of it, its check is refused anyway."""
+        """Hashes of the keys of all rows, of the parts that are there: without all of them the check is refused."""
         import pandas as pd
 
         columns = [name for name in self._key if name in rows.schema.names]
@@ -129,7 +129,7 @@ def _opened(path: str, name: str) -> Iterator[pq.ParquetFile]:
 
 
 def stored_table(run: Run, name: str) -> StoredTable:
-    """Those listed files of a table that are there."""
+    """Listed files of a table that are there."""
     files = run.manifest["tables"].get(name, {"files": []})["files"]
     table = TABLES[name]
     return StoredTable(((storage.join(run.path, file), file) for file in files), table.arrow, table.key)

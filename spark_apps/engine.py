@@ -61,7 +61,7 @@ def replay(
 
     began = perf_counter()
     snapshot = source.snapshot if isinstance(source, Pin) else source
-    # That files are as they were pinned is for the tasks to see, each of its own.
+    # Each task sees whether its own file is as it was pinned.
     check_source(snapshot, on_damage)
     with RunWriter(place, sources=source_directories(snapshot)) as writer:
         chosen = profile or infer_profile(snapshot.partitions)

@@ -1,4 +1,4 @@
-"""How a Spark app begins and ends: as a light process, with its exit code and one line that says why."""
+"""Begin and end of a Spark app: a light process, its exit code, and one line that says why."""
 
 from __future__ import annotations
 

@@ -79,23 +79,22 @@ class Session:
         from pyspark import SparkConf, SparkContext
 
         gateway = self._gateway.result()
-        SparkContext._ensure_initialized(gateway=gateway)
-        conf = SparkConf()  # spark-submit has set the master in its JVM already.
-        master = self._master or conf.get("spark.master", None) or LOCAL
+        # spark-submit has set the master in its JVM already.
+        master = self._master or gateway.jvm.System.getProperty("spark.master") or LOCAL
         settings = dict(_COMMON)
         if master.startswith("local"):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             settings |= _LOCAL
             if not is_plain("workers"):
                 settings["spark.python.daemon.module"] = "spark_apps.workers"
-        conf.setMaster(master).setAppName(self._name).setAll(list(settings.items()))
+        conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(self._name).setAll(list(settings.items()))
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("ERROR")
         return context
 
     @property
     def jvm_process_id(self) -> int:
-        """Of the driver's JVM; waits for it. ``spark-submit`` has started its own, whose id is not known here."""
+        """Process id of the driver's JVM; waits for it. Not known under ``spark-submit``, which has started its own."""
         process_id: int = self._gateway.result().proc.pid
         return process_id
 

@@ -92,7 +92,7 @@ class CutFolds:
     offsets_partition: int
     path: str
     ends: tuple[int, ...]
-    """Of the shards, in bytes."""
+    """Size of the shards, in bytes."""
 
     def of_shard(self, shard: int) -> FileRange:
         begin = self.ends[shard - 1] if shard else 0
@@ -124,7 +124,7 @@ class ReplayTask:
     run_path: str
 
     def new_path(self, kind: str) -> str:
-        """Of a file that no other attempt writes."""
+        """Name of a file that no other attempt writes."""
         return storage.join(self.run_path, STAGING, f"{kind}-{secrets.token_hex(8)}.arrows")
 
 

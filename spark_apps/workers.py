@@ -36,7 +36,7 @@ def main() -> None:
     import spark_apps.tasks  # noqa: F401
 
     keep_freed_memory()
-    # What is imported stays: collections in the workers need not look at it, nor copy its pages.
+    # Imported modules stay: collections in the workers need not look at them, nor copy their pages.
     gc.freeze()
     manager()
 

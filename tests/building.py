@@ -1,4 +1,4 @@
-"""What the project's build makes: wheels, and the environment for executors of a Spark cluster."""
+"""Products of the project's build: wheels, and the environment for executors of a Spark cluster."""
 
 from __future__ import annotations
 

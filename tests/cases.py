@@ -38,7 +38,7 @@ class Case:
         return self.directory / "expected"
 
     def reloaded(self) -> dict[str, Any]:
-        """What a broker rebuilt from a copy of the log alone."""
+        """State that a broker rebuilt from a copy of the log alone."""
         document: dict[str, Any] = json.loads((self.expected / "reloaded.json").read_text(encoding="utf-8"))
         return document
 

@@ -1,4 +1,4 @@
-"""What the corpus proves, counted from its logs (``python -m tests.proved`` prints the README's table)."""
+"""Table of what the corpus proves, counted from its logs (``python -m tests.proved`` prints the README's table)."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
 
 
 def import_graph(sources: dict[str, tuple[str, bool]]) -> dict[str, set[str]]:
-    """What each module imports of ``sources`` (text by name, and whether it is a package).
+    """Imports of each module of ``sources`` (text by name, and whether it is a package).
 
     Imports within functions and under ``TYPE_CHECKING`` count too: both hide that neither of two modules can be
     read, moved or tested without the other. That a module loads the packages around it does not count: it need not

@@ -125,7 +125,7 @@ def test_the_lock_holds_every_declared_package_with_hashes() -> None:
 
 
 def test_the_environment_is_the_locked_one() -> None:
-    """What is tested is what the lock names: a package installed by hand must not carry the tests."""
+    """Tests run on the packages that the lock names: one installed by hand must not carry them."""
     names = set(locked(ROOT / "requirements.lock")) | set(locked(ROOT / ".ci/bootstrap.txt")) | {"regroup", "pip"}
     installed = {canonicalize_name(d.metadata["Name"]) for d in importlib.metadata.distributions()}
     assert installed <= names
@@ -267,7 +267,7 @@ PASSED, FAILED, NONE = (
     ("===== 1 failed, 3 passed in 61.10s (0:01:01) =====", 2),
     ("===== no tests ran in 0.01s =====", 0),
 )
-"""What a target of make prints last, and its exit status."""
+"""Last lines and exit status of a target of make."""
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def only(topology: Topology) -> PartitionInfo:
 
 
 def fenced_one_by_one(info: PartitionInfo, lost: tuple[int, ...]) -> PartitionInfo:
-    """What ``ReplicationControlManager`` does: it fences one broker, elects, and only then the next."""
+    """Elections of ``ReplicationControlManager``: it fences one broker, elects, and only then the next."""
     fenced: set[int] = set()
     for broker_id in lost:
         fenced.add(broker_id)

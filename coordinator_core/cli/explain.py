@@ -23,7 +23,7 @@ from coordinator_core.untrusted import visible
 def explain_command(
     paths: tuple[str, ...], group_id: str, topic: str | None, output_format: Format, options: ReplayOptions
 ) -> None:
-    """How the state of GROUP came to be: its records and transactions, in log order, with their effect."""
+    """Print the records and transactions that made the state of GROUP, in log order, with their effect."""
     subject = _subject(group_id, topic)
     snapshot, profile = open_snapshot(log_paths(paths), options)
     damage: list[Damage] = [entry for entry in snapshot.damage if is_unknown(entry)]

@@ -38,7 +38,7 @@ _PARTITIONS_SHOWN = 8
 def loads_command(
     paths: tuple[str, ...], releases: str | None, any_cleaning: bool, output_format: Format, options: ReplayOptions
 ) -> int:
-    """Which Kafka releases load this log, which load it with other groups or offsets, and where the others stop.
+    """Tell which Kafka releases load this log, which load it with other groups or offsets, and where the others stop.
 
     The comparison is with the release of the log (--profile, --kafka-version; by default the one that the records
     tell). Exits with 0 when all releases that were asked for load every partition, with 1 when one does not.

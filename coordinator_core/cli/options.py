@@ -150,7 +150,7 @@ _SNAPSHOT_OPTIONS = together(
 
 
 def snapshot_options(command: F) -> F:
-    """How a snapshot is replayed, for every command that takes one: as ``options``, a :class:`ReplayOptions`.
+    """Options of every command that replays a snapshot, passed on as ``options``, a :class:`ReplayOptions`.
 
     Those of :func:`engine_options` are among its values where they stand below.
     """

@@ -84,7 +84,7 @@ def reconcile_options(*, fail_on: str) -> Callable[[F], F]:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What rules look at besides the run: named by options, or found beside it."""
+    """Inputs of rules besides the run: named by options, or found beside it."""
 
     topics_file: str | None
     against: str | None

@@ -74,7 +74,7 @@ def replay_command(
 
 
 def _signing(key_path: str | None) -> Callable[[str], None]:
-    """What signs a run, if that is asked for. A key that cannot be used is told before anything is published."""
+    """Signer of a run, if one is asked for. A key that cannot be used is refused before anything is published."""
     if key_path is None:
         return lambda _: None
     from coordinator_core.runs.signature import read_private_key, sign_run

@@ -53,7 +53,8 @@ def rescue_command(
     output_format: Format,
     options: ReplayOptions,
 ) -> int:
-    """What keeps a coordinator of --kafka-version from loading its partitions, whom that concerns, and the ways out.
+    """Tell what keeps a coordinator of --kafka-version from loading its partitions, which groups that
+    concerns, and the ways out.
 
     Exits with 1 when a partition does not load, with 4 when a repair cannot be proved.
     """

@@ -53,7 +53,7 @@ _MANIFEST = "capture.json"
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """Where the log of the source is cut; nothing set: at its end."""
+    """Point at which the log of the source is cut; nothing set: its end."""
 
     time_ms: int | None
     before: Mapping[int, int] | None
@@ -357,7 +357,7 @@ def _at(
         return wanted_of(states, ids, cluster_id)
     case = Case(profile, options.now_ms, None)
     told = investigate(snapshot, case, groups=groups or None, since_ms=None, on_damage=options.on_damage, damage=damage)
-    # That a group nobody reads any more was deleted or expired is no incident, unless somebody asks for that group.
+    # Deletion or expiry of a group that nobody reads any more is no incident, unless somebody asks for that group.
     incidents = incidents_of([one for one in told.explanations if groups or one.severity > Severity.INFO])
     if not incidents:
         raise UsageError("regroup investigate finds nothing in this log that took offsets from these groups")

@@ -84,7 +84,7 @@ def as_run(paths: Sequence[str], options: ReplayOptions) -> Iterator[str]:
 
 
 def found_beside(paths: Sequence[str]) -> Beside:
-    """What lies beside a snapshot, or what a run leads to; says on standard error what cannot be used."""
+    """Files beside a snapshot, or those that a run leads to; standard error names each that cannot be used."""
     is_one_run = len(paths) == 1 and is_run(paths[0])
     found = beside_run(open_run(paths[0])) if is_one_run else beside_log(paths)
     for text in found.notes:

@@ -56,7 +56,7 @@ def stats_command(
     states = {state.offsets_partition: state for state in source.states}
     now_ms = source.now_ms if options.asked_now_ms is None else options.asked_now_ms
     rules = CompactionRules(now_ms=now_ms, delete_retention_ms=delete_retention_ms)
-    # What a starting broker would cut is not part of the log.
+    # Bytes that a starting broker would cut are not part of the log.
     partial = options.on_damage is OnDamage.RECOVER
     partitions = [
         forensics(

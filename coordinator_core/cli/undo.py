@@ -16,7 +16,7 @@ from coordinator_core.topology import Topology
 
 _RECENT_MS = 24 * 3_600_000
 _LOOKED_AT_BYTES = 8 << 20
-"""Of a larger capture nobody waits for an investigation that nobody asked for."""
+"""Size of a capture above which nobody waits for an investigation that nobody asked for."""
 _REMOVALS_AND_RESETS = frozenset(
     {
         "offsets-deleted",
@@ -48,8 +48,8 @@ def undo_of(paths: Sequence[str], profile: Profile | None, on_damage: OnDamage, 
 def undo_commands(
     directory: str, bootstrap_server: str, command_config: str | None, profile: Profile | None
 ) -> list[str]:
-    """What puts back the offsets that were deleted or reset in the last day, worst first, of a capture that was made
-    just now. A large one is not looked at: that is for ``regroup investigate``."""
+    """Commands that put back the offsets that were deleted or reset in the last day, worst first, of a capture
+    that was made just now. A large one is not looked at: that is for ``regroup investigate``."""
     # The kernels take time to load.
     from coordinator_core.fold.inference import infer_profile
 
@@ -62,7 +62,7 @@ def undo_commands(
         since_ms = now_ms - _RECENT_MS
         found = investigate(snapshot, case, groups=None, since_ms=since_ms, on_damage=OnDamage.SALVAGE, damage=[])
     except RegroupError:
-        # What was captured is whole, whatever is in it; who reads it is told what is wrong.
+        # The capture is whole, whatever is in it; its readers are told what is wrong.
         return []
     undo = Undo(log_words([directory], profile, OnDamage.FAIL), _cluster_words(bootstrap_server, command_config))
     commands = (undo.command(one) for one in found.explanations if one.code in _REMOVALS_AND_RESETS)

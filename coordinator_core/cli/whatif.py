@@ -67,7 +67,7 @@ def whatif_command(
     options: ReplayOptions,
     **changes: Any,
 ) -> int:
-    """What one change would do, group by group, with the records concerned. Changes nothing, asks no cluster.
+    """Tell what one change would do, group by group, with the records concerned. Changes nothing, asks no cluster.
 
     The release is that of the brokers after the change (--kafka-version, --profile; by default the one that the records
     tell). Exits with 1 when a committed offset goes or is not found any more, or when the broker refuses a group.

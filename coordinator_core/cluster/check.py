@@ -37,7 +37,7 @@ def check_groups(
     rules = profile or infer_profile(list(logs.values()))
     pinned = _replayed(logs, rules)
     answered = ask_groups(client, info, _expected(pinned))
-    # What a killed check has left is not this one's.
+    # Files that a killed check has left are not this one's.
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         tails = _read_on(client, states, scratch)

@@ -70,7 +70,7 @@ class Client:
     """
 
     def __init__(self, settings: ClientSettings) -> None:
-        # What kafka-python logs repeats what we raise; at its debug level it logs credentials.
+        # Log lines of kafka-python repeat what we raise; at its debug level it logs credentials.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self.settings = settings
         self.patience_seconds = settings.api_timeout_seconds

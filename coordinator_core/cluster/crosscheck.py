@@ -129,7 +129,7 @@ def _reason(theirs: int | None, after: int | None, history: Sequence[tuple[int, 
 def _groups(
     pinned: Sequence[PartitionState], later: Sequence[PartitionState], answered: Json
 ) -> tuple[set[str], list[Difference]]:
-    """Which groups there are, and whether they have members: states beyond that change without a record."""
+    """Groups that exist, and whether they have members: states beyond that change without a record."""
 
     def populated(states: Sequence[PartitionState]) -> dict[str, str]:
         return {

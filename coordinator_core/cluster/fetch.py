@@ -32,7 +32,7 @@ from coordinator_core.errors import Damage, DamagedInputError, UsageError
 from coordinator_core.topology import TopicInfo
 
 FETCH_BYTES = 4 << 20
-"""How much to ask of a broker at a time; a capture needs some multiples of it as memory for each broker."""
+"""Bytes to ask of a broker at a time; a capture needs some multiples of it as memory for each broker."""
 
 _REPLICA_VERSION = 11
 _OFFSET_OUT_OF_RANGE = 1
@@ -233,7 +233,7 @@ class Fetcher:
             if answer.high_watermark < state.end_offset:
                 state.trouble = f"broker {broker} has it up to {answer.high_watermark} only"
             elif nothing_left:
-                # What was between here and the end is compacted away.
+                # Records between here and the end are compacted away.
                 state.position = state.end_offset
             return
         try:

@@ -13,7 +13,7 @@ from coordinator_core.cluster.fetch import Fetching
 from coordinator_core.cluster.files import Sample
 
 SAMPLES = 8
-"""How many batches of a partition are compared. The log cleaner leaves a batch alone only when none of its
+"""Batches of a partition that are compared. The log cleaner leaves a batch alone only when none of its
 records was superseded, so in an offsets log it hardly passes by all of them."""
 
 _SPARE_BYTES = 64 << 20

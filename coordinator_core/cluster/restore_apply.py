@@ -76,7 +76,7 @@ class ApplyOptions:
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """What became of a group. ``written`` counts the offset keys of this attempt; the others were so already, written
+    """Outcome for one group. ``written`` counts the offset keys of this attempt; the others were so already, written
     before a kill."""
 
     group_id: str
@@ -187,7 +187,7 @@ def written_groups(events: Sequence[Event]) -> set[str]:
 
 
 def standing(client: Client, plan: Plan, events: Sequence[Event], seconds: float) -> list[Refusal]:
-    """What speaks against the plan, what does not pass first; or still does when the time for it to pass is over."""
+    """Reasons against the plan: first those that waiting does not remove, then those that are left after the wait."""
     deadline = time.monotonic() + seconds
     while found := refusals(client, plan, events):
         if not all(one.passes for one in found) or time.monotonic() > deadline:

@@ -30,7 +30,7 @@ from coordinator_core.topology import TopicInfo
 
 
 class StartOffset(NamedTuple):
-    """Where a share group starts in a topic's partition; ``offset`` is -1 where it has not begun."""
+    """Start offset of a share group in a partition of a topic; ``offset`` is -1 before its first read."""
 
     topic: str
     partition: int

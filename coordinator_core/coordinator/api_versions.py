@@ -1,4 +1,4 @@
-"""What a release answers to ApiVersions."""
+"""Replies to ApiVersions, by release."""
 
 from __future__ import annotations
 

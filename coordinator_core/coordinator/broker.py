@@ -41,11 +41,11 @@ Described = TypeVar(
     replies.DescribedStreamsGroup,
 )
 INTERNAL_TOPIC_CREATION_MS = 100
-"""How long the controller takes in this model to create the internal topics of a streams application."""
+"""Time that the controller takes in this model to create the internal topics of a streams application."""
 
 
 class Cluster:
-    """What all brokers share, and the loss of one of them leaves as it is (E2): log, topics, transactions."""
+    """State that all brokers share: log, topics, transactions. The loss of one broker leaves it as it is (E2)."""
 
     def __init__(
         self,

@@ -250,7 +250,7 @@ class LiveClassicGroup:
     def assignments(self) -> dict[str, bytes]:
         return {member.member_id: member.assignment for member in self.members.values()}
 
-    # What a record holds of the group
+    # Fields of a group in its record
 
     def restore(self, loaded: ClassicGroup) -> None:
         """Take over the group of a record: Stable with members, else Empty."""

@@ -99,7 +99,7 @@ RETRIABLE = frozenset({Errors.NOT_COORDINATOR, Errors.COORDINATOR_NOT_AVAILABLE}
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """How a client's search ended: the coordinator (``None``: out of time), when, after how many requests."""
+    """End of a client's search: the coordinator (``None``: out of time), when, after how many requests."""
 
     node: Node | None
     at_ms: int

@@ -29,7 +29,7 @@ class LoadState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a load read: records, bytes of keys and values, and in how many buffers."""
+    """Size of a load: records, bytes of keys and values, count of buffers."""
 
     offsets_partition: int
     records: int
@@ -39,7 +39,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Unloaded:
-    """What an unload took out of the cache ("Finished unloading … Removed N cached offsets and M groups")."""
+    """Counts of an unload ("Finished unloading … Removed N cached offsets and M groups")."""
 
     offsets_partition: int
     groups: int

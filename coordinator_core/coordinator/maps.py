@@ -134,7 +134,7 @@ class _Ordered(dict[K, V]):
 
 
 def capacity_for(entries: int) -> int:
-    """What Java code asks of a ``HashMap`` for so many entries not to outgrow it."""
+    """Capacity that Java code asks of a ``HashMap`` so that as many entries do not outgrow it."""
     return int(entries / 0.75 + 1)
 
 

@@ -28,7 +28,7 @@ MemberIds = Callable[[str], str]
 
 
 class Client(NamedTuple):
-    """Who sends a request: the client id of its header, its address, the version of the API it uses."""
+    """Sender of a request: the client id of its header, its address, the version of the API it uses."""
 
     client_id: str
     host: str
@@ -36,7 +36,7 @@ class Client(NamedTuple):
 
 
 class Membership:
-    """What members of classic groups ask for; group lookup and load state are the coordinators' business."""
+    """Requests of members of classic groups; group lookup and load state are the coordinators' business."""
 
     def __init__(self, rebalances: Rebalances, new_member_id: MemberIds) -> None:
         self.rebalances = rebalances

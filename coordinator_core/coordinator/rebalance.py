@@ -22,7 +22,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
 class GroupStore(Protocol):
-    """Where a group's metadata goes."""
+    """Writer of a group's metadata."""
 
     def store_group(
         self, group: LiveClassicGroup, assignment: dict[str, bytes], done: Callable[[Errors], None]

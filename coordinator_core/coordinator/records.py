@@ -83,7 +83,7 @@ def offset_tombstone(offset_key: OffsetKey) -> Record:
 
 
 def offset_key_of(record: LoadedRecord) -> OffsetKey:
-    """What a record of type 0 or 1 is about."""
+    """Offset key of a record of type 0 or 1."""
     return OffsetKey(record.key["group"], record.key["topic"], record.key["partition"])
 
 

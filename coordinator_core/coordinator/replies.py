@@ -47,7 +47,7 @@ class ErrorReply(Reply):
 
 
 class JoinMember(NamedTuple):
-    """What the leader is told of a member."""
+    """Leader's view of a member."""
 
     member_id: str
     group_instance_id: str | None
@@ -323,7 +323,7 @@ class DeleteTopicsReply(Reply):
 
 
 class Status(NamedTuple):
-    """What a member shall know of its group (``StreamsGroupHeartbeatResponse.Status``)."""
+    """Status of a group in a reply to its member (``StreamsGroupHeartbeatResponse.Status``)."""
 
     status_code: int
     status_detail: str

@@ -96,7 +96,7 @@ class CommitTopic(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """Who commits: the member of an OffsetCommit or TxnOffsetCommit, with its generation or member epoch.
+    """Member of an OffsetCommit or TxnOffsetCommit, with its generation or member epoch.
 
     Nobody in particular has generation -1 and no id.
     """
@@ -226,7 +226,7 @@ class OwnedPartitions(NamedTuple):
 
 
 Owned = tuple[OwnedPartitions, ...] | None
-"""What a member says it owns; ``None``: nothing new since its last word."""
+"""Partitions that a member says it owns; ``None``: nothing new since its last word."""
 
 
 @dataclass(frozen=True, slots=True)

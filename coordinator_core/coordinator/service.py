@@ -1,4 +1,4 @@
-"""What the request handlers of both coordinators have in common.
+"""Common parts of the request handlers of both coordinators.
 
 Sources: ``GroupCoordinator`` behind ``GroupCoordinatorAdapter`` (Scala), ``GroupCoordinatorService`` (Java).
 """

@@ -1,4 +1,4 @@
-"""Who may commit to a classic group; the two coordinators agree."""
+"""Checks of a commit to a classic group; the two coordinators agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a coordinator loads a partition: from observed loads, for want of them from this machine."""
+"""Load times of partitions: from observed loads, for want of them from this machine."""
 
 from __future__ import annotations
 

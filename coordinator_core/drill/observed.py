@@ -152,7 +152,7 @@ def _partitions(events: Sequence[Event], fault_at: int | None, until: int) -> li
                         for event in mine
                         if event["api"] == "OffsetCommit"
                         and fault_at is not None
-                        # What was under way when the fault came counts, too.
+                        # Requests under way when the fault came count, too.
                         and fault_at - event["latency_ms"] <= event["at_ms"] <= until
                     ),
                     default=None,

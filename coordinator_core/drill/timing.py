@@ -1,4 +1,4 @@
-"""How long a cluster needs to notice that a broker is gone, and clients to find the new coordinator."""
+"""Times in which a cluster notices that a broker is gone, and clients find the new coordinator."""
 
 from __future__ import annotations
 

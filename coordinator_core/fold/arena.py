@@ -24,7 +24,7 @@ class Arena:
         start = at = self.used
         self.used += sum(map(len, parts))
         if self.used > len(self.data):
-            # What is not used of it takes no memory.
+            # Unused pages of it take no memory.
             bigger = np.empty(max(self.used, 2 * len(self.data), _KEPT_BYTES * 5 // 4), np.uint8)
             bigger[:start] = self.data[:start]
             self.data = bigger

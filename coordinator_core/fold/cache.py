@@ -160,7 +160,7 @@ class FoldCache:
             return None
         place = {"path": segment.path, "offsets_partition": segment.offsets_partition}
         try:
-            # Where the state of a merge is kept, nobody will ask for more than the head.
+            # Beside the kept state of a merge nobody will ask for more than the head.
             fold = SegmentFold.read_ipc_lazily(pa.BufferReader(data), **place)
         except ValueError as error:
             raise self._removed(key) from error
@@ -307,7 +307,7 @@ def _write(path: Path, write: Callable[[pa.NativeFile], None]) -> int:
 
 
 def _content(data: pa.Buffer) -> pa.Buffer | None:
-    """What :func:`_write` wrote; ``None`` when it is anything else."""
+    """Entry that :func:`_write` wrote; ``None`` for anything else."""
     size = data.size - _TRAILER.size
     if size < 0:
         return None

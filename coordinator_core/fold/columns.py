@@ -27,7 +27,7 @@ _Mask = npt.NDArray[np.bool_]
 def counted(
     segment: SegmentFile, rules: FoldRules, tables: FoldTables, *, stopped: bool, legacy_formats: Mapping[int, int]
 ) -> SegmentFold:
-    """What ``tables`` have counted of ``segment``, the last that was folded, as a fold without rows."""
+    """Counts in ``tables`` of ``segment``, the last that was folded, as a fold without rows."""
     empty = tables.batches == 0
     return SegmentFold(
         path=segment.path,

@@ -70,7 +70,7 @@ class _Runs(NamedTuple):
             raise ValueError("a value lies outside the bytes that it was read from")
 
     def of_segment(self, number: int) -> _Runs:
-        """Those that lie in a segment, in the order of the file."""
+        """Runs that lie in a segment, in the order of the file."""
         tag = number * SEGMENT
         rows = np.flatnonzero((self.lengths > 0) & (self.positions >= tag) & (self.positions < tag + SEGMENT))
         positions = self.positions[rows]

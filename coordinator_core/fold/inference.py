@@ -43,9 +43,9 @@ def infer_profile(logs: Iterable[PartitionLog]) -> Profile:
 
 
 def take_from(log: PartitionLog, segment: SegmentFile, evidence: Evidence, batches: int) -> tuple[int, Evidence]:
-    """What ``replay.inference.sample`` returns, and the evidence that it leaves."""
+    """Result of ``replay.inference.sample``, and the evidence that it leaves."""
     if (log.log_start_offset or 0) <= segment.base_offset:
-        # What was taken in before the scalar reader was needed does not count.
+        # Records taken in before the scalar reader was needed do not count.
         seen = deepcopy(evidence)
         left = _Sampler(segment, seen, batches).take()
         if left is not None:

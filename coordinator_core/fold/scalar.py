@@ -139,7 +139,7 @@ def _plain_value(data: dict[str, Any]) -> bytes:
 
 
 def _size_bytes(batch: Batch, record: Record) -> int:
-    """What the record takes in its (decompressed) batch, its own framing included."""
+    """Bytes that the record takes in its (decompressed) batch, its own framing included."""
     parts = sum(len(part) for part in (record.key, record.value) if part is not None)
     if batch.magic < 2:
         return parts + (26 if batch.magic == 0 else 34)

@@ -75,7 +75,7 @@ def fold_segment(
             folder = _Folder(segment, rules, limits, check_utf8=check_utf8, check_crc=check_crc)
             is_sound = folder.fold_windows(start_offset, end_offset, windows, running)
             while is_sound and folder.is_full and (check_utf8 or not folder.has_malformed_names):
-                # What was given cannot be folded again, so that names are looked at from here on.
+                # Bytes that were given cannot be folded again, so names are looked at from here on.
                 check_utf8, folded, next_offset = True, folder.position, folder.next_offset
                 yield folder.finish()
                 folder = _Folder(segment, rules, limits, check_utf8=True, check_crc=check_crc)

@@ -30,7 +30,7 @@ Range = tuple[SegmentFile, int | None]
 """A segment, and the offset that it must not reach."""
 
 _MOST_RUN_BYTES, _SHORT_RUN_BYTES = 1 << 30, 1 << 28
-"""Of a run that turns out to hold damage every segment is folded again."""
+"""Bound of a run: every segment of one that turns out to hold damage is folded again."""
 _MANY_GROUP_RECORDS = 0.02
 
 
@@ -88,7 +88,7 @@ class SegmentResult:
     segment: SegmentFile
     fingerprint: str
     fold: SegmentFold | None
-    """Of what the segment's results before leave of it."""
+    """Fold of the part of the segment that its earlier results leave."""
     damage: list[Damage] = field(default_factory=list)
     cache_use: CacheUse = CacheUse.NONE
     cache_key: str | None = None
@@ -137,7 +137,7 @@ def in_runs(tasks: Iterable[FoldTask], most_bytes: Callable[[Sequence[SegmentFil
 
 
 def most_run_bytes(segments: Sequence[SegmentFile], rules: FoldRules) -> int:
-    """How large a run may be in a partition of these segments.
+    """Bytes that a run may have in a partition of these segments.
 
     Group records are kept whole, and runs are merged in their order: where many are in the middle of the log, runs
     are so short that most of them are merged while others are folded.
@@ -292,7 +292,7 @@ def _cached(
         yield from _folded(task, segment, end_offset, rules, running)
         return
     use = task.cache_use
-    # What nobody has folded before is read once: its fingerprint is taken in the pass that folds.
+    # A segment that nobody has folded is read once: its fingerprint is taken in the pass that folds.
     if running is None or not task.is_new:
         if running is not None:
             digests = _digests(running)
@@ -329,7 +329,7 @@ def _cached(
 
 
 def _digests(running: RunningFingerprint) -> Digests:
-    """Of a fingerprint that has the content taken along."""
+    """Digests of a fingerprint that has taken the content along."""
     found = running.finish()
     assert found.content is not None
     return Digests(found.digest, found.content)

@@ -1,4 +1,4 @@
-"""Which offsets partition a group belongs to."""
+"""Offsets partition of a group."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def placement_divisor(group_ids: Sequence[str], partition: int) -> int:
 
 
 def number_of_partitions(divisor: int, least: int) -> int | None:
-    """How many offsets partitions there are, if groups tell: at least ``least``, and a divisor of ``divisor``.
+    """Count of offsets partitions, if groups tell: at least ``least``, and a divisor of ``divisor``.
 
     Kafka's default where that fits, else ``least``, else the greatest count that fits; ``None`` when none does.
     """

@@ -1,4 +1,4 @@
-"""How the two coordinators turn records that are not commits into groups.
+"""Loaders of the two coordinators: records that are not commits become groups.
 
 Both classes take records in log order through :meth:`GroupLoader.apply`, and of commits that there was one through
 :meth:`GroupLoader.touch`. A record at which the real loader would give up raises :class:`LoadError`. The coordinator
@@ -103,7 +103,7 @@ class GroupLoader(ABC):
         """
 
     def state(self) -> dict[str, Any]:
-        """What :meth:`load` of a new loader goes on from: plain values and classes of ``groups.model``."""
+        """State from which :meth:`load` of a new loader goes on: plain values and classes of ``groups.model``."""
         return {"groups": self._groups}
 
     def load(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""How the Java coordinator replays records of consumer, share and streams groups.
+"""Replay of the records of consumer, share and streams groups, as the Java coordinator does it.
 
 The three kinds have the same five records under different key types (group metadata, member, target
 assignment metadata, a member's target assignment, a member's current assignment), and the same rules for
@@ -413,7 +413,7 @@ class ShareRecords(ModernRecords):
         }
 
     def group(self, group_id: str, *, create: bool) -> Any:
-        """As for the other kinds; the first releases with share groups stop where a group is missing."""
+        """Like that of the other kinds; the first releases with share groups stop where a group is missing."""
         if not create and group_id not in self._groups and not self._rules.tolerates_missing_share_groups:
             raise LoadError(f"tombstone for share group {group_id!r}, which does not exist")
         return super().group(group_id, create=create)

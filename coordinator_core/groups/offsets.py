@@ -28,7 +28,7 @@ class OffsetRules:
 
 
 def metadata_length(metadata: str) -> int:
-    """What brokers compare with ``offset.metadata.max.bytes``: the length of a Java string, in UTF-16 units."""
+    """Size that brokers compare with ``offset.metadata.max.bytes``: the length of a Java string, in UTF-16 units."""
     return len(metadata.encode("utf-16-be", "surrogatepass")) // 2
 
 

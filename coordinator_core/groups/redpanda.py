@@ -1,4 +1,4 @@
-"""Where Redpanda puts a group: another hash than Kafka's, of the same names.
+"""Offsets partition of a group in Redpanda: another hash than Kafka's, of the same names.
 
 Sources: ``coordinator_ntp_mapper`` (``src/v/kafka/server``), ``jump_consistent_hash.h`` and ``xx.h``
 (``src/v/hashing``) of Redpanda: ``jump_consistent_hash(XXH64(group id, seed 0), partitions)``. Jump consistent hash:

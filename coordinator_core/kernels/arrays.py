@@ -21,7 +21,7 @@ Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
 
 HASH_SECRETS = tuple(int.from_bytes(os.urandom(8), "little") for _ in range(4))
-"""What hashes of this process are made with."""
+"""Secret with which hashes of this process are made."""
 
 _CODES = {"i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "u8": "u1"}
 _CACHE_LINE_BYTES = 64

@@ -14,7 +14,7 @@ if not cython.compiled:
 @cython.final
 @cython.cclass
 class BatchFilter:
-    """What stays of a log, and what was written of it since the output was last taken.
+    """Records that stay of a log, and the bytes that were written of them since the output was last taken.
 
     ``kept`` are the offsets of records that stay, ascending; ``tombstones`` (0 or 1) says which of them have
     no value, ``numbered`` gets their offsets in the output. ``actions`` are rows of :class:`BatchAction`, by

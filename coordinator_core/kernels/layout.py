@@ -316,7 +316,7 @@ class PackedBatch(Struct):
 
 
 class Witness(Struct):
-    """What the records of a log have shown so far, for :func:`pass_known`."""
+    """Facts that the records of a log have shown so far, for :func:`pass_known`."""
 
     has_legacy_keys: i64  # 1 when a commit with key type 0 was seen; ``has_keys`` likewise for 1.
     has_keys: i64
@@ -459,7 +459,7 @@ class Number(IntEnum):
 
 
 class FieldKind(IntEnum):
-    """How a field lies in a key or value, and how it is printed; or what of a batch or record it prints."""
+    """Layout of a field in a key or value, and its text; or the part of a batch or record that it prints."""
 
     END = 0  # No field: behind the fields of a struct.
     INT = 1
@@ -520,7 +520,7 @@ NULL_TEXT = 128
 NULL_TEXT_BYTES = 4
 ESCAPES = 132
 ESCAPE_BYTES = 8
-"""What the texts of a dump begin with: digits of base64 and of UUIDs, ``null``, and what each byte is in a
+"""First bytes of the texts of a dump: digits of base64 and of UUIDs, ``null``, and what each byte is in a
 JSON string, as the texts of a ``CHOICE``."""
 
 
@@ -550,7 +550,7 @@ class ShapeKind(IntEnum):
 
 
 class Prefix(IntEnum):
-    """How a length or a sign is written."""
+    """Encoding of a length or a sign."""
 
     INT8 = 0
     INT16 = 1
@@ -583,7 +583,7 @@ class MarkedField(IntEnum):
 
 
 class Mark(Struct):
-    """Where a marked field is: ``at`` is behind its length, ``length`` is -1 for null."""
+    """Place of a marked field: ``at`` is behind its length, ``length`` is -1 for null."""
 
     field: i64
     start: i64
@@ -602,7 +602,7 @@ class GroupKind(IntEnum):
 
 
 class Role(IntEnum):
-    """What a group record says. Those below ``MEMBER`` are of the group, the others of a name in it."""
+    """Roles of group records. Roles below ``MEMBER`` belong to the group, the others to a name in it."""
 
     METADATA = 0
     TARGET_METADATA = 1
@@ -666,7 +666,7 @@ class NewestRecord(Struct):
 
 
 class Subject(Struct):
-    """What group records are about: a group, or a name in it (member id, regular expression).
+    """Subjects of group records: a group, or a name in it (member id, regular expression).
 
     Its newest records are the rows from ``ROLES`` times its own on.
     """
@@ -701,4 +701,4 @@ class PartitionOwner(Struct):
     owner: i64
     released: i64
     taken: i64
-    """Of these two: the record that was looked at when the partition was last released, or taken."""
+    """Record that was looked at when the partition was last released or taken."""

@@ -1,4 +1,4 @@
-"""Which build of the kernels runs, if any."""
+"""Build of the kernels that runs, if any."""
 
 from __future__ import annotations
 

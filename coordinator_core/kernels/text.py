@@ -114,7 +114,7 @@ class TextWriter:
         self.used = self.position = self.end = self.expected = self.max_records = self.is_consumer = 0
 
     def text(self) -> memoryview:
-        """What was written, and is valid until more is."""
+        """Text written so far; valid until more is written."""
         return memoryview(self.out)[: self.used]
 
     def write(self, data: Bytes, start: Int, stop: Int, expected: Int, enough: Int, bounds: Bounds) -> int:

@@ -1,4 +1,4 @@
-"""Which records and batches of a partition stay, as the broker's log cleaner decides it.
+"""Plan of the records and batches of a partition that stay, as the broker's log cleaner decides it.
 
 Pure functions over what ``compact_scan`` found. Sources: ``Cleaner``, ``CleanedTransactionMetadata``,
 ``ProducerStateManager``, ``LogCleanerManager.cleanableOffsets``. What differs from one pass of the cleaner is
@@ -220,7 +220,7 @@ def batch_actions(
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """What compaction leaves of a scanned log before ``end_offset``; everything behind it stays as it is.
+    """Records that compaction leaves of a scanned log before ``end_offset``; everything behind it stays as it is.
 
     ``stays`` are the records, ``actions`` rows of :class:`~coordinator_core.kernels.layout.BatchAction`.
     """

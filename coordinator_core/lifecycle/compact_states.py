@@ -69,8 +69,8 @@ def proof_profiles(
     present = _ANY_TYPE if key_types is None else frozenset(key_types)
     alike: dict[object, list[Profile]] = {}
     for chosen in (profile, *(profile_for(name) for name in PROFILE_RELEASES if name != profile.name)):
-        # What previews do not read, and what 4.0 does not take of share groups, stops them behind their own cleaner,
-        # too: that is no difference.
+        # Values of previews, and share group records that 4.0 refuses, stop others behind their own cleaner, too: that
+        # is no difference.
         each = replace(chosen, value_layout=profile.value_layout, tolerates_missing_share_groups=True)
         facts = asdict(each) | {"known_key_types": each.known_key_types & present}
         # Compaction changes neither what can be read at all nor where the log ends.

@@ -1,4 +1,4 @@
-"""When a committed offset expires: one formula, for a value and for a column of values.
+"""Due time of a committed offset: one formula, for a value and for a column of values.
 
 Sources: ``OffsetManager.compact`` (0.8.2), ``GroupMetadataManager.deleteExpiredOffsets`` (0.9),
 ``GroupMetadata.removeExpiredOffsets`` (Scala, 0.10.1 on; KIP-211 from 2.1), ``OffsetExpirationConditionImpl``

@@ -1,4 +1,4 @@
-"""What a log cleaner can leave of a group's records, and whether a coordinator loads it.
+"""Records of a group that a log cleaner can leave, and whether a coordinator loads them.
 
 A cleaner goes through the segments in order and swaps them one by one; a loader may read meanwhile. So a loader sees a
 prefix as it was written, then segments without what newer records have replaced, then segments as they were written.
@@ -89,7 +89,7 @@ def first_refused(histories: Iterable[GroupHistory], profile: Profile) -> Refuse
 
 
 def refusal(records: Sequence[WrittenRecord], profile: Profile) -> LoadFailure | None:
-    """Where a loader of ``profile`` stops that reads just ``records``; ``None``: nowhere."""
+    """Record at which a loader of ``profile`` stops that reads just ``records``; ``None``: nowhere."""
     replayer = SequentialReplayer(profile, 0)
     for _, batch, record in records:
         replayer.replay_batch(batch, [record])
@@ -129,7 +129,7 @@ def _is_tombstone(written: WrittenRecord) -> bool:
 def _during_pass(
     records: Sequence[WrittenRecord], end: int, keeps: Collection[int]
 ) -> Iterator[tuple[WrittenRecord, ...]]:
-    """What a loader sees of ``records`` while a pass over the segments before ``end`` keeps the record offsets
+    """Records that a loader sees of ``records`` while a pass over the segments before ``end`` keeps the record offsets
     ``keeps``."""
     for swapped in sorted({each.segment + 1 for each in records if each.segment < end}):
         for read in _read_before(records, swapped):
@@ -141,7 +141,7 @@ def _during_pass(
 
 
 def _read_before(records: Sequence[WrittenRecord], swapped: int) -> Iterable[int]:
-    """How many of ``records`` a loader may have read when the segments before ``swapped`` were swapped."""
+    """Counts of ``records`` that a loader may have read when the segments before ``swapped`` were swapped."""
     stop = sum(each.segment < swapped for each in records)
     if len(records) <= _EVERY_POSITION:
         return range(stop + 1)

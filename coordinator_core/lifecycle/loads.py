@@ -1,4 +1,4 @@
-"""Which releases load a log, where the others stop, and what comes out otherwise than today.
+"""Releases that load a log, records at which the others stop, and what comes out otherwise than today.
 
 The log is replayed once for all releases that load alike. Facts are those of ``releases/``; where a loader stops, the
 fact that is to blame is found by replaying with that fact alone changed.
@@ -35,7 +35,7 @@ _BUGS: Final[Mapping[str, tuple[bool, str | None]]] = {
 is known)."""
 
 _TYPE_CONFLICT: Final = " group, not a "
-"""In the message of a record that finds a group of another type. Downgrades leave such tombstones (KAFKA-21117)."""
+"""Words of the message about a group of another type. Downgrades leave such tombstones (KAFKA-21117)."""
 
 _NOT_ANSWERED: Final = frozenset({"record_offset", "ordering_offset", "value_version", "target_record_offsets"})
 """Fields of groups and offsets that no request shows."""
@@ -46,7 +46,7 @@ _NEVER_END: Final = frozenset({"KAFKA-7286", "KAFKA-9065"})
 
 
 class Outcome(StrEnum):
-    """What becomes of a partition, mildest first."""
+    """Outcomes for a partition, mildest first."""
 
     LOADS = "loads"
     DIFFERS = "differs"
@@ -55,7 +55,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a load ends: at the record of ``record_offset`` (``None``: at the end of the log), for a reason.
+    """End of a load: the record at ``record_offset`` (``None``: the end of the log), and the reason.
 
     ``bug`` is Kafka's issue or proposal, if the reason has one. ``fixed_in`` is the first later release of the table
     that does not stop there; ``None`` if none is known.
@@ -95,7 +95,7 @@ class PartitionLoad:
 
     @property
     def outcome(self) -> Outcome:
-        """How the load ends."""
+        """End of the load."""
         if self.stop is not None:
             return Outcome.STOPS
         return Outcome.DIFFERS if self.differences else Outcome.LOADS
@@ -124,7 +124,7 @@ def loads(
     cache: FoldCache | None = None,
     histories: Mapping[int, Sequence[GroupHistory]] | None = None,
 ) -> list[ReleaseLoad]:
-    """What each of ``profiles`` makes of ``snapshot``, compared with ``base``; in the order of ``profiles``.
+    """Comparison of what each of ``profiles`` makes of ``snapshot`` with ``base``; in the order of ``profiles``.
 
     ``histories`` are the records of groups by offsets partition (``half_cleaned.group_histories``), to look at what a
     cleaner may leave; ``None``: not asked. Appends to ``damage`` and raises as ``replay_snapshot`` does.
@@ -253,7 +253,7 @@ def _differences(before: PartitionState, after: PartitionState) -> Iterator[Grou
 
 
 def _answered(offset: CommittedOffset | None) -> tuple[object, ...]:
-    """What requests show of a committed offset."""
+    """Fields of a committed offset that requests show."""
     if offset is None:
         return ()
     return tuple(getattr(offset, name) for name in offset._fields if name not in _NOT_ANSWERED)

@@ -49,7 +49,7 @@ class TombstoneKind(StrEnum):
 
 
 class Reason(StrEnum):
-    """Which rule makes an offset or a group expire."""
+    """Rules by which an offset or a group expires."""
 
     EXPIRE_TIMESTAMP = "expire_timestamp"
     """The value's own expire timestamp has passed (value v1: OffsetCommit v2 to v4 with a retention)."""

@@ -1,4 +1,4 @@
-"""Which topics a group's members subscribe to, as far as the coordinator knows it from the log."""
+"""Topics to which a group's members subscribe, as far as the coordinator knows it from the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a log the brokers of a release cannot read, before any record means something to a coordinator."""
+"""Parts of a log that brokers of a release cannot read, before any record means something to a coordinator."""
 
 from __future__ import annotations
 

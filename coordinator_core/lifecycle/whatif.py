@@ -1,4 +1,4 @@
-"""What a change would do to groups and committed offsets, said beforehand: one function a change.
+"""Effects of a change on groups and committed offsets, said beforehand: one function a change.
 
 Each takes the state that a coordinator has loaded and gives :class:`Effect` values, one for each group or committed
 offset that does not stay as it is, with the record that holds it. Members are taken to stay as the log has them.
@@ -27,7 +27,7 @@ _METADATA_KEY_TYPES: Final = {GroupType.CONSUMER: 3, GroupType.SHARE: 11, GroupT
 
 
 class Outcome(StrEnum):
-    """What becomes of a group or a committed offset."""
+    """Outcomes for a group or a committed offset."""
 
     CONVERTED = "converted"
     """Group: the first member of the new protocol makes it one of the other type; committed offsets stay."""

@@ -35,7 +35,7 @@ RECORDS_FILE = "records.json"
 """File in which ``regroup import-records`` lists what a log made of records lacks."""
 
 _MAX_DEPTH = 4
-"""How far below a named directory log dirs are looked for (``<cluster>/<broker>/data/<log dir>``)."""
+"""Levels below a named directory at which log dirs are looked for (``<cluster>/<broker>/data/<log dir>``)."""
 
 _PARTITION_DIRECTORY = re.compile(r"^(?P<topic>.+)-(?P<partition>\d{1,10})$")
 _RETIRED_DIRECTORY = re.compile(r"^(?P<topic>.+)-\d+\.[0-9A-Za-z]+-(?P<why>delete|future|stray)$")
@@ -118,7 +118,7 @@ class _Search:
                     segments[0].offsets_partition,
                     directory,
                     tuple(sorted(segments, key=lambda segment: segment.base_offset)),
-                    # What was named file by file is read from its first byte on.
+                    # A segment named as a file is read from its first byte on.
                     log_start_offset=None,
                     clean_shutdown=log_dir.clean_shutdown,
                     broker_id=log_dir.broker_id,

@@ -19,7 +19,7 @@ from coordinator_core.log.types import SegmentFile
 
 _FEW, _WINDOW, _WIDE_WINDOW = 1 << 18, 1 << 21, 1 << 25
 _TICK_NS = 50_000_000
-"""Of two writes so close to each other the second may not show in the file's version."""
+"""Time in which a second write may not show in the file's version."""
 _LENGTH = struct.Struct(">i")
 _LIMITS = Limits()
 _spare: deque[memoryview] = deque(maxlen=8)

@@ -89,7 +89,7 @@ class RestoredGroup(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What of a fold is for the loader in Python.
+    """Rows of a fold that are for the loader in Python.
 
     ``steps`` are, in order, rows of ``fold.group_records`` and, as minus one less the row, of
     ``fold.implicit_group_creations``.

@@ -30,7 +30,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a segment holds for an offset key, apart from its open transactions."""
+    """Last change of an offset key in a segment, apart from its open transactions."""
 
     place: int
     kind: int
@@ -110,7 +110,7 @@ class OpenCommits:
         for offset_key, producer_id, opened in zip(
             *_offset_keys_and_producers(fold, offset_key_of, rows), is_open, strict=True
         ):
-            # What this segment holds for the offset key stands in place of what earlier ones left pending.
+            # This segment's value for the offset key takes the place of what earlier ones left pending.
             if (producer_id in markers) != opened:
                 self._drop(producer_id, offset_key)
         overridden = self._end_transactions(events, markers, committed)

@@ -1,4 +1,4 @@
-"""What the folds of an offsets partition merge to: its state, as columns where it may be large."""
+"""State of an offsets partition after the merge of its folds, as columns where it may be large."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class CombinedRows:
         return _blocks_of(self._pieces(), block_rows)
 
     def _pieces(self) -> Iterator[pa.Table]:
-        """In order. Of a shard that has more rows, a row is always held back, to compare the others with."""
+        """Rows in order. Of a shard that has more rows, one is always held back, to compare the others with."""
         readers = [shard.blocks(_STORED_ROWS) for shard in self._shards]
         held = [OFFSETS.empty_table() for _ in readers]
         unread = hungry = set(range(len(readers)))
@@ -231,7 +231,7 @@ def _part(fold: SegmentFold, shard_of: Int64s, shard_of_group: Int64s, shard: in
     )
     if shard == 0:
         return part
-    # What lies in one segment whole has no keys here, and is left out when the shards are combined.
+    # A transaction that lies whole in one segment has no keys here, and is left out when the shards are combined.
     first = fold.transactions.filter(fold.transactions["first"])
     keys = first.schema.get_field_index("keys")
     return replace(

@@ -24,7 +24,7 @@ def start_light() -> None:
         return
     # Nothing here multiplies matrices; numpy would start threads for it all the same.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # What a command makes lives in arrays or as long as the process; looking for cycles finds nothing.
+    # Objects of a command live in arrays or as long as the process; looking for cycles finds nothing.
     gc.set_threshold(_GC_THRESHOLD)
     # A thread that comes back from a kernel waits so long for one that is loading modules.
     sys.setswitchinterval(_SWITCH_SECONDS)

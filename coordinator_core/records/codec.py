@@ -36,7 +36,7 @@ _INT16 = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layouts:
-    """Which layouts to try for the record types that had several under one version; one of the constants
+    """Layouts to try for the record types that had several under one version; one of the constants
     of this module.
 
     ``names`` are tried in order; a layout that a type does not have means its current one.  With ``trial``

@@ -117,7 +117,7 @@ def _object_text(fields: list[tuple[Field, str, ToText]], version: int) -> ToTex
 
 
 def json_text(type_: FieldType, version: int, release: Release | None) -> ToText:
-    """How values of a type other than null become JSON."""
+    """Writer of values of a type, other than null, as JSON."""
     if isinstance(type_, Struct):
         return _struct_text(type_, version, release)
     if isinstance(type_, ArrayOf):

@@ -1,4 +1,4 @@
-"""What differs between Kafka releases: one table, a row a release line, a column a fact.
+"""Differences between Kafka releases: one table, a row a release line, a column a fact.
 
 Start with ``lines.py``, the table; ``facts.py`` says what each column means and where it comes from. Code
 asks a :class:`Profile` (a release with one of its coordinators) or ``table.py`` for a fact, and never

@@ -34,7 +34,7 @@ class Loader(StrEnum):
 
 
 class MergeOffsetRule(StrEnum):
-    """Which offset decides whether a committed transaction's value is newer than the offset key's."""
+    """Offset that decides whether a committed transaction's value is newer than the offset key's."""
 
     RECORD = "record"
     """The record's own offset."""
@@ -78,7 +78,7 @@ class Clock(StrEnum):
 
 
 class PendingHold(StrEnum):
-    """How commits of open transactions keep an Empty group from being deleted."""
+    """Ways in which commits of open transactions keep an Empty group from being deleted."""
 
     NONE = "none"
     """Not at all."""
@@ -106,7 +106,7 @@ class ShareSweep(StrEnum):
 
 
 class Deleter(StrEnum):
-    """What can make a coordinator write the tombstone of a committed offset."""
+    """Causes for which a coordinator writes the tombstone of a committed offset."""
 
     EXPIRY = "expiry"
     TOPIC_DELETION = "topic deletion"
@@ -301,12 +301,12 @@ class Profile:
     """ConsumerGroupDescribe counts partitions still to be revoked as assigned (KAFKA-20431)."""
 
     deleters: frozenset[Deleter]
-    """What removes committed offsets (``GroupMetadataManager.cleanupGroupMetadata`` and its callers)."""
+    """Causes that remove committed offsets (``GroupMetadataManager.cleanupGroupMetadata`` and its callers)."""
 
     expiry: ExpiryRules
 
     requests: RequestRules | None
-    """How the coordinator answers requests; ``None`` where no broker's answers were compared."""
+    """Facts of the coordinator's replies; ``None`` where no broker's answers were compared."""
 
     @property
     def label(self) -> str:

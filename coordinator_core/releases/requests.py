@@ -1,4 +1,4 @@
-"""How coordinators answer requests: the facts that ``coordinator_core.coordinator`` asks for.
+"""Facts of how coordinators answer requests, for ``coordinator_core.coordinator``.
 
 Sources: ``kafka.coordinator.group.GroupCoordinator`` (Scala), ``GroupMetadataManager`` and ``ClassicGroup``
 of ``org.apache.kafka.coordinator.group`` (Java), and recorded traces of brokers.

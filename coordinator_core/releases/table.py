@@ -126,7 +126,7 @@ class ReleaseTable:
             profile = self._profiles[Loader.JAVA][row]
             printed: tuple[object, ...] = (tools,)
             if tools.dumped_key_types and profile:
-                # What is printed as JSON follows the schemas of the release.
+                # Text printed as JSON follows the schemas of the release.
                 layouts = profile.value_layout, profile.max_legacy_offset_value_version
                 printed = tools, fields, layouts
             if printed != before:

@@ -1,4 +1,4 @@
-"""How a group, or one of its committed offsets, came to be: the records that made it, in log order.
+"""Origin of a group, or of one of its committed offsets: the records that made it, in log order.
 
 Nothing is deduced a second time here: each record is given to the reference replay, and the effect
 shown is the difference it made there.
@@ -69,7 +69,7 @@ def explain_partition(
 
 
 _Effect = tuple[str, OffsetKey | None, str]
-"""What the record is, the offset key of a commit, and what it did."""
+"""Words for the record, the offset key of a commit, and the effect."""
 
 
 def _marker(

@@ -1,4 +1,4 @@
-"""Which release wrote a log, inferred from its records, for ``--profile auto``.
+"""Release that wrote a log, inferred from its records, for ``--profile auto``.
 
 Every sign is something that no earlier release wrote; the newest release with one wins, because the broker
 that would load the log is at least that new. The table of releases says which signs a release line has.

@@ -1,4 +1,4 @@
-"""Which broker software wrote a log: Kafka, or one that keeps Kafka's records but not its rules.
+"""Broker software that wrote a log: Kafka, or one that keeps Kafka's records but not its rules.
 
 Redpanda is told by where its groups are: no number of offsets partitions puts them there by Kafka's hash, and one does
 by Redpanda's. What Kafka's coordinator, cleaner or loader would do with such a log says nothing of its cluster.
@@ -30,7 +30,7 @@ _CERTAIN = 1_000_000
 
 
 def redpanda_num_partitions(snapshot: Snapshot) -> int | None:
-    """How many offsets partitions the Redpanda cluster has that wrote ``snapshot``; ``None`` for any other log.
+    """Count of offsets partitions of the Redpanda cluster that wrote ``snapshot``; ``None`` for any other log.
 
     Nearly every log of Kafka shows after a few records that it is Kafka's: those behind are not read. Damage is passed
     over.

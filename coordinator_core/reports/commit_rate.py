@@ -1,4 +1,4 @@
-"""How many commits a second groups made, over the time that the log covers.
+"""Commits a second of groups, over the time that the log covers.
 
 A run knows of every group how many commits the log holds and when the first and the last of them were made,
 not each of them: they are taken to be evenly spread between.

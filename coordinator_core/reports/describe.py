@@ -48,7 +48,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which groups and topics to show; ``None`` stands for all."""
+    """Groups and topics to show; ``None`` stands for all."""
 
     groups: Collection[str] | None = None
     topics: Collection[str] | None = None

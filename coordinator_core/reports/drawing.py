@@ -58,7 +58,7 @@ def _svg(
     import matplotlib
     from matplotlib.figure import Figure
 
-    # What a font of this machine lacks, the reader's may have: text stays text.
+    # Text stays text: a font of the reader may have characters that this machine's lacks.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     ink, line = COLOURS["text"], COLOURS["line"]
     settings: Any = {

@@ -51,7 +51,7 @@ _LIMITS: Final = Limits()
 def dump_text(
     log: PartitionLog, *, release: str, on_damage: OnDamage = OnDamage.FAIL, damage: list[Damage] | None = None
 ) -> Iterator[bytes | memoryview]:
-    """What the dump tool of ``release`` prints for the segments of ``log``, in UTF-8.
+    """Text of the dump tool of ``release`` for the segments of ``log``, in UTF-8.
 
     It comes in pieces of any length, each of which is valid until the next one is asked for.  Batches whose
     CRC is wrong are printed with ``isvalid: false``, as the tool does.  Under ``FAIL`` what the tool prints
@@ -186,7 +186,7 @@ def _walk(
                 if on_damage is OnDamage.FAIL:
                     break
             valid_bytes = batch.position + batch.size
-        # What the reader says besides is about a broker, not about what is dumped.
+        # Other damage that the reader names is about a broker, not about the dump.
         damage += [replace(each, detail=each.detail.partition(";")[0]) for each in found if each.kind != "not_read"]
         kinds = {each.kind for each in found} - {"not_read"}
         trailing = segment.size - valid_bytes

@@ -225,7 +225,7 @@ def _error(record: Record, message: str) -> _SkippedRecordError:
 
 
 def _wrapped(error: RecordDecodeError, data: bytes, name: str) -> str:
-    """What ``CoordinatorRecordSerde`` says about a body it cannot read."""
+    """Message of ``CoordinatorRecordSerde`` about a body that it cannot read."""
     if len(data) < 2:
         return error.detail
     version = int.from_bytes(data[:2], "big", signed=True)

@@ -94,7 +94,7 @@ class _Words:
 
 @dataclass(frozen=True, slots=True)
 class DumpStyle:
-    """How one family of releases prints segments; ``since`` is the first release of the family.
+    """Style in which one family of releases prints segments; ``since`` is the first release of the family.
 
     ``line`` is the template of records in batches (``None``: no such release knows them), ``legacy_line``
     that of messages. ``form`` is what compiled code prints of batches in place of ``texts``.
@@ -232,7 +232,7 @@ def style_of(release: str) -> DumpStyle:
 
 @cache
 def tables_of(style: DumpStyle) -> Tables | None:
-    """What compiled code prints batches of this style by; ``None`` for releases without batches."""
+    """Table by which compiled code prints batches of this style; ``None`` for releases without batches."""
     if style.line is None:
         return None
     writer = TableWriter()
@@ -275,7 +275,7 @@ def record_text(batch: Batch, record: Record, style: DumpStyle) -> str:
 
 
 def texts_of(record: Record, style: DumpStyle) -> str:
-    """What stands behind the line of a record that is no control record."""
+    """Text behind the line of a record that is no control record."""
     key, payload = style.texts(record)
     return (f" key: {key}" if key is not None else "") + (f" payload: {payload}" if payload is not None else "")
 

@@ -39,7 +39,7 @@ from coordinator_core.releases import Release
 from coordinator_core.reports.dump_payloads import OFFSET_TYPES, TOMBSTONE, CommitForm, known_types, known_value_schema
 
 Word = str | Number | tuple[Number, tuple[str, ...]]
-"""What a word of a template stands for: text, a number, or one of several texts by a number."""
+"""Meanings of a word of a template: text, a number, or one of several texts by a number."""
 
 _KEY, _PAYLOAD = " key: ", " payload: "
 _DIGITS = string.ascii_uppercase + string.ascii_lowercase + string.digits
@@ -64,7 +64,7 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a struct is read and printed: as JSON, or without quotes the fields that ``labels`` names."""
+    """Rows by which a struct is read and printed: as JSON, or without quotes the fields that ``labels`` names."""
 
     version: int
     is_flexible: bool

@@ -24,8 +24,8 @@ _WITHOUT_UNDO = "topic-deleted"
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """How ``regroup restore plan`` puts back what an explanation names. ``log``: the words that name the log and the
-    rules to read it by; ``cluster``: those that name the cluster."""
+    """Command of ``regroup restore plan`` that puts back what an explanation names. ``log``: the words that
+    name the log and the rules to read it by; ``cluster``: those that name the cluster."""
 
     log: Sequence[str] = ("SNAPSHOT",)
     cluster: Sequence[str] = ("--bootstrap-server", "HOST:9092")

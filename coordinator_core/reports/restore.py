@@ -24,7 +24,7 @@ class Records(NamedTuple):
 
 
 def records_of(rows: Iterable[Row]) -> Records:
-    """What the rows that change something do to the records that consumers read."""
+    """Effect of the rows that change something on the records that consumers read."""
     changing = [row for row in rows if row.action is not Action.KEEP]
     return Records(
         sum(row.skipped or 0 for row in changing),

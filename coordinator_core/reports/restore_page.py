@@ -77,7 +77,7 @@ def _worst_group_first(group: GroupPlan) -> tuple[Any, ...]:
 
 
 def _warnings(plan: Plan, groups: Sequence[GroupPlan]) -> Iterator[tuple[str, str]]:
-    """What is warned of, and what it is about."""
+    """Warnings, and their subjects."""
     for text in plan.warnings:
         yield "the plan", visible(text)
     for group in groups:

@@ -38,7 +38,7 @@ MAX_FORECAST_OFFSETS = 200_000
 CALENDAR_DAYS = 14
 
 LOAD_BYTES_PER_SECOND = 75_000_000
-"""How fast a 4.3.1 broker on two cores loads an offsets partition (docs/performance.md)."""
+"""Rate at which a 4.3.1 broker on two cores loads an offsets partition (docs/performance.md)."""
 
 Document = dict[str, Any]
 
@@ -230,7 +230,7 @@ def _partitions(facts: Facts, load_bytes_per_second: float) -> list[Document]:
 
 
 def _activity(facts: Facts) -> list[Document]:
-    """When groups last committed: committed offsets by day of their commit, the newest days."""
+    """Last commits of groups: committed offsets by day of their commit, the newest days."""
     time = facts.offsets.numbers("commit_timestamp_ms")
     age = facts.now_ms // DAY_MS - time[time > 0] // DAY_MS
     days, counts = np.unique(np.clip(age, 0, CALENDAR_DAYS - 1), return_counts=True)

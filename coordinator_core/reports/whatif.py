@@ -47,7 +47,7 @@ def whatif_document(
 
 
 def whatif_text(document: Json) -> Iterator[str]:
-    """What changes in a table, then the sums."""
+    """Changes in a table, then the sums."""
     name, value = next(iter(document["change"].items()))
     yield f"{name.replace('_', ' ')}: {value if not isinstance(value, list) else ', '.join(value)}"
     if document["effects"]:

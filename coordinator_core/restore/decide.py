@@ -37,7 +37,7 @@ _STATE_TOPICS = ("-changelog", "-repartition")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the operator has said beforehand. ``topics``: only these; ``delete_others``: what the source has not goes.
+    """Decisions of the operator. ``topics``: only these; ``delete_others``: what the source has not goes.
 
     ``other_topics``: the offsets were committed for topics of the same names that are others (made again, or of
     another cluster), and are meant for these. ``new_share_groups``: absent groups become share groups.

@@ -29,7 +29,7 @@ NO_EPOCH = -1
 
 
 class Value(NamedTuple):
-    """What an OffsetCommit sets and an OffsetFetch answers; ``leader_epoch`` is -1 for none."""
+    """Value that an OffsetCommit sets and an OffsetFetch answers; ``leader_epoch`` is -1 for none."""
 
     offset: int
     leader_epoch: int
@@ -59,7 +59,7 @@ def value_of(place: Position | None) -> Value | None:
 
 
 class Action(StrEnum):
-    """What is done to an offset key, or to a group."""
+    """Actions on an offset key, or on a group."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -126,7 +126,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be written to a cluster, and what it was told from. Groups are in order, and their rows too."""
+    """Plan of what is written to a cluster, with its sources. Groups are in order, and their rows too."""
 
     kind: str
     cluster_id: str | None
@@ -245,7 +245,7 @@ def read_plan(path: str | Path, approved: str | None = None) -> tuple[Plan, str]
 
 
 def _part(value: dict[str, Any]) -> Any:
-    """What a JSON object is of a plan: made at once, as all objects of a large plan do not fit beside it."""
+    """Part of a plan for its JSON object, made at once: all objects of a large plan do not fit beside it."""
     for field_name, part in _PARTS.items():
         if field_name in value:
             return from_json(part, value)

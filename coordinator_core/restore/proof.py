@@ -142,7 +142,7 @@ def _client(member: Mapping[str, Any]) -> str:
 
 
 def _by(place: Added, value: Mapping[str, Any] | None, members: Mapping[str, str]) -> str:
-    """Who wrote an offset record, as far as the log tells: a commit has no name in it."""
+    """Writer of an offset record, as far as the log tells: a commit has no name in it."""
     if value is None:
         return "by a deletion, or as it expired"
     at = moment(value["commitTimestamp"])

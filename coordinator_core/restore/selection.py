@@ -1,4 +1,4 @@
-"""What is chosen, as in ``kafka-consumer-groups --reset-offsets``: groups, topics, and where offsets go."""
+"""Selection as in ``kafka-consumer-groups --reset-offsets``: groups, topics, and where offsets go."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def moved(
     target: Target,
     at_time: Mapping[tuple[str, int], int],
 ) -> Wanted:
-    """Where a scenario puts each offset key of ``base``. ``at_time`` are the offsets of the first records at or after
-    its time; -1 where there is none.
+    """Offsets to which a scenario puts each offset key of ``base``. ``at_time`` are the offsets of the first
+    records at or after its time; -1 where there is none.
 
     An offset that changes has neither the leader epoch nor the metadata of the one before: both tell of that.
     """

@@ -1,4 +1,4 @@
-"""Where wanted offsets come from: a replayed state, the log up to a point, an incident, a CSV; and their new names."""
+"""Sources of wanted offsets: a replayed state, the log up to a point, an incident, a CSV; and their new names."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _steps(log: PartitionLog, profile: Profile, on_damage: OnDamage, damage: lis
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What an explanation says was lost by one group: the keys, and the first record that did it."""
+    """Loss of one group as an explanation has it: the keys, and the first record that did it."""
 
     group_id: str
     offsets_partition: int
@@ -133,7 +133,7 @@ def wanted_before(
     on_damage: OnDamage = OnDamage.FAIL,
     damage: list[Damage],
 ) -> Wanted:
-    """What the keys of each incident held before its first record, with epoch and metadata."""
+    """Values of the keys of each incident before its first record, with epoch and metadata."""
     positions: dict[OffsetKey, Position] = {}
     types: dict[str, str] = {}
     for log in logs:

@@ -1,4 +1,4 @@
-"""What a plan is made for: groups, committed offsets and the topics' logs, of a cluster or of a replayed state."""
+"""Target of a plan: groups, committed offsets and the topics' logs, of a cluster or of a replayed state."""
 
 from __future__ import annotations
 

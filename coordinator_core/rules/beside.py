@@ -1,4 +1,4 @@
-"""What lies beside a log, and what a run leads back to: nobody should have to name a file that is there.
+"""Files beside a log, and files that a run leads back to: nobody should have to name a file that is there.
 
 A capture holds ``topics.json`` and ``topology.json``; a log directory may hold ``__transaction_state-<n>`` too. A run
 names the logs that it was made of.
@@ -50,7 +50,7 @@ class Beside:
 
 
 def beside_log(paths: Sequence[str]) -> Beside:
-    """What lies beside the log at ``paths``: in its log directory, or in the directory that holds several."""
+    """Files beside the log at ``paths``: in its log directory, or in the directory that holds several."""
     directories = _directories(paths)
     notes = []
     topics = _first(directories, TOPICS_FILE)
@@ -71,7 +71,7 @@ def beside_log(paths: Sequence[str]) -> Beside:
 
 
 def beside_run(run: Run) -> Beside:
-    """What ``run`` leads to: its log, as long as that holds what the run has read, and what lies beside it.
+    """Files that ``run`` leads to: its log, as long as that holds what the run has read, and the files beside it.
 
     Files beside a log that has been written to since the run are of another time, and are not used.
     """

@@ -53,7 +53,7 @@ class Reconciliation:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which rules are evaluated, and why others are not."""
+    """Rules that are evaluated, and why others are not."""
 
     evaluated: tuple[Rule, ...]
     not_evaluated: Mapping[str, str]

@@ -15,7 +15,7 @@ _OFFSET_KEY = ("group_id", "topic", "partition")
 
 
 def matched_offsets(facts: Facts) -> Partners:
-    """Which committed offsets of the run and of the one before belong together."""
+    """Pairs of committed offsets of the run and of the one before."""
     previous = facts.previous
     assert previous is not None
     return facts.noted("matched", lambda: partners(facts.offsets, previous.offsets, *_OFFSET_KEY))

@@ -1,4 +1,4 @@
-"""What a rule may need besides the run itself, and the options of ``regroup reconcile`` that give it."""
+"""Inputs that a rule may need besides the run, and the options of ``regroup reconcile`` that give them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Need(StrEnum):
-    """What a rule may need besides the run itself."""
+    """Inputs that a rule may need besides the run itself."""
 
     TOPICS = "topics"
     EPOCHS = "leader epochs"

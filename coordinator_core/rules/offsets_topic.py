@@ -36,7 +36,7 @@ def _kept(facts: Facts) -> OffsetsTopic:
 
 
 def _groups_in(facts: Facts, partitions: Sequence[int]) -> dict[str, Any]:
-    """How many groups of the run live in these offsets partitions, and a few names."""
+    """Count of the run's groups in these offsets partitions, and a few names."""
     rows = np.flatnonzero(np.isin(facts.groups.numbers("offsets_partition"), np.array(partitions, np.int64)))
     names = facts.groups.array("group_id").take(pa.array(rows[:_NAMED])).cast(pa.string()).to_pylist()
     return {"groups": len(rows), "for_example": ", ".join(sorted(names))}

@@ -40,7 +40,7 @@ _THRESHOLDS = {
 
 @dataclass(frozen=True)
 class OffsetsTopic:
-    """How a cluster keeps the offsets topic. ``config``: settings by name; ``racks``: by broker id, alive ones.
+    """Settings of a cluster's offsets topic. ``config``: settings by name; ``racks``: by broker id, alive ones.
 
     ``thresholds``: those of rules that the brokers' settings decide, where all brokers have the same.
     """

@@ -1,4 +1,4 @@
-"""Which producers have a transaction going, by ``__transaction_state``: the transaction coordinator's log."""
+"""Producers with an open transaction, by ``__transaction_state``: the transaction coordinator's log."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Run:
     def __init__(self, task: FoldTask, ranges: Sequence[Range], rest: Run | None = None) -> None:
         self.task = task
         self.rest = rest
-        """What was split off."""
+        """Tasks that were split off."""
         self.results: Future[Iterator[SegmentResult]] = Future()
         self._left = deque(ranges)
         self._lock = Lock()
@@ -103,7 +103,7 @@ class Folding:
         """Results of a partition's segments; each may be asked for once."""
         results = self._results[offsets_partition]
         while results:
-            # What was merged must not be held any longer, so they go one by one.
+            # Folds go one by one: those that were merged must not be held any longer.
             result = results.popleft()
             if isinstance(result, SegmentResult):
                 yield result
@@ -145,7 +145,7 @@ class Folding:
         except BaseException as error:
             run.results.set_exception(error)
         else:
-            # What is left to do nobody waits for: when no thread is free for the last folds, it comes after.
+            # Nobody waits for the rest: when no thread is free for the last folds, it comes after.
             if not 0 < len(self._waiting) < self._workers:
                 self._finish()
         self._begun.remove(run)

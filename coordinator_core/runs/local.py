@@ -74,7 +74,7 @@ def replay_partitions(
     Raises as :func:`replay_snapshot` does; damage of the directories is :func:`check_source`'s matter.
     """
     with _Replay(source, profile, on_damage, cache) as replay:
-        # What merges is loaded while the first segments are folded.
+        # Modules that merge are loaded while the first segments are folded.
         from coordinator_core.runs.merging import merge_results
 
         def merge(number: int, results: Iterator[SegmentResult], kept: int) -> tuple[PartitionState, PartitionFacts]:
@@ -106,7 +106,7 @@ def replay_to_run(
     rules = profile or _inferred(snapshot)
     inferred = perf_counter()
     with _Replay(source, rules, on_damage, cache) as replay, ThreadPoolExecutor(1) as teller:
-        # What merges and publishes is loaded while the first segments are folded.
+        # Modules that merge and publish are loaded while the first segments are folded.
         from coordinator_core.runs.manifest import ReplayFacts
         from coordinator_core.runs.merging import group_tables, merge_results
         from coordinator_core.runs.publish import RunWriter

@@ -112,7 +112,7 @@ class ReplayFacts:
         }
 
     def _placed(self) -> tuple[int, str]:
-        """How many offsets partitions there are, and by whose rules groups are in them."""
+        """Count of offsets partitions, and by whose rules groups are in them."""
         if self.offsets_topic_num_partitions is not None:
             return self.offsets_topic_num_partitions, KAFKA
         least = max((log.offsets_partition for log in self.snapshot.partitions), default=-1) + 1

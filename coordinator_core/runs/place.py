@@ -14,13 +14,13 @@ from coordinator_core.errors import UsageError
 from coordinator_core.log.types import Snapshot
 
 PINS_DIRECTORY = "_pins"
-"""Of a cluster: snapshot manifests, by window. Readers of windows, and of Parquet, pass over such names."""
+"""Directory of a cluster's snapshot manifests, by window. Readers of windows, and of Parquet, pass over such names."""
 
 FINDINGS_DIRECTORY, REPORTS_DIRECTORY = "_findings", "_reports"
-"""Of a window: what was found out about its runs, by run id."""
+"""Directories of a window: findings and reports of its runs, by run id."""
 
 RECONCILIATION = "reconciliation.json"
-"""In a directory of findings: what was looked at."""
+"""File in a directory of findings that names what was looked at."""
 
 _COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]*")
 

@@ -26,7 +26,7 @@ FileProof = Mapping[str, Any]
 
 
 def proof_of(path: str) -> FileProof:
-    """What the manifest tells of a Parquet file that was written; a local file is on the disk then."""
+    """Manifest's entry of a Parquet file that was written; a local file is on the disk then."""
     with _opened(path) as file:
         found = {"bytes": file.size(), "sha256": _sha256(file), "footer_sha256": _footer_sha256(file)}
     if storage.is_local(path):

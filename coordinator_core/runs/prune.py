@@ -1,4 +1,4 @@
-"""What of a cluster's output is old enough to go, and going about it.
+"""Selection and removal of a cluster's old output.
 
 Kinds: ``runs``, each with its findings and its report, and ``pins``. A run goes only when ``latest.json`` does not
 name it and the findings of no run that stays compare with it. Nothing of the last day goes, whatever was asked for: a
@@ -23,7 +23,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class Keep:
-    """What stays of a kind: the ``newest`` so many, and what is younger than ``days``; at least one is given."""
+    """Outputs of a kind that stay: the ``newest`` so many, and those younger than ``days``; at least one is given."""
 
     newest: int | None = None
     days: float | None = None
@@ -42,7 +42,7 @@ class Removal:
 
 
 def prunable(output: str, cluster: str, keep: Mapping[str, Keep], now_ms: int) -> list[Removal]:
-    """What may go of the kinds in ``keep``, the oldest first; ``UsageError`` where nothing of the cluster is."""
+    """Outputs of the kinds in ``keep`` that may go, the oldest first; ``UsageError`` where the cluster has none."""
     place = storage.join(output, cluster)
     if storage.stat(place) is None:
         raise UsageError(f"{place}: no such directory")

@@ -1,4 +1,4 @@
-"""What a manifest must have, so that no reader of it meets anything else."""
+"""Shape of a manifest, checked once, so that no reader of it meets anything else."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def sign_run(run_path: str, key: Ed25519PrivateKey) -> None:
 
 
 def check_signature(run: Run, key: Ed25519PublicKey) -> list[Damage]:
-    """What is wrong with the signature of the manifest that ``run`` was opened by: nothing, or one damage."""
+    """Damage of the signature of the manifest that ``run`` was opened by: none, or one."""
     path = storage.join(run.path, SIGNATURE)
     if not storage.exists(path):
         return [Damage(path, 0, None, "not_signed", "the run has no signature")]

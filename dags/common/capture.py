@@ -32,7 +32,7 @@ _FILES = {
     "ssl.certificate.location": "ssl.keystore.certificate.chain",
     "ssl.key.location": "ssl.keystore.key",
 }
-"""Those that name PEM files, and the property that has the content of such a file."""
+"""Properties that name PEM files, each with the property that has the content of such a file."""
 
 _OPTIONS = ("directory", "replica", "byte_rate")
 

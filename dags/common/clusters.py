@@ -44,7 +44,7 @@ class ClusterFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """How ``spark-submit`` is called for a cluster. The master comes from the Airflow connection."""
+    """Options of ``spark-submit`` for a cluster. The master comes from the Airflow connection."""
 
     connection: str = DEFAULT_CONNECTION
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """How ``offsets_compact`` compacts a cluster's log. ``output`` is a local directory, absolute.
+    """Options of ``offsets_compact`` for a cluster's log. ``output`` is a local directory, absolute.
 
     ``approval_hours`` is how long it waits for a person when something expires; then nothing is published.
     """
@@ -76,7 +76,7 @@ class CompactionSettings:
 
 @dataclass(frozen=True, slots=True)
 class DrillSettings:
-    """How ``failover_drill`` breaks a cluster and mends it: commands for ``/bin/sh`` of the worker.
+    """Commands by which ``failover_drill`` breaks a cluster and mends it, for ``/bin/sh`` of the worker.
 
     In them ``{brokers}`` stands for the ids of the scenario's brokers, with commas, ``{rack}`` for its rack.
     ``connection`` is the Airflow connection of the cluster. ``server_logs`` has files by broker id. The drill
@@ -95,7 +95,7 @@ class DrillSettings:
 
 @dataclass(frozen=True, slots=True)
 class RestoreSettings:
-    """How ``offsets_restore`` reaches a cluster to write to it: ``connection`` is its Airflow connection."""
+    """Options of ``offsets_restore`` for a cluster that it writes to: ``connection`` is its Airflow connection."""
 
     connection: str
     approval_hours: int = 24

@@ -109,7 +109,7 @@ def forecast(pinned: Mapping[str, Any], params: Mapping[str, Any], dag_run: Any,
 def _forecast(
     pin_path: str, directory: Path, cluster: Cluster, params: Mapping[str, Any], now: int, *, partial: bool
 ) -> Document:
-    """What ``regroup expire`` tells, its records in files of their own; sizes, and what a plan needs besides.
+    """Answer of ``regroup expire``, its records in files of their own; sizes, and what a plan needs besides.
 
     One offsets partition after the other: of each stay a few numbers. Completes the pin.
     """

@@ -15,7 +15,7 @@ def optional(kind: str, title: str, description: str, **more: Any) -> Param:
 
 
 def cluster_param(names: list[str]) -> Param:
-    """Which cluster."""
+    """Parameter that names the cluster."""
     return Param(names[0], type="string", enum=names, title="Cluster", description="An entry of the cluster file.")
 
 

@@ -178,7 +178,7 @@ def _expect(request: Request) -> dict[str, Any]:
         log.warning("%s %s: not so: %s", failure["severity"], failure["code"], visible(failure["summary"]))
     for refusal in result["refusals"]:
         log.warning("not evaluated %s: %s", visible(refusal["code"]), visible(refusal["reason"]))
-    # What the rules found is the matter of the report, and of the cluster's ``fail_on``.
+    # Findings of rules are the matter of the report, and of the cluster's ``fail_on``.
     contradictions = [
         failure["code"]
         for failure in result["failures"]

@@ -34,7 +34,7 @@ ENVIRONMENT = "environment"
 
 _SPARK_LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ ")
 _FAILED = re.compile(r"\. Error code is: (\d+)\.(.*)", re.DOTALL)
-"""In the provider's error: exit code of ``spark-submit``, which in client mode is the app's own, and its last lines."""
+"""The provider's error: exit code of ``spark-submit``, which in client mode is the app's own, and its last lines."""
 
 
 def _environment_conf(archive: str | None) -> dict[str, str]:
@@ -61,7 +61,7 @@ def _environment() -> dict[str, str]:
 
 
 def _final_error(app: str, error: AirflowException) -> AirflowFailException | None:
-    """What to raise where another attempt cannot end differently; ``None`` where it can."""
+    """Exception to raise where another attempt cannot end differently; ``None`` where it can."""
     failed = _FAILED.search(str(error))
     reason = FINAL_EXIT_CODES.get(int(failed[1])) if failed else None
     if failed is None or reason is None:

@@ -1,4 +1,4 @@
-"""Where the results stand in the documentation: nobody types a figure."""
+"""Places of the results in the documentation: nobody types a figure."""
 
 from __future__ import annotations
 

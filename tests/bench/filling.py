@@ -22,7 +22,7 @@ COMMIT, ABORT = 1, 0
 ENDING_RECORDS = 3
 """Most records of its own that a group without members has."""
 TRIES = 64
-"""How many groups are tried for one that commits."""
+"""Groups that are tried for one that commits."""
 RECORD_ROOM = 120
 """Bytes of a record beside the names in its key and its metadata: lengths, value, topic id."""
 
@@ -45,7 +45,7 @@ class At(IntEnum):
 
 
 class Effect(IntEnum):
-    """What a group batch makes of the group's offsets."""
+    """Effects of a group batch on the group's offsets."""
 
     IDLES = 0
     """Nobody commits for the group."""
@@ -88,7 +88,7 @@ class Names(NamedTuple):
 
 
 class OffsetKeys(NamedTuple):
-    """What can be committed; the offset keys of a group lie together. ``committed`` is the truth, -1 for none.
+    """Offset keys that can be committed; those of a group lie together. ``committed`` is the truth, -1 for none.
 
     ``legacy`` offset keys are committed under key type 0 as often as under type 1.
     """
@@ -295,7 +295,7 @@ def _put_record_head(out: Bytes, at: int, index: int, key_size: int, value_size:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _metadata_bytes(counters: Int64s, settings: Int64s) -> int:
-    """How long the text of the next commit is."""
+    """Length of the text of the next commit."""
     most = settings[Setting.METADATA_BYTES]
     if settings[Setting.METADATA] >= ALL:
         return _below(counters, most + 1)

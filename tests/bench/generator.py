@@ -69,7 +69,7 @@ NAMES_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class Truth:
-    """What the log of one offsets partition says in the end.
+    """State at the end of the log of one offsets partition.
 
     Per offset key: group and topic (indexes of ``groups`` and ``topics``), partition, and committed offset, -1
     where there is none; offset keys of a group lie together, from ``first_offset_key`` on. Per group: its kind, and

@@ -23,10 +23,10 @@ class GroupBatch(NamedTuple):
 
 
 class Source(Protocol):
-    """Where group batches come from. Every batch of the log, of whatever kind, takes a millisecond."""
+    """Source of group batches. Every batch of the log, of whatever kind, takes a millisecond."""
 
     def first(self, now_ms: int) -> Iterable[GroupBatch]:
-        """Those that come before anything else."""
+        """Batches that come before anything else."""
 
     def following(self, now_ms: int, waiting: int) -> GroupBatch:
         """The next one, before which ``waiting`` other group batches are to be written."""
@@ -39,7 +39,7 @@ class GroupBatches:
         self._source = source
         self._waiting = list(source.first(now_ms))
         self.first = len(self._waiting)
-        """How many come before anything else."""
+        """Count of batches that come before anything else."""
         self.truths = [ABSENT] * groups
         """By group, after the batches that have been written."""
 

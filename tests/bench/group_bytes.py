@@ -34,13 +34,13 @@ _EPOCHS = struct.Struct(">hiib")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the partitions of a group are: the ``place``-th is one of the topic ``place % len(topics)``."""
+    """Topics of the partitions of a group: the ``place``-th is one of the topic ``place % len(topics)``."""
 
     group_id: str
     topics: Sequence[str]
     topic_ids: Sequence[bytes]
     places: int
-    """How many partitions there are."""
+    """Count of partitions."""
     all_places: frozenset[int] = field(init=False)
     numbers: Sequence[bytes] = field(init=False)
     """By place, the number of the partition as four bytes."""

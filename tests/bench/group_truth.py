@@ -1,4 +1,4 @@
-"""What a generated log says of its groups: the terms that the generator and the checks share."""
+"""Truth about the groups of a generated log: the terms that the generator and the checks share."""
 
 from __future__ import annotations
 

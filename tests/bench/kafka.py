@@ -1,4 +1,4 @@
-"""What Kafka itself does with the same bytes: its broker's load, its dump tool.
+"""Kafka's own work on the same bytes: its broker's load, its dump tool.
 
 Kafka runs as it comes, with the JIT and the collector that its JVM chooses; the heap is larger than the
 default gigabyte, so that it never waits for memory.

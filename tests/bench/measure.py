@@ -15,7 +15,7 @@ from statistics import median
 TICKS = os.sysconf("SC_CLK_TCK")
 WATCH_SECONDS = 0.2
 WORKERS = (b"pyspark.daemon", b"pyspark/daemon", b"spark_apps.workers")
-"""What the command of Spark's Python workers holds."""
+"""Words in the command of Spark's Python workers."""
 LAUNCHER = Path(__file__).with_name("launch.py")
 
 
@@ -47,7 +47,7 @@ def in_turn(runs: int, takes: Mapping[str, Take]) -> dict[str, list[Sample]]:
 def ratio(
     reference: Sequence[Sample], ours: Sequence[Sample], of: Callable[[Sample], float] = lambda s: s.seconds
 ) -> float:
-    """How many times the reference's figure ours goes into: the median of the pairs taken one after the
+    """Ratio of the reference's figure to ours: the median of the pairs taken one after the
     other, so that a busy spell of the machine falls on both."""
     return median(of(theirs) / of(mine) for theirs, mine in zip(reference, ours, strict=True))
 

@@ -1,4 +1,4 @@
-"""What the bench measures: a log, and what is done with it in turn."""
+"""Plans of the bench: a log, and what is done with it in turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MB = 1_000_000
 
 
 class Row(StrEnum):
-    """What is measured, as the tables call it."""
+    """Names of measurements, as in the tables."""
 
     BROKER = "broker loads the partitions"
     LOCAL = "`regroup replay --engine local`, whole process"
@@ -69,7 +69,7 @@ def _cache(target_bytes: int, segments: int) -> Workload:
 
 
 def _rules(offsets: int, groups: int, partitions: int = 4) -> Workload:
-    """As many committed offsets, all of them live; a commit takes some 110 bytes."""
+    """Log of as many committed offsets, all of them live; a commit takes some 110 bytes."""
     offset_keys = offsets // partitions
     return Workload(
         "rules",
@@ -82,7 +82,7 @@ def _rules(offsets: int, groups: int, partitions: int = 4) -> Workload:
 
 
 def _rebalances(target_bytes: int) -> Workload:
-    """What is brought after an incident: groups that never come to rest, of both kinds."""
+    """Log as people bring it after an incident: groups that never come to rest, of both kinds."""
     return Workload(
         "rebalances",
         target_bytes,

@@ -1,4 +1,4 @@
-"""What was measured, kept as JSON."""
+"""Measurements, kept as JSON."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _rounded(value: Any) -> Any:
 
 
 def machine(kafka_version: str) -> dict[str, str]:
-    """What the figures depend on; nothing that tells one machine from another of its kind."""
+    """Facts on which the figures depend; nothing that tells one machine from another of its kind."""
     found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     jdk = subprocess.run([java(), "-version"], capture_output=True, text=True, check=True).stderr

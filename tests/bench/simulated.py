@@ -1,4 +1,4 @@
-"""What simulated groups have in common: what a request makes the coordinator write, and clients."""
+"""Common parts of simulated groups: records that a request makes the coordinator write, and clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_PAUSE_MS = 600
 
 
 class Step(NamedTuple):
-    """What the coordinator writes for one request, and when the next one of the group comes.
+    """Records that the coordinator writes for one request, and the time of the group's next one.
 
     Without records nothing is written. ``ends`` is the end of the group: all of them are tombstones, and its
     offsets have theirs before them.
@@ -71,12 +71,12 @@ class Clients:
         return self._random.randrange(5, LONGEST_PAUSE_MS)
 
     def classic_member_id(self, client_id: str, instance_id: str | None) -> str:
-        """As the coordinator makes it."""
+        """Member id as the coordinator makes it."""
         number = uuid.UUID(bytes=self._random.randbytes(16), version=4)
         return f"{client_id if instance_id is None else instance_id}-{number}"
 
     def consumer_member_id(self) -> str:
-        """As a client of KIP-848 makes it: a ``Uuid``, which never begins with a dash."""
+        """Member id as a client of KIP-848 makes it: a ``Uuid``, which never begins with a dash."""
         text = base64.urlsafe_b64encode(self._random.randbytes(16))[:22].decode()
         return text if text[0] != "-" else "A" + text[1:]
 

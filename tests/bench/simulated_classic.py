@@ -171,7 +171,7 @@ class SimulatedClassicGroup:
         return {member_id: frozenset(found[member_id]) for member_id in self._members}
 
     def _without_moves(self, targets: dict[str, frozenset[int]]) -> dict[str, frozenset[int]]:
-        """What moves is given to nobody at first, so that its owner gives it up."""
+        """Partitions that move are given to nobody at first, so that their owner gives them up."""
         held = {place: one.member_id for one in self._members.values() for place in one.assigned}
         return {
             member_id: frozenset(place for place in places if held.get(place, member_id) == member_id)

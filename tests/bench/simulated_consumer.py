@@ -52,7 +52,7 @@ class SimulatedConsumerGroup:
         self._forget()
 
     def _forget(self) -> None:
-        """What a group begins with."""
+        """Set the group back to its beginning."""
         self._exists = False
         self._epoch = self._assignment_epoch = INITIAL_EPOCH
         self._assigned_ms: int | None = None
@@ -237,7 +237,7 @@ class SimulatedConsumerGroup:
         return self._epoch == self._assignment_epoch and all(map(self._is_reconciled, self._members.values()))
 
     def _targets_due_ms(self) -> int | None:
-        """When the next target assignment may be made, if it is too early for one that the epoch asks for."""
+        """Time at which the next target assignment may be made, if it is too early for one that the epoch asks for."""
         is_old = self._epoch > self._assignment_epoch
         if not is_old or self._assigned_ms is None or not self._present():
             return None

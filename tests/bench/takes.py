@@ -1,4 +1,4 @@
-"""How each row is measured. Every replay is checked against the truth, every dump against Kafka's text."""
+"""Measurement of each row. Every replay is checked against the truth, every dump against Kafka's text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Bench:
         self._stack = ExitStack()
         self.truths: list[Truth] = []
         self.run = Path()
-        """That of the newest replay."""
+        """Run of the newest replay."""
 
     def __enter__(self) -> Bench:
         self.truths = generate(self.plan.workload, self._log)

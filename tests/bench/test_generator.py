@@ -112,7 +112,7 @@ def group_facts(group: Group) -> tuple[Kind, int, int, int]:
 
 
 def member_rows(groups: Iterable[Group]) -> dict[tuple[str, str], MemberRow]:
-    """As :func:`expected_members` has them."""
+    """Members as :func:`expected_members` has them."""
     rows: dict[tuple[str, str], MemberRow] = {}
     for group in groups:
         for member in group.members if isinstance(group, ClassicGroup) else group.members.values():

@@ -1,4 +1,4 @@
-"""What is measured is what is told: samples, ratios, Markdown, and the figures in the documents."""
+"""Reports say what was measured: samples, ratios, Markdown, and the figures in the documents."""
 
 from __future__ import annotations
 

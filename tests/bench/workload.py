@@ -1,4 +1,4 @@
-"""What a generated log is to hold."""
+"""Contents of a generated log."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def topic_name(number: int) -> str:
 
 
 def topic_id(topic: str) -> uuid.UUID:
-    """Of a topic in a generated log."""
+    """Id of a topic in a generated log."""
     return uuid.uuid5(uuid.NAMESPACE_DNS, topic)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What to write. Bytes, groups and offset keys are those of one offsets partition."""
+    """Contents to write. Bytes, groups and offset keys are those of one offsets partition."""
 
     name: str
     target_bytes: int
@@ -54,7 +54,7 @@ class Workload:
     partitions: int = 1
     seed: int = 7
     smallest_batch: int | None = None
-    """When set, batches have from this to ``records_per_batch`` records, small ones more often."""
+    """If set, batches have from this to ``records_per_batch`` records, small ones more often."""
     shuffled: bool = False
     """The partitions of a commit come in any order."""
     group_skew: float = 0.0
@@ -69,7 +69,7 @@ class Workload:
     members: int = 1
     """Most members of a group."""
     members_of_first_group: int = 0
-    """When set, the first group has so many members."""
+    """If set, the first group has so many members."""
     value_versions: tuple[int, ...] = (3,)
     """Versions of OffsetCommitValue, one a batch, equally often."""
     legacy_offset_keys: float = 0.0
@@ -101,6 +101,6 @@ class Workload:
         return Workload(**{**self.__dict__, **sizes})
 
     def are_consumer_groups(self, groups: int) -> npt.NDArray[np.bool_]:
-        """Which groups are of KIP-848: spread evenly; not the first group, unless all are."""
+        """Groups of KIP-848: spread evenly; not the first group, unless all are."""
         is_one: npt.NDArray[np.bool_] = np.diff(np.floor(np.arange(groups + 1) * self.consumer_groups)) > 0
         return is_one

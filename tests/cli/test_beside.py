@@ -1,4 +1,4 @@
-"""What lies beside a log, or is named by a run, is found: topics, topology, transaction log, the run before."""
+"""Files beside a log, or named by a run, are found: topics, topology, transaction log, the run before."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_large_log_is_walked_over_only_when_named(
 
 
 def test_tasks_walk_over_a_log_whose_partitions_are_small() -> None:
-    """What a process holds counts: all of the log, or in Spark a partition."""
+    """The part that a process holds counts: all of the log, or in Spark a partition."""
     found = beside.Beside(log=("LOG",), log_bytes=3 * beside.FOUND_LOG_BYTES, partition_bytes=beside.FOUND_LOG_BYTES)
     assert found.too_large(in_tasks=True) is None
     assert found.too_large(in_tasks=False) == "the log of 192 MB is walked over only when named: --log LOG"

@@ -1,4 +1,4 @@
-"""What a process of the command line loads."""
+"""Modules that a process of the command line loads."""
 
 from __future__ import annotations
 

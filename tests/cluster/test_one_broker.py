@@ -244,6 +244,7 @@ def test_what_is_committed_meanwhile_is_newer_not_wrong(place: Place, tmp_path: 
     wait_for("a commit between the pin and the answers", seen)
 
 
+@pytest.mark.full
 def test_a_capture_through_a_restart_of_the_broker(place: Place, tmp_path: Path) -> None:
     """The rate is such that the capture takes longer than the broker needs to be gone."""
     output = tmp_path / "capture"
@@ -355,6 +356,7 @@ def test_a_capture_while_the_cleaner_runs_converges(place: Place, tmp_path: Path
     assert state_hash(output, tmp_path / "runs") == state_hash(copy, tmp_path / "runs")
 
 
+@pytest.mark.full
 def test_a_log_start_that_moves_on_is_followed_and_named(place: Place, tmp_path: Path) -> None:
     """Last of this file: retention takes everything, while one capture runs and after another."""
     kept, slow = tmp_path / "kept", tmp_path / "slow"

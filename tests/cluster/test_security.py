@@ -124,7 +124,7 @@ def place(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
 
 ACLS = [("READ", "TOPIC", "__consumer_offsets")]
 CHECK_ACLS = [("DESCRIBE", "GROUP", "*"), ("DESCRIBE", "TOPIC", "*")]
-"""What docs/capture.md lists, without and with --check-groups."""
+"""Permissions that docs/capture.md lists, without and with --check-groups."""
 
 
 def logins(place: Place) -> dict[str, tuple[str, dict[str, str]]]:

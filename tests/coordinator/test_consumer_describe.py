@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe tells of a group that is on its way to another assignment."""
+"""Replies of ConsumerGroupDescribe about a group that is on its way to another assignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trace gives the model is its field ``given``; all else that a broker did is compared.
+"""A trace gives the model its field ``given``; all else that a broker did is compared.
 
 Each change below makes a recording wrong. A recording without the field shows the given only by what is wrong now, so
 that its check finds nothing; with the field the check finds it.

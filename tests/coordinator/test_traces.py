@@ -27,7 +27,7 @@ def test_all_kinds_of_all_releases_are_here() -> None:
 
 
 def test_the_output_is_a_trace_again(tmp_path: Path) -> None:
-    """What the model prints can be put in place of what was recorded, and is then equal to it."""
+    """The model's lines can take the place of the recorded ones, and are then equal to them."""
     recording = read_trace(trace("scripted/4.3.1/cg-two-members"))
     lines = [
         recording.head,

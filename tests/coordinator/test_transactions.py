@@ -1,4 +1,4 @@
-"""What a producer is told that ends a transaction more than once."""
+"""Replies to a producer that ends a transaction more than once."""
 
 from __future__ import annotations
 

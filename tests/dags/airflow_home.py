@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 300
-"""How long to wait for Airflow to come to a state, on a machine that does other things at the same time."""
+"""Time to wait for Airflow to come to a state, on a machine that does other things at the same time."""
 
 
 class AirflowHome:
@@ -215,7 +215,7 @@ class AirflowApi:
         return str(self.wait_for(f"run {run_id} of {dag_id}", state))
 
     def asked(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any]:
-        """What a task asks a person, once it waits for the answer.
+        """Question of a task to a person, once it waits for the answer.
 
         Answered before the scheduler has noticed that the asking process ended, as no person does, the task
         is queued again too early, and fails.

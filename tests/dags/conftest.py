@@ -20,7 +20,7 @@ os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
 atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
 WINDOWS = {"2026-03-01T00-00-00Z": "k0102/before", "2026-03-02T00-00-00Z": "k0102/after"}
-"""What cluster ``nightly`` finds in its snapshot directory: a snapshot per day."""
+"""Snapshot directory of cluster ``nightly``: a snapshot per day."""
 
 CONSUMER = """
 from airflow.sdk import DAG, Asset, task

@@ -1,4 +1,4 @@
-"""What a run is called, when it is, by which rules it goes, and what is said about it."""
+"""Names, times and rules of a run, and its summary."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ LIBRDKAFKA = {
     "sasl.username": "regroup",
     "sasl.password": 'p"w\\d',
 }
-"""As the provider's documentation has them, in ``extra`` alone."""
+"""Connections as the provider's documentation has them, in ``extra`` alone."""
 
 
 def test_a_connection_of_the_kafka_provider_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

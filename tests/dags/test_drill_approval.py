@@ -1,4 +1,4 @@
-"""What a person approves of a drill is what is done: the prediction and both commands, bound by a digest."""
+"""A drill does what a person approved: the prediction and both commands are bound by a digest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Airflow sees of the DAG files: tasks, form, schedules, and nothing heavy while it looks."""
+"""Airflow's view of the DAG files: tasks, form, schedules, and nothing heavy while it looks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAVY = {
 }
 
 CLUSTERS = ["mixed", "bitflip", "misfiled", "crippled", "live", "nightly", "bloated", "restored", "drilled"]
-"""Those of the tests' cluster file."""
+"""Clusters of the tests' cluster file."""
 
 PARSE = """
 import json, os, sys
@@ -67,7 +67,7 @@ print(json.dumps({name: parse(*how) for name, how in json.loads(sys.argv[1]).ite
 
 @pytest.fixture(scope="module")
 def all_parsed(home: AirflowHome, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a DAG processor makes of the DAGs, in an interpreter of its own, under several cluster files."""
+    """Result of a DAG processor for the DAGs, in an interpreter of its own, under several cluster files."""
     place = tmp_path_factory.mktemp("parsing")
     (place / "wrong.yaml").write_text("clusters: {blue: {source: s}}")
     (place / "other.yaml").write_text("clusters: {blue: {source: s, output: o}}")

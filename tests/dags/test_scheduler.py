@@ -86,6 +86,7 @@ def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:
     assert [path.name for path in (place / "runs/bitflip/_pins").iterdir()] == ["asked-for"]
 
 
+@pytest.mark.full
 def test_trouble_of_the_machinery_is_retried(api: AirflowApi, place: Path) -> None:
     run_id = api.trigger("offsets_load", {"cluster": "crippled"})
     assert api.finished("offsets_load", run_id) == "failed"
@@ -100,6 +101,7 @@ def test_the_form_refuses(api: AirflowApi, conf: dict[str, str]) -> None:
         api.trigger("offsets_load", conf)
 
 
+@pytest.mark.full
 def test_k0102_after_is_backfilled_into_its_window_and_a_cleared_run_replaces_nothing(
     api: AirflowApi, place: Path, tmp_path: Path
 ) -> None:

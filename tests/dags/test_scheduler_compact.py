@@ -66,6 +66,7 @@ def test_where_nothing_expires_nobody_is_asked(api: AirflowApi, compacted: Path)
     assert (event["uri"], event["extra"]["log"]) == ("regroup://bloated/compacted", str(log))
 
 
+@pytest.mark.full
 def test_a_rejected_plan_publishes_nothing(api: AirflowApi, compacted: Path) -> None:
     before = content(compacted)
     run_id = api.trigger(DAG, {"cluster": "bloated", "now_ms": LATER_MS})

@@ -73,7 +73,7 @@ def asked(api: AirflowApi, **form: Any) -> tuple[str, dict[str, Any]]:
 
 
 def ended(api: AirflowApi, run_id: str, state: str, **others: str) -> None:
-    """How the run ended, and which tasks did not succeed."""
+    """State of the run at its end, and the tasks that did not succeed."""
     assert api.finished(DAG, run_id) == state, api.logs()
     found = {name: task["state"] for name, task in api.tasks(DAG, run_id).items()}
     assert found == dict.fromkeys(TASKS, "success") | others, api.logs()
@@ -104,6 +104,7 @@ def test_a_plan_that_is_stale_when_it_is_approved_writes_nothing(api: AirflowApi
     assert not (Path(planned["directory"]) / "applied").exists()
 
 
+@pytest.mark.full
 def test_an_approved_plan_is_applied_and_proved_and_undone_once_it_no_longer_holds(
     api: AirflowApi, home: AirflowHome, place: Path, cluster: Place, tmp_path: Path
 ) -> None:

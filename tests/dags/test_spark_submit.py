@@ -1,4 +1,4 @@
-"""What a cluster's Spark settings become on the command line of ``spark-submit``."""
+"""Spark settings of a cluster, on the command line of ``spark-submit``."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def place(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
 
 
 class Noted(list[Json]):
-    """What was noted, as a journal has it. Safe in several threads."""
+    """Notes, as a journal has them. Safe in several threads."""
 
     def __call__(self, event: str, **values: Any) -> None:
         self.append({"event": event, **values})

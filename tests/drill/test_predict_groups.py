@@ -1,4 +1,4 @@
-"""What is predicted of groups: rebalances by the model's answers, offsets and transactions by two copies."""
+"""Predictions of groups: rebalances by the model's answers, offsets and transactions by two copies."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def test_severities_are_counted(faulty: GateResult) -> None:
 
 
 class References(HTMLParser):
-    """What a browser would load for a page, and where its links go."""
+    """Addresses that a browser would load for a page, and targets of its links."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()

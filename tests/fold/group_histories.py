@@ -349,7 +349,7 @@ CARELESS: dict[str, Callable[[Writer, int], None]] = {
 STEPS = USUAL | CARELESS
 
 Step = tuple[str, int, int]
-"""What happens, to which group, which turn."""
+"""Events: kind, group, turn."""
 
 
 def items(steps: Sequence[Step], groups: Sequence[str]) -> list[Item]:
@@ -365,7 +365,7 @@ def items(steps: Sequence[Step], groups: Sequence[str]) -> list[Item]:
 
 
 Change = tuple[str, int, int]
-"""What is done to the records, to which one, with which other one."""
+"""Changes of the records: kind, record, the other record."""
 
 
 def changed(found: list[Item], changes: Sequence[Change]) -> list[Item]:

@@ -90,7 +90,7 @@ def fold_batch_by_batch(log: PartitionLog, profile: Profile) -> list[SegmentFold
 
 
 def differences(left: PartitionState, right: PartitionState) -> list[str]:
-    """What of two states differs, one line a field, so that a failure can be read."""
+    """Differences of two states, one line a field, so that a failure can be read."""
     return [
         f"{name}:\n  sequential {getattr(left, name)}\n  merged     {getattr(right, name)}"
         for name in PartitionState.__dataclass_fields__

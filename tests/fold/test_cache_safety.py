@@ -1,4 +1,4 @@
-"""What others can write, or forge, is no fold of ours: owners, modes, digests, and entries that are only data."""
+"""No file that others can write or forge is a fold of ours: owners, modes, digests, and entries that are only data."""
 
 from __future__ import annotations
 

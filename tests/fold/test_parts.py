@@ -88,6 +88,7 @@ def test_a_part_holds_what_is_allowed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert_merges(expected, folds, PROFILE)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", ["describe", "compact", "stats"])
 def test_commands_do_not_hold_what_is_superseded(tmp_path: Path, command: str) -> None:
     """50 KB that unpack to 1.5 GB, all but 30 MB of it superseded.

@@ -1,4 +1,4 @@
-"""What the kernel unpacks is what the codecs' packages unpack; what it leaves is theirs to judge."""
+"""The kernel unpacks what the codecs' packages unpack, and leaves the rest to them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROOM = 8 << 20
 
 
 def unpacked(codec: Codec, section: bytes, *, room: int = ROOM, max_bytes: int = ROOM) -> bytes | None:
-    """What the kernel makes of a section; ``None`` if it leaves it."""
+    """Bytes that the kernel makes of a section; ``None`` if it leaves it."""
     batch = HEADER + section
     rows = np.array([(0, len(batch), codec, 0, 0)], dtype("PackedBatch"))
     out = np.empty(61 + room, np.uint8)
@@ -57,7 +57,7 @@ def by_package(codec: Codec, section: bytes) -> bytes | None:
 
 
 def by_library(section: bytes) -> bytes | None:
-    """What ``ZSTD_decompress`` makes of a frame. Its releases differ in what they make of damaged ones."""
+    """Bytes that ``ZSTD_decompress`` makes of a frame. Its releases differ on damaged ones."""
     out = ctypes.create_string_buffer(ROOM)
     function = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)(
         function_address("zstd", "ZSTD_decompress")

@@ -62,7 +62,7 @@ class Outcome:
     """Processes that did not come to the end of their inputs."""
 
     def kinds(self) -> dict[tuple[str, str], list[Finding]]:
-        """What was found, by kind."""
+        """Findings, by kind."""
         kinds: dict[tuple[str, str], list[Finding]] = {}
         for finding in self.findings:
             kinds.setdefault(finding.kind, []).append(finding)
@@ -91,7 +91,7 @@ def inputs(target: str, seed: int, numbers: range) -> Iterator[Input]:
 
 
 def failure_of(target: str, given: Input) -> tuple[str, str | None]:
-    """What became of an input, and the report if that must not be."""
+    """Outcome of an input, and the report if it must not be."""
     try:
         return TARGETS[target].run(given.data, Random(given.seed)), None
     except Exception as error:

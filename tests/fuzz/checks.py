@@ -1,4 +1,4 @@
-"""What targets share: bytes as files and arrays, and how a wrong result is told."""
+"""Common parts of targets: bytes as files and arrays, and reports of wrong results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is fuzzed: each target takes an input to compiled code and says what must hold.
+"""Targets of the fuzzer: each takes an input to compiled code and says what must hold.
 
 A target is a function of bytes and of a source of further choices (rules, sizes of tables, what changes
 between two passes). It returns one word on what became of the input, and raises ``WrongResultError`` when a

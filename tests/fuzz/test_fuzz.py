@@ -28,7 +28,7 @@ INPUTS = {
     "run_directory": 48,
     "cluster_file": 300,
 }
-"""Of those that take milliseconds; ``SHORT`` of the others."""
+"""Inputs of targets that take milliseconds for each; others have ``SHORT`` inputs."""
 SHORT = 2_000
 
 

@@ -1,4 +1,4 @@
-"""How the Java coordinator builds groups from records: order, conflicts, derived states."""
+"""Groups that the Java coordinator builds from records: order, conflicts, derived states."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_zstd_accepts_the_hash_as_the_checksum_of_a_frame(data: bytes) -> None:
 
 @given(st.text(max_size=20), st.integers(1, 200))
 def test_a_group_stays_or_moves_to_the_newest_partition(group_id: str, count: int) -> None:
-    """What makes the hash a consistent one."""
+    """Property that makes the hash a consistent one."""
     before, after = (redpanda_partition_for(group_id, number) for number in (count, count + 1))
     assert after in (before, count)
 

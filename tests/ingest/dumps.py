@@ -1,4 +1,4 @@
-"""What a consumer would be given of a log, as the Parquet files that Kafka's Spark source leads to."""
+"""Records that a consumer would be given of a log, as the Parquet files that Kafka's Spark source leads to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compiled writer prints of single values; what it prints of logs is in ``tests/reports``."""
+"""Text of single values by the compiled writer; text of logs is in ``tests/reports``."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def downgraded(partition: int) -> Segments:
 
 
 def half_cleaned(refusing: str, offsets_partition: int) -> Segments:
-    """What a cleaner can leave of records that a broker of 4.0.2 wrote, such that ``refusing`` does not load it."""
+    """Rest that a cleaner can leave of records of a 4.0.2 broker, such that ``refusing`` does not load it."""
     snapshot = discover([str(path) for path in case("k402/before").paths])
     log = next(one for one in snapshot.partitions if one.offsets_partition == offsets_partition)
     histories = group_histories(log, on_damage=OnDamage.FAIL, damage=[])

@@ -1,4 +1,4 @@
-"""What brokers of other releases made of corpus cases (``tests/recording/judged.py`` asks them).
+"""Answers of brokers of other releases that loaded corpus cases (``tests/recording/judged.py`` asks them).
 
 ``python -m tests.lifecycle.judgements`` prints the table of ``docs/loads.md``.
 """
@@ -73,7 +73,7 @@ def judge_named(column: str) -> Profile:
 
 @cache
 def loads_of(name: str) -> dict[str, ReleaseLoad]:
-    """What ``loads`` says of a case, by label of the profile, for all columns."""
+    """Answers of ``loads`` about a case, by label of the profile, for all columns."""
     item = corpus_case(name)
     found = loads(
         discover([str(path) for path in item.paths]),
@@ -86,7 +86,7 @@ def loads_of(name: str) -> dict[str, ReleaseLoad]:
 
 
 def table() -> list[str]:
-    """Markdown: what ``loads`` says of each case for each release; bold where a broker of that release was asked."""
+    """Markdown: the answer of ``loads`` for each case and release; bold where a broker of that release was asked."""
     asked = {(judged_case(path).name, judge(path).label) for path in JUDGEMENTS}
     lines = ["| log | " + " | ".join(JUDGES) + " |", "|---|" + "---|" * len(JUDGES)]
     for name in CASES:

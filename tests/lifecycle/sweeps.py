@@ -1,4 +1,4 @@
-"""What brokers wrote in their expiry sweeps, told apart from the rest of a log."""
+"""Records of brokers' expiry sweeps, told apart from the rest of a log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def log_end(log: PartitionLog | None) -> int:
 
 
 def state_before(batches: Batches, offset: int, profile: Profile, offsets_partition: int) -> PartitionState:
-    """What the broker would load of the log below ``offset``."""
+    """State that the broker would load of the log below ``offset``."""
     replayer = SequentialReplayer(profile, offsets_partition)
     for batch, records in batches:
         if batch.base_offset < offset:

@@ -1,4 +1,4 @@
-"""What the broker's cleaner could clean: its own view of the corpus, and what blocks it."""
+"""Parts of a log that the broker's cleaner could clean: its own view of the corpus, and what blocks it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_nothing_is_left_to_clean(tmp_path: Path) -> None:
     ],
 )
 def test_the_cleaner_stopped_where_this_says(name: str, partition: int, expected: tuple[int, int, int, int]) -> None:
-    """Of A it cleaned exactly up to the first uncleanable offset: that is its checkpoint in B."""
+    """The cleaner cleaned A exactly up to the first uncleanable offset: that is its checkpoint in B."""
     snapshot = discover([str(case(f"k431-compacted/{name}").paths[0])])
     stable = {0: 14445, 1: 7539}[partition]
     log = next(item for item in snapshot.partitions if item.offsets_partition == partition)

@@ -54,7 +54,7 @@ BATCHES = (
 LOG = b"".join(BATCHES)
 CHANGED = 2
 AT = sum(map(len, BATCHES[:CHANGED]))
-"""Where the batch begins that changes."""
+"""Position of the batch that changes."""
 
 
 def put(field: BatchField, value: int, size: int = 4) -> Callable[[bytes], bytes]:

@@ -1,4 +1,4 @@
-"""What compaction does with bytes that it cannot read, and with those that nobody knows yet."""
+"""Compaction of bytes that it cannot read, and of those that nobody knows yet."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def records_of(directory: Path) -> list[tuple[int, int, bytes | None, bytes | No
 
 
 def codecs_of(directory: Path) -> Counter[str]:
-    """Of batches of format 2 with records that are no markers."""
+    """Codecs of batches of format 2 with records that are no markers."""
     return Counter(
         Codec(batch.codec_id).name.lower()
         for log in discover([str(directory)]).partitions

@@ -36,7 +36,7 @@ def compacted(
 
 
 def answers(state: PartitionState, *, with_record_offsets: bool) -> object:
-    """What a broker could be asked, and, where asked for, where it stands in the log."""
+    """Facts that a broker could be asked for and, on request, their places in the log."""
 
     def plain(offset: CommittedOffset) -> CommittedOffset:
         changed = offset._replace(ordering_offset=0)

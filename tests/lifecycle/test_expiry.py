@@ -382,7 +382,7 @@ SWEPT_RELEASES = (
     *("3.7.2 new", "3.9.2 new", "4.0.1", "4.3.1"),
 )
 ONE_SWEEP_RELEASES = tuple(release for release in SWEPT_RELEASES if release != "3.9.2 new")
-"""Those in which a group never needs one more sweep than its last offset."""
+"""Releases in which a group never needs one more sweep than its last offset."""
 v2_logs = st.builds(build, st.lists(st.one_of(data_batches, data_batches, markers), min_size=1, max_size=14))
 
 

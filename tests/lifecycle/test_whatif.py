@@ -1,4 +1,4 @@
-"""What a change does to groups and committed offsets, by rules of releases; forms and exit codes of the command.
+"""Effects of a change on groups and committed offsets, by rules of releases; forms and exit codes of the command.
 
 ``tests/live/test_whatif.py`` compares with a broker.
 """

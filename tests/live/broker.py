@@ -29,10 +29,10 @@ CACHE = HERE.parent.parent / ".cache"
 KAFKA_VERSION = re.search(r"<kafka\.version>(.+)</kafka\.version>", POM.read_text())[1]  # type: ignore[index]
 
 START_SECONDS = 120
-"""How long a broker may take to start or to load its partitions on a loaded machine."""
+"""Time that a broker may take to start or to load its partitions on a loaded machine."""
 
 FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""What makes a JVM start fast and work slowly."""
+"""Options that make a JVM start fast and work slowly."""
 
 SESSION_TIMEOUT_MS = 600_000
 """Long enough that members outlive the restart of their broker, so that the reloaded groups keep them."""
@@ -167,7 +167,7 @@ class Kafka:
         return done.stdout
 
     def dump_log(self, *segments: Path) -> str:
-        """What Kafka's dump tool prints of segments of the offsets log."""
+        """Text of Kafka's dump tool for segments of the offsets log."""
         files = ",".join(str(segment) for segment in segments)
         return self.tool(
             "org.apache.kafka.tools.DumpLogSegments",

@@ -39,7 +39,7 @@ ANEW_SECONDS = 5.0
 
 
 class Subscription:
-    """Of a consumer that at times joins before it knows the topic, and then stays without partitions.
+    """Consumer that at times joins before it knows the topic, and then stays without partitions.
 
     So it begins anew, until it has had some. To be looked at after every poll.
     """

@@ -27,7 +27,7 @@ NEWEST = {
 
 @dataclass
 class Known:
-    """What a client knows of a membership."""
+    """A client's knowledge of a membership."""
 
     group_id: str
     member_id: str

@@ -26,7 +26,7 @@ from tests.live.group_protocol import Connection, Definitions, Json, definition
 
 BLOCKING = ("JoinGroup", "SyncGroup")
 BLOCKED_SECONDS = 0.03
-"""What timers of no delay may take; how long the request itself takes is asked for, see :meth:`_overtake`."""
+"""Time that timers of no delay may take; that of the request itself is asked for, see :meth:`_overtake`."""
 ANSWER_SECONDS = 30.0
 RETRIABLE = (14, 15, 16, 51)
 _GENERATED = re.compile(r"(?:.+-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z0-9_-]{22}")
@@ -103,7 +103,7 @@ class Recorder:
         return answer
 
     def _show_members(self, group_id: str) -> None:
-        """Who just joined: of two whose joins are never answered, nobody could say later which is which."""
+        """Members that just joined: of two whose joins are never answered, nobody could say later which is which."""
         self.send("witness", "DescribeGroups", 0, {"groups": [group_id]})
 
     def settled(self, client: str, api: str, version: int, body: Json) -> Json:

@@ -1,4 +1,4 @@
-"""What the clients of the live broker do, and what the broker says before and after it is killed.
+"""Clients of the live broker, and its answers before and after it is killed.
 
 The log holds classic, static, KIP-848, share and simple groups, deleted groups and offsets, and transactions
 that were committed, aborted and left open. ``GROUPS`` is what the broker must say before the kill.
@@ -150,7 +150,7 @@ class Clients:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What was left of a broker, and what it said: a corpus case made just now.
+    """Files that a broker left, and its answers: a corpus case made just now.
 
     ``case`` holds a copy of the log directory as SIGKILL left it, and ``reloaded.json``: the broker's answers
     after a restart on its own directory, without clients. ``live`` are its answers before the kill,

@@ -35,7 +35,7 @@ SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.
 SESSION_MS = 6000
 COMMIT_SECONDS = 2
 WORK_SECONDS = 0.2
-"""What ten records take: who begins anew is behind for a while."""
+"""Time of ten records: a consumer that begins anew is behind for a while."""
 _OFFSETS_PARTITIONS = 50
 
 
@@ -125,7 +125,7 @@ def coordinator_of(cluster: ThreeBrokers, group: str) -> int:
 
 
 def afternoon(cluster: ThreeBrokers, shop: Shop) -> None:
-    """What happened, in order."""
+    """Events, in order."""
     shop.run_java("checkout", "orders", "checkout-1")
     shop.run_java("checkout", "orders", "checkout-2")
     for number in (1, 2):

@@ -144,7 +144,7 @@ def _commit(broker: Broker, group_id: str, offset: int) -> None:
 
 
 def said_of_classic_groups(connection: Connection, topics: list[tuple[str, int]]) -> Json:
-    """What brokers of both releases answer about every group: its description, and each of its offsets."""
+    """Answers of brokers of both releases about every group: its description, and each of its offsets."""
     answers: Json = {}
     for row in connection.list_groups():
         group_id = row["groupId"]
@@ -169,7 +169,6 @@ def said_of_classic_groups(connection: Connection, topics: list[tuple[str, int]]
     return answers
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "release"),
     [("k392-classic", "3.9.2"), ("kmix-0102-241/mixed", "3.9.2"), ("kmix-0102-241/mixed", "4.3.1")],
@@ -205,7 +204,7 @@ def test_older_logs_load_to_the_same_groups(name: str, release: str, tmp_path: P
 
 
 def said_of_every_group(connection: Connection) -> Json:
-    """What a 4.3.1 broker answers about groups of all kinds; of streams groups, which they are and their
+    """Answers of a 4.3.1 broker about groups of all kinds; of streams groups, which they are and their
     offsets."""
     describe = {
         "classic": connection.describe_classic,
@@ -222,7 +221,6 @@ def said_of_every_group(connection: Connection) -> Json:
     }
 
 
-@pytest.mark.full
 def test_a_broker_loads_another_codec_and_another_partition_count(kafka: Kafka, tmp_path: Path) -> None:
     snapshot = without_open_transactions(case("k431-mixed").paths[0], tmp_path / "snapshot")
     recoded, moved = tmp_path / "recoded", tmp_path / "moved"

@@ -94,7 +94,7 @@ def test_the_broker_holds_the_groups(connection: Connection, truth: Truth) -> No
 
 
 def test_the_broker_holds_the_members(connection: Connection, truth: Truth) -> None:
-    """Where the truth has them. The broker has none of the topics, so it names no partition of a topic id."""
+    """Offsets as the truth has them. The broker has none of the topics, so it names no partition of a topic id."""
     expected = {
         place: (row.instance_id, row.epoch, row.assigned if row.epoch is None else None)
         for place, row in expected_members(truth).items()

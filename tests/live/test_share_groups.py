@@ -76,7 +76,7 @@ class Group(NamedTuple):
         return ";".join(["H" if self.homogeneous else "E", _text(self.partitions), *members])
 
     def assigned(self) -> dict[str, dict[str, frozenset[int]]]:
-        """What the model makes of it."""
+        """The model's replies and records."""
         specs: JavaHashMap[str, ShareSpec] = JavaHashMap()
         for name, (topics, had) in self.members.items():
             target = JavaHashMap((TopicId(topic), frozenset(found)) for topic, found in had.items())

@@ -1,4 +1,4 @@
-"""What ``whatif`` says of a log, and what a broker then does that loads it: answers, and records in its log."""
+"""Predictions of ``whatif`` for a log, against brokers that load it: answers, and records in their logs."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def test_a_topic_of_another_partition_count_finds_other_groups(stopped: Recorded
 
 
 def fetched(session: Session, offsets: set[OffsetKey]) -> set[OffsetKey]:
-    """Those of ``offsets`` that the coordinators of their groups answer."""
+    """The ``offsets`` that the coordinators of their groups answer."""
     found = set()
     topics = [{"name": topic, "partitionIndexes": list(range(count))} for topic, count in TOPICS.items()]
     for group_id in sorted({key.group_id for key in offsets}):

@@ -1,4 +1,4 @@
-"""What the log tests share."""
+"""Fixtures that the log tests share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which segments are read of what lies in the directories an operator names."""
+"""Segments that are read of the directories that an operator names."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Recording:
 
 
 def _dumped(kafka: RecordedKafka, partition: Path) -> tuple[str, str]:
-    """What the dump tool prints, with the head of the stack trace if it died, and how it ended if not well."""
+    """Text of the dump tool, with the head of the stack trace if it died, and its exit if not 0."""
     segments = [str(path) for path in sorted(partition.glob("*.log"))]
     if Release.parse(kafka.version) <= Release.parse(NEWEST_TOOLS):
         segments = [",".join(segments)]
@@ -170,7 +170,7 @@ def _write(path: Path, document: Any, indent: int | None = None) -> None:
 
 
 def _note_partitions(answered: Json, log_dir: Path) -> None:
-    """Where the broker put each group: no answer tells that, the keys of its log do."""
+    """Offsets partition of each group: no answer tells it, the keys of the log do."""
     found: dict[str, int] = {}
     for log in discover([str(log_dir)]).partitions:
         for _, batch, records in read_records(log):

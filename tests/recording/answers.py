@@ -1,4 +1,4 @@
-"""What a broker of any release says of its groups, in the shape of ``expected/reloaded.json``."""
+"""Answers of a broker of any release about its groups, in the shape of ``expected/reloaded.json``."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.recording.session import Session
 HERE = Path(__file__).resolve().parent
 POM = HERE / "pom.xml"
 NEWEST_TOOLS = "4.3.1"
-"""Of kafka-tools, Maven Central has nothing newer."""
+"""Newest release of kafka-tools that Maven Central has."""
 
 OFFSETS_PARTITIONS = 5
 LONG_MS = "1800000"

@@ -31,7 +31,7 @@ def logs_for(release: Release) -> Iterator[str]:
 
 
 def last_words(log: str) -> dict[str, str]:
-    """What a broker said last about loading each offsets partition, by partition."""
+    """Last words of a broker about loading each offsets partition, by partition."""
     return {match["number"]: match["line"] for match in _LINE.finditer(log)}
 
 

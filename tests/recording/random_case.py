@@ -1,6 +1,6 @@
 """``python -m tests.recording.random_case RELEASE SEED DIRECTORY``: a case of a random script, compared at once.
 
-What it finds is to be stored as a small test; the case itself is not kept.
+Differences that it finds are to be stored as small tests; the case itself is not kept.
 """
 
 from __future__ import annotations

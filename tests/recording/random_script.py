@@ -1,4 +1,4 @@
-"""What clients of a release may do to its coordinator, at random: names, order, restarts."""
+"""Requests of clients to a coordinator of any release, at random: names, order, restarts."""
 
 from __future__ import annotations
 

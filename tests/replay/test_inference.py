@@ -1,4 +1,4 @@
-"""Which release a log is taken for, by what was seen of it."""
+"""Release for which a log is taken, by what was seen of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What old brokers kept in memory, beyond what describe prints: ages, expiry, state times, open producers."""
+"""State of old brokers' memory, beyond what describe prints: ages, expiry, state times, open producers."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ VERDICT = {
     **dict.fromkeys(WITH_VERDICT, ".verdict .word"),
     **dict.fromkeys(("docs", "docs_passed"), "h1"),
 }
-"""What must be seen first."""
+"""Words that must be seen first."""
 
 
 @pytest.fixture(scope="module")

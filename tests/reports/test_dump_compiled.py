@@ -256,7 +256,7 @@ def test_damage_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 
 def printed_before(log: PartitionLog, byte_position: int, kind: str) -> list[str]:
-    """What is printed before the error is raised that these tell."""
+    """Text that is printed before the error of these bytes is raised."""
     pieces = []
     error = None
     try:

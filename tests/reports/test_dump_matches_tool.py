@@ -72,7 +72,7 @@ def _read(path: Path) -> str:
 
 
 def _dumped(log: PartitionLog, release: str) -> tuple[str, DamagedInputError | None]:
-    """What is printed, and what is raised behind it."""
+    """Text that is printed, and the error that is raised behind it."""
     text = b""
     error = None
     try:

@@ -65,7 +65,7 @@ def reported(log: Log, directory: Path) -> dict[str, Any]:
 
 
 class Page(HTMLParser):
-    """What a page is made of; fails for elements that are not closed in order."""
+    """Elements of a page; fails for those that are not closed in order."""
 
     VOID = frozenset({"meta", "rect", "br"})
 

@@ -1,4 +1,4 @@
-"""What goes wrong on a real 4.3.1 broker between a plan and its end: each says so, and the second try ends well."""
+"""Failures on a real 4.3.1 broker between a plan and its end: each says so, and the second try ends well."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def made(place: Place, kind: str, group: str, number: int) -> None:
 
 
 def replayed(place: Place, directory: Path) -> dict[str, Any]:
-    """What the log has at its end, without commit times and places of records."""
+    """State at the end of the log, without commit times and places of records."""
     regroup("capture", *place.server, "--output", directory)
     states = replay_snapshot(discover([str(directory)]), profile_for_release(place.broker.kafka.version), damage=[])
     offsets = {

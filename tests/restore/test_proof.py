@@ -1,4 +1,4 @@
-"""What ``restore verify`` says of records that are not of the plan: which, and by whom."""
+"""Words of ``restore verify`` about records that are not of the plan: which, and by whom."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def commit(key: OffsetKey, offset: int, epoch: int = -1, metadata: str = "") -> 
 
 
 def problems(*more: OffsetRecord | GroupRecord, producer_id: int = -1) -> list[str]:
-    """Of the planned record, and ``more`` behind it."""
+    """Problems of the planned record with ``more`` behind it."""
     group = TargetGroup("g", state="Empty", members=0, offsets={KEY[1:]: HELD})
     topics = {"orders": TargetTopic("A" * 22, {0: LogRange(100, 200, 5), 1: LogRange(100, 200, 5)})}
     target = Target("test", "cluster", {"g": group}, topics, 50)

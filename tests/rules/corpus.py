@@ -1,4 +1,4 @@
-"""What the rules say of the logs of real brokers."""
+"""Findings of the rules in the logs of real brokers."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ class Log:
     """Producers, by transactional id, of which the transaction log says that a transaction is going on."""
 
     cleaned_offset: int | None = None
-    """What the checkpoint of the broker's cleaner says of offsets partition 0."""
+    """Entry of offsets partition 0 in the checkpoint of the broker's cleaner."""
 
     def publish(self, directory: Path) -> Run:
         """Replay this log and publish it as a run in ``directory``."""

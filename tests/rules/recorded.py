@@ -1,4 +1,4 @@
-"""What rules must find in a corpus case by what its brokers answered and Kafka's dump tool printed.
+"""Findings that rules must have in a corpus case, by its brokers' answers and Kafka's dump tool.
 
 Works from ``expected/`` and ``case.json`` alone: nothing of the product reads the log here. A finding is the rule with
 group, topic and partition; ``None`` where the rule is about more than one.
@@ -21,7 +21,7 @@ Finding = tuple[str, str | None, str | None, int | None]
 Json = dict[str, Any]
 
 GRACE_MS = 1_200_000
-"""How long an offset may be due before R60 says so (``expiry_grace_ms``)."""
+"""Time that an offset may be due before R60 says so (``expiry_grace_ms``)."""
 RETENTION_MS = 7 * 86_400_000
 """Kafka's default retention, which R60 assumes of offsets without a time of their own (``offsets_retention_ms``)."""
 NO_EPOCH = (None, -1)
@@ -191,7 +191,7 @@ def formats(case: Case) -> set[int]:
 
 
 def damage(case: Case) -> tuple[str, int]:
-    """What ``case.json`` says of the damage, and how many bytes the broker that restarted cut off."""
+    """Damage by ``case.json``, and the bytes that the restarted broker cut off."""
     description: Json = json.loads((case.directory / "case.json").read_text(encoding="utf-8"))
     said = f"{description.get('damage')} {description.get('wholeBatchesEndAt')}"
     return said, -sum(description["restart"]["appendedByRestart"].values())

@@ -1,4 +1,4 @@
-"""Where a rule finds much: retention judged for all offsets at once, the hits of a group gathered to one."""
+"""Rules that find much: retention judged for all offsets at once, the hits of a group gathered to one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def random_log(seed: int, release: str) -> Log:
 
 
 def expired(facts: Facts) -> set[tuple[Any, ...]]:
-    """What sweeps of each group that has an old offset would delete, group by group."""
+    """Offsets that sweeps of each group with an old offset would delete, group by group."""
     then = facts.now_ms - GRACE_MS
     old = {
         offset_key.group_id

@@ -1,4 +1,4 @@
-"""Which segments are folded together, and that each is told of as if it had been folded alone."""
+"""Segments are folded together, and each is told of as if it had been folded alone."""
 
 from __future__ import annotations
 

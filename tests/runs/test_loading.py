@@ -1,4 +1,4 @@
-"""What modules a replay loads, and in which thread: those that load side by side may wait for each other."""
+"""Modules that a replay loads, and in which thread: those that load side by side may wait for each other."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def loaded(directory: Path, name: str, *options: str) -> dict[str, bool]:
 
 
 def in_threads(modules: dict[str, bool]) -> set[str]:
-    """Those of ours that other threads than the main one load."""
+    """Our modules that other threads than the main one load."""
     return {name for name, in_main in modules.items() if name.startswith("coordinator_core.") and not in_main}
 
 

@@ -141,7 +141,7 @@ def test_the_manifest_says_what_was_done(tmp_path: Path) -> None:
 
 
 def record_timestamps(segment: SegmentFile) -> list[int]:
-    """Of all records but control records; -1 where there is none."""
+    """Timestamps of all records but control records; -1 where there is none."""
     return [
         record.timestamp_ms
         for batch in read_segment(segment)

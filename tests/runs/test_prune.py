@@ -1,4 +1,4 @@
-"""What is old goes, and nothing that anything refers to."""
+"""Old output goes, and nothing that anything refers to."""
 
 from __future__ import annotations
 

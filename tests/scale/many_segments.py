@@ -50,7 +50,7 @@ def works(pin: Pin) -> list[Work]:
 
 
 def task_bytes(pin: Pin) -> list[int]:
-    """What Spark sends to each task of its own, in bytes."""
+    """Bytes that Spark sends to each task of its own."""
     return [len(pickle.dumps(work)) for work in works(pin)]
 
 

@@ -118,7 +118,7 @@ def _daemon(
 
 
 def _wait_for(pattern: str, log: Path) -> str:
-    """What the first group of ``pattern``, or all of it, matches in a log that is being written."""
+    """Match of the first group of ``pattern``, or of all of it, in a log that is being written."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         text = log.read_text(errors="replace")

@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def executed(section: str, run: Run, **names: Any) -> dict[str, Any]:
-    """What the program under a heading of the page leaves, for ``run`` in place of the one that it names."""
+    """Variables that the program under a heading of the page leaves, for ``run`` in place of the one that it names."""
     text = PAGE.read_text(encoding="utf-8").partition(f"## {section}\n")[2]
     program = re.search(r"```python\n(.*?)```", text, re.DOTALL)
     assert program is not None

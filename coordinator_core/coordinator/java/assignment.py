@@ -26,7 +26,7 @@ from coordinator_core.groups.model import ConsumerMember, MemberState, ResolvedR
 
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 REGEX_RESOLUTION_MS = 2
-"""How long the coordinator's background thread takes in this model: the heartbeat is answered before."""
+"""Time that the coordinator's background thread takes in this model: the heartbeat is answered before."""
 NEVER_MS = 1 << 62
 
 

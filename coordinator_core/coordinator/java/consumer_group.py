@@ -92,7 +92,7 @@ class LiveConsumerGroup(ConsumerGroup):
             member_id = self.static_members.get(instance_id, "")
         return self.target(member_id)
 
-    # What follows from the members
+    # Facts that follow from the members
 
     def subscriptions(
         self, old: Iterable[ConsumerMember] = (), new: ConsumerMember | None = None
@@ -125,7 +125,7 @@ class LiveConsumerGroup(ConsumerGroup):
         }
 
     def regex_counts(self, old: ConsumerMember | None = None, new: ConsumerMember | None = None) -> dict[str, int]:
-        """How many members subscribe to each regex, once ``old`` is replaced by ``new``."""
+        """Count of members that subscribe to each regex, once ``old`` is replaced by ``new``."""
         gone = self._gone([old] if old is not None else [])
         members = [member for member in self.members.values() if member.member_id not in gone]
         counts: dict[str, int] = {}

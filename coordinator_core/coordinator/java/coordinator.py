@@ -177,7 +177,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         return errors
 
     def txn_offset_commit(self, client: Client, request: requests.TxnOffsetCommit) -> list[Errors]:
-        """As :meth:`offset_commit`."""
+        """Like :meth:`offset_commit`."""
         try:
             self.check(request.group_id)
             verified = self._verify(request, client.version)

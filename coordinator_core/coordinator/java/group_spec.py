@@ -1,4 +1,4 @@
-"""What a server-side assignor is told of a group (``GroupSpec``), and what it answers."""
+"""Input of a server-side assignor, the view of a group (``GroupSpec``), and its answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Assignment = dict[str, Partitions]
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What an assignor is told of a member: its topics that exist, its instance, its target so far."""
+    """Assignor's view of a member: its topics that exist, its instance, its target so far."""
 
     topic_ids: tuple[TopicId, ...]
     instance_id: str | None

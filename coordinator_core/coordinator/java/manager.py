@@ -35,7 +35,7 @@ from coordinator_core.groups.modern import ConsumerRecords, ShareRecords
 from coordinator_core.releases import OFFSET_KEY_TYPES, Profile, profile_for_release
 
 PROFILE = profile_for_release("4.3.1")
-"""What this coordinator makes of records."""
+"""Facts of this coordinator's replay of records."""
 
 
 class LiveConsumerRecords(ConsumerRecords):

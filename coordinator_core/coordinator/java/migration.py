@@ -35,7 +35,7 @@ DOWNGRADES = frozenset({"bidirectional", "downgrade"})
 
 
 class ConsumerGroups(Protocol):
-    """What a migration needs of the consumer groups of a coordinator."""
+    """Consumer groups of a coordinator, as far as a migration needs them."""
 
     manager: JavaGroupMetadataManager
     metadata: Callable[[], MetadataImage]

@@ -1,4 +1,4 @@
-"""What consumer, share and streams groups have in common at request time (``ModernGroup``)."""
+"""Common behaviour of consumer, share and streams groups at request time (``ModernGroup``)."""
 
 from __future__ import annotations
 

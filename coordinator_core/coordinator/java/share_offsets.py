@@ -39,7 +39,7 @@ from coordinator_core.records.types import ZERO_UUID
 from coordinator_core.releases.requests import RequestRules
 
 INITIALIZATION_MS = 10
-"""How long the share coordinator takes in this model to make state: the heartbeat that asks is answered before."""
+"""Time that the share coordinator takes in this model to make state: the heartbeat that asks is answered before."""
 
 Check = Callable[[str], None]
 
@@ -59,7 +59,7 @@ class ShareOffsets:
         self._states = states
         self._rules = rules
         self._asked_ms: dict[tuple[str, str], int] = {}
-        """When state was asked for, by group and topic id, while it is not there."""
+        """Time at which state was asked for, by group and topic id, while it is not there."""
 
     def _topics(self, group_id: str) -> StateTopics:
         return StateTopics.of(self._manager.share_topics.get(group_id, ()))

@@ -47,7 +47,7 @@ class StateTopics:
 
     @classmethod
     def of(cls, topics: Iterable[ShareTopic]) -> StateTopics:
-        """What the group's last record says."""
+        """Share-partitions as the group's last record has them."""
         found = cls()
         for topic in topics:
             found.names[topic.topic_id] = topic.topic

@@ -18,7 +18,7 @@ P = TypeVar("P")
 
 
 class ShareSpec(NamedTuple):
-    """What the assignor is told of a member: its topics that exist, its target so far."""
+    """Assignor's view of a member: its topics that exist, its target so far."""
 
     topic_ids: tuple[TopicId, ...]
     assignment: Partitions
@@ -109,7 +109,7 @@ def _shared_out(target: Sequence[P], old: Mapping[int, Iterable[P]], known: Iter
 
 
 def _quotas(places: int, members: int) -> list[int]:
-    """How many of the ``places`` each member may have at most (``desiredAssignmentCount``); its sums are doubles."""
+    """Most of the ``places`` that each member may have (``desiredAssignmentCount``); its sums are doubles."""
     precise = places / members
     ends = [math.ceil(precise * (index + 1)) for index in range(members)]
     return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]

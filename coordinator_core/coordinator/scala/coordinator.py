@@ -105,7 +105,7 @@ class ScalaCoordinator(GroupCoordinator[ScalaGroupMetadataManager]):
         return _once(request.topics, self.manager.store_offsets(group, commits))
 
     def txn_offset_commit(self, client: Client, request: requests.TxnOffsetCommit) -> list[Errors | None]:
-        """As :meth:`offset_commit`."""
+        """Like :meth:`offset_commit`."""
         commits = self._commits(request, None)
         try:
             self.check(request.group_id)

@@ -70,7 +70,7 @@ class Trace:
 
     @property
     def share_rules(self) -> RequestRules:
-        """How share groups are served: as by the recorded release where it is modelled, else as by 4.3."""
+        """Release by which share groups are served: the recorded one where it is modelled, else 4.3."""
         try:
             return profile_for_release(self.head["kafka"]).requests or JAVA
         except UsageError:
