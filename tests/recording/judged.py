@@ -1,4 +1,4 @@
-"""``python -m tests.recording.judged RELEASE[-classic] CASE…``: answers of brokers of a release that load logs of others."""
+"""``python -m tests.recording.judged RELEASE[-classic] CASE…``: answers of a release about logs of others."""
 
 from __future__ import annotations
 
