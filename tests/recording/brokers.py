@@ -220,6 +220,11 @@ class RecordedBroker(Broker):
         if self._zookeeper is not None:
             self._zookeeper.kill()
 
+    def stop(self) -> None:
+        super().stop()
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
+
     def copied(self, directory: Path, settings: Mapping[str, str]) -> RecordedBroker:
         """A broker on a copy of all that this one, which must be dead, has on disk."""
         shutil.copytree(self.directory, directory)
