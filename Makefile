@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
-.PHONY: help setup browser demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel sbom environment lock clean
+.PHONY: help setup browser prometheus demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel sbom environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -20,7 +20,7 @@ demo: setup ## Run the main job, through its DAGs, on the log of an incident (de
 check: setup ## Fast tests: no JVM, no browser
 	$(TESTS) -m fast
 
-test: lint browser ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser
+test: lint browser prometheus ## Lint, then fast and real tests: real brokers, Spark, Airflow, a browser, Prometheus
 	$(TESTS) -m "fast or real"
 
 test-full: browser ## The other tests: image, installations, scale, every release, drills, walks, clusters
@@ -29,12 +29,15 @@ test-full: browser ## The other tests: image, installations, scale, every releas
 kafka-next: setup ## Compare our record schemas with those of the newest Kafka that Maven has
 	$(PYTEST) -q tests/live/test_schemas.py --kafka-schemas RELEASE
 
-durations: browser ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
+durations: browser prometheus ## Print the table of tiers in CONTRIBUTING.md: each tier is run, one after the other
 	@printf '| Tier | Tests | Minutes | Minutes of all workers |\n|---|---:|---:|---:|\n'
 	@for tier in fast real full; do $(TESTS) -m $$tier | sed -n '/^| /p; / failed/p'; done
 
 browser: setup
 	@.ci/setup.sh browser
+
+prometheus: setup
+	@.ci/setup.sh prometheus
 
 lint: setup ## ruff, mypy, the direction of imports
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Regroup needs, step by step. Safe to repeat; quick when nothing changed.
 #
-#   .ci/setup.sh [STEP…]      every step but browser, in this order, when none is named
+#   .ci/setup.sh [STEP…]      every step but the last two, in this order, when none is named
 #
 #   java       Java 17 or newer (Spark, and the brokers of the tests)
 #   maven      Maven (fetches the brokers of the tests)
@@ -11,6 +11,7 @@
 #   packages   the locked packages, each checked against its hash
 #   project    Regroup itself, editable, with its kernels compiled
 #   browser    Chromium (the tests open reports in it; `make test` asks for it)
+#   prometheus promtool, Prometheus and its Pushgateway in .cache/prometheus/ (the tests of alerts; `make test` asks for it)
 #
 # A step uses the system's package manager when something is missing and this user may; else it ends with one line that
 # says what to install. Regroup runs without `libraries` and `compiler`, slower: they say so and go on.
@@ -199,11 +200,29 @@ step_browser() {
         "(Debian: chromium)"
 }
 
+# Debian's packages are unpacked, not installed: they would start servers.
+step_prometheus() {
+    local programs=(promtool prometheus prometheus-pushgateway) packages=(prometheus prometheus-pushgateway)
+    local package place=.cache/prometheus PATH=$PATH:$PWD/.cache/prometheus/usr/bin
+    if type "${programs[@]}" &>/dev/null; then return; fi
+    if command -v apt-get >/dev/null; then
+        as_root apt-get update -q >&2 || true
+        say "fetching ${packages[*]}"
+        mkdir -p "$place"
+        if (cd "$place" && apt-get download -q "${packages[@]}" >&2); then
+            for package in "$place"/*.deb; do dpkg-deb -x "$package" "$place"; done
+            rm "$place"/*.deb
+        fi
+    fi
+    type "${programs[@]}" &>/dev/null || fail "Prometheus is missing and cannot be fetched by this user: put" \
+        "promtool, prometheus and prometheus-pushgateway on the PATH (Debian: prometheus, prometheus-pushgateway)"
+}
+
 if [ $# -eq 0 ]; then set -- java maven python libraries compiler packages project; fi
 for step in "$@"; do
     case $step in
-        java | maven | python | libraries | compiler | packages | project | browser) "step_$step" ;;
+        java | maven | python | libraries | compiler | packages | project | browser | prometheus) "step_$step" ;;
         *) fail "unknown step '$step'; the steps are java, maven, python, libraries, compiler, packages, project," \
-            "browser" ;;
+            "browser, prometheus" ;;
     esac
 done

@@ -19,10 +19,11 @@ DOC = """
 
 | task | does |
 |---|---|
-| `find` | says which run to look at, and which came before: that of the form, the new one, the latest |
+| `find` | says which run to look at, and which came before: that of the form, the new one, the newest |
 | `rules` | evaluates the rules in Spark and publishes the findings beside the run |
 | `expectations` | evaluates the Great Expectations suites on tables and findings, writes Data Docs |
 | `report` | writes the report |
+| `metrics` | puts the metrics of the newest run where the cluster file says |
 | `gate` | fails from the cluster's `fail_on` on, and when tables contradict; else emits `regroup://<cluster>/audited` |
 
 The run itself is never changed. The report lies in `_reports/<run id>/` beside the run. A failed gate is not
@@ -37,7 +38,7 @@ def params(names: list[str]) -> dict[str, Param]:
     return {
         "cluster": cluster_param(names),
         "run": optional(
-            "string", "Run", "Path or URI of a published run. Default: what was just published, or the latest."
+            "string", "Run", "Path or URI of a published run. Default: what was just published, or the newest."
         ),
     }
 
@@ -76,6 +77,12 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
 
             return reconcile.report(params["cluster"], requested, expected)
 
+        @task(doc_md="Puts the metrics of the newest run where the cluster's monitoring looks.")
+        def metrics(checked: Any, *, params: Any) -> Any:
+            from dags.common import reconcile
+
+            return reconcile.metrics(params["cluster"], checked)
+
         @task(doc_md="Fails when the run must not be used as it is; else emits the asset event.", outlets=[AUDITED])
         def gate(checked: Any, expected: Any, *, outlet_events: Any, params: Any) -> Any:
             from dags.common import reconcile
@@ -96,7 +103,10 @@ def build(file: ClusterFile, name: str | None = None) -> DAG:
         ).expand(application_args=requested.map(lambda one: one["args"]))
         expected = expectations(requested)
         rules >> expected
-        gate(report(requested, expected), expected)
+        checked = report(requested, expected)
+        # Beside the gate: what monitoring needs to know most is of runs that do not go through.
+        metrics(checked)
+        gate(checked, expected)
     return dag
 
 

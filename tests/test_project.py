@@ -140,7 +140,7 @@ def test_the_image_is_built_by_the_steps_of_make_setup() -> None:
     default = re.search(r"^if \[ \$# -eq 0 \]; then set -- ([a-z ]+); fi$", script, re.MULTILINE)
     assert default is not None
     steps = default[1].split()
-    assert set(re.findall(r"^step_([a-z]+)\(\)", script, re.MULTILINE)) == {*steps, "browser"}
+    assert set(re.findall(r"^step_([a-z]+)\(\)", script, re.MULTILINE)) == {*steps, "browser", "prometheus"}
     dockerfile = (ROOT / "Dockerfile").read_text()
     # The image runs no tests, so it needs no Maven. Its stages divide the steps.
     ran = " ".join(steps_of(dockerfile)).split()
@@ -175,9 +175,14 @@ def run_setup(tools: Path, *steps: str, script: Path = ROOT / ".ci/setup.sh") ->
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("step, missing", [("java", "Java 17"), ("maven", "Maven"), ("browser", "Chromium")])
+@pytest.mark.parametrize(
+    "step, missing", [("java", "Java 17"), ("maven", "Maven"), ("browser", "Chromium"), ("prometheus", "Prometheus")]
+)
 def test_setup_says_in_one_line_what_is_missing(tmp_path: Path, step: str, missing: str) -> None:
-    done = run_setup(tmp_path, step)
+    script = tmp_path / ".ci/setup.sh"
+    script.parent.mkdir()
+    shutil.copy(ROOT / ".ci/setup.sh", script)
+    done = run_setup(tmp_path, step, script=script)
     assert done.returncode == 1
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1

@@ -15,9 +15,13 @@ from coordinator_core.cli.reconcile import (
     reconciled,
 )
 from coordinator_core.cli.source import as_run
+from coordinator_core.errors import UsageError
+from coordinator_core.reports.lineage import write_lineage
+from coordinator_core.reports.metrics_out import check_gateway, push_metrics, write_textfile
 from coordinator_core.reports.report_files import FILES, report_forms, write_report
 from coordinator_core.reports.run_metrics import MAX_SERIES
 from coordinator_core.reports.run_report import LOAD_BYTES_PER_SECOND, run_report
+from coordinator_core.runs.read import is_run
 
 
 @click.command("report")
@@ -28,11 +32,14 @@ from coordinator_core.reports.run_report import LOAD_BYTES_PER_SECOND, run_repor
     "--format",
     "output_format",
     type=click.Choice(list(FILES)),
-    default="html",
-    show_default=True,
-    help="Form of the report on standard output.",
+    help="Form of the report on standard output. [default: html, unless it goes elsewhere]",
 )
 @click.option("--output", metavar="DIR", help=f"Write {', '.join(FILES.values())} into this directory instead.")
+@click.option(
+    "--textfile", metavar="DIR", help="Replace regroup_<cluster>.prom in this directory (textfile collector)."
+)
+@click.option("--openlineage", metavar="FILE", help="Write what a RUN was made of as OpenLineage events, JSON lines.")
+@click.option("--pushgateway", metavar="URL", help="Replace the metrics of the cluster at this Prometheus Pushgateway.")
 @click.option(
     "--load-bytes-per-second",
     type=click.FloatRange(min=1),
@@ -50,8 +57,11 @@ from coordinator_core.reports.run_report import LOAD_BYTES_PER_SECOND, run_repor
 def report_command(
     paths: tuple[str, ...],
     fail_on: str,
-    output_format: str,
+    output_format: str | None,
     output: str | None,
+    textfile: str | None,
+    openlineage: str | None,
+    pushgateway: str | None,
     load_bytes_per_second: float | None,
     max_series: int,
     options: ReplayOptions,
@@ -61,12 +71,25 @@ def report_command(
 
     Topics, transaction log, log and the run before are found where they lie beside it; options win.
     """
+    if pushgateway is not None:
+        check_gateway(pushgateway)
+    if openlineage is not None and not (len(paths) == 1 and is_run(paths[0])):
+        raise UsageError("--openlineage tells what a published run was made of; this is a snapshot")
     with as_run(paths, options) as run:
         facts, found = reconciled(run, given_and_found(run, **inputs))
         report, lag = run_report(facts, found, load_bytes_per_second=load_bytes_per_second)
-        if output is None:
-            forms = report_forms(report, facts, lag, max_series=max_series)
-            write_line(forms[output_format]().rstrip("\n"))
-        else:
+        forms = report_forms(report, facts, lag, max_series=max_series)
+        if output is not None:
             note(f"regroup: the report is {write_report(output, report, facts, lag, max_series=max_series)}")
+        elif output_format is not None or textfile is pushgateway is openlineage is None:
+            write_line(forms[output_format or "html"]().rstrip("\n"))
+        cluster = report["scope"]["cluster"]
+        if textfile is not None:
+            note(f"regroup: the metrics are {write_textfile(textfile, cluster, forms['prometheus']())}")
+        if pushgateway is not None:
+            push_metrics(pushgateway, cluster, forms["prometheus"]())
+            note(f"regroup: the metrics are at {pushgateway}")
+        if openlineage is not None:
+            write_lineage(openlineage, facts.run, report)
+            note(f"regroup: the lineage is {openlineage}")
     return exit_code(found, fail_on)

@@ -56,11 +56,11 @@ class Cluster:
         new_producer_id: Callable[[], int],
         *,
         java: bool,
-        share_rules: RequestRules = JAVA,
+        group_rules: RequestRules = JAVA,
         new_topic_id: Callable[[str], str] = lambda name: ZERO_UUID,
     ) -> None:
         self.settings = settings
-        self.share_rules = share_rules
+        self.group_rules = group_rules
         self._new_topic_id = new_topic_id
         self.clock = clock
         self.log = log
@@ -120,7 +120,7 @@ class Broker:
                 self._verify,
                 lambda: cluster.metadata,
                 cluster.share_states,
-                cluster.share_rules,
+                cluster.group_rules,
             )
             self.coordinator.streams.create_topics = cluster.create_internal_topics
         else:
@@ -228,7 +228,10 @@ class Broker:
             raise ValueError(f"a broker with the Scala coordinator has no {type(request).__name__}")
         if isinstance(request, requests.StreamsGroupHeartbeat):
             return coordinator.streams_group_heartbeat(client, request)
-        described = [coordinator.describe_streams_group(one) for one in request.group_ids]
+        described = [
+            coordinator.describe_streams_group(one, topology_description=request.include_topology_description)
+            for one in request.group_ids
+        ]
         return replies.StreamsGroupDescribeReply(
             self._with_operations(described, request.include_authorized_operations)
         )

@@ -27,7 +27,7 @@ _SINCE: dict[str, dict[str, int]] = {
         "groups.errorMessage": 6,
     },
     "OffsetCommit": {"topics.topicId": 10},
-    "TxnOffsetCommit": {"topics.topicId": _NEVER},
+    "TxnOffsetCommit": {"topics.topicId": 6},
     "OffsetFetch": {
         "groups.topics.topicId": 10,
         "groups.topics.partitions.committedLeaderEpoch": 5,
@@ -35,13 +35,21 @@ _SINCE: dict[str, dict[str, int]] = {
     "OffsetDelete": {"topics.topicId": _NEVER},
     "EndTxn": {"producerId": 5, "producerEpoch": 5},
     "ConsumerGroupDescribe": {"groups.members.memberType": 1},
+    "StreamsGroupHeartbeat": {"topologyDescriptionRequired": 1},
+    "StreamsGroupDescribe": {
+        "groups.topologyDescription": 1,
+        "groups.topologyDescriptionStatus": 1,
+        "groups.assignorName": 1,
+    },
     "DescribeShareGroupOffsets": {"groups.topics.partitions.lag": 1},
 }
 """Fields that a later version added to the first one, by their path."""
 
 _UNTIL: dict[str, dict[str, int]] = {
     "OffsetCommit": {"topics.name": 9},
+    "TxnOffsetCommit": {"topics.name": 5},
     "OffsetFetch": {"groups.topics.name": 9},
+    "StreamsGroupHeartbeat": {"acceptableRecoveryLagLegacy": 0},
 }
 """Last versions of fields that were dropped."""
 
@@ -72,6 +80,9 @@ def read_request(api: str, version: int, body: Json) -> Request:
         body = body | {"groups": [body]}
     elif api == "FindCoordinator" and version < 4:
         body = body | {"coordinatorKeys": [body.get("key")]}
+    elif api == "TxnOffsetCommit" and "generationIdOrMemberEpoch" in body:
+        # The name since 4.4.
+        body = body | {"generationId": body["generationIdOrMemberEpoch"]}
     elif api == "JoinGroup":
         body = {"rebalanceTimeoutMs": body.get("sessionTimeoutMs")} | body
     request: Request = reader(_REQUESTS[api], camel, exact=False)(body)
@@ -102,6 +113,10 @@ def reply_json(api: str, version: int, reply: Reply) -> Json:
         one = found["coordinators"][0]
         names = ("errorCode", "error", *(("errorMessage",) if version >= 1 else ()), "nodeId", "host", "port")
         return {name: one[name] for name in names}
+    if api == "StreamsGroupHeartbeat" and version < 1:
+        # One field on the wire; 4.4 calls it legacy.
+        is_legacy = found["acceptableRecoveryLagLegacy"] is not None
+        del found["acceptableRecoveryLag" if is_legacy else "acceptableRecoveryLagLegacy"]
     if api == "JoinGroup" and version < 7:
         found["protocolName"] = found["protocolName"] or ""
     return found

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from coordinator_core.coordinator.errors import Errors
 from coordinator_core.coordinator.record_data import Endpoint, KeyValue, TopicInfo
+from coordinator_core.coordinator.requests import TaskOffset
 from coordinator_core.groups.model import CommittedOffset
 
 NO_OPERATIONS = -0x80000000
@@ -349,7 +350,10 @@ class EndpointPartitions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupHeartbeatReply(Reply):
-    """``StreamsGroupHeartbeatResponse``; tasks None: they are the same as before."""
+    """``StreamsGroupHeartbeatResponse``; tasks None: they are the same as before.
+
+    ``acceptable_recovery_lag_legacy`` is what 4.4 calls the field of version 0; None: a release before that.
+    """
 
     error_code: Errors
     error_message: str | None = None
@@ -357,6 +361,7 @@ class StreamsGroupHeartbeatReply(Reply):
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     acceptable_recovery_lag: int = 0
+    acceptable_recovery_lag_legacy: int | None = None
     task_offset_interval_ms: int = 0
     status: tuple[Status, ...] | None = ()
     active_tasks: tuple[Tasks, ...] | None = None
@@ -364,6 +369,7 @@ class StreamsGroupHeartbeatReply(Reply):
     warmup_tasks: tuple[Tasks, ...] | None = None
     endpoint_information_epoch: int = 0
     partitions_by_user_endpoint: tuple[EndpointPartitions, ...] | None = None
+    topology_description_required: bool = False
 
 
 class DescribedSubtopology(NamedTuple):
@@ -396,8 +402,8 @@ class DescribedStreamsMember(NamedTuple):
     process_id: str
     user_endpoint: Endpoint | None
     client_tags: tuple[KeyValue, ...]
-    task_offsets: tuple[()]
-    task_end_offsets: tuple[()]
+    task_offsets: tuple[TaskOffset, ...]
+    task_end_offsets: tuple[TaskOffset, ...]
     assignment: DescribedTasks
     target_assignment: DescribedTasks
     is_classic: bool = False
@@ -413,6 +419,9 @@ class DescribedStreamsGroup(NamedTuple):
     topology: DescribedTopology | None = None
     members: tuple[DescribedStreamsMember, ...] = ()
     authorized_operations: int = NO_OPERATIONS
+    topology_description: None = None
+    topology_description_status: int = 0
+    assignor_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,6 +321,7 @@ class StreamsGroupHeartbeat:
 class StreamsGroupDescribe:
     group_ids: tuple[str, ...]
     include_authorized_operations: bool = False
+    include_topology_description: bool = False
 
 
 # Share groups (KIP-932)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Values in Kafka's units; the defaults are those of 4.3 (the same in 3.9 where it has the setting)."""
+    """Values in Kafka's units; the defaults are those of 4.3 and 4.4 (the same in 3.9 where it has the setting)."""
 
     offsets_topic_num_partitions: int = 50
     offset_metadata_max_bytes: int = 4096
@@ -36,6 +36,9 @@ class BrokerSettings:
     group_streams_num_standby_replicas: int = 0
     group_streams_initial_rebalance_delay_ms: int = 3_000
     group_streams_assignment_interval_ms: int = 1_000
+    group_streams_task_offset_interval_ms: int = 60_000
+    group_streams_acceptable_recovery_lag: int = 10_000
+    group_streams_num_warmup_replicas: int = 2
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
 
     @classmethod

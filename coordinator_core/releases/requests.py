@@ -23,6 +23,32 @@ class ApiVersions:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamsRules:
+    """Facts in which releases differ while they serve streams groups (KIP-1071)."""
+
+    has_static_members: bool = False
+    """Instance ids are taken, else refused."""
+    takes_task_offsets: bool = False
+    """Offsets of tasks and warm-up tasks are taken, else refused; replies say how often and how near they shall be."""
+    follows_endpoints: bool = False
+    """The endpoints' epoch counts endpoints that change, come or go, and changed tasks of a member that has one; a join
+    without an endpoint takes the member's away; topics without partitions are left out. Else every join counts."""
+    readmits_known_members: bool = False
+    """A full group takes a member that it has, and a static one that comes back."""
+    assigns_from_current: bool = False
+    """The assignor is told which tasks members have, else which the target assignment gave them."""
+    has_revised_assignor: bool = False
+    """The sticky assignor asks each member that had a standby task, but those whose process has the task; else nobody
+    once the first one's process has it. It adds processes to its map as ``computeIfAbsent`` does, which decides between
+    equal ones; else as ``putIfAbsent`` does."""
+    changes_roles_in_place: bool = False
+    """A member's task becomes active or standby without being given up first."""
+    keeps_targets_of_an_epoch: bool = False
+    """Members go to the targets that the first heartbeat of an assignment epoch saw (``refinedAssignmentForEpoch``).
+    One that has other tasks than its target makes a new epoch of the assignment once the group is stable."""
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRules:
     """Facts in which coordinators differ while they serve requests."""
 
@@ -43,10 +69,14 @@ class RequestRules:
     missing_group_is_an_error_since: int | None
     """Version of DescribeGroups that answers GROUP_ID_NOT_FOUND for a group that does not exist."""
     api_versions: ApiVersions
-    emptied_share_group_is_assigned: bool = False
-    """The last member that leaves a share group makes its epoch that of the target assignment, too."""
+    emptied_group_is_assigned: bool = False
+    """The last member that leaves a share or streams group makes its epoch that of the target assignment, too."""
     added_share_partitions_start_at_zero: bool = False
     """Partitions that a share group's topic got later are read from their begin, else as new topics are."""
+    transactions_keep_topic_ids: bool = False
+    """Offsets of transactions are written with the id of their topic."""
+    streams: StreamsRules | None = None
+    """``None``: streams groups were not compared."""
 
 
 CLASSIC_3_9: Final = RequestRules(
@@ -97,7 +127,23 @@ NEW_4_3: Final = RequestRules(
             ("metadata.version", 30),
         ),
     ),
+    streams=StreamsRules(),
 )
 
-NEW_4_4: Final = replace(NEW_4_3, emptied_share_group_is_assigned=True, added_share_partitions_start_at_zero=True)
+NEW_4_4: Final = replace(
+    NEW_4_3,
+    emptied_group_is_assigned=True,
+    added_share_partitions_start_at_zero=True,
+    transactions_keep_topic_ids=True,
+    streams=StreamsRules(
+        has_static_members=True,
+        takes_task_offsets=True,
+        follows_endpoints=True,
+        readmits_known_members=True,
+        assigns_from_current=True,
+        has_revised_assignor=True,
+        changes_roles_in_place=True,
+        keeps_targets_of_an_epoch=True,
+    ),
+)
 """Seen in recordings of 4.4.0 (``tests/traces``); its answer to ApiVersions was not recorded."""

@@ -1,7 +1,9 @@
-"""The report of a run as Prometheus text, for the textfile collector or a push gateway.
+"""The report of a run as Prometheus text, for the textfile collector or a Pushgateway.
 
-Series that other exporters have keep their names (kafka_exporter, kafka-lag-exporter, Burrow); our own begin
-with ``regroup_``.  Sums are always there; of a metric with too many series some are left out, and counted.
+Series that other exporters have keep their names and labels, so that dashboards and alerts made for those fit:
+``kafka_consumergroup_…`` with the label ``consumergroup`` those of kafka_exporter (danielqsj), with ``cluster_name``
+and ``group`` those of kafka-lag-exporter, ``burrow_…`` those of Burrow.  Our own begin with ``regroup_``.  Each has
+the label ``cluster``.  Sums are always there; of a metric with too many series some are left out, and counted.
 """
 
 from __future__ import annotations
@@ -23,6 +25,11 @@ from coordinator_core.untrusted import visible
 
 MAX_SERIES = 10_000
 """Most series of one metric by group, or by group, topic and partition."""
+
+_OFFSET_KEY = {"consumergroup": "group_id", "topic": "topic", "partition": "partition"}
+
+_BURROW_OF_GROUP = {LagStatus.OK: 1, LagStatus.NO_COMMIT: 2}
+"""Burrow's status of a group: OK, WARN, and ERR (3) when one of its partitions is worse."""
 
 
 def run_metrics(report: Document, facts: Facts, lag: Lag | None, *, max_series: int = MAX_SERIES) -> str:
@@ -58,9 +65,9 @@ class _Metrics(Collector):
         )
         yield self._labelled(
             "regroup_rule_findings",
-            "Findings of a rule",
+            "Findings of a rule that are not muted",
             ["rule", "severity"],
-            [([rule["code"], rule["severity"]], rule["findings"]) for rule in report["rules"]],
+            [([rule["code"], rule["severity"]], rule["findings"] - rule["muted"]) for rule in report["rules"]],
         )
         yield self._labelled(
             "regroup_offsets_partition_bytes",
@@ -68,11 +75,18 @@ class _Metrics(Collector):
             ["offsets_partition"],
             [([str(one["offsets_partition"])], one["bytes"]) for one in report["partitions"]],
         )
+        yield self._labelled(
+            "regroup_offsets_partition_load_seconds",
+            "How long a coordinator takes to load the partition",
+            ["offsets_partition"],
+            [([str(one["offsets_partition"])], one["load_seconds"]) for one in report["partitions"]],
+        )
         yield from self._of_groups()
         yield from self._of_lag()
+        # Last: it says what all the others left out.
         yield self._labelled(
             "regroup_series_left_out",
-            "Series of a metric that were too many",
+            "Series of a metric that were too many, or whose names look alike",
             ["metric"],
             [([name], number) for name, number in sorted(self._left_out.items())],
         )
@@ -82,53 +96,64 @@ class _Metrics(Collector):
         counts = pa.table(
             {"group_id": groups.array("group_id").cast(pa.string()), "members": groups.array("member_count")}
         )
-        yield self._rows(
-            "kafka_consumergroup_members", "Members of a group", ["group"], ["group_id"], counts, "members"
-        )
+        counts, labels = counts.sort_by("group_id"), {"consumergroup": "group_id"}
+        yield self._rows("kafka_consumergroup_members", "Members of a group", labels, counts, "members")
         offsets = self._facts.offsets
         if len(offsets) <= self._max:
             rows = offsets.rows(np.arange(len(offsets)), "group_id", "topic", "partition", "committed_offset")
         else:
             rows = pa.table({name: [] for name in ("group_id", "topic", "partition", "committed_offset")})
             self._left_out["kafka_consumergroup_current_offset"] = len(offsets)
-        yield self._offset_keys("kafka_consumergroup_current_offset", "Committed offset", rows, "committed_offset")
+        name = "kafka_consumergroup_current_offset"
+        yield self._rows(name, "Committed offset", _OFFSET_KEY, rows, "committed_offset")
 
     def _of_lag(self) -> Iterator[GaugeMetricFamily]:
         if self._lag is None or self._report["lag"] is None:
             return
         yield self._one("regroup_lag", "Records that groups are behind, together", self._report["lag"]["total"])
         known = self._lag.partitions.filter(pc.is_valid(self._lag.partitions["lag"]))
-        yield self._offset_keys("kafka_consumergroup_lag", "Lag of a partition", known, "lag")
+        # The largest lag stays when there are too many.
+        order = [("lag", "descending"), *((name, "ascending") for name in _OFFSET_KEY.values())]
+        yield self._rows("kafka_consumergroup_lag", "Lag of a partition", _OFFSET_KEY, known.sort_by(order), "lag")
+        by_topic = known.group_by(["group_id", "topic"]).aggregate([("lag", "sum")])
+        order = [("lag_sum", "descending"), ("group_id", "ascending"), ("topic", "ascending")]
+        labels = {"consumergroup": "group_id", "topic": "topic"}
+        yield self._rows(
+            "kafka_consumergroup_lag_sum", "Lag of a group in a topic", labels, by_topic.sort_by(order), "lag_sum"
+        )
         groups = self._lag.groups
-        numbers = {status.label: int(status) for status in LagStatus}
-        groups = groups.append_column("index", pa.array([numbers[text] for text in groups["status"].to_pylist()]))
         with_lag = groups.filter(pc.is_valid(groups["lag"]))
-        label, column = ["group"], ["group_id"]
-        yield self._rows("kafka_consumergroup_group_sum_lag", "Lag of a group", label, column, with_lag, "lag")
-        yield self._rows("kafka_consumergroup_group_max_lag", "Largest lag", label, column, with_lag, "max_lag")
+        with_lag = with_lag.append_column("cluster", pa.array([self._cluster] * with_lag.num_rows, pa.string()))
+        labels = {"cluster_name": "cluster", "group": "group_id"}
+        yield self._rows("kafka_consumergroup_group_sum_lag", "Lag of a group", labels, with_lag, "lag")
+        yield self._rows("kafka_consumergroup_group_max_lag", "Largest lag", labels, with_lag, "max_lag")
+        numbers = {one.label: _BURROW_OF_GROUP.get(one, 3) for one in LagStatus}
+        groups = groups.append_column(
+            "status_number", pa.array([numbers[text] for text in groups["status"].to_pylist()])
+        )
         yield self._rows(
             "burrow_kafka_consumer_status",
-            "1 ok, 2 no commit, 3 lost, 4 stopped, 5 stalled, 6 rewound",
-            label,
-            column,
+            "1 ok; 2 a partition without a commit; 3 a partition lost, stopped, stalled or rewound",
+            {"consumer_group": "group_id"},
             groups,
-            "index",
+            "status_number",
+        )
+        yield self._labelled(
+            "regroup_lag_status_groups",
+            "Groups by the worst status of their partitions",
+            ["status"],
+            [([one.label], self._report["lag"]["statuses"].get(one.label, 0)) for one in LagStatus],
         )
 
-    def _offset_keys(self, name: str, text: str, rows: pa.Table, value: str) -> GaugeMetricFamily:
-        labels, columns = ["group", "topic", "partition"], ["group_id", "topic", "partition"]
-        return self._rows(name, text, labels, columns, rows, value)
-
-    def _rows(
-        self, name: str, text: str, labels: list[str], columns: list[str], rows: pa.Table, value: str
-    ) -> GaugeMetricFamily:
-        if rows.num_rows > self._max:
-            self._left_out[name] = rows.num_rows - self._max
-            rows = rows.slice(0, self._max)
-        names = [[str(item) for item in rows[column].to_pylist()] for column in columns]
-        # A group may lie in two offsets partitions (rule R22): one series, of the first.
-        series = dict(reversed(list(zip(zip(*names, strict=True), rows[value].to_pylist(), strict=True))))
-        return self._labelled(name, text, labels, [(list(key), series[key]) for key in sorted(series)])
+    def _rows(self, name: str, text: str, labels: dict[str, str], rows: pa.Table, value: str) -> GaugeMetricFamily:
+        """Series of the first rows; ``labels`` has the column of each label."""
+        kept = rows.slice(0, self._max)
+        names = [[visible(str(item)) for item in kept[column].to_pylist()] for column in labels.values()]
+        # One series a name, the first: a group may lie in two offsets partitions (rule R22), and two names may look
+        # alike once they are visible.  Nobody takes a file in which a series is there twice.
+        series = dict(reversed(list(zip(zip(*names, strict=True), kept[value].to_pylist(), strict=True))))
+        self._left_out.setdefault(name, rows.num_rows - len(series))
+        return self._labelled(name, text, list(labels), [(list(key), series[key]) for key in sorted(series)])
 
     def _one(self, name: str, text: str, value: float) -> GaugeMetricFamily:
         return self._labelled(name, text, [], [([], value)])
@@ -138,5 +163,5 @@ class _Metrics(Collector):
     ) -> GaugeMetricFamily:
         family = GaugeMetricFamily(name, text, labels=["cluster", *labels])
         for labelled, value in values:
-            family.add_metric([self._cluster, *map(visible, labelled)], value)
+            family.add_metric([self._cluster, *labelled], value)
         return family

@@ -27,6 +27,7 @@ DEFAULT_CONNECTION = "regroup_spark"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_GATEWAY = re.compile(r"https?://[^/@\s]+(/[^@\s]*)?")
 _RELEASE = re.compile(r"\d+(\.\d+){1,3}")
 
 
@@ -102,6 +103,14 @@ class RestoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Where ``offsets_reconcile`` puts the metrics of a cluster's newest run: a directory, a Pushgateway, or both."""
+
+    textfile: str | None = None
+    pushgateway: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """One entry of the cluster file, defaults applied, paths absolute.
 
@@ -124,8 +133,12 @@ class Cluster:
     """Local YAML file with severities, thresholds and mutes of rules."""
     fail_on: str = "critical"
     """Lowest severity of findings that closes the gate."""
-    gate_latest: bool = False
+    gate_latest: bool = True
     """``latest.json`` names a run only once the gate has let it through."""
+    metrics: MetricsSettings | None = None
+    """``None``: they lie beside the report alone."""
+    lineage: bool = False
+    """OpenLineage events lie beside the report."""
     drill: DrillSettings | None = None
     """``None``: no drill is done on it."""
     restore: RestoreSettings | None = None
@@ -355,6 +368,8 @@ def _settings(section: _Section, root: Path, defaults: dict[str, Any]) -> dict[s
         "rules": _located(rules, root) if (rules := merged.text("rules")) else None,
         "fail_on": merged.text("fail_on"),
         "gate_latest": merged.flag("gate_latest"),
+        "lineage": merged.flag("lineage"),
+        "metrics": _metrics(merged, root) if merged.value("metrics") is not None else None,
         "schedule": _schedule(merged),
         "start_date": _start_date(merged),
         "spark": _spark(merged, root) if merged.value("spark") is not None else None,
@@ -433,6 +448,17 @@ def _drill(section: _Section, root: Path) -> DrillSettings:
         "server_logs": {broker: _located(path, root) for broker, path in logs.items()},
     }
     return DrillSettings(**{key: value for key, value in found.items() if value is not None})
+
+
+def _metrics(section: _Section, root: Path) -> MetricsSettings:
+    metrics = section.section("metrics")
+    textfile, pushgateway = metrics.text("textfile"), metrics.text("pushgateway")
+    metrics.nothing_else()
+    if textfile is pushgateway is None:
+        raise metrics.error("", "name textfile, pushgateway or both")
+    if pushgateway is not None and not _GATEWAY.fullmatch(pushgateway):
+        raise metrics.error("pushgateway", "expected http://HOST:PORT, without a password")
+    return MetricsSettings(None if textfile is None else _located(textfile, root), pushgateway)
 
 
 def _restore(section: _Section) -> RestoreSettings:

@@ -10,12 +10,15 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from dags.common.clusters import Cluster, load_clusters
 from dags.common.load import final_errors
+
+if TYPE_CHECKING:
+    from coordinator_core.runs.place import RunPlace
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +27,7 @@ REPORTS = "_reports"
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-RESULT, DATA_DOCS = "rules.json", "data_docs"
+RESULT, DATA_DOCS, LINEAGE = "rules.json", "data_docs", "lineage.jsonl"
 
 _RULE = re.compile(r"findings\.R\d+")
 """Expectations that stand for a rule."""
@@ -34,17 +37,21 @@ Checked = dict[str, Any]
 
 
 def runs_to_check(params: Mapping[str, Any], events: Iterable[Any]) -> list[str]:
-    """The run of the form, else those of the asset events that started this DAG run, else the latest."""
+    """The run of the form, else those of the asset events that started this DAG run, else the newest."""
     if params["run"]:
         return [params["run"]]
     named = [event.extra["run"] for event in events if "run" in (event.extra or {})]
     if named:
         return list(dict.fromkeys(named))
     with final_errors():
-        from coordinator_core.runs.read import resolve_latest
+        from coordinator_core.errors import UsageError
+        from coordinator_core.rules.previous import newest_run
 
         cluster = load_clusters().clusters[params["cluster"]]
-        return [resolve_latest(cluster.output, cluster.name).path]
+        newest = newest_run(cluster.output, cluster.name)
+        if newest is None:
+            raise UsageError(f"{cluster.output} has no published run of cluster {cluster.name!r}")
+        return [newest.path]
 
 
 def requests(cluster_name: str, runs: Sequence[str]) -> list[Request]:
@@ -103,6 +110,8 @@ def report(cluster_name: str, requested: Sequence[Request], expected: Sequence[M
 
 
 def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> Checked:
+    from coordinator_core import storage
+    from coordinator_core.reports.lineage import write_lineage
     from coordinator_core.reports.report_files import write_report
     from coordinator_core.reports.run_report import run_report
     from coordinator_core.reports.run_summary import run_summary, worst
@@ -122,6 +131,8 @@ def _report(cluster: Cluster, request: Request, expected: Mapping[str, Any]) -> 
     _, found = read_reconciliation(findings)
     document, lag = run_report(facts, found, expectations=dict(expected))
     page = write_report(request["directory"], document, facts, lag)
+    if cluster.lineage:
+        write_lineage(storage.join(request["directory"], LINEAGE), facts.run, document)
     for line in run_summary(document, page=page).splitlines():
         log.info("%s", line)
     level = found.worst
@@ -196,6 +207,38 @@ def _expect(request: Request) -> dict[str, Any]:
     }
 
 
+def metrics(cluster_name: str, checked: Sequence[Checked]) -> list[str]:
+    """Puts the metrics of the newest of these runs where the cluster's monitoring looks; those places.
+
+    Of a run that is older than the cluster's newest nothing is put: a backfill must not look like today.
+    """
+    settings = load_clusters().clusters[cluster_name].metrics
+    if settings is None:
+        raise AirflowSkipException("the cluster file names no place for metrics")
+    with final_errors():
+        from coordinator_core import storage
+        from coordinator_core.reports.metrics_out import push_metrics, write_textfile
+        from coordinator_core.reports.report_files import FILES
+        from coordinator_core.rules.previous import newest_run
+        from coordinator_core.runs.read import open_run
+
+        run, report = max(((open_run(one["run"]), one["report"]) for one in checked), key=lambda found: found[0].now_ms)
+        place = _place(run.path)
+        cluster = place.cluster
+        newest = newest_run(place.output, cluster)
+        if newest is not None and newest.now_ms > run.now_ms:
+            raise AirflowSkipException("there is a newer run, whose metrics stay")
+        text = bytes(storage.read(storage.join(storage.split(report)[0], FILES["prometheus"]))).decode()
+        places = []
+        if settings.textfile is not None:
+            places.append(write_textfile(settings.textfile, cluster, text))
+        if settings.pushgateway is not None:
+            push_metrics(settings.pushgateway, cluster, text)
+            places.append(settings.pushgateway)
+    log.info("metrics    %s", ", ".join(places))
+    return places
+
+
 def gate(cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mapping[str, Any]]) -> list[Checked]:
     """Lets good runs through; fails, naming the worst findings, when a run is not. Nothing is retried.
 
@@ -226,13 +269,17 @@ def gate(cluster_name: str, checked: Sequence[Checked], expected: Sequence[Mappi
 
 def _promoted(path: str) -> bool:
     with final_errors():
-        from coordinator_core import storage
-        from coordinator_core.runs.place import RunPlace
         from coordinator_core.runs.publish import promote
         from coordinator_core.runs.read import open_run
 
-        manifest = open_run(path).manifest
-        above, run_id = storage.split(path.rstrip("/"))
-        above, window = storage.split(above)
-        output, cluster = storage.split(above)
-        return promote(RunPlace(output, cluster, window, run_id), manifest)
+        return promote(_place(path), open_run(path).manifest)
+
+
+def _place(path: str) -> RunPlace:
+    from coordinator_core import storage
+    from coordinator_core.runs.place import RunPlace
+
+    above, run_id = storage.split(path)
+    above, window = storage.split(above)
+    output, cluster = storage.split(above)
+    return RunPlace(output, cluster, window, run_id)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from coordinator_core.coordinator.java.streams_assignor import JavaPriorityQueue, MemberSpec, assign_sticky
-from coordinator_core.coordinator.java.streams_member import tasks_of
+from coordinator_core.coordinator.java.streams_member import Task, tasks_of
 from coordinator_core.coordinator.java.streams_topology import ConfiguredSubtopology
 from coordinator_core.coordinator.maps import JavaHashMap
 from coordinator_core.coordinator.record_data import TopicInfo
-from coordinator_core.coordinator.trace import play, read_trace
+from coordinator_core.coordinator.trace import Trace, differences, play, read_trace
 from coordinator_core.errors import DamagedInputError
 from coordinator_core.groups.model import TaskAssignment
+from coordinator_core.releases.requests import NEW_4_4, StreamsRules
 from tests.coordinator.traces import trace
 
 CHANGELOG = (TopicInfo("changelog", 0, 1, ()),)
@@ -31,14 +33,15 @@ def subtopologies(chosen: random.Random) -> dict[str, ConfiguredSubtopology]:
     }
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_tasks_are_spread_evenly_stay_and_have_their_standbys_elsewhere(seed: int) -> None:
+@pytest.mark.parametrize("revised", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_tasks_are_spread_evenly_stay_and_have_their_standbys_elsewhere(seed: int, revised: bool) -> None:
     chosen = random.Random(seed)
     topology = subtopologies(chosen)
     replicas = chosen.randint(0, 2)
     members = {f"m{number}": f"p{number}" for number in range(chosen.randint(1, 6))}
     specs = JavaHashMap({name: MemberSpec(process, TaskAssignment()) for name, process in members.items()})
-    first = assign_sticky(specs, topology, replicas)
+    first = assign_sticky(specs, topology, replicas, revised=revised)
     every = [(name, task) for name, one in topology.items() for task in range(one.tasks)]
     active = Counter(task for one in first.values() for task in tasks_of(one.active))
     assert active == Counter(every)
@@ -50,7 +53,7 @@ def test_tasks_are_spread_evenly_stay_and_have_their_standbys_elsewhere(seed: in
     assert not any(set(tasks_of(one.active)) & set(tasks_of(one.standby)) for one in first.values())
     again = JavaHashMap({name: MemberSpec(members[name], first[name]) for name in members})
     if not replicas:
-        assert assign_sticky(again, topology, replicas) == first
+        assert assign_sticky(again, topology, replicas, revised=revised) == first
 
 
 def test_a_queue_gives_the_least_first() -> None:
@@ -58,6 +61,39 @@ def test_a_queue_gives_the_least_first() -> None:
     items = [chosen.randint(0, 20) for _ in range(200)]
     queue = JavaPriorityQueue(float, items)
     assert [queue.poll() for _ in items] == sorted(items)
+
+
+def test_who_reports_the_farthest_offset_of_a_task_gets_it() -> None:
+    one = {"0": ConfiguredSubtopology(2, frozenset({"t"}), frozenset(), (), CHANGELOG)}
+    offsets: dict[str, dict[Task, int]] = {"m0": {("0", 0): 5, ("0", 1): 6}, "m1": {("0", 0): 7}, "m2": {("0", 0): 6}}
+    specs = JavaHashMap({name: MemberSpec(name, TaskAssignment(), found) for name, found in offsets.items()})
+    found = assign_sticky(specs, one, 0, revised=True)
+    assert {name: tasks.active for name, tasks in found.items()} == {"m0": {"0": (1,)}, "m1": {"0": (0,)}, "m2": {}}
+
+
+WITHOUT = {
+    "has_static_members": "static-lifecycle",
+    "takes_task_offsets": "task-offsets",
+    "follows_endpoints": "endpoint-changes",
+    "readmits_known_members": "static-full-group",
+    "assigns_from_current": "standbys-by-offsets",
+    "has_revised_assignor": "full-group",
+    "changes_roles_in_place": "roles-in-place",
+    "keeps_targets_of_an_epoch": "rejoin-within-interval",
+}
+"""Facts of 4.4 about streams groups, and a recording that shows each."""
+
+
+def test_every_fact_has_its_recording() -> None:
+    assert WITHOUT.keys() == {field.name for field in fields(StreamsRules)}
+
+
+@pytest.mark.parametrize(("fact", "recorded"), WITHOUT.items())
+def test_a_recording_of_4_4_differs_without_the_fact(fact: str, recorded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = replace(NEW_4_4.streams or StreamsRules(), **{fact: False})
+    monkeypatch.setattr(Trace, "group_rules", replace(NEW_4_4, streams=streams))
+    recording = read_trace(trace(f"scripted/4.4.0/sg-{recorded}"))
+    assert any(differences(recording, play(recording)))
 
 
 @pytest.mark.parametrize("api", ["StreamsGroupHeartbeat", "StreamsGroupDescribe"])
@@ -71,11 +107,11 @@ def test_a_broker_with_the_scala_coordinator_has_no_streams_groups(tmp_path: Pat
         play(read_trace(path))
 
 
-@pytest.mark.parametrize("release", ["4.2.1", "4.4.0"])
+@pytest.mark.parametrize("release", ["4.1.2", "4.2.1", "4.5.0", "5.0.0"])
 def test_streams_groups_of_another_release_are_refused(tmp_path: Path, release: str) -> None:
     lines = [json.loads(line) for line in trace("scripted/4.3.1/sg-lifecycle").read_text().splitlines()]
     lines[0]["kafka"] = release
     path = tmp_path / "other.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(DamagedInputError, match=f"streams groups are modelled as of 4.3, not of {release}"):
+    with pytest.raises(DamagedInputError, match=f"streams groups are modelled as of 4.3 and 4.4, not of {release}"):
         play(read_trace(path))

@@ -23,7 +23,7 @@ def test_all_kinds_of_all_releases_are_here() -> None:
     assert kinds == {
         (kind, release) for kind in ("scripted", "random", "reload") for release in ("3.9.2", "4.3.1", "4.4.0")
     }
-    assert len(TRACES) > 330
+    assert len(TRACES) > 390
 
 
 def test_the_output_is_a_trace_again(tmp_path: Path) -> None:

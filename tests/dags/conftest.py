@@ -51,7 +51,12 @@ def cluster_file(place: Path) -> Path:
     for window, name in WINDOWS.items():
         shutil.copytree(case(name).paths[0], place / "snapshots" / window)
     clusters = {
-        "mixed": {"source": str(case("k431-mixed").paths[0]), "kafka_version": "4.3.1"},
+        "mixed": {
+            "source": str(case("k431-mixed").paths[0]),
+            "kafka_version": "4.3.1",
+            "metrics": {"textfile": "textfile"},
+            "lineage": True,
+        },
         "bitflip": {"source": str(case("k431-torn/bitflip").paths[0]), "kafka_version": "4.3.1"},
         "misfiled": {"source": str(misfiled), "kafka_version": "2.4.1"},
         # A heap that no JVM starts with: spark-submit ends with 1 before there is an app.

@@ -14,6 +14,7 @@ from dags.common.clusters import (
     ClusterFileError,
     CompactionSettings,
     DrillSettings,
+    MetricsSettings,
     RestoreSettings,
     SparkSettings,
     clusters_path,
@@ -85,6 +86,8 @@ def test_every_key_arrives(tmp_path: Path) -> None:
               limit_seconds: 100
               approval_hours: 2
             restore: {connection: eu, approval_hours: 3}
+            lineage: true
+            metrics: {textfile: textfile, pushgateway: "https://gateway:9091/push"}
         """,
     )
     file = load_clusters(path)
@@ -133,13 +136,15 @@ def test_every_key_arrives(tmp_path: Path) -> None:
                 approval_hours=2,
             ),
             restore=RestoreSettings("eu", 3),
+            lineage=True,
+            metrics=MetricsSettings(f"{tmp_path}/data/textfile", "https://gateway:9091/push"),
         )
     }
 
 
 def test_the_manual_documents_every_key() -> None:
     manual = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    kinds = (Cluster, CompactionSettings, DrillSettings, SparkSettings)
+    kinds = (Cluster, CompactionSettings, DrillSettings, MetricsSettings, SparkSettings)
     keys = {field.name for kind in kinds for field in fields(kind)} - {"name"}
     assert sorted(key for key in keys if f"`{key}`" not in manual) == []
 
@@ -260,6 +265,11 @@ WRONG = {
     "compaction hours": (
         f"clusters: {{a: {{{ENTRY}, compaction: {{approval_hours: 0}}}}}}",
         "clusters.a.compaction.approval_hours: expected a whole number, at least 1",
+    ),
+    "metrics nowhere": (f"clusters: {{a: {{{ENTRY}, metrics: {{}}}}}}", "clusters.a.metrics: name textfile"),
+    "gateway with a password": (
+        f"clusters: {{a: {{{ENTRY}, metrics: {{pushgateway: 'http://a:b@c:1'}}}}}}",
+        "clusters.a.metrics.pushgateway: expected http://HOST:PORT, without a password",
     ),
     "drill without commands": (
         f"clusters: {{a: {{{ENTRY}, drill: {{connection: c, fault_command: f}}}}}}",

@@ -1,4 +1,4 @@
-"""The gate: what closes it, and what a run becomes that goes through."""
+"""The gate: what closes it, and what a run becomes that goes through; the metrics beside it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from coordinator_core.cli.app import run
+from coordinator_core.errors import RegroupError
 from dags.common import reconcile
 from dags.common.clusters import CLUSTERS_ENV
+from tests.log.builders import NOW_MS
 from tests.rules.logs import HEALTHY, one
 
 EXPECTED = {"run": "r", "contradictions": [], "not_evaluated": [], "data_docs": "docs/index.html"}
@@ -21,8 +24,11 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A run of a cluster whose latest run is the gate's to name."""
     clusters = tmp_path / "clusters.yaml"
     clusters.write_text(
-        f"clusters:\n  c: {{source: log, output: {tmp_path / 'runs'}, gate_latest: true}}\n"
-        f"  plain: {{source: log, output: {tmp_path / 'runs'}}}\n"
+        f"clusters:\n  c: {{source: log, output: {tmp_path / 'runs'}}}\n"
+        f"  plain: {{source: log, output: {tmp_path / 'runs'}, gate_latest: false}}\n"
+        f"  watched: {{source: log, output: {tmp_path / 'runs'}, metrics: {{textfile: textfile}}}}\n"
+        f"  gone: {{source: log, output: {tmp_path / 'nothing'}}}\n"
+        f"  pushed: {{source: log, output: {tmp_path / 'runs'}, metrics: {{pushgateway: 'http://127.0.0.1:1'}}}}\n"
     )
     monkeypatch.setenv(CLUSTERS_ENV, str(clusters))
     run = one(*HEALTHY).publish(tmp_path).path
@@ -61,3 +67,33 @@ def test_what_closes_the_gate_does_not_become_the_latest_run(
     with pytest.raises(AirflowFailException, match=said):
         reconcile.gate("c", [checked | {"failed": failed}], [EXPECTED | expected])
     assert not latest(checked).exists()
+
+
+def test_metrics_of_the_newest_run_are_at_one_place(checked: dict[str, Any], tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    assert run(["report", checked["run"], "--output", str(reports)]) == 0
+    found = checked | {"report": str(reports / "report.html")}
+    [place] = reconcile.metrics("watched", [found])
+    assert Path(place) == tmp_path / "textfile/regroup_c.prom"
+    assert Path(place).read_bytes() == (reports / "report.prom").read_bytes()
+    with pytest.raises(AirflowSkipException, match="names no place"):
+        reconcile.metrics("plain", [found])
+    # Monitoring that does not answer is trouble of the machinery, which is retried.
+    with pytest.raises(RegroupError, match="Connection refused"):
+        reconcile.metrics("pushed", [found])
+    # A backfill comes after the run of today.
+    later = ["--cluster", "c", "--now-ms", str(NOW_MS + 9_000), "--offsets-topic-num-partitions", "1"]
+    assert run(["replay", str(tmp_path / "log"), "--output", str(tmp_path / "runs"), *later]) == 0
+    with pytest.raises(AirflowSkipException, match="there is a newer run"):
+        reconcile.metrics("watched", [found])
+
+
+def test_without_a_run_in_the_form_the_newest_is_looked_at(checked: dict[str, Any], tmp_path: Path) -> None:
+    form = {"run": None, "cluster": "c"}
+    assert reconcile.runs_to_check(form, []) == [checked["run"]]
+    later = ["--cluster", "c", "--window", "a", "--offsets-topic-num-partitions", "1", "--now-ms"]
+    assert run(["replay", str(tmp_path / "log"), "--output", str(tmp_path / "runs"), *later, str(NOW_MS + 9_000)]) == 0
+    [newer] = reconcile.runs_to_check(form, [])
+    assert Path(newer).parent.name == "a"
+    with pytest.raises(AirflowFailException, match=r"impossible request, so no retry: .*gone"):
+        reconcile.runs_to_check(form | {"cluster": "gone"}, [])

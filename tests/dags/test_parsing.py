@@ -177,7 +177,8 @@ def test_reconciliation_follows_the_asset_of_its_cluster(parsed: Any) -> None:
             "find": ["expectations", "report", "rules"],
             "rules": ["expectations"],
             "expectations": ["gate", "report"],
-            "report": ["gate"],
+            "report": ["gate", "metrics"],
+            "metrics": [],
             "gate": [],
         }
         assert dag["params"]["cluster"]["value"] == name

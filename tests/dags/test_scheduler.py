@@ -43,7 +43,6 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
     dag_run = api.get(f"/dags/offsets_load/dagRuns/{run_id}")
     assert (dag_run["data_interval_start"], dag_run["logical_date"]) == (None, None)
     assert path.parent.name == dag_run["run_after"][:19].replace(":", "-") + "Z"
-    assert json.loads((place / "runs/mixed/latest.json").read_text())["run_id"] == path.name
 
     # The asset event starts whoever waits for this cluster, and tells it which run.
     [event] = api.get(f"/assets/events?source_run_id={quote(run_id)}")["asset_events"]
@@ -55,16 +54,22 @@ def test_k431_mixed_on_request(api: AirflowApi, place: Path, tmp_path: Path) -> 
     assert api.finished("sees_new_runs", consumer["dag_run_id"]) == "success", api.logs()
     assert api.xcom("sees_new_runs", consumer["dag_run_id"], "look") == [found]
 
-    # So does the reconciliation, which lets this run through.
+    # So does the reconciliation, which lets this run through: it is the latest from then on.
     [reconciliation] = api.wait_for(
         "the reconciliation", lambda: api.get("/dags/offsets_reconcile_mixed/dagRuns")["dag_runs"]
     )
     assert api.finished("offsets_reconcile_mixed", reconciliation["dag_run_id"]) == "success", api.logs()
     [checked] = api.xcom("offsets_reconcile_mixed", reconciliation["dag_run_id"], "gate")
     assert (checked["run"], checked["failed"]) == (str(path), False)
+    assert json.loads((place / "runs/mixed/latest.json").read_text())["run_id"] == path.name
     assert Path(checked["report"]).is_file()
     assert (Path(checked["findings"]) / "findings.parquet").is_file()
     assert (Path(checked["report"]).parent / "data_docs/index.html").is_file()
+    lineage = (Path(checked["report"]).parent / "lineage.jsonl").read_text().splitlines()
+    assert [json.loads(line)["job"]["name"] for line in lineage[1::2]] == ["mixed.replay", "mixed.reconcile"]
+    metrics = place / "textfile/regroup_mixed.prom"
+    assert api.xcom("offsets_reconcile_mixed", reconciliation["dag_run_id"], "metrics") == [str(metrics)]
+    assert metrics.read_bytes() == Path(checked["report"]).with_suffix(".prom").read_bytes()
 
 
 def test_k431_torn_bitflip_is_not_retried(api: AirflowApi, place: Path) -> None:

@@ -13,14 +13,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coordinator_core.coordinator.trace import Trace
+from coordinator_core.releases import Release
+from tests.live import streams_client, streams_scenarios_4_4
 from tests.live import streams_scenarios as scenarios
 from tests.live.broker import KAFKA_VERSION, Broker, Kafka
 from tests.live.recorder import Recorder
-from tests.live.streams_walk import StreamsWalk
+from tests.live.streams_walk import streams_walk
 from tests.live.test_model import ONE_THREAD, create_topics
 from tests.recording.brokers import Recorded
 
-WARM_UP = {"warm-up-1": scenarios.lifecycle, "warm-up-2": scenarios.changelog}
+WARM_UP = {
+    f"warm-up-{number}": one
+    for number, one in enumerate((scenarios.lifecycle, scenarios.changelog, scenarios.transactions), 1)
+}
 WALK_REQUESTS = 150
 
 
@@ -32,6 +37,8 @@ def write(trace: Trace, path: Path) -> None:
 
 def record(release: str, profile: str, output: Path, only: Sequence[str]) -> None:
     changes, wanted = scenarios.PROFILES[profile]
+    if Release.parse(release) >= (4, 4):
+        wanted = [*wanted, *streams_scenarios_4_4.SCENARIOS.get(profile, [])]
     named = {f"sg-{one.__name__.replace('_', '-')}": one for one in wanted if not only or one.__name__ in only}
     record_all(release, changes, named, output)
 
@@ -44,7 +51,7 @@ def record_walks(release: str, seeds: Sequence[int], output: Path) -> None:
 
 
 def walk(seed: int) -> scenarios.Scenario:
-    return lambda streams: StreamsWalk(streams, seed).run(WALK_REQUESTS)
+    return lambda streams: streams_walk(streams, seed).run(WALK_REQUESTS)
 
 
 def record_all(release: str, changes: dict[str, str], wanted: dict[str, scenarios.Scenario], output: Path) -> None:
@@ -53,7 +60,7 @@ def record_all(release: str, changes: dict[str, str], wanted: dict[str, scenario
         return
     settings = scenarios.SETTINGS | changes
     kafka = Kafka.fetch() if release == KAFKA_VERSION else Recorded.of(release).fetch()
-    define = scenarios.definitions(kafka.jars)
+    define = streams_client.definitions(kafka.jars)
     with tempfile.TemporaryDirectory() as directory:
         fixed = ONE_THREAD | {"group.coordinator.threads": "1"}
         broker = Broker(kafka, Path(directory) / "broker", settings | fixed)
@@ -65,7 +72,7 @@ def record_all(release: str, changes: dict[str, str], wanted: dict[str, scenario
             for name, scenario in (WARM_UP | wanted).items():
                 recorder = Recorder(name, broker.port, settings, topics, java=True, definitions=define)
                 recorders.append(recorder)
-                scenario(scenarios.Streams(recorder, broker))
+                scenario(streams_client.Streams(recorder, broker))
                 recorder.close()
         finally:
             broker.kill()

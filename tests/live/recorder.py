@@ -6,8 +6,10 @@ next one. Ids become variables once the recording is over.
 
 from __future__ import annotations
 
+import math
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,8 @@ class Recorder:
         self._connections: dict[str, Connection] = {}
         self._sentinel = Connection(port, "sentinel", definitions)
         self._asked: dict[str, int] = {}
+        self._closed_ms = math.inf
+        """Epoch milliseconds from which on what the broker writes is not part of the recording."""
         self._apis: dict[int, tuple[str, Json]] = {}
 
     # Requests
@@ -156,6 +160,7 @@ class Recorder:
     def close(self) -> None:
         self.pause(0.3)
         self.poll()
+        self._closed_ms = time.time() * 1000
         for connection in (*self._connections.values(), self._sentinel):
             connection.close()
 
@@ -196,8 +201,9 @@ class Recorder:
                 listed = groups.setdefault(partition_for(group_id, partitions), [])
                 if group_id not in listed:
                     listed.append(group_id)
+        producers = {line["body"].get("producerId", -1) for line in self._lines if "reply" in line}
         appended = {
-            partition: _of_groups(_records(log[partition]), listed) if partition in log else []
+            partition: _of_groups(self._written(log, partition), listed, producers)
             for partition, listed in groups.items()
         }
         head = {
@@ -217,6 +223,10 @@ class Recorder:
             lines.append(Line(len(lines) + 2, "records", fields))
         given = observed(Trace("live", head, tuple(lines), bare.variables))
         return Trace("live", head | {"given": given.as_json()}, tuple(lines), bare.variables)
+
+    def _written(self, log: Mapping[int, Any], partition: int) -> list[LogRecord]:
+        records = _records(log[partition]) if partition in log else []
+        return [record for record in records if record.timestamp_ms < self._closed_ms]
 
     def _normal(self, variables: Variables) -> list[Json]:
         found = []
@@ -313,8 +323,8 @@ def _order_topics(answered: Json, asked: Json) -> None:
         topic["partitions"].sort(key=lambda one: offset_keys.index(one["partitionIndex"]))
 
 
-def _of_groups(records: list[LogRecord], groups: list[str]) -> list[LogRecord]:
-    """Records of these groups, and markers but those of transactions of others: recordings may share a broker.
+def _of_groups(records: list[LogRecord], groups: list[str], producers: set[int]) -> list[LogRecord]:
+    """Records of these groups, and markers of these producers but those of other groups: recordings may share a broker.
 
     A transaction without a record in the log has its marker there all the same.
     """
@@ -324,7 +334,7 @@ def _of_groups(records: list[LogRecord], groups: list[str]) -> list[LogRecord]:
         if record.control is None:
             key = record.decoded().key
             ours[record.producer_id] = key.get("group", key.get("groupId")) in groups
-        if ours.get(record.producer_id, True):
+        if ours.get(record.producer_id, record.producer_id in producers):
             found.append(record)
     return found
 

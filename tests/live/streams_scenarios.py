@@ -3,229 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-from typing import Any
 
-from tests.live.broker import Broker, wait_for
-from tests.live.group_protocol import Connection, Definitions, Json, definition
-from tests.live.recorder import Recorder
-from tests.recording.session import read_definition
+from tests.live.group_protocol import Json
+from tests.live.streams_client import (
+    INTERNAL_TOPICS_SECONDS,
+    NO_TASKS,
+    Streams,
+    copartitioned,
+    endpoint,
+    subtopology,
+    tasks,
+    topic,
+    topology,
+)
 
-NO_TASKS: Json = {"activeTasks": [], "standbyTasks": [], "warmupTasks": []}
 TOPICS = {"t1": 3, "t2": 2, "t3": 1, "t4": 4, "t5": 4, "t6": 2}
-INTERNAL_TOPICS_SECONDS = 1.0
-"""Time for the coordinator to see internal topics that the broker has."""
-
-
-def topic(name: str, partitions: int = 0, **configs: str) -> Json:
-    return {
-        "name": name,
-        "partitions": partitions,
-        "replicationFactor": 1,
-        "topicConfigs": [{"key": key.replace("_", "."), "value": value} for key, value in configs.items()],
-    }
-
-
-def subtopology(
-    name: str,
-    *sources: str,
-    regex: tuple[str, ...] = (),
-    changelogs: tuple[Json, ...] = (),
-    sinks: tuple[str, ...] = (),
-    repartition: tuple[Json, ...] = (),
-    copartition: tuple[Json, ...] = (),
-) -> Json:
-    return {
-        "subtopologyId": name,
-        "sourceTopics": list(sources),
-        "sourceTopicRegex": list(regex),
-        "stateChangelogTopics": list(changelogs),
-        "repartitionSinkTopics": list(sinks),
-        "repartitionSourceTopics": list(repartition),
-        "copartitionGroups": list(copartition),
-    }
-
-
-def copartitioned(sources: tuple[int, ...] = (), repartition: tuple[int, ...] = ()) -> Json:
-    return {"sourceTopics": list(sources), "sourceTopicRegex": [], "repartitionSourceTopics": list(repartition)}
-
-
-def topology(*subtopologies: Json, epoch: int = 1) -> Json:
-    return {"epoch": epoch, "subtopologies": list(subtopologies)}
-
-
-def tasks(active: Json | None = None, standby: Json | None = None, warmup: Json | None = None) -> Json:
-    """Owned tasks of a heartbeat, each kind as partitions by subtopology."""
-
-    def listed(kind: Json | None) -> list[Json]:
-        return [{"subtopologyId": name, "partitions": partitions} for name, partitions in (kind or {}).items()]
-
-    return {"activeTasks": listed(active), "standbyTasks": listed(standby), "warmupTasks": listed(warmup)}
-
-
-def definitions(jars: Path) -> Definitions:
-    """Definitions of the streams APIs from the jars of the broker, of the others as every recorder has them."""
-    (jar,) = jars.glob("kafka-clients-*.jar")
-
-    @cache
-    def define(api: str, direction: str) -> Json:
-        if api.startswith("StreamsGroup"):
-            return read_definition(jar, f"{api}{direction.capitalize()}")
-        return definition(api, direction)
-
-    return define
-
-
-class Streams:
-    """What a scenario does: members of streams groups on one recorder."""
-
-    def __init__(self, recorder: Recorder, broker: Broker) -> None:
-        self.recorder = recorder
-        self.broker = broker
-        self.known: dict[tuple[str, str], Json] = {}
-        """The newest epoch and tasks of members that used :meth:`enter` or :meth:`beat`, by group and member."""
-
-    def group(self, name: str = "g") -> str:
-        return f"{self.recorder.name}.{name}"
-
-    def send(self, api: str, version: int, body: Json, client: str = "o") -> Json:
-        answer = self.recorder.send(client, api, version, body)
-        assert answer is not None
-        return answer
-
-    def heartbeat(self, member_id: str, epoch: int, group: str = "g", **fields: Any) -> Json:
-        body: Json = {
-            "groupId": self.group(group),
-            "memberId": member_id,
-            "memberEpoch": epoch,
-            "endpointInformationEpoch": -1,
-            "instanceId": None,
-            "rackId": None,
-            "rebalanceTimeoutMs": -1,
-            "topology": None,
-            "activeTasks": None,
-            "standbyTasks": None,
-            "warmupTasks": None,
-            "processId": None,
-            "userEndpoint": None,
-            "clientTags": None,
-            "taskOffsets": None,
-            "taskEndOffsets": None,
-            "shutdownApplication": False,
-        }
-        return self.send("StreamsGroupHeartbeat", 0, body | fields, client=f"c-{member_id or 'none'}")
-
-    def join(self, member_id: str, topology_: Json | None, group: str = "g", **fields: Any) -> Json:
-        first = {"rebalanceTimeoutMs": 600_000, "processId": f"p-{member_id}", "clientTags": [], **NO_TASKS}
-        return self.heartbeat(member_id, 0, group, **(first | {"topology": topology_} | fields))
-
-    def leave(self, member_id: str, group: str = "g", epoch: int = -1, **fields: Any) -> Json:
-        return self.heartbeat(member_id, epoch, group, **fields)
-
-    def describe(self, *groups: str, operations: bool = False) -> Json:
-        body = {
-            "groupIds": [self.group(one) for one in groups or ("g",)],
-            "includeAuthorizedOperations": operations,
-        }
-        return self.send("StreamsGroupDescribe", 0, body)
-
-    def commit(
-        self,
-        topic_: str,
-        offsets: dict[int, int],
-        member_id: str = "",
-        epoch: int = -1,
-        group: str = "g",
-        version: int = 9,
-    ) -> Json:
-        partitions = [
-            {
-                "partitionIndex": partition,
-                "committedOffset": offset,
-                "committedLeaderEpoch": -1,
-                "committedMetadata": "",
-            }
-            for partition, offset in offsets.items()
-        ]
-        body = {
-            "groupId": self.group(group),
-            "generationIdOrMemberEpoch": epoch,
-            "memberId": member_id,
-            "groupInstanceId": None,
-            "topics": [{"name": topic_, "partitions": partitions}],
-        }
-        return self.send("OffsetCommit", version, body)
-
-    def fetch(self, topics: Json | None, member_id: str | None = None, epoch: int = -1, group: str = "g") -> Json:
-        wanted = None if topics is None else [{"name": k, "partitionIndexes": v} for k, v in topics.items()]
-        one = {"groupId": self.group(group), "memberId": member_id, "memberEpoch": epoch, "topics": wanted}
-        return self.send("OffsetFetch", 9, {"groups": [one], "requireStable": False})
-
-    def delete_offsets(self, topic_: str, *partitions: int, group: str = "g") -> Json:
-        listed = [{"partitionIndex": partition} for partition in partitions]
-        body = {"groupId": self.group(group), "topics": [{"name": topic_, "partitions": listed}]}
-        return self.send("OffsetDelete", 0, body)
-
-    def delete(self, *groups: str) -> Json:
-        return self.send("DeleteGroups", 2, {"groupsNames": [self.group(one) for one in groups or ("g",)]})
-
-    def list(self, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> Json:
-        return self.send("ListGroups", 5, {"statesFilter": list(states), "typesFilter": list(types)})
-
-    def describe_classic(self, group: str = "g") -> Json:
-        return self.send("DescribeGroups", 6, {"groups": [self.group(group)], "includeAuthorizedOperations": False})
-
-    def pause(self, seconds: float) -> None:
-        self.recorder.pause(seconds)
-
-    def await_topics(self, topology_: Json) -> None:
-        """Return when the broker has created the internal topics."""
-        infos = ("stateChangelogTopics", "repartitionSourceTopics")
-        names = [one["name"] for sub in topology_["subtopologies"] for info in infos for one in sub[info]]
-        wanted = {
-            "topics": [{"topicId": "A" * 22, "name": name} for name in names],
-            "allowAutoTopicCreation": False,
-            "includeTopicAuthorizedOperations": False,
-        }
-        connection = Connection(self.broker.port, "waits")
-        wait_for(
-            "the internal topics",
-            lambda: not any(one["errorCode"] for one in connection.ask("Metadata", 12, wanted)["topics"]),
-        )
-        connection.close()
-        self.pause(INTERNAL_TOPICS_SECONDS)
-
-    def settle(self, *members: str, group: str = "g", rounds: int = 3, **fields: Any) -> None:
-        """Members own what they were told and heartbeat, round by round."""
-        for _ in range(rounds):
-            for member_id in members:
-                self.beat(member_id, group, **self.owned(member_id, group), **fields)
-
-    def enter(self, member_id: str, topology_: Json | None, group: str = "g", **fields: Any) -> Json:
-        answer = self.join(member_id, topology_, group, **fields)
-        self._learn(member_id, group, answer)
-        return answer
-
-    def beat(self, member_id: str, group: str = "g", **fields: Any) -> Json:
-        """A heartbeat at the epoch that the member knows; without owned tasks unless they are given."""
-        epoch = self.known.get((group, member_id), {"memberEpoch": 1})["memberEpoch"]
-        answer = self.heartbeat(member_id, epoch, group, **fields)
-        self._learn(member_id, group, answer)
-        return answer
-
-    def owned(self, member_id: str, group: str = "g") -> Json:
-        known = self.known.get((group, member_id), NO_TASKS)
-        return {name: known[name] for name in NO_TASKS}
-
-    def _learn(self, member_id: str, group: str, answer: Json) -> None:
-        if answer["errorCode"]:
-            return
-        old = self.known.get((group, member_id), NO_TASKS)
-        tasks_ = {name: old[name] if answer[name] is None else answer[name] for name in NO_TASKS}
-        self.known[group, member_id] = {"memberEpoch": answer["memberEpoch"], **tasks_}
-
-
 Scenario = Callable[[Streams], None]
 ONE = topology(subtopology("0", "t1"))
 TWO = topology(subtopology("0", "t1"), subtopology("1", "t2"))
@@ -243,7 +35,7 @@ def lifecycle(s: Streams) -> None:
     s.describe_classic()
     s.beat("m-a")
     s.beat("m-a", **s.owned("m-a"))
-    epoch = s.known["g", "m-a"]["memberEpoch"]
+    epoch = s.epoch("m-a")
     s.commit("t1", {0: 5, 1: 6}, "m-a", epoch)
     s.commit("t1", {0: 7}, "m-a", epoch + 1)
     s.commit("t1", {0: 7}, "m-a", epoch - 1)
@@ -329,12 +121,10 @@ def two_members(s: Streams) -> None:
     s.beat("m-a", **s.owned("m-a"))
     s.enter("m-b", ONE)
     s.describe()
-    s.settle("m-a", "m-b")
-    s.describe()
+    s.show("m-a", "m-b")
     s.leave("m-a")
     s.describe()
-    s.settle("m-b")
-    s.describe()
+    s.show("m-b")
     s.leave("m-b")
     s.delete()
 
@@ -343,18 +133,14 @@ def three_members(s: Streams) -> None:
     both = topology(subtopology("0", "t4"), subtopology("1", "t5"), subtopology("2", "t1"))
     for member_id in ("m-c", "m-a", "m-b"):
         s.enter(member_id, both)
-    s.settle("m-a", "m-b", "m-c")
-    s.describe()
+    s.show("m-a", "m-b", "m-c")
     s.enter("m-d", both)
-    s.settle("m-d", "m-a", "m-b", "m-c")
-    s.describe()
+    s.show("m-d", "m-a", "m-b", "m-c")
     s.leave("m-b")
-    s.settle("m-a", "m-c", "m-d")
-    s.describe()
+    s.show("m-a", "m-c", "m-d")
     s.leave("m-c")
     s.leave("m-a")
-    s.settle("m-d")
-    s.describe()
+    s.show("m-d")
 
 
 def one_process(s: Streams) -> None:
@@ -363,16 +149,13 @@ def one_process(s: Streams) -> None:
     s.enter("m-a", two, processId="p1")
     s.enter("m-b", two, processId="p1")
     s.enter("m-c", two, processId="p2")
-    s.settle("m-a", "m-b", "m-c")
-    s.describe()
+    s.show("m-a", "m-b", "m-c")
     s.enter("m-d", two, processId="p2")
     s.enter("m-e", two, processId="p3")
-    s.settle("m-a", "m-b", "m-c", "m-d", "m-e")
-    s.describe()
+    s.show("m-a", "m-b", "m-c", "m-d", "m-e")
     s.leave("m-a")
     s.leave("m-c")
-    s.settle("m-b", "m-d", "m-e")
-    s.describe()
+    s.show("m-b", "m-d", "m-e")
 
 
 def more_members_than_tasks(s: Streams) -> None:
@@ -380,11 +163,9 @@ def more_members_than_tasks(s: Streams) -> None:
     names = ["m-a", "m-b", "m-c", "m-d"]
     for name in names:
         s.enter(name, one)
-    s.settle(*names)
-    s.describe()
+    s.show(*names)
     s.leave("m-a")
-    s.settle(*names[1:])
-    s.describe()
+    s.show(*names[1:])
 
 
 def rejoin(s: Streams) -> None:
@@ -396,13 +177,12 @@ def rejoin(s: Streams) -> None:
     s.describe()
     s.settle("m-a", "m-b")
     s.enter("m-a", ONE, processId="p-other", rackId="r1", clientTags=[{"key": "zone", "value": "z1"}])
-    s.settle("m-a", "m-b")
-    s.describe()
+    s.show("m-a", "m-b")
 
 
 def fencing(s: Streams) -> None:
     s.enter("m-a", ONE)
-    first = s.known["g", "m-a"]["memberEpoch"]
+    first = s.epoch("m-a")
     s.heartbeat("m-a", first + 1)
     s.heartbeat("m-a", first - 1)
     s.heartbeat("ghost", first)
@@ -410,7 +190,7 @@ def fencing(s: Streams) -> None:
     s.beat("m-a", **s.owned("m-a"))
     s.beat("m-a", **s.owned("m-a"))
     owned = s.owned("m-a")
-    now = s.known["g", "m-a"]["memberEpoch"]
+    now = s.epoch("m-a")
     s.heartbeat("m-a", first)
     s.heartbeat("m-a", first, **owned)
     s.heartbeat("m-a", first, **tasks({"0": [0, 1, 2]}))
@@ -431,24 +211,23 @@ def member_changes(s: Streams) -> None:
     s.beat("m-a", processId="p2")
     s.beat("m-a", clientTags=[{"key": "zone", "value": "z1"}, {"key": "cluster", "value": "c1"}])
     s.beat("m-a", clientTags=[])
-    s.beat("m-a", userEndpoint={"host": "h1", "port": 9000})
+    s.beat("m-a", userEndpoint=endpoint("h1", 9000))
     s.describe()
 
 
 def endpoints(s: Streams) -> None:
     two = topology(subtopology("0", "t1"), subtopology("1", "t2"))
-    s.enter("m-a", two, userEndpoint={"host": "h1", "port": 9001})
+    s.enter("m-a", two, userEndpoint=endpoint("h1", 9001))
     s.beat("m-a", endpointInformationEpoch=0)
     s.beat("m-a", endpointInformationEpoch=1)
     s.beat("m-a", endpointInformationEpoch=2)
-    s.enter("m-b", two, userEndpoint={"host": "h2", "port": 65535})
+    s.enter("m-b", two, userEndpoint=endpoint("h2", 65535))
     s.settle("m-a", "m-b")
     s.settle("m-a", "m-b", endpointInformationEpoch=3, rounds=1)
     s.enter("m-c", two)
     s.settle("m-a", "m-b", "m-c")
     s.leave("m-b")
-    s.settle("m-a", "m-c")
-    s.describe()
+    s.show("m-a", "m-c")
 
 
 def stale_and_changed_topology(s: Streams) -> None:
@@ -469,7 +248,7 @@ def missing_source_topic(s: Streams) -> None:
     s.beat("m-a", **tasks({"0": [0]}))
     s.enter("m-b", topology(subtopology("0", "t1", "nope"), subtopology("1", "nix")))
     s.beat("m-b")
-    s.commit("t1", {0: 1}, "m-a", s.known["g", "m-a"]["memberEpoch"])
+    s.commit("t1", {0: 1}, "m-a", s.epoch("m-a"))
     s.leave("m-b")
     s.leave("m-a")
     s.describe()
@@ -494,7 +273,7 @@ def changelog(s: Streams) -> None:
     s.beat("m-a")
     s.describe()
     s.beat("m-a", **s.owned("m-a"))
-    s.commit("t1", {0: 5}, "m-a", s.known["g", "m-a"]["memberEpoch"])
+    s.commit("t1", {0: 5}, "m-a", s.epoch("m-a"))
     s.delete_offsets("t1", 0)
     s.leave("m-a")
     s.delete()
@@ -512,8 +291,7 @@ def repartition(s: Streams) -> None:
     s.describe()
     s.beat("m-a", **s.owned("m-a"))
     s.enter("m-b", topology(first, second))
-    s.settle("m-a", "m-b")
-    s.describe()
+    s.show("m-a", "m-b")
     s.delete_offsets("t1", 0)
     s.delete_offsets(name, 0)
     s.delete_offsets("t2", 0)
@@ -586,7 +364,7 @@ def other_types(s: Streams) -> None:
     """Streams members and groups of other types."""
     s.commit("t1", {0: 1})
     s.describe()
-    s.enter("m-a", ONE, userEndpoint={"host": "h1", "port": 1})
+    s.enter("m-a", ONE, userEndpoint=endpoint("h1", 1))
     s.fetch(None)
     s.describe()
     consumer = {
@@ -603,17 +381,7 @@ def other_types(s: Streams) -> None:
     }
     s.send("ConsumerGroupHeartbeat", 1, consumer)
     s.send("ConsumerGroupDescribe", 1, {"groupIds": [s.group()], "includeAuthorizedOperations": False})
-    classic = {
-        "groupId": s.group(),
-        "sessionTimeoutMs": 10_000,
-        "rebalanceTimeoutMs": 10_000,
-        "memberId": "",
-        "groupInstanceId": None,
-        "protocolType": "consumer",
-        "protocols": [{"name": "range", "metadata": ""}],
-        "reason": None,
-    }
-    s.send("JoinGroup", 9, classic)
+    s.join_classic()
     identity = {"groupId": s.group(), "generationId": 1, "memberId": "m-a", "groupInstanceId": None}
     s.send("Heartbeat", 4, identity)
     sync = identity | {"protocolType": "consumer", "protocolName": "range", "assignments": []}
@@ -632,19 +400,9 @@ def other_types(s: Streams) -> None:
 def classic_over_empty(s: Streams) -> None:
     """A classic member joins a streams group that is empty."""
     s.enter("m-a", ONE)
-    s.commit("t1", {0: 3}, "m-a", s.known["g", "m-a"]["memberEpoch"])
+    s.commit("t1", {0: 3}, "m-a", s.epoch("m-a"))
     s.leave("m-a")
-    classic = {
-        "groupId": s.group(),
-        "sessionTimeoutMs": 10_000,
-        "rebalanceTimeoutMs": 10_000,
-        "memberId": "",
-        "groupInstanceId": None,
-        "protocolType": "consumer",
-        "protocols": [{"name": "range", "metadata": ""}],
-        "reason": None,
-    }
-    s.send("JoinGroup", 9, classic)
+    s.join_classic()
     s.fetch(None)
     s.list()
     s.describe()
@@ -653,16 +411,16 @@ def classic_over_empty(s: Streams) -> None:
 def commits(s: Streams) -> None:
     """Commits at epochs before and after partitions moved."""
     s.enter("m-a", ONE)
-    old = s.known["g", "m-a"]["memberEpoch"]
+    old = s.epoch("m-a")
     s.settle("m-a", rounds=1)
     s.enter("m-b", ONE)
     s.beat("m-a", **s.owned("m-a"))
     s.commit("t1", {0: 1, 1: 1, 2: 1}, "m-a", old)
     s.settle("m-a", "m-b", rounds=1)
-    new = s.known["g", "m-a"]["memberEpoch"]
+    new = s.epoch("m-a")
     for partition in range(3):
         s.commit("t1", {partition: 2}, "m-a", old)
-        s.commit("t1", {partition: 3}, "m-b", s.known["g", "m-b"]["memberEpoch"])
+        s.commit("t1", {partition: 3}, "m-b", s.epoch("m-b"))
     s.commit("t2", {0: 4}, "m-a", old)
     s.commit("t2", {0: 4}, "m-a", new)
     s.commit("t1", {0: 5}, "m-a", new + 1)
@@ -689,8 +447,7 @@ def rebalance_slowly(s: Streams) -> None:
     s.beat("m-a", **all_tasks)
     s.beat("m-a")
     s.describe()
-    s.settle("m-a", "m-b", "m-c")
-    s.describe()
+    s.show("m-a", "m-b", "m-c")
 
 
 def full_group(s: Streams) -> None:
@@ -707,20 +464,15 @@ def standbys(s: Streams) -> None:
     one = topology(subtopology("0", "t1", changelogs=(log,)), subtopology("1", "t2"))
     s.enter("m-a", one)
     s.pause(INTERNAL_TOPICS_SECONDS)
-    s.settle("m-a")
-    s.describe()
+    s.show("m-a")
     s.enter("m-b", one)
-    s.settle("m-a", "m-b", rounds=4)
-    s.describe()
+    s.show("m-a", "m-b", rounds=4)
     s.enter("m-c", one, processId="p-m-b")
-    s.settle("m-a", "m-b", "m-c", rounds=4)
-    s.describe()
+    s.show("m-a", "m-b", "m-c", rounds=4)
     s.leave("m-a")
-    s.settle("m-b", "m-c", rounds=4)
-    s.describe()
-    s.enter("m-d", one, userEndpoint={"host": "h", "port": 1})
-    s.settle("m-b", "m-c", "m-d", rounds=4)
-    s.describe()
+    s.show("m-b", "m-c", rounds=4)
+    s.enter("m-d", one, userEndpoint=endpoint("h", 1))
+    s.show("m-b", "m-c", "m-d", rounds=4)
     s.beat("m-d", taskOffsets=[{"subtopologyId": "0", "partition": 0, "offset": 5}], taskEndOffsets=[])
 
 
@@ -732,8 +484,7 @@ def initial_delay(s: Streams) -> None:
     s.describe()
     s.pause(1.4)
     s.describe()
-    s.settle("m-a", "m-b")
-    s.describe()
+    s.show("m-a", "m-b")
     s.leave("m-a")
     s.leave("m-b")
     s.enter("m-c", ONE)
@@ -746,11 +497,9 @@ def initial_delay(s: Streams) -> None:
 def assignment_interval(s: Streams) -> None:
     s.enter("m-a", ONE)
     s.enter("m-b", ONE)
-    s.settle("m-a", "m-b", rounds=1)
-    s.describe()
+    s.show("m-a", "m-b", rounds=1)
     s.pause(1.5)
-    s.settle("m-a", "m-b")
-    s.describe()
+    s.show("m-a", "m-b")
     s.leave("m-b")
     s.beat("m-a")
     s.pause(1.5)
@@ -765,8 +514,7 @@ def session_timeout(s: Streams) -> None:
     s.settle("m-a", rounds=1)
     s.pause(1.5)
     s.beat("m-b")
-    s.settle("m-a", rounds=2)
-    s.describe()
+    s.show("m-a", rounds=2)
     s.pause(3.0)
     s.beat("m-a")
     s.describe()
@@ -783,18 +531,15 @@ def rebalance_timeout(s: Streams) -> None:
     s.beat("m-b")
     s.pause(1.0)
     s.beat("m-a", **all_tasks)
-    s.settle("m-b")
-    s.describe()
+    s.show("m-b")
 
 
 def endpoint_without_topics(s: Streams) -> None:
-    s.enter("m-a", topology(subtopology("0", "nope")), userEndpoint={"host": "h1", "port": 1})
+    s.enter("m-a", topology(subtopology("0", "nope")), userEndpoint=endpoint("h1", 1))
     s.describe()
-    s.enter("m-a", topology(subtopology("0", "nope")), userEndpoint={"host": "h1", "port": 1})
+    s.enter("m-a", topology(subtopology("0", "nope")), userEndpoint=endpoint("h1", 1))
     s.enter("m-a", topology(subtopology("0", "nope")))
-    s.enter(
-        "m-b", topology(subtopology("0", "nope")), userEndpoint={"host": "h1", "port": 1}, endpointInformationEpoch=1
-    )
+    s.enter("m-b", topology(subtopology("0", "nope")), userEndpoint=endpoint("h1", 1), endpointInformationEpoch=1)
     s.describe()
 
 
@@ -825,54 +570,35 @@ def copartitioned_repartition(s: Streams) -> None:
     joined = subtopology("2", repartition=(topic(one), topic(two)), copartition=(copartitioned((), (0, 1)),))
     s.enter("m-a", topology(first, second, joined))
     s.pause(INTERNAL_TOPICS_SECONDS)
-    s.settle("m-a")
-    s.describe()
+    s.show("m-a")
     one, two = f"{s.group('h')}-r1", f"{s.group('h')}-r2"
     first = subtopology("0", "t1", sinks=(one,))
     second = subtopology("1", "t2", sinks=(two,))
     joined = subtopology("2", repartition=(topic(one, 4), topic(two)), copartition=(copartitioned((), (0, 1)),))
     s.enter("m-a", topology(first, second, joined), "h")
     s.pause(INTERNAL_TOPICS_SECONDS)
-    s.settle("m-a", group="h")
-    s.describe("h")
+    s.show("m-a", group="h")
 
 
 def many_subtopologies(s: Streams) -> None:
     """Ids of two digits: maps iterate in the order of hash codes, records are sorted."""
     wide = topology(*(subtopology(str(number), "t1" if number % 2 else "t2") for number in range(14)))
-    s.enter("m-a", wide, userEndpoint={"host": "h", "port": 1})
+    s.enter("m-a", wide, userEndpoint=endpoint("h", 1))
     s.settle("m-a", rounds=1)
     s.enter("m-b", wide)
     s.enter("m-c", wide, processId="p-m-b")
-    s.settle("m-a", "m-b", "m-c")
-    s.describe()
+    s.show("m-a", "m-b", "m-c")
     s.leave("m-b")
-    s.settle("m-a", "m-c")
-    s.describe()
+    s.show("m-a", "m-c")
 
 
 def transactions(s: Streams) -> None:
     """Offsets that members commit in transactions."""
     s.enter("m-a", ONE)
-    epoch = s.known["g", "m-a"]["memberEpoch"]
-    body: Json = {"transactionalId": f"{s.recorder.name}-tx", "transactionTimeoutMs": 60_000}
-    asked = body | {"producerId": -1, "producerEpoch": -1}
-    made = s.recorder.settled("p1", "InitProducerId", 4, asked)
-    who = {"transactionalId": body["transactionalId"], "producerId": made["producerId"]}
-    who["producerEpoch"] = made["producerEpoch"]
+    epoch = s.epoch("m-a")
+    producer = s.begin_producer()
     for member_id, generation in (("m-a", epoch), ("m-a", epoch + 1), ("m-a", epoch - 1), ("ghost", epoch), ("", -1)):
-        s.recorder.settled("p1", "AddOffsetsToTxn", 3, who | {"groupId": s.group()})
-        partition = {"partitionIndex": 0, "committedOffset": 5, "committedLeaderEpoch": -1, "committedMetadata": ""}
-        commit = who | {
-            "groupId": s.group(),
-            "generationId": generation,
-            "memberId": member_id,
-            "groupInstanceId": None,
-            "topics": [{"name": "t1", "partitions": [partition]}],
-        }
-        s.send("TxnOffsetCommit", 3, commit, "p1")
-        s.send("EndTxn", 3, who | {"committed": True}, "p1")
-        s.pause(0.4)
+        s.commit_in_transaction(producer, {"name": "t1"}, member_id, generation)
     s.fetch(None)
     s.leave("m-a")
     s.delete()
@@ -883,26 +609,25 @@ def deleted_topic(s: Streams) -> None:
     both = topology(subtopology("0", "t6"), subtopology("1", "t1"))
     s.enter("m-a", both)
     s.settle("m-a", rounds=1)
-    s.commit("t6", {0: 1, 1: 2}, "m-a", s.known["g", "m-a"]["memberEpoch"])
-    s.commit("t1", {0: 1}, "m-a", s.known["g", "m-a"]["memberEpoch"])
+    s.commit("t6", {0: 1, 1: 2}, "m-a", s.epoch("m-a"))
+    s.commit("t1", {0: 1}, "m-a", s.epoch("m-a"))
     s.send("DeleteTopics", 5, {"topicNames": ["t6"], "timeoutMs": 10_000})
     s.pause(0.5)
     s.describe()
     s.beat("m-a", **s.owned("m-a"))
     s.describe()
-    s.settle("m-a")
-    s.describe()
+    s.show("m-a")
     s.fetch(None)
 
 
 def expiry(s: Streams) -> None:
     """Offsets that are a minute old expire unless the topology reads their topic; an empty group goes."""
     s.enter("m-a", ONE)
-    epoch = s.known["g", "m-a"]["memberEpoch"]
+    epoch = s.epoch("m-a")
     s.commit("t1", {0: 1}, "m-a", epoch)
     s.commit("t2", {0: 1}, "m-a", epoch)
     s.enter("m-a", ONE, "h")
-    s.commit("t1", {0: 1}, "m-a", s.known["h", "m-a"]["memberEpoch"], group="h")
+    s.commit("t1", {0: 1}, "m-a", s.epoch("m-a", "h"), group="h")
     s.leave("m-a", "h")
     s.enter("m-a", ONE, "i")
     s.leave("m-a", "i")
@@ -918,12 +643,12 @@ def reload(s: Streams) -> None:
     """What a coordinator knows after it has loaded the group."""
     log = topic(f"{s.group()}-store-changelog")
     one = topology(subtopology("0", "t1", changelogs=(log,)), subtopology("1", "t2"))
-    s.enter("m-a", one, userEndpoint={"host": "h1", "port": 1})
+    s.enter("m-a", one, userEndpoint=endpoint("h1", 1))
     s.pause(INTERNAL_TOPICS_SECONDS)
     s.settle("m-a")
     s.enter("m-b", one)
     s.beat("m-a", **s.owned("m-a"))
-    s.commit("t1", {0: 3}, "m-a", s.known["g", "m-a"]["memberEpoch"])
+    s.commit("t1", {0: 3}, "m-a", s.epoch("m-a"))
     s.enter("m-a", ONE, "h", shutdownApplication=True)
     s.settle("m-a", group="h", rounds=1)
     s.beat("m-a", "h", shutdownApplication=True)
@@ -933,13 +658,11 @@ def reload(s: Streams) -> None:
     s.list()
     s.beat("m-a")
     s.describe()
-    s.settle("m-a", "m-b", rounds=4)
-    s.describe()
+    s.show("m-a", "m-b", rounds=4)
     s.beat("m-a", "h")
     s.fetch(None)
     s.leave("m-b")
-    s.settle("m-a")
-    s.describe()
+    s.show("m-a")
 
 
 PLAIN: list[Scenario] = [

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from coordinator_core.releases import Release
 from tests.live.group_protocol import Json
-from tests.live.streams_scenarios import (
+from tests.live.streams_client import (
     NO_TASKS,
     Streams,
     subtopology,
@@ -18,7 +19,15 @@ from tests.live.streams_scenarios import (
 GROUPS = ("g1", "g2", "g3")
 MEMBERS = ("m-a", "m-b", "m-c", "m-d", "m-e", "m-f")
 PROCESSES = ("p1", "p2", "p3", "p4")
+INSTANCES = ("i1", "i2")
+AWAY = -2
 MISSING_INTERNAL_TOPICS = 3
+
+
+def streams_walk(streams: Streams, seed: int) -> StreamsWalk:
+    """The walk over what the broker's release has."""
+    kind = StaticStreamsWalk if Release.parse(streams.broker.kafka.version) >= (4, 4) else StreamsWalk
+    return kind(streams, seed)
 
 
 class StreamsWalk:
@@ -102,12 +111,12 @@ class StreamsWalk:
 
     # Steps
 
-    def enter(self) -> None:
+    def enter(self, **static: Any) -> None:
         group, member_id = self._group(), self.random.choice(MEMBERS)
         sent = self.topologies[group]
         if self.random.random() < 0.04:
             sent = sent | {"epoch": self.random.choice([0, 2])}
-        fields = self._fields()
+        fields = self._fields() | static
         answer = self.streams.enter(member_id, sent, group, **fields, processId=self.random.choice(PROCESSES))
         if any(one["statusCode"] == MISSING_INTERNAL_TOPICS for one in answer["status"] or ()):
             self.streams.await_topics(sent)
@@ -118,26 +127,29 @@ class StreamsWalk:
         if self.random.random() < 0.9:
             self.streams.beat(member_id, group, **fields)
         else:
-            epoch = self.streams.known.get((group, member_id), {"memberEpoch": 1})["memberEpoch"]
+            epoch = self.streams.epoch(member_id, group)
             epoch += self.random.choice([-1, -1, 1])
             if epoch > 0:
                 self.streams.heartbeat(member_id, epoch, group, **fields)
 
     def leave(self) -> None:
         group, member_id = self._known()
-        self.streams.leave(member_id, group)
+        self.streams.leave(member_id, group, **self._leaving(group, member_id))
         self.streams.known.pop((group, member_id), None)
+
+    def _leaving(self, _group: str, _member_id: str) -> Json:
+        return {}
 
     def commit(self) -> None:
         group, member_id = self._known()
-        epoch = self.streams.known.get((group, member_id), {"memberEpoch": 1})["memberEpoch"]
+        epoch = self.streams.epoch(member_id, group)
         epoch += self.random.choice([0, 0, 0, -1, -2, 1])
         name = self.random.choice(["t1", "t4", "t5"])
         self.streams.commit(name, {self.random.randint(0, 2): self.random.randint(0, 99)}, member_id, epoch, group)
 
     def fetch(self) -> None:
         group, member_id = self._known()
-        epoch = self.streams.known.get((group, member_id), {"memberEpoch": 1})["memberEpoch"]
+        epoch = self.streams.epoch(member_id, group)
         if self.random.random() < 0.5:
             self.streams.fetch(None, group=group)
         else:
@@ -154,3 +166,31 @@ class StreamsWalk:
 
     def list(self) -> None:
         self.streams.list()
+
+
+class StaticStreamsWalk(StreamsWalk):
+    """A walk with what 4.4 adds: static members that go and come back, and what members report of their tasks."""
+
+    def __init__(self, streams: Streams, seed: int) -> None:
+        super().__init__(streams, seed)
+        self.steps += [(10, self.enter_static)]
+
+    def enter_static(self) -> None:
+        self.enter(instanceId=self.random.choice(INSTANCES))
+
+    def _fields(self) -> Json:
+        fields = super()._fields()
+        if self.random.random() < 0.85:
+            return fields
+        kind = self.random.choice(["taskOffsets", "taskEndOffsets"])
+        partitions = self.random.sample(range(4), self.random.randint(0, 3))
+        name = self.random.choice("01")
+        listed = [{"subtopologyId": name, "partition": one, "offset": self.random.randint(0, 9)} for one in partitions]
+        return fields | {kind: listed}
+
+    def _leaving(self, group: str, member_id: str) -> Json:
+        """A static member mostly leaves for a while."""
+        instance_id = self.streams.known.get((group, member_id), {}).get("instanceId")
+        if instance_id is None:
+            return {}
+        return {"instanceId": instance_id, "epoch": AWAY if self.random.random() < 0.8 else -1}

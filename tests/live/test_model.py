@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.coordinator.trace import Trace, differences, play
-from tests.live import streams_scenarios
+from tests.live import streams_client, streams_scenarios
 from tests.live.broker import Broker, Kafka, wait_for
 from tests.live.group_protocol import Connection, Json
 from tests.live.random_walk import Walk
 from tests.live.recorder import Recorder
-from tests.live.streams_walk import StreamsWalk
+from tests.live.streams_walk import streams_walk
+from tests.recording.brokers import RELEASES
 
 REQUESTS = 2_000
 STREAMS_REQUESTS = 600
@@ -141,15 +142,17 @@ def test_java_coordinator(kafka: Kafka, seed: int, tmp_path: Path) -> None:
     check(record(broker, settings, seed, java=True), seed, tmp_path)
 
 
-def test_streams_groups(kafka: Kafka, seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", ["4.3.1", "4.4.0"])
+def test_streams_groups(release: str, seed: int, tmp_path: Path) -> None:
+    kafka = RELEASES[release].fetch() if release in RELEASES else Kafka.fetch(release)
     settings = streams_scenarios.SETTINGS | {"group.streams.num.standby.replicas": str(seed % 3)}
     broker = Broker(kafka, tmp_path / "broker", settings | ONE_THREAD | {"group.coordinator.threads": "1"})
-    define = streams_scenarios.definitions(kafka.jars)
+    define = streams_client.definitions(kafka.jars)
     broker.start()
     try:
         topics = create_topics(broker, streams_scenarios.TOPICS)
-        recorder = Recorder(f"walk-{seed}", broker.port, settings, topics, java=True, definitions=define)
-        StreamsWalk(streams_scenarios.Streams(recorder, broker), seed).run(STREAMS_REQUESTS)
+        recorder = Recorder(f"walk-{seed}", broker.port, settings, topics, java=True, kafka=release, definitions=define)
+        streams_walk(streams_client.Streams(recorder, broker), seed).run(STREAMS_REQUESTS)
         recorder.close()
     finally:
         broker.kill()

@@ -285,22 +285,58 @@ def metrics(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     }
 
 
-def test_metrics_have_the_names_of_other_exporters(tmp_path: Path) -> None:
+def test_metrics_have_names_and_labels_of_other_exporters(tmp_path: Path) -> None:
     facts = LOG.facts(tmp_path)
     report, lag = run_report(facts, evaluate(facts))
     found = metrics(run_metrics(report, facts, lag))
-    offset_key = (("group", "g"), ("partition", "0"), ("topic", "t"))
+    # kafka_exporter
+    offset_key = (("consumergroup", "g"), ("partition", "0"), ("topic", "t"))
     assert found["kafka_consumergroup_current_offset"][offset_key] == 5
     assert found["kafka_consumergroup_lag"][offset_key] == 90
-    assert found["kafka_consumergroup_group_max_lag"][(("group", "g"),)] == 90
-    assert found["kafka_consumergroup_members"][(("group", "g"),)] == 1
-    assert found["burrow_kafka_consumer_status"][(("group", "g"),)] == 3
+    assert found["kafka_consumergroup_lag_sum"][(("consumergroup", "g"), ("topic", "t"))] == 90
+    assert found["kafka_consumergroup_members"][(("consumergroup", "g"),)] == 1
+    # kafka-lag-exporter
+    assert found["kafka_consumergroup_group_max_lag"][(("cluster_name", "c"), ("group", "g"))] == 90
+    assert found["kafka_consumergroup_group_sum_lag"][(("cluster_name", "c"), ("group", "g"))] == 90
+    # Burrow
+    assert found["burrow_kafka_consumer_status"][(("consumer_group", "g"),)] == 3
+    assert found["regroup_lag_status_groups"][(("status", "lost"),)] == 1
     assert found["regroup_findings"][(("severity", "critical"),)] == 2
-    assert found["regroup_series_left_out"] == {}
+    assert set(found["regroup_series_left_out"].values()) == {0}
     few = metrics(run_metrics(report, facts, lag, max_series=1))
     assert few["kafka_consumergroup_current_offset"] == {}
     assert few["regroup_series_left_out"][(("metric", "kafka_consumergroup_current_offset"),)] == 2
     assert few["regroup_lag"] == found["regroup_lag"]
+
+
+def test_a_muted_finding_is_in_no_metric_of_its_rule(tmp_path: Path) -> None:
+    log = one(
+        classic(), commit(offset=-1), settings={"mutes": [{"rule": "R44", "reason": "known", "until": "2030-01-01"}]}
+    )
+    facts = log.facts(tmp_path)
+    report, lag = run_report(facts, evaluate(facts, settings_from(log.settings, RULES)))
+    found = metrics(run_metrics(report, facts, lag))
+    assert found["regroup_rule_findings"][(("rule", "R44"), ("severity", "warning"))] == 0
+    assert found["regroup_findings_muted"][()] == 1
+
+
+def test_of_groups_whose_names_look_alike_one_has_the_series(tmp_path: Path) -> None:
+    """Prometheus refuses a file in which a series is there twice."""
+    log = one([commit("a\n", offset=3), commit("a\\n", offset=4)])
+    facts = log.facts(tmp_path)
+    report, lag = run_report(facts, evaluate(facts))
+    text = run_metrics(report, facts, lag)
+    assert text.count("kafka_consumergroup_current_offset{") == 1
+    assert metrics(text)["regroup_series_left_out"][(("metric", "kafka_consumergroup_current_offset"),)] == 1
+
+
+def test_the_largest_lag_stays_where_series_are_too_many(tmp_path: Path) -> None:
+    log = one([commit("near", offset=99), commit("far", offset=11)], topics=TOPICS)
+    facts = log.facts(tmp_path)
+    report, lag = run_report(facts, evaluate(facts))
+    few = metrics(run_metrics(report, facts, lag, max_series=1))
+    for name in ("kafka_consumergroup_lag", "kafka_consumergroup_lag_sum", "kafka_consumergroup_group_sum_lag"):
+        assert list(few[name].values()) == [89], name
 
 
 def test_the_summary_names_the_worst_of_each_rule_first(report: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from coordinator_core.coordinator.errors import ApiError, Errors
 from coordinator_core.coordinator.java import migration
 from coordinator_core.coordinator.java.consumer import ConsumerGroups
 from coordinator_core.coordinator.java.consumer_group import LiveConsumerGroup, partitions_of
+from coordinator_core.coordinator.java.modern_group import known_static
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.membership import Client
 from coordinator_core.coordinator.replies import (
@@ -117,9 +118,9 @@ class ClassicMembers:
     ) -> ConsumerMember:
         if instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
-        if not unknown:
-            return self._groups.known_static(group, member_id, instance_id)
         existing = group.static_member(instance_id)
+        if not unknown:
+            return known_static(existing, member_id, instance_id)
         if existing is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
         return self._groups.replace_member(group, existing, member_id, out)
@@ -169,7 +170,7 @@ class ClassicMembers:
         if instance_id is None:
             member = group.member(request.member_id)
         else:
-            member = self._groups.known_static(group, request.member_id, instance_id)
+            member = known_static(group.static_member(instance_id), request.member_id, instance_id)
         if member.classic_protocols is None:
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         if request.generation_id != member.member_epoch:
@@ -226,9 +227,9 @@ class ClassicMembers:
         instance_id = identity.group_instance_id
         if instance_id is None:
             return group.member(identity.member_id)
-        if identity.member_id:
-            return self._groups.known_static(group, identity.member_id, instance_id)
         member = group.static_member(instance_id)
+        if identity.member_id:
+            return known_static(member, identity.member_id, instance_id)
         if member is None:
             raise ApiError(Errors.UNKNOWN_MEMBER_ID)
         return member

@@ -21,7 +21,12 @@ from coordinator_core.coordinator.java.consumer_group import (
 )
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import JavaGroupMetadataManager, replayed
-from coordinator_core.coordinator.java.modern_group import described, fenced_epoch
+from coordinator_core.coordinator.java.modern_group import (
+    described,
+    fenced_epoch,
+    known_static,
+    unreleased_instance_id,
+)
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import JavaHashMap
 from coordinator_core.coordinator.membership import Client
@@ -174,31 +179,14 @@ class ConsumerGroups:
     ) -> ConsumerMember:
         existing = group.static_member(instance_id)
         if epoch != 0:
-            member = self.known_static(group, member_id, instance_id)
+            member = known_static(existing, member_id, instance_id)
             _validate_epoch(member, epoch, owned)
             return member
         if existing is None:
             return group.members.get(member_id) or ConsumerMember(member_id)
         if not existing.speaks_classic and existing.member_epoch != LEAVE_STATIC_EPOCH:
-            raise ApiError(
-                Errors.UNRELEASED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
-                f"instance id is owned by {existing.member_id} member.",
-            )
+            raise unreleased_instance_id(existing, member_id, instance_id)
         return self.replace_member(group, existing, member_id, out)
-
-    @staticmethod
-    def known_static(group: LiveConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-        """The member of the instance id; raises unless it is ``member_id``."""
-        member = group.static_member(instance_id)
-        if member is None:
-            raise ApiError(Errors.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        if member.member_id != member_id:
-            raise ApiError(
-                Errors.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
-            )
-        return member
 
     @staticmethod
     def replace_member(
@@ -232,7 +220,7 @@ class ConsumerGroups:
         if request.instance_id is None:
             self.fence(group, [group.member(member_id)])
             return reply
-        member = self.known_static(group, member_id, request.instance_id)
+        member = known_static(group.static_member(request.instance_id), member_id, request.instance_id)
         if epoch != LEAVE_STATIC_EPOCH:
             self.fence(group, [member])
             return reply

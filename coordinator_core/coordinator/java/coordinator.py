@@ -45,15 +45,16 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
         verify: VerifyTransaction,
         metadata: Callable[[], MetadataImage],
         share_states: ShareStates,
-        share_rules: RequestRules,
+        group_rules: RequestRules,
     ) -> None:
         super().__init__(JavaGroupMetadataManager(settings, clock, log), new_member_id, verify)
         self.consumers = ConsumerGroups(self.manager, metadata, new_member_id)
         self.classic_members = ClassicMembers(self.consumers)
-        self.share_offsets = ShareOffsets(self.manager, metadata, share_states, share_rules)
+        self.group_rules = group_rules
+        self.share_offsets = ShareOffsets(self.manager, metadata, share_states, group_rules)
         metadata_hash = self.consumers.assignments.metadata_hash
-        self.shares = ShareGroups(self.manager, metadata, metadata_hash, self.share_offsets, share_rules)
-        self.streams = StreamsGroups(self.manager, metadata, metadata_hash)
+        self.shares = ShareGroups(self.manager, metadata, metadata_hash, self.share_offsets, group_rules)
+        self.streams = StreamsGroups(self.manager, metadata, metadata_hash, group_rules)
 
     def check(self, group_id: str, *, empty_id: bool = False) -> None:
         """Whether it was started comes first here."""
@@ -178,6 +179,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
 
     def txn_offset_commit(self, client: Client, request: requests.TxnOffsetCommit) -> list[Errors]:
         """Like :meth:`offset_commit`."""
+        since_6 = client.version >= 6
         try:
             self.check(request.group_id)
             verified = self._verify(request, client.version)
@@ -185,10 +187,13 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
                 raise ApiError(verified)
             group = self._committing_group(request.group_id, request.committer)
             if group is None:
-                raise ApiError(Errors.ILLEGAL_GENERATION)
+                raise ApiError(Errors.GROUP_ID_NOT_FOUND if since_6 else Errors.ILLEGAL_GENERATION)
             validate = group.validate_offset_commit(request.committer, client.version)
             offsets = self.manager.offsets_of(request.group_id)
-            errors, records = offsets.commit_records(request, validate, now_ms=self.clock.now_ms)
+            keeps_topic_id = self.group_rules.transactions_keep_topic_ids
+            errors, records = offsets.commit_records(
+                request, validate, now_ms=self.clock.now_ms, keeps_topic_id=keeps_topic_id
+            )
             self.manager.write(
                 self.manager.partition_for(request.group_id),
                 records,
@@ -196,7 +201,7 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
                 producer_epoch=request.producer_epoch,
             )
         except ApiError as error:
-            stale = error.error is Errors.STALE_MEMBER_EPOCH
+            stale = error.error is Errors.STALE_MEMBER_EPOCH and not since_6
             return _failed_commit(request, Errors.ILLEGAL_GENERATION if stale else error.error)
         return errors
 
@@ -307,8 +312,8 @@ class JavaCoordinator(GroupCoordinator[JavaGroupMetadataManager]):
     ) -> replies.StreamsGroupHeartbeatReply:
         return self.streams.heartbeat(client, request, self.check)
 
-    def describe_streams_group(self, group_id: str) -> replies.DescribedStreamsGroup:
-        return self.streams.describe(group_id, self.check)
+    def describe_streams_group(self, group_id: str, *, topology_description: bool) -> replies.DescribedStreamsGroup:
+        return self.streams.describe(group_id, self.check, topology_description=topology_description)
 
     # The rest of the cluster
 

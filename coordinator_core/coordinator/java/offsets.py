@@ -95,10 +95,11 @@ class OffsetMetadataManager:
         *,
         now_ms: int,
         expire_timestamp_ms: int | None = None,
+        keeps_topic_id: bool = True,
     ) -> tuple[list[Errors], list[Record]]:
         """The error of each partition and the records of a commit, both in the order of the request.
 
-        A transactional commit keeps no topic id and no expiry.
+        A transactional commit keeps no expiry.
         """
         errors, records = [], []
         for topic in request.topics:
@@ -116,7 +117,7 @@ class OffsetMetadataManager:
                         now_ms=now_ms,
                         expire_timestamp_ms=expire_timestamp_ms,
                         version=4,
-                        topic_id=str(topic_id) if isinstance(request, OffsetCommit) else ZERO_UUID,
+                        topic_id=str(topic_id) if keeps_topic_id else ZERO_UUID,
                     )
                 )
         return errors, records

@@ -216,7 +216,7 @@ class ShareGroups:
         group_id = group.group_id
         out = records.member_tombstones(group_id, member.member_id)
         out.append(records.epoch(group_id, group.group_epoch + 1, self._hash(group.subscriptions([member]))))
-        if self._rules.emptied_share_group_is_assigned and len(group.members) == 1:
+        if self._rules.emptied_group_is_assigned and len(group.members) == 1:
             out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
         self._manager.write(self._manager.partition_for(group_id), out)
         self._manager.timers.cancel(("session", group_id, member.member_id))

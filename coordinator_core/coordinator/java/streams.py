@@ -5,18 +5,20 @@ Source: ``GroupMetadataManager`` (``streamsGroupHeartbeat``, ``streamsGroupLeave
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from coordinator_core.coordinator.errors import ApiError, Errors
+from coordinator_core.coordinator.java import streams_members as members
 from coordinator_core.coordinator.java import streams_records as records
+from coordinator_core.coordinator.java import streams_requests as requests
 from coordinator_core.coordinator.java import streams_topology as topologies
 from coordinator_core.coordinator.java.consumer_group import LEAVE_STATIC_EPOCH
 from coordinator_core.coordinator.java.group import JavaClassicGroup
 from coordinator_core.coordinator.java.manager import PROFILE, JavaGroupMetadataManager
-from coordinator_core.coordinator.java.modern_group import fenced_epoch, may_assign
+from coordinator_core.coordinator.java.modern_group import known_static, may_assign
 from coordinator_core.coordinator.java.streams_assignor import MemberSpec, assign_sticky
+from coordinator_core.coordinator.java.streams_describe import described, listed
 from coordinator_core.coordinator.java.streams_group import (
     LiveStreamsGroup,
     LiveStreamsRecords,
@@ -34,15 +36,12 @@ from coordinator_core.coordinator.record_data import Endpoint, StreamsTopology
 from coordinator_core.coordinator.records import group_tombstone
 from coordinator_core.coordinator.replies import (
     DescribedStreamsGroup,
-    DescribedStreamsMember,
-    DescribedTasks,
     EndpointPartitions,
     Status,
     StreamsGroupHeartbeatReply,
     TopicPartitionNumbers,
 )
-from coordinator_core.coordinator.replies import Tasks as ReplyTasks
-from coordinator_core.coordinator.requests import OwnedTasks, StreamsGroupHeartbeat
+from coordinator_core.coordinator.requests import StreamsGroupHeartbeat
 from coordinator_core.groups.model import (
     LEAVE_GROUP_MEMBER_EPOCH,
     GroupState,
@@ -50,11 +49,10 @@ from coordinator_core.groups.model import (
     TaskAssignment,
     Tasks,
 )
+from coordinator_core.releases.requests import RequestRules, StreamsRules
 
 Check = Callable[[str], None]
 METADATA_REFRESH_MS = (1 << 31) - 1
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 class StreamsGroups:
@@ -65,7 +63,13 @@ class StreamsGroups:
         manager: JavaGroupMetadataManager,
         metadata: Callable[[], MetadataImage],
         metadata_hash: Callable[[Iterable[str]], int],
+        rules: RequestRules,
     ) -> None:
+        self._rules = rules.streams or StreamsRules()
+        self._emptied_group_is_assigned = rules.emptied_group_is_assigned
+        self._plain_reply = StreamsGroupHeartbeatReply(Errors.NONE)
+        if self._rules.takes_task_offsets:
+            self._plain_reply = replace(self._plain_reply, acceptable_recovery_lag=-1, acceptable_recovery_lag_legacy=0)
         self.manager = manager
         self.settings = manager.settings
         self.metadata = metadata
@@ -97,27 +101,28 @@ class StreamsGroups:
 
     def heartbeat(self, client: Client, request: StreamsGroupHeartbeat, check: Check) -> StreamsGroupHeartbeatReply:
         try:
-            _validate_names(request.topology)
-            _validate(request)
+            requests.validate_names(request.topology)
+            requests.validate(request, self._rules)
             check(request.group_id)
-            if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
+            if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_STATIC_EPOCH):
                 return self._leave(request)
             return self._heartbeat(client, request)
         except ApiError as error:
-            return StreamsGroupHeartbeatReply(error.error, error.message)
+            return replace(self._plain_reply, error_code=error.error, error_message=error.message)
 
     def _heartbeat(self, client: Client, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatReply:
         out: list[Record] = []
         joins = request.member_epoch == 0
         group = self._group(request.group_id, joins, out)
-        if joins and len(group.members) >= self.settings.group_streams_max_size:
-            raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, "The streams group has reached its maximum capacity.")
-        member = _member(group, request)
-        updated = _updated(member, client, request)
+        if joins:
+            self._throw_if_full(group, request)
+        member = members.member_of_request(group, request, out)
+        updated = members.updated(member, client, request, self._rules)
         status: list[Status] = []
-        bump = updated != member
-        if bump:
+        bump = False
+        if updated != member:
             out.append(records.member(group.group_id, updated))
+            bump = request.instance_id is None or members.needs_another_target(member, updated)
         topology = _topology(group, request.topology, out)
         if group.topology is not None and updated.topology_epoch < topology.epoch:
             text = (
@@ -129,26 +134,44 @@ class StreamsGroups:
         validated = topology.epoch if configured.is_ready else -1
         if configured.subtopologies is not None and configured.is_ready:
             for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
-                _validate_tasks(configured, tasks or ())
+                requests.validate_tasks(configured, tasks or ())
+        members.take_offsets(group, request)
         configs = {"num.standby.replicas": str(self.settings.group_streams_num_standby_replicas)}
         bump = bump or changed or validated != group.validated_topology_epoch
         bump = bump or configs != group.last_assignment_configs
+        keeps = self._rules.keeps_targets_of_an_epoch
+        is_settled = keeps and not bump and group.state is GroupState.STABLE
+        refines = is_settled and group.target(updated.member_id) != updated.assigned
         group_epoch = group.group_epoch
-        if bump:
+        if bump or refines:
             group_epoch += 1
             out.append(records.epoch(group.group_id, group_epoch, metadata_hash, validated, configs))
             group.metadata_deadline_ms = self._now_ms + METADATA_REFRESH_MS
             group.metadata_deadline_epoch = group_epoch
         self._delay_first_rebalance(group)
-        target_epoch, target = self._update_target(group, group_epoch, updated, configured, out, status)
-        reconciled = reconcile(group, updated, target_epoch, target, _owned(request))
+        target_epoch, targets = self._update_target(
+            group, group_epoch, updated, configured, out, status, refines=refines
+        )
+        if keeps and self.settings.group_streams_num_warmup_replicas > 0:
+            targets = group.keep_targets(target_epoch, targets, anew=is_settled)
+        target = targets.get(updated.member_id, NO_TASKS)
+        in_place = self._rules.changes_roles_in_place
+        reconciled = reconcile(group, updated, target_epoch, target, requests.owned_tasks(request), in_place=in_place)
         self._keep_current(group.group_id, updated, reconciled, out)
+        self._count_endpoints(group, member, reconciled, joins=joins)
         changed = joins or reconciled.assigned != member.assigned
         reply = self._reply(group, reconciled, request, configured, status, changed=changed)
         self.manager.write(self.manager.partition_for(group.group_id), out)
         if configured.missing:
             self.create_topics(configured.missing)
         return reply
+
+    def _throw_if_full(self, group: LiveStreamsGroup, request: StreamsGroupHeartbeat) -> None:
+        is_known = request.member_id in group.members or request.instance_id in group.static_members
+        if self._rules.readmits_known_members and is_known:
+            return
+        if len(group.members) >= self.settings.group_streams_max_size:
+            raise ApiError(Errors.GROUP_MAX_SIZE_REACHED, "The streams group has reached its maximum capacity.")
 
     def _keep_current(
         self, group_id: str, member: LiveStreamsMember, reconciled: LiveStreamsMember, out: list[Record]
@@ -174,10 +197,6 @@ class StreamsGroups:
     ) -> StreamsGroupHeartbeatReply:
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = member.member_id
-        if changed:
-            group.endpoints.pop(member.member_id, None)
-            if member.user_endpoint is not None:
-                group.endpoint_epoch += 1
         if configured.problem is not None:
             status.append(configured.problem)
         if group.shutdown_member_id is not None:
@@ -189,15 +208,22 @@ class StreamsGroups:
         endpoints = None
         if group.endpoint_epoch != request.endpoint_information_epoch:
             endpoints = self._endpoints(group, member, configured)
-        return StreamsGroupHeartbeatReply(
-            Errors.NONE,
+        reply = self._plain_reply
+        if self._rules.takes_task_offsets:
+            reply = replace(
+                reply,
+                acceptable_recovery_lag=self.settings.group_streams_acceptable_recovery_lag,
+                task_offset_interval_ms=self.settings.group_streams_task_offset_interval_ms,
+            )
+        return replace(
+            reply,
             member_id=member.member_id,
             member_epoch=member.member_epoch,
             heartbeat_interval_ms=self.settings.group_streams_heartbeat_interval_ms,
             status=tuple(status),
-            active_tasks=_listed(member.assigned.active) if changed else None,
-            standby_tasks=_listed(member.assigned.standby) if changed else None,
-            warmup_tasks=_listed(member.assigned.warmup) if changed else None,
+            active_tasks=listed(member.assigned.active) if changed else None,
+            standby_tasks=listed(member.assigned.standby) if changed else None,
+            warmup_tasks=listed(member.assigned.warmup) if changed else None,
             # A group that this heartbeat makes is not there yet.
             endpoint_information_epoch=0 if self.manager.get_group(group.group_id) is None else group.endpoint_epoch,
             partitions_by_user_endpoint=endpoints,
@@ -271,20 +297,27 @@ class StreamsGroups:
         configured: ConfiguredTopology,
         out: list[Record],
         status: list[Status],
-    ) -> tuple[int, TaskAssignment]:
-        """Epoch of the target assignment and the member's part of it, computed anew where that is due."""
+        *,
+        refines: bool,
+    ) -> tuple[int, dict[str, TaskAssignment]]:
+        """Epoch of the target assignment, and the assignment by member, computed anew where that is due.
+
+        ``refines``: the assignment stays and gets another epoch, so that a member comes to have what it says.
+        """
         if self.manager.timers.is_scheduled(initial_rebalance_key(group.group_id)):
             text = "Assignment delayed due to the configured initial rebalance delay."
             status.append(Status(topologies.ASSIGNMENT_DELAYED, text))
-            return group.assignment_epoch, NO_TASKS
+            return group.assignment_epoch, {}
         if group.assignment_epoch >= group_epoch:
-            return group.assignment_epoch, group.target(member.member_id)
+            return group.assignment_epoch, group.targets(member)
+        if refines:
+            out.append(records.target_metadata(group.group_id, group_epoch, group.assignment_timestamp_ms))
+            return group_epoch, group.targets(member)
         if not self._may_assign(group):
             text = "Assignment delayed due to the configured assignment interval."
             status.append(Status(topologies.ASSIGNMENT_DELAYED, text))
-            return group.assignment_epoch, group.target(member.member_id)
-        targets = self._assign(group, group_epoch, member, configured, out)
-        return group_epoch, targets[member.member_id]
+            return group.assignment_epoch, group.targets(member)
+        return group_epoch, self._assign(group, group_epoch, member, configured, out)
 
     def _may_assign(self, group: LiveStreamsGroup) -> bool:
         interval_ms = self.settings.group_streams_assignment_interval_ms
@@ -299,29 +332,49 @@ class StreamsGroups:
         out: list[Record],
     ) -> dict[str, TaskAssignment]:
         """``TargetAssignmentBuilder``: targets by member; without tasks while the topology is not ready."""
+        before, replaced_id = group.targets(updated), group.replaced_by(updated)
         specs: JavaHashMap[str, MemberSpec] = JavaHashMap()
         for one in (*group.members.values(), *([] if updated is None else [updated])):
-            specs[one.member_id] = MemberSpec(one.process_id, group.target(one.member_id))
+            if one.member_id != replaced_id:
+                target = before.get(one.member_id, NO_TASKS)
+                has = one.assigned if self._rules.assigns_from_current else target
+                specs[one.member_id] = MemberSpec(one.process_id, has, group.reported(one.member_id).offsets)
         targets = dict.fromkeys(specs, NO_TASKS)
         if configured.is_ready and configured.subtopologies is not None:
             replicas = int(group.last_assignment_configs.get("num.standby.replicas", 0))
             if updated is not None:
                 replicas = self.settings.group_streams_num_standby_replicas
-            targets = assign_sticky(specs, configured.subtopologies, replicas)
+            revised = self._rules.has_revised_assignor
+            targets = assign_sticky(specs, configured.subtopologies, replicas, revised=revised)
         for member_id in specs:
-            if member_id not in group.target_assignment or targets[member_id] != group.target(member_id):
+            if targets[member_id] != before.get(member_id):
                 out.append(records.target(group.group_id, member_id, targets[member_id]))
         out.append(records.target_metadata(group.group_id, group_epoch, self._now_ms))
         return targets
 
     # Endpoints
 
+    def _count_endpoints(
+        self, group: LiveStreamsGroup, member: LiveStreamsMember, reconciled: LiveStreamsMember, *, joins: bool
+    ) -> None:
+        """Members are told of endpoints again once one of them, or what is behind it, is another."""
+        has_endpoint = reconciled.user_endpoint is not None
+        tasks_changed = reconciled.assigned != member.assigned
+        moved = reconciled.user_endpoint != member.user_endpoint
+        counts = (joins or tasks_changed) and has_endpoint
+        if self._rules.follows_endpoints:
+            counts = moved or (tasks_changed and has_endpoint)
+        if joins or tasks_changed or (moved and self._rules.follows_endpoints):
+            group.endpoints.pop(reconciled.member_id, None)
+        group.endpoint_epoch += counts
+
     def _endpoints(
         self, group: LiveStreamsGroup, member: LiveStreamsMember, configured: ConfiguredTopology
     ) -> tuple[EndpointPartitions, ...]:
         """What members with an endpoint own, the asking member last; what was told once stays until it changes."""
         found = []
-        others = (one for one in group.members.values() if one.member_id != member.member_id)
+        left_out = (member.member_id, group.replaced_by(member))
+        others = (one for one in group.members.values() if one.member_id not in left_out)
         for one in (*others, member):
             if one.user_endpoint is None:
                 continue
@@ -343,7 +396,7 @@ class StreamsGroups:
         )
 
     def _topic_partitions(self, tasks: Tasks, configured: ConfiguredTopology) -> tuple[TopicPartitionNumbers, ...]:
-        """Partitions of the topics that the tasks read: as many of them as the topic has."""
+        """Partitions of the topics that the tasks read: as many of them as the topic has, in 4.4 those that it has."""
         assert configured.subtopologies is not None
         found = []
         for name in tasks:
@@ -354,7 +407,11 @@ class StreamsGroups:
                 known = self.metadata().topic(topic)
                 if known is None:
                     raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
-                found.append(TopicPartitionNumbers(topic, tasks[name][: known.partitions]))
+                partitions = tasks[name][: known.partitions]
+                if self._rules.follows_endpoints:
+                    partitions = tuple(one for one in tasks[name] if one < known.partitions)
+                if partitions or not self._rules.follows_endpoints:
+                    found.append(TopicPartitionNumbers(topic, partitions))
         return tuple(found)
 
     # Leaving and fencing
@@ -363,8 +420,18 @@ class StreamsGroups:
         group = self.streams_group(request.group_id)
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = request.member_id
-        self._fence(group, group.member(request.member_id))
-        return StreamsGroupHeartbeatReply(Errors.NONE, member_id=request.member_id, member_epoch=request.member_epoch)
+        reply = replace(self._plain_reply, member_id=request.member_id, member_epoch=request.member_epoch)
+        if request.instance_id is None:
+            self._fence(group, group.member(request.member_id))
+            return reply
+        member = known_static(group.static_member(request.instance_id), request.member_id, request.instance_id)
+        if request.member_epoch != LEAVE_STATIC_EPOCH:
+            self._fence(group, member)
+            return reply
+        self.manager.write(
+            self.manager.partition_for(group.group_id), [records.current(group.group_id, members.away(member))]
+        )
+        return reply
 
     def streams_group(self, group_id: str, *, written: bool = False) -> LiveStreamsGroup:
         group = self.manager.written_group(group_id) if written else self.manager.group(group_id)
@@ -373,8 +440,8 @@ class StreamsGroups:
         return group
 
     def _fence(self, group: LiveStreamsGroup, member: LiveStreamsMember) -> None:
-        group_id, types = group.group_id, (records.CURRENT, records.TARGET_MEMBER, records.MEMBER)
-        out = [one for kind in types for one in records.member_tombstones(kind, group_id, [member.member_id])]
+        group_id = group.group_id
+        out = members.removal(group_id, member.member_id)
         out.append(
             records.epoch(
                 group_id,
@@ -384,6 +451,8 @@ class StreamsGroups:
                 group.last_assignment_configs,
             )
         )
+        if self._emptied_group_is_assigned and len(group.members) == 1:
+            out.append(records.target_metadata(group_id, group.group_epoch + 1, 0))
         self.manager.write(self.manager.partition_for(group_id), out)
         for key in member_timer_keys(group_id, member.member_id):
             self.manager.timers.cancel(key)
@@ -415,87 +484,15 @@ class StreamsGroups:
 
     # Describe
 
-    def describe(self, group_id: str, check: Check) -> DescribedStreamsGroup:
-        """One group of a StreamsGroupDescribe."""
+    def describe(self, group_id: str, check: Check, *, topology_description: bool = False) -> DescribedStreamsGroup:
+        """One group of a StreamsGroupDescribe; of descriptions of topologies (KIP-1331) none is stored."""
         try:
             check(group_id)
             group = self.streams_group(group_id, written=True)
         except ApiError as error:
             shown = "" if error.error is Errors.INVALID_GROUP_ID else group_id
             return DescribedStreamsGroup(error.error, error.message, shown)
-        topology = group.streams_topology
-        configured = group.configured_as_of(self._end_offset(group_id))
-        return DescribedStreamsGroup(
-            Errors.NONE,
-            None,
-            group_id,
-            group_state=group.state,
-            group_epoch=group.group_epoch,
-            assignment_epoch=group.assignment_epoch,
-            topology=None if topology is None else topologies.described(topology, configured),
-            members=tuple(_described(group, member) for member in group.members.values()),
-        )
-
-
-def _described(group: LiveStreamsGroup, member: LiveStreamsMember) -> DescribedStreamsMember:
-    return DescribedStreamsMember(
-        member_id=member.member_id,
-        member_epoch=member.member_epoch,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        topology_epoch=member.topology_epoch,
-        process_id=member.process_id,
-        user_endpoint=None if member.user_endpoint is None else Endpoint(*member.user_endpoint),
-        client_tags=records.key_values(dict(member.client_tags)),
-        task_offsets=(),
-        task_end_offsets=(),
-        assignment=_described_tasks(member.assigned),
-        target_assignment=_described_tasks(group.target(member.member_id)),
-    )
-
-
-def _described_tasks(tasks: TaskAssignment) -> DescribedTasks:
-    return DescribedTasks(_listed(tasks.active), _listed(tasks.standby), _listed(tasks.warmup))
-
-
-def _listed(tasks: Tasks) -> tuple[ReplyTasks, ...]:
-    """By subtopology id; a broker's heartbeat lists them in the order of its hash maps."""
-    return tuple(ReplyTasks(name, tuple(sorted(partitions))) for name, partitions in sorted(tasks.items()))
-
-
-def _owned(request: StreamsGroupHeartbeat) -> TaskAssignment | None:
-    """What the member says it owns; ``None``: nothing new since its last word."""
-    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
-        return None
-    kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    return TaskAssignment(*({one.subtopology_id: one.partitions for one in kind} for kind in kinds))
-
-
-def _member(group: LiveStreamsGroup, request: StreamsGroupHeartbeat) -> LiveStreamsMember:
-    if request.member_epoch == 0:
-        new = LiveStreamsMember(request.member_id, rebalance_timeout_ms=-1, topology_epoch=-1, previous_member_epoch=0)
-        return group.members.get(request.member_id) or new
-    member = group.member(request.member_id)
-    _validate_epoch(member, request)
-    return member
-
-
-def _updated(member: LiveStreamsMember, client: Client, request: StreamsGroupHeartbeat) -> LiveStreamsMember:
-    """The member with what the request says; null and -1 say nothing new."""
-    timeout_ms, tags, endpoint = request.rebalance_timeout_ms, request.client_tags, request.user_endpoint
-    return replace(
-        member,
-        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-        topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
-        client_id=client.client_id,
-        client_host=client.host,
-        process_id=member.process_id if request.process_id is None else request.process_id,
-        user_endpoint=member.user_endpoint if endpoint is None else (endpoint.host, endpoint.port),
-        client_tags=member.client_tags if tags is None else tuple(sorted((tag.key, tag.value) for tag in tags)),
-    )
+        return described(group, self._end_offset(group_id), topology_description=topology_description)
 
 
 def _topology(group: LiveStreamsGroup, sent: StreamsTopology | None, out: list[Record]) -> StreamsTopology:
@@ -511,98 +508,3 @@ def _topology(group: LiveStreamsGroup, sent: StreamsTopology | None, out: list[R
     if current is None:
         raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
     return current
-
-
-def _validate_epoch(member: LiveStreamsMember, request: StreamsGroupHeartbeat) -> None:
-    """The previous epoch will do when the answer got lost, which the owned tasks show."""
-    epoch = request.member_epoch
-    if epoch == member.member_epoch:
-        return
-    if epoch < member.member_epoch and epoch == member.previous_member_epoch and _is_subset(request, member):
-        return
-    raise fenced_epoch("streams", epoch, member.member_epoch)
-
-
-def _is_subset(request: StreamsGroupHeartbeat, member: LiveStreamsMember) -> bool:
-    assigned = member.assigned
-    return all(
-        owned is not None
-        and all(set(one.partitions) <= set(tasks.get(one.subtopology_id, ())) for one in owned)
-        and all(one.subtopology_id in tasks for one in owned)
-        for owned, tasks in (
-            (request.active_tasks, assigned.active),
-            (request.standby_tasks, assigned.standby),
-            (request.warmup_tasks, assigned.warmup),
-        )
-    )
-
-
-def _invalid(text: str) -> ApiError:
-    return ApiError(Errors.INVALID_REQUEST, text)
-
-
-def _validate_tasks(configured: ConfiguredTopology, owned: Iterable[OwnedTasks]) -> None:
-    """``throwIfRequestContainsInvalidTasks``."""
-    assert configured.subtopologies is not None
-    for one in owned:
-        subtopology = configured.subtopologies.get(one.subtopology_id)
-        if subtopology is None:
-            raise _invalid(f"Subtopology {one.subtopology_id} does not exist in the topology.")
-        if not all(0 <= partition < subtopology.tasks for partition in one.partitions):
-            raise _invalid(f"Task of subtopology {one.subtopology_id} is invalid.")
-
-
-def _validate_names(topology: StreamsTopology | None) -> None:
-    """What ``KafkaApis`` refuses: names of topics that cannot be, and those of Kafka's own topics."""
-    if topology is None:
-        return
-    names = {
-        name
-        for one in topology.subtopologies
-        for name in (
-            *topologies.inputs(one),
-            *one.repartition_sink_topics,
-            *(topic.name for topic in one.state_changelog_topics),
-        )
-    }
-    if not all(_TOPIC_NAME.fullmatch(name) and name not in (".", "..") for name in names):
-        raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Topic names are not valid topic names.")
-    if names & _INTERNAL_TOPICS:
-        raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Use of Kafka internal topics is prohibited.")
-
-
-def _validate(request: StreamsGroupHeartbeat) -> None:
-    """``throwIfStreamsGroupHeartbeatRequestIsUsingUnsupportedFeatures``, then ``…IsInvalid``."""
-    epoch, topology = request.member_epoch, request.topology
-    owned = {"Active": request.active_tasks, "Standby": request.standby_tasks, "Warmup": request.warmup_tasks}
-    if request.instance_id is not None:
-        raise _invalid("Static membership is not yet supported.")
-    if request.task_offsets is not None or request.task_end_offsets is not None:
-        raise _invalid("TaskOffsets are not supported yet.")
-    if request.warmup_tasks:
-        raise _invalid("WarmupTasks are not supported yet.")
-    if topology is not None and any(one.source_topic_regex for one in topology.subtopologies):
-        raise _invalid("Regular expressions for source topics are not supported yet.")
-    ids = {"MemberId": request.member_id, "GroupId": request.group_id, "RackId": request.rack_id}
-    for name, value in ids.items():
-        if value is not None and not value.strip():
-            raise _invalid(f"{name} can't be empty.")
-    if epoch == 0:
-        if request.rebalance_timeout_ms == -1:
-            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
-        for name, tasks in owned.items():
-            if tasks is None or tasks:
-                raise _invalid(f"{name}Tasks must be empty when (re-)joining.")
-        if topology is None:
-            raise _invalid("Topology must be non-null when (re-)joining.")
-        if any(topic.partitions for one in topology.subtopologies for topic in one.state_changelog_topics):
-            raise ApiError(Errors.STREAMS_INVALID_TOPOLOGY, "Changelog topics must have an undefined partition count.")
-    elif epoch == LEAVE_STATIC_EPOCH:
-        raise _invalid("InstanceId can't be null.")
-    elif epoch < LEAVE_STATIC_EPOCH:
-        raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
-    given = [tasks is not None for tasks in owned.values()]
-    if any(given) and not all(given):
-        raise _invalid("If one task-type is non-null, all must be non-null.")
-    if epoch != 0 and topology is not None:
-        raise _invalid("Topology can only be provided when (re-)joining.")

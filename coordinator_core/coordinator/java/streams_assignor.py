@@ -19,10 +19,11 @@ V = TypeVar("V")
 
 
 class MemberSpec(NamedTuple):
-    """What the assignor is told of a member: its process, its target so far."""
+    """Knowledge of the assignor about a member: its process, its tasks, and how far their state is by its own word."""
 
     process_id: str
     assignment: TaskAssignment
+    offsets: Mapping[Task, int] = {}
 
 
 class JavaPriorityQueue(Generic[V]):
@@ -126,9 +127,14 @@ class _Quota:
 
 class _Assignment:
     def __init__(
-        self, members: Mapping[str, MemberSpec], subtopologies: Mapping[str, ConfiguredSubtopology], replicas: int
+        self,
+        members: Mapping[str, MemberSpec],
+        subtopologies: Mapping[str, ConfiguredSubtopology],
+        replicas: int,
+        revised: bool,
     ) -> None:
         self._replicas = replicas
+        self._revised = revised
         self.processes: JavaHashMap[str, _Process] = JavaHashMap.with_capacity(len(members))
         self._active_before: dict[Task, tuple[str, str]] = {}
         self._standby_before: dict[Task, list[tuple[str, str]]] = {}
@@ -139,11 +145,31 @@ class _Assignment:
         self._quota = _Quota(count + len(self._stateful_tasks) * replicas, len(members))
         for member_id, spec in members.items():
             owner = (spec.process_id, member_id)
-            self.processes.setdefault(spec.process_id, _Process()).counts[member_id] = 0
+            if revised:
+                process = self.processes.compute_if_absent(spec.process_id, _Process)
+            else:
+                process = self.processes.setdefault(spec.process_id, _Process())
+            process.counts[member_id] = 0
             for task in tasks_of(spec.assignment.active):
                 self._active_before[task] = owner
             for task in tasks_of(spec.assignment.standby):
                 self._standby_before.setdefault(task, []).append(owner)
+        self._rank_by_offsets(members)
+
+    def _rank_by_offsets(self, members: Mapping[str, MemberSpec]) -> None:
+        """Add members that report state of a task, behind those that had it as standby; the farther the sooner."""
+        for task in dict.fromkeys(task for spec in members.values() for task in spec.offsets):
+            standby = self._standby_before.get(task, [])
+            others = [
+                (spec.process_id, member_id)
+                for member_id, spec in members.items()
+                if task in spec.offsets and (spec.process_id, member_id) not in standby
+            ]
+
+            def ahead(owner: tuple[str, str], task: Task = task) -> int:
+                return -members[owner[1]].offsets.get(task, 0)
+
+            self._standby_before[task] = [*sorted(standby, key=ahead), *sorted(others, key=ahead)]
 
     def _by_load(self) -> JavaPriorityQueue[_Process]:
         return JavaPriorityQueue(lambda process: process.load, self.processes.values())
@@ -182,9 +208,11 @@ class _Assignment:
         return True
 
     def _least_loaded(self, owners: Iterable[tuple[str, str]], task: Task | None) -> tuple[str, str] | None:
-        """Of ``owners`` the last one whose process and own load are both less than those before; none of them when
-        the first one's process has ``task``."""
+        """Owner that is the last one whose process and own load are both less than those before. Those whose process
+        has ``task`` are passed over; in 4.3 it is none of them when the first one's process has it."""
         candidates = list(owners)
+        if self._revised:
+            candidates = [one for one in candidates if task is None or task not in self.processes[one[0]].tasks]
         if not candidates:
             return None
         found = candidates[0]
@@ -230,11 +258,15 @@ class _Assignment:
 
 
 def assign_sticky(
-    members: Mapping[str, MemberSpec], subtopologies: Mapping[str, ConfiguredSubtopology], replicas: int
+    members: Mapping[str, MemberSpec],
+    subtopologies: Mapping[str, ConfiguredSubtopology],
+    replicas: int,
+    *,
+    revised: bool = False,
 ) -> dict[str, TaskAssignment]:
     """Tasks of each member. ``members`` iterate as Kafka's map, ``subtopologies`` by id; ``replicas``: standby tasks
-    of each task with state."""
-    assignment = _Assignment(members, subtopologies, replicas)
+    of each task with state; ``revised``: ``StreamsRules.has_revised_assignor``."""
+    assignment = _Assignment(members, subtopologies, replicas, revised)
     assignment.assign_active()
     if replicas > 0:
         assignment.assign_standby()

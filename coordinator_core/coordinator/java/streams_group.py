@@ -15,7 +15,15 @@ from coordinator_core.coordinator.java import streams_records as records
 from coordinator_core.coordinator.java.group import accept_any
 from coordinator_core.coordinator.java.modern_group import member_of
 from coordinator_core.coordinator.java.offsets import Validate
-from coordinator_core.coordinator.java.streams_member import NO_TASKS, LiveStreamsMember, Task, since, tasks_of
+from coordinator_core.coordinator.java.streams_member import (
+    NO_OFFSETS,
+    NO_TASKS,
+    LiveStreamsMember,
+    Task,
+    TaskOffsets,
+    since,
+    tasks_of,
+)
 from coordinator_core.coordinator.java.streams_topology import ConfiguredTopology, source_subtopologies
 from coordinator_core.coordinator.log import Record
 from coordinator_core.coordinator.maps import TimelineHashMap
@@ -31,14 +39,16 @@ from coordinator_core.groups.modern import StreamsRecords
 class LiveStreamsGroup(StreamsGroup):
     """The replayed group with the questions of request handlers.
 
-    What no record holds comes after ``members`` and ``target_assignment``: processes by task, the configured
-    topology, the deadline of its topics' metadata, who asked for the shutdown, and what endpoints are told.
+    What no record holds comes after ``members`` and ``target_assignment``: static members by instance id, processes by
+    task, the configured topology, the deadline of its topics' metadata, who asked for the shutdown, what endpoints are
+    told, what members report of their tasks, and the targets that members of an assignment epoch go to.
     """
 
     protocol_type: ClassVar[str] = "streams"
 
     members: dict[str, LiveStreamsMember] = field(default_factory=TimelineHashMap)  # type: ignore[assignment]
     target_assignment: dict[str, TaskAssignment] = field(default_factory=TimelineHashMap)
+    static_members: dict[str, str] = field(default_factory=dict)
     active_processes: dict[Task, str] = field(default_factory=dict)
     standby_processes: dict[Task, set[str]] = field(default_factory=dict)
     warmup_processes: dict[Task, set[str]] = field(default_factory=dict)
@@ -51,6 +61,9 @@ class LiveStreamsGroup(StreamsGroup):
     endpoint_epoch: int = 0
     endpoints: dict[str, EndpointPartitions] = field(default_factory=dict)
     """What was told of members with an endpoint: made anew after each record of theirs."""
+    task_offsets: dict[str, TaskOffsets] = field(default_factory=dict)
+    kept_targets: tuple[int, dict[str, TaskAssignment]] = (-1, {})
+    """An assignment epoch, and the targets by member that its first heartbeat saw (``refinedAssignment``)."""
 
     @property
     def is_empty(self) -> bool:
@@ -63,8 +76,39 @@ class LiveStreamsGroup(StreamsGroup):
     def member(self, member_id: str) -> LiveStreamsMember:
         return member_of(self.group_id, self.members, member_id)
 
+    def static_member(self, instance_id: str | None) -> LiveStreamsMember | None:
+        member_id = self.static_members.get(instance_id) if instance_id is not None else None
+        return None if member_id is None else self.member(member_id)
+
+    def replaced_by(self, member: LiveStreamsMember | None) -> str | None:
+        """The id under which the group has this static member, if that is another one."""
+        if member is None or member.instance_id is None:
+            return None
+        member_id = self.static_members.get(member.instance_id)
+        return None if member_id == member.member_id else member_id
+
     def target(self, member_id: str) -> TaskAssignment:
         return self.target_assignment.get(member_id, NO_TASKS)
+
+    def targets(self, updated: LiveStreamsMember | None) -> dict[str, TaskAssignment]:
+        """The target assignment by member; that of a static member under the id that it has now."""
+        old_id = self.replaced_by(updated)
+        if updated is None or old_id is None:
+            return dict(self.target_assignment)
+        return _renamed(self.target_assignment, old_id, updated.member_id)
+
+    def keep_targets(self, epoch: int, targets: dict[str, TaskAssignment], *, anew: bool) -> dict[str, TaskAssignment]:
+        """The targets that were kept for this assignment epoch; these from now on when there are none, or ``anew``."""
+        if anew or self.kept_targets[0] != epoch:
+            self.kept_targets = epoch, targets
+        return self.kept_targets[1]
+
+    def rename_kept_target(self, old_id: str, member_id: str) -> None:
+        epoch, targets = self.kept_targets
+        self.kept_targets = epoch, _renamed(targets, old_id, member_id)
+
+    def reported(self, member_id: str) -> TaskOffsets:
+        return self.task_offsets.get(member_id, NO_OFFSETS)
 
     def configure(self, topology: ConfiguredTopology, end_offset: int) -> None:
         """The topology as handlers see it from now on; reads see it once a record follows in the offsets log."""
@@ -171,6 +215,13 @@ class LiveStreamsGroup(StreamsGroup):
         return [*keys, initial_rebalance_key(self.group_id)]
 
 
+def _renamed(targets: Mapping[str, TaskAssignment], old_id: str, member_id: str) -> dict[str, TaskAssignment]:
+    found = dict(targets)
+    if old_id in found:
+        found[member_id] = found.pop(old_id)
+    return found
+
+
 def member_timer_keys(group_id: str, member_id: str) -> list[tuple[str, ...]]:
     return [(timer, group_id, member_id) for timer in ("session", "rebalance")]
 
@@ -187,7 +238,11 @@ class LiveStreamsRecords(StreamsRecords):
 
     def describe(self, group: LiveStreamsGroup, member: LiveStreamsMember, value: dict[str, Any]) -> None:  # type: ignore[override]
         group.forget(member)
+        if member.instance_id is not None:
+            group.static_members.pop(member.instance_id, None)
         super().describe(group, member, value)
+        if member.instance_id is not None:
+            group.static_members[member.instance_id] = member.member_id
         group.add_processes(member)
 
     def assign(  # type: ignore[override]
@@ -202,6 +257,9 @@ class LiveStreamsRecords(StreamsRecords):
     def remove(self, group: LiveStreamsGroup, member: LiveStreamsMember) -> None:
         group.forget(member)
         super().remove(group, member)
+        group.task_offsets.pop(member.member_id, None)
+        if member.instance_id is not None:
+            group.static_members.pop(member.instance_id, None)
         if not group.members:
             group.shutdown_member_id = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from coordinator_core.groups.model import MemberState, StreamsMember, TaskAssignment, Tasks
 
@@ -12,6 +13,16 @@ Task = tuple[str, int]
 Since = dict[str, dict[int, int]]
 """Subtopology id to partitions, each with the epoch in which it was assigned."""
 NO_TASKS = TaskAssignment()
+
+
+class TaskOffsets(NamedTuple):
+    """Report of a member on its tasks: how far their state is, and where it ends."""
+
+    offsets: dict[Task, int]
+    end_offsets: dict[Task, int]
+
+
+NO_OFFSETS = TaskOffsets({}, {})
 
 
 def tasks_of(assignment: Tasks) -> Iterator[Task]:

@@ -22,8 +22,13 @@ def reconcile(
     target_epoch: int,
     target: TaskAssignment,
     owned: TaskAssignment | None,
+    *,
+    in_place: bool = False,
 ) -> LiveStreamsMember:
-    """The member after this heartbeat; the same object when nothing changes. ``owned`` None: nothing new."""
+    """The member after this heartbeat; the same object when nothing changes. ``owned`` None: nothing new.
+
+    ``in_place``: ``StreamsRules.changes_roles_in_place``.
+    """
     if member.is_reconciled_to(target_epoch):
         return member
     epoch = member.member_epoch
@@ -38,9 +43,11 @@ def reconcile(
     kept, lost, added, unreleased = {}, {}, {}, False
     for kind in KINDS:
         current = _since(member, kind, target_epoch)
-        blocked = _blocked(group, member.process_id, kind)
+        blocked = _blocked_by_others(group, member, kind) if in_place else _blocked(group, member.process_id, kind)
         kept[kind], lost[kind], added[kind], waits = _difference(current, getattr(target, kind), target_epoch, blocked)
         unreleased = unreleased or waits
+    if in_place:
+        _change_roles(member, target, target_epoch, owned, kept, lost, added)
     revoked = _assignment(lost)
     if revoked != NO_TASKS and _owns(owned, revoked):
         return replace(
@@ -91,6 +98,66 @@ def _blocked(group: LiveStreamsGroup, process_id: str, kind: str) -> Callable[[T
         return any(process_id in found.get(task, ()) for found in (group.standby_processes, group.warmup_processes))
 
     return blocked
+
+
+def _blocked_by_others(group: LiveStreamsGroup, member: LiveStreamsMember, kind: str) -> Callable[[Task], bool]:
+    """Like :func:`_blocked`; what the member itself has in another role, it need not release."""
+    process_id = member.process_id
+    own = {one: set(tasks_of(getattr(member.assigned, one))) for one in KINDS}
+
+    def blocked(task: Task) -> bool:
+        holder = group.active_processes.get(task)
+        if kind == "active" and holder is not None:
+            return True
+        if holder == process_id and not (kind == "standby" and task in own["active"]):
+            return True
+        return any(
+            process_id in found.get(task, ()) and (one == kind or task not in own[one])
+            for one, found in (("standby", group.standby_processes), ("warmup", group.warmup_processes))
+        )
+
+    return blocked
+
+
+def _change_roles(
+    member: LiveStreamsMember,
+    target: TaskAssignment,
+    epoch: int,
+    owned: TaskAssignment | None,
+    kept: dict[str, Since],
+    lost: dict[str, Since],
+    added: dict[str, Since],
+) -> None:
+    """Move a member's own tasks between ``kept``, ``lost`` and ``added`` that it goes on to have in another role.
+
+    Sources: ``demoteActiveTasksToStandby``, ``applyPromotionsToActive``. An active task is still given up, while its
+    standby task is there already; a standby task stays until it becomes active. No target of 4.4 has warm-up tasks.
+    """
+    for task in tasks_of(member.assigned.active):
+        if _take(added["standby"], task):
+            _put(kept["standby"], task, epoch)
+    wanted = set(tasks_of(target.active))
+    promoted = [task for task in tasks_of(member.assigned.standby) if task in wanted]
+    for task in promoted:
+        _take(lost["standby"], task)
+    revoked = _assignment(lost)
+    revokes = revoked != NO_TASKS and _owns(owned, revoked)
+    for name, partition in promoted:
+        if revokes or partition not in added["active"].get(name, {}):
+            _put(kept["standby"], (name, partition), epoch)
+
+
+def _take(tasks: Since, task: Task) -> bool:
+    """Remove a task; whether it was there."""
+    name, partition = task
+    found = tasks.get(name, {}).pop(partition, None) is not None
+    if name in tasks and not tasks[name]:
+        del tasks[name]
+    return found
+
+
+def _put(tasks: Since, task: Task, epoch: int) -> None:
+    tasks.setdefault(task[0], {})[task[1]] = epoch
 
 
 def _difference(

@@ -31,7 +31,6 @@ NODE_ID = 1
 ADDRESS = ("127.0.0.1", 49092)
 """Node id and address of the broker on which the traces were recorded."""
 TOPIC_CREATION_MS = 1_000
-STREAMS_LINE = "4.3"
 CLIENT_HOST = "/127.0.0.1"
 
 
@@ -86,7 +85,7 @@ class _Player:
             metadata=MetadataImage(topics),
             new_producer_id=self._variables.new_producer_id,
             java=trace.is_java,
-            share_rules=trace.share_rules,
+            group_rules=trace.group_rules,
             new_topic_id=self._variables.new_topic_id,
         )
         self._closed: set[int] = set()
@@ -192,10 +191,10 @@ class _Player:
             raise _damage(self._trace, line.number, f"{api} v{version}: {error}") from None
 
     def _check_release(self, api: str) -> None:
-        """Streams groups are those of one release line: a recording of another would be answered wrongly."""
-        kafka = str(self._trace.head["kafka"])
-        if api.startswith("StreamsGroup") and kafka[:1].isdecimal() and not kafka.startswith(f"{STREAMS_LINE}."):
-            raise ValueError(f"streams groups are modelled as of {STREAMS_LINE}, not of {kafka}")
+        """A recording of streams groups of another release would be answered wrongly."""
+        if api.startswith("StreamsGroup") and self._trace.is_java and not self._trace.has_streams:
+            kafka = self._trace.head["kafka"]
+            raise ValueError(f"streams groups are modelled as of 4.3 and 4.4, not of {kafka}")
 
     def _as_sent(self, line: Line) -> Json:
         """The body with its members in the order in which they were sent, where that is given."""

@@ -69,12 +69,25 @@ class Trace:
         return bool(self.head["coordinator"] == "java")
 
     @property
-    def share_rules(self) -> RequestRules:
-        """Release by which share groups are served: the recorded one where it is modelled, else 4.3."""
-        try:
-            return profile_for_release(self.head["kafka"]).requests or JAVA
-        except UsageError:
+    def group_rules(self) -> RequestRules:
+        """Release by which share and streams groups are served: the recorded one where it is modelled, else 4.3."""
+        return self._recorded_rules or JAVA
+
+    @property
+    def has_streams(self) -> bool:
+        """Tell whether streams groups of the recorded release are modelled."""
+        return self._recorded_rules is not None and self._recorded_rules.streams is not None
+
+    @property
+    def _recorded_rules(self) -> RequestRules | None:
+        """``None`` for a release without rules. A recording that names no release is taken for one of 4.3."""
+        kafka: str = self.head["kafka"]
+        if not kafka[:1].isdecimal():
             return JAVA
+        try:
+            return profile_for_release(kafka).requests
+        except UsageError:
+            return None
 
     @property
     def settings(self) -> BrokerSettings:
