@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 CORPUS = Path(__file__).parent / "corpus"
+MORE = os.environ.get("REGROUP_MORE_CASES")
+"""A directory of other cases, which every test of the corpus tries too (``corpus/README.md``, part 3)."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,15 @@ class Case:
 
 def _cases() -> list[Case]:
     found = []
-    for reloaded in sorted(CORPUS.rglob("reloaded.json")):
+    roots = [CORPUS, Path(MORE)] if MORE else [CORPUS]
+    for root, reloaded in [(each, path) for each in roots for path in sorted(each.rglob("reloaded.json"))]:
         directory = reloaded.parent.parent
         description = _description(directory)
         paths = tuple(sorted(path for path in directory.glob("broker-*/log"))) or (directory / "log",)
         release = description.get("release") or description["kafka"]
         found.append(
             Case(
-                name=str(directory.relative_to(CORPUS)),
+                name=str(directory.relative_to(root)),
                 directory=directory,
                 paths=paths,
                 release=release,

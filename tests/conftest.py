@@ -65,6 +65,7 @@ PARTS = (
     Part("scale", "full"),
     Part("bench/test_rules.py", "full"),
     Part("fold", "fast"),
+    Part("lifecycle/test_loads_judged.py", "full", together=True),
     Part("lifecycle", "fast"),
     Part("coordinator", "fast"),
     Part("expectations", "fast", together=True),

@@ -53,6 +53,8 @@ class ModernRules(Protocol):
     @property
     def streams_replaces_simple(self) -> bool: ...
     @property
+    def reads_validated_topology(self) -> bool: ...
+    @property
     def compares_target_epochs(self) -> bool: ...
     @property
     def initial_epoch(self) -> int: ...
@@ -480,7 +482,8 @@ class StreamsRecords(ModernRecords):
         return self._rules.streams_replaces_simple
 
     def set_metadata(self, group: StreamsGroup, value: Record) -> None:
-        group.validated_topology_epoch = value.get("validatedTopologyEpoch", -1)
+        if self._rules.reads_validated_topology:
+            group.validated_topology_epoch = value.get("validatedTopologyEpoch", -1)
         group.last_assignment_configs = {
             entry["key"]: entry["value"] for entry in value.get("lastAssignmentConfigs") or ()
         }

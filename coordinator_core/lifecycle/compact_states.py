@@ -70,8 +70,9 @@ def proof_profiles(
     present = _ANY_TYPE if key_types is None else frozenset(key_types)
     alike: dict[object, list[Profile]] = {}
     for chosen in (profile, *(profile_for(name) for name in PROFILE_RELEASES if name != profile.name)):
-        # Share group records that 4.0 refuses stop it behind its own cleaner, too: that is no difference.
-        each = replace(chosen, has_first_share_layout=False, tolerates_missing_share_groups=True)
+        # Values of previews, and share group records that 4.0 refuses, stop others behind their own cleaner, too: that
+        # is no difference.
+        each = replace(chosen, value_layout=profile.value_layout, tolerates_missing_share_groups=True)
         facts = asdict(each) | {"known_key_types": each.known_key_types & present}
         # Compaction changes neither what can be read at all nor where the log ends.
         unimportant = {
@@ -91,6 +92,7 @@ def proof_profiles(
                 "tolerates_owned_partitions",
                 "consumer_replaces_simple",
                 "streams_replaces_simple",
+                "reads_validated_topology",
                 "compares_target_epochs",
                 "initial_epoch",
             }

@@ -10,7 +10,7 @@ import numpy as np
 
 from coordinator_core.kernels import arrays
 from coordinator_core.kernels.layout import SHAPE_VERSIONS, MarkedField, Prefix, ShapeKind
-from coordinator_core.records.schemas import CURRENT_LAYOUT, RECORD_TYPES
+from coordinator_core.records.schemas import CURRENT_LAYOUT, PREVIEW_3_7_LAYOUT, RECORD_TYPES
 from coordinator_core.records.types import ArrayOf, Field, FieldType, Primitive, Struct
 from coordinator_core.records.wire import MAX_STRING_BYTES
 from coordinator_core.releases import Profile
@@ -77,6 +77,9 @@ def value_shapes(profile: Profile) -> tuple[arrays.Array, arrays.Array]:
         if key_type < 2:
             continue
         layout = value_layouts(key_type, profile).names[0]
+        if layout == PREVIEW_3_7_LAYOUT:
+            # Its member assignments say otherwise what is owned; without a shape every record is replayed.
+            continue
         value = record_type.value if layout == CURRENT_LAYOUT else record_type.other_layouts[layout]
         for version in value.versions:
             first = len(rows)

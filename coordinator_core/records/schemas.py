@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.records.types import ArrayOf, Field, Primitive, Schema, Struct, schema
+from coordinator_core.releases.facts import ValueLayout
 from coordinator_core.releases.table import TABLE
 
 _added = TABLE.first_with_field
@@ -27,10 +28,10 @@ UUID = Primitive.UUID
 STRING = Primitive.STRING
 BYTES = Primitive.BYTES
 
-CURRENT_LAYOUT: Final = "current"
-PREVIEW_3_7_LAYOUT: Final = "preview-3.7"
+CURRENT_LAYOUT: Final = str(ValueLayout.CURRENT)
+PREVIEW_3_7_LAYOUT: Final = str(ValueLayout.PREVIEW_3_7)
 SHARE_3_9_LAYOUT: Final = "share-3.9"
-SHARE_4_0_LAYOUT: Final = "share-4.0"
+SHARE_4_0_LAYOUT: Final = str(ValueLayout.SHARE_4_0)
 
 
 @dataclass(frozen=True)

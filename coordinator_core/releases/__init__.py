@@ -21,6 +21,7 @@ from coordinator_core.releases.facts import (
     PendingHold,
     Profile,
     ShareSweep,
+    ValueLayout,
 )
 from coordinator_core.releases.number import Release
 from coordinator_core.releases.profiles import (
@@ -52,6 +53,7 @@ __all__ = [
     "Profile",
     "Release",
     "ShareSweep",
+    "ValueLayout",
     "chosen_profile",
     "every_profile",
     "parse_release",

@@ -49,6 +49,19 @@ class MergeOffsetRule(StrEnum):
     """Not compared: the marker always wins."""
 
 
+class ValueLayout(StrEnum):
+    """Fields that version 0 of a value has. Early releases wrote others under the same number, and loaders read them as
+    their own: what does not fit stops the load."""
+
+    CURRENT = "current"
+
+    PREVIEW_3_7 = "preview-3.7"
+    """Consumer groups up to 3.7: the types 4, 5, 7 and 8 have other fields."""
+
+    SHARE_4_0 = "share-4.0"
+    """Share groups of 4.0: the types 11 and 15 have fewer fields (``ShareGroupMetadataValue.json``)."""
+
+
 class Clock(StrEnum):
     """Start of the retention of an offset, and the meaning of a value's own expire timestamp."""
 
@@ -219,9 +232,8 @@ class Profile:
     max_group_value_version: int
     """Newest value version that is read under key type 2 (``GroupMetadataValue.json``); -1: none."""
 
-    has_first_share_layout: bool
-    """Share group records have the layout of 4.0, in which the types 11 and 15 have fewer fields
-    (``ShareGroupMetadataValue.json``); values of later releases are misread, or stop the load."""
+    value_layout: ValueLayout
+    """In which the loader reads version 0 of values."""
 
     keeps_offsets_only_groups: bool
     """Offsets without a group record make a group: an Empty one, or one without any state."""
@@ -273,6 +285,10 @@ class Profile:
     converts_groups: bool
     """A member of another protocol makes an Empty classic group, or one of consumers, a group of its own type
     (``GroupMetadataManager.getOrMaybeCreateConsumerGroup``, from 3.8 on)."""
+
+    reads_validated_topology: bool
+    """The epoch of the topology that was validated is loaded (``StreamsGroupMetadataValue.ValidatedTopologyEpoch``);
+    else a streams group with members is NotReady after a load."""
 
     compares_target_epochs: bool
     """A member counts as reconciled by the epoch of the target assignment that it goes to, not by its own, which is

@@ -28,6 +28,7 @@ from coordinator_core.releases.facts import (
     ShareSweep,
     Sign,
     Tools,
+    ValueLayout,
 )
 from coordinator_core.releases.number import Release
 from coordinator_core.releases.requests import CLASSIC_3_9, NEW_4_3, NEW_4_4
@@ -78,7 +79,7 @@ _FIRST_CLASSIC = Profile(
     max_legacy_offset_value_version=1,
     max_offset_value_version=1,
     max_group_value_version=-1,
-    has_first_share_layout=False,
+    value_layout=ValueLayout.CURRENT,
     keeps_offsets_only_groups=True,
     has_group_state=False,
     empty_group_keeps_protocol_type=False,
@@ -95,6 +96,7 @@ _FIRST_CLASSIC = Profile(
     consumer_replaces_simple=True,
     streams_replaces_simple=True,
     converts_groups=False,
+    reads_validated_topology=False,
     compares_target_epochs=False,
     initial_epoch=0,
     describes_pending_revocation=False,
@@ -125,7 +127,7 @@ _FIRST_NEW = Profile(
     max_legacy_offset_value_version=4,
     max_offset_value_version=4,
     max_group_value_version=4,
-    has_first_share_layout=False,
+    value_layout=ValueLayout.PREVIEW_3_7,
     keeps_offsets_only_groups=True,
     has_group_state=True,
     empty_group_keeps_protocol_type=True,
@@ -142,6 +144,7 @@ _FIRST_NEW = Profile(
     consumer_replaces_simple=False,
     streams_replaces_simple=False,
     converts_groups=False,
+    reads_validated_topology=False,
     compares_target_epochs=True,
     initial_epoch=0,
     describes_pending_revocation=False,
@@ -360,6 +363,7 @@ LINES: Final = (
         new=lambda was: replace(
             was,
             name="J1",
+            value_layout=ValueLayout.CURRENT,
             ordering_offset_rule=MergeOffsetRule.RECORD,
             tombstone_drops_pending=True,
             converts_groups=True,
@@ -386,7 +390,7 @@ LINES: Final = (
         new=lambda was: replace(
             was,
             known_key_types=was.known_key_types | {16} | SHARE_KEY_TYPES,
-            has_first_share_layout=True,
+            value_layout=ValueLayout.SHARE_4_0,
             tolerates_missing_groups=True,
             consumer_replaces_simple=True,
         ),
@@ -406,7 +410,7 @@ LINES: Final = (
             name="J2",
             known_key_types=was.known_key_types - {9} | STREAMS_KEY_TYPES,
             max_legacy_offset_value_version=0,
-            has_first_share_layout=False,
+            value_layout=ValueLayout.CURRENT,
             tolerates_missing_share_groups=True,
             expiry=replace(
                 was.expiry,
@@ -429,7 +433,7 @@ LINES: Final = (
         "4.2",
         "4.2.1",
         new=lambda was: _tolerates_owned_partitions(
-            replace(was, name="J3", expiry=replace(was.expiry, knows_sources=True))
+            replace(was, name="J3", reads_validated_topology=True, expiry=replace(was.expiry, knows_sources=True))
         ),
         new_fields=(
             "StreamsGroupMetadataValue.validatedTopologyEpoch",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from coordinator_core.releases.facts import CLASSIC_KEY_TYPES, DumpText, Loader, Profile, Sign, Tools
+from coordinator_core.releases.facts import CLASSIC_KEY_TYPES, DumpText, Loader, Profile, Sign, Tools, ValueLayout
 from coordinator_core.releases.lines import LINES, Line, Patch
 from coordinator_core.releases.number import Release
 
@@ -99,13 +99,16 @@ class ReleaseTable:
             before = known
         return first
 
-    def latest_alike(self, release: Release) -> Release:
-        """The newest release that writes group records as ``release`` does: no field and no type is new."""
+    def latest_alike(self, release: Release, *, in_layout: bool = False) -> Release:
+        """The newest release that writes group records as ``release`` does: no field and no type is new, nor
+        (``in_layout``) the layout of their values."""
         row = self._row(release)
         found = row
         for later in range(row + 1, len(self._lines)):
             types = (self._known(later), self._known(later - 1))
             if self._lines[later].new_fields or types[0] != types[1] or not self._lines[later].latest:
+                break
+            if in_layout and self._layout(later) is not self._layout(row):
                 break
             found = later
         return Release.parse(self._lines[found].latest)
@@ -124,7 +127,7 @@ class ReleaseTable:
             printed: tuple[object, ...] = (tools,)
             if tools.dumped_key_types and profile:
                 # Text printed as JSON follows the schemas of the release.
-                layouts = profile.has_first_share_layout, profile.max_legacy_offset_value_version
+                layouts = profile.value_layout, profile.max_legacy_offset_value_version
                 printed = tools, fields, layouts
             if printed != before:
                 yield self._since[row], tools.dump_text
@@ -132,6 +135,10 @@ class ReleaseTable:
 
     def _row(self, release: Release) -> int:
         return max((row for row, since in enumerate(self._since) if since <= release), default=0)
+
+    def _layout(self, row: int) -> ValueLayout | None:
+        profile = self._profiles[Loader.JAVA][row]
+        return profile.value_layout if profile else None
 
     def _known(self, row: int) -> frozenset[int]:
         profile = self._profiles[Loader.JAVA][row]

@@ -14,7 +14,7 @@ from itertools import islice
 from coordinator_core.log.reader import OnDamage, read_records
 from coordinator_core.log.types import Batch, PartitionLog, Record, SegmentFile
 from coordinator_core.records.codec import RecordDecodeError, decode_key, decode_value
-from coordinator_core.records.schemas import RECORD_TYPES
+from coordinator_core.records.schemas import PREVIEW_3_7_LAYOUT, RECORD_TYPES
 from coordinator_core.records.types import Field
 from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, Release
 from coordinator_core.releases.facts import Sign
@@ -34,6 +34,7 @@ class Evidence:
     newest_magic: int = -1
     java_batches: bool = False
     fields_since: set[Release] = field(default_factory=set)
+    is_preview: bool = False
 
     def add(self, batch: Batch, records: Iterable[Record]) -> None:
         """Take in one batch; records that cannot be decoded are no evidence."""
@@ -66,6 +67,8 @@ class Evidence:
         decoded = decode_value(key_type, value)
         if decoded.data is None:
             return
+        # Bytes that fit none are said to be in the first that takes some of them.
+        self.is_preview |= decoded.layout == PREVIEW_3_7_LAYOUT and not decoded.trailing
         if key_type == 1:
             self.offset_version = max(self.offset_version, decoded.version)
         elif key_type == 2:
@@ -96,7 +99,7 @@ def release_of(evidence: Evidence) -> tuple[Release, str]:
     if evidence.offset_version < 4:
         first = TABLE.first_with_key_types(evidence.key_types)
         if first is not None:
-            return TABLE.latest_alike(first), Loader.JAVA.coordinator
+            return TABLE.latest_alike(first, in_layout=evidence.is_preview), Loader.JAVA.coordinator
     release, loader = TABLE.inferred_from(_sign(evidence))
     return release, loader.coordinator
 

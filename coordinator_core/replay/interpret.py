@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from coordinator_core.groups.loaders import LoadedRecord
 from coordinator_core.groups.model import CarriedRecord, CommittedOffset, OffsetKey
 from coordinator_core.groups.offsets import OffsetRules
 from coordinator_core.records.codec import (
-    AUTO,
+    CURRENT,
+    PREVIEW_3_7,
     SHARE_4_0,
     Layouts,
     RecordDecodeError,
@@ -17,9 +18,15 @@ from coordinator_core.records.codec import (
     decode_record,
     decode_value,
 )
-from coordinator_core.records.schemas import RECORD_TYPES, SHARE_4_0_LAYOUT
+from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import ZERO_UUID
-from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, MergeOffsetRule, Profile
+from coordinator_core.releases import OFFSET_KEY_TYPES, Loader, MergeOffsetRule, Profile, ValueLayout
+
+_LAYOUTS: Final = {
+    ValueLayout.CURRENT: CURRENT,
+    ValueLayout.PREVIEW_3_7: PREVIEW_3_7,
+    ValueLayout.SHARE_4_0: SHARE_4_0,
+}
 
 
 class OffsetRecord(NamedTuple):
@@ -65,7 +72,7 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
         if (
             key_type in profile.known_key_types
             and version <= max_value_version(key_type, profile)
-            and value_layouts(key_type, profile) is AUTO
+            and value_layouts(key_type, profile) is CURRENT
         ):
             return _interpreted(key_type, version, names, data)
     try:
@@ -92,9 +99,9 @@ def interpret(record_offset: int, key: bytes | None, value: bytes | None, profil
 
 
 def value_layouts(key_type: int, profile: Profile) -> Layouts:
-    """Layouts in which the loader may find values of a type: its own where it has a first one, else any."""
-    has_first = profile.has_first_share_layout and SHARE_4_0_LAYOUT in RECORD_TYPES[key_type].other_layouts
-    return SHARE_4_0 if has_first else AUTO
+    """The layout in which the loader reads values of a type."""
+    other = profile.value_layout in RECORD_TYPES[key_type].other_layouts
+    return _LAYOUTS[profile.value_layout] if other else CURRENT
 
 
 def _interpreted(

@@ -18,7 +18,7 @@ from coordinator_core.records.jsontext import key_json, quote, value_json
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import Schema
 from coordinator_core.records.wire import RecordDecodeError, decode_utf8
-from coordinator_core.releases import Loader, Profile, Release, profile_for_release
+from coordinator_core.releases import Loader, Profile, Release, ValueLayout, profile_for_release
 from coordinator_core.releases.table import TABLE
 from coordinator_core.reports.scala_maps import MapOrder, scala_2_12_order, scala_2_13_order
 
@@ -159,7 +159,7 @@ def known_value_schema(key_type: int, version: int, release: Release) -> Schema 
 
 
 def _layouts(release: Release) -> Layouts:
-    return SHARE_4_0 if _profile(release).has_first_share_layout else CURRENT
+    return SHARE_4_0 if _profile(release).value_layout is ValueLayout.SHARE_4_0 else CURRENT
 
 
 def _knows_version(key_type: int, version: int, release: Release | None) -> bool:

@@ -276,6 +276,11 @@ def test_a_streams_group_is_not_ready_without_a_validated_topology() -> None:
     history = History().modern(19, member_key("m"), member)
     group = history.replay(KAFKA_4_3).groups[GROUP]
     assert group.state is GroupState.NOT_READY
+    # 4.1 does not read which topology was validated.
+    metadata = {"epoch": 0, "metadataHash": 0, "validatedTopologyEpoch": 0}
+    history = history.modern(23, GROUP_KEY, {"epoch": 0, "subtopologies": []}).modern(17, GROUP_KEY, metadata)
+    states = [history.replay(profile_for_release(release)).groups[GROUP].state for release in ("4.1.2", "4.2.1")]
+    assert states == [GroupState.NOT_READY, GroupState.STABLE]
     assert isinstance(group, StreamsGroup)
     assert group.members["m"].user_endpoint == ("h", 9000)
     validated = {"epoch": 1, "metadataHash": 0, "validatedTopologyEpoch": 0}

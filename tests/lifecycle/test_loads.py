@@ -15,6 +15,7 @@ from coordinator_core.lifecycle.unreadable import has_empty_tail
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, Snapshot
+from coordinator_core.records.codec import encode_key, encode_value
 from coordinator_core.releases import every_profile, profile_for_release, profiles_of_release
 from tests.cases import CORPUS
 from tests.cli.test_damaged_input import outcome
@@ -126,6 +127,41 @@ def test_releases_before_kip_915_stop_at_types_that_they_do_not_know(tmp_path: P
     assert (stop.bug, str(stop.fixed_in), stop.record_offset) == ("KIP-915", "3.4.1", 0)
     assert found["3.4.1 classic"].outcome is Outcome.DIFFERS
     assert [each.change for each in found["3.5.2 classic"].differences] == ["absent"]
+
+
+@pytest.mark.parametrize(
+    "layout, key_type, fields, reads, stops",
+    [
+        ("share-4.0", 11, {"epoch": 3}, ("4.0.2",), ("4.1.2", "4.4.0")),
+        ("current", 11, {"epoch": 3, "metadataHash": 1 << 62}, ("4.1.2", "4.4.0"), ("4.0.2",)),
+        ("preview-3.7", 4, {"epoch": 1, "topics": []}, ("3.7.2",), ("3.8.1", "4.4.0")),
+        ("current", 4, {"topics": []}, ("3.8.1", "4.4.0"), ("3.7.2",)),
+    ],
+)
+def test_values_of_early_releases_are_for_them_alone(
+    layout: str,
+    key_type: int,
+    fields: dict[str, Any],
+    reads: Sequence[str],
+    stops: Sequence[str],
+    tmp_path: Path,
+) -> None:
+    """Brokers of 3.7.2 to 4.4.0 were given logs of each other (``data/judged``)."""
+    record = (encode_key(key_type, GROUP_KEY), encode_value(key_type, 0, fields, layout))
+    history = History() if key_type == 11 else History().modern(3, GROUP_KEY, {"epoch": 1})
+    found = loaded(snapshot_of(tmp_path, history.records(record).batches), *reads, *stops)
+    for release in stops:
+        stop = found[f"{release} new"].stop
+        assert stop is not None
+        assert stop.record_offset == len(history.batches) - 1
+    assert all(found[f"{release} new"].stop is None for release in reads)
+
+
+@pytest.mark.parametrize("name, release", [("k372-new/before", "3.7.2"), ("k381-new/before", "3.9.2")])
+def test_the_preview_is_told_from_its_records(name: str, release: str, capfdbinary: Capture) -> None:
+    code, document = document_of(str(CORPUS / name / "log"), "--releases", release, capture=capfdbinary)
+    outcomes = {one["releases"][0]["coordinator"]: one["outcome"] for one in document["releases"]}
+    assert (code, outcomes["new"]) == (0, "loads")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Predictions of ``whatif`` for a log, against a 4.3.1 broker that loads it: answers, and records in its log."""
+"""Predictions of ``whatif`` for a log, against brokers that load it: answers, and records in their logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from coordinator_core.lifecycle.whatif import (
     without_topics,
 )
 from coordinator_core.records.codec import decode_key, decode_value
-from coordinator_core.releases import profile_for_release
+from coordinator_core.releases import Profile, profile_for_release
 from coordinator_core.replay.sequential import SequentialReplayer
 from tests.lifecycle.sweeps import batches_of, log_end, logs
 from tests.live.broker import KAFKA_VERSION, Kafka, wait_for
@@ -41,8 +41,7 @@ from tests.recording.script import (
 )
 from tests.recording.session import RefusedError, Session
 
-PROFILE = profile_for_release(KAFKA_VERSION)
-RECORDED = Recorded.of(KAFKA_VERSION)
+BROKERS = {KAFKA_VERSION: Recorded.of(KAFKA_VERSION), "4.0.2": RELEASES["4.0.2"], "4.4.0": RELEASES["4.4.0"]}
 WEEK_MS = 7 * 86_400_000
 SHORT_MS = 60_000
 OTHER_COUNT = 7
@@ -61,18 +60,28 @@ MEMBERS: dict[GroupType, type[HeartbeatingMember]] = {
 NON_EMPTY_GROUP = 68
 
 
+def session_with(broker: RecordedBroker) -> Session:
+    return Session(broker.port, broker.recorded.release)
+
+
+def profile_of(broker: RecordedBroker) -> Profile:
+    return profile_for_release(broker.recorded.version, broker.recorded.coordinator)
+
+
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> RecordedBroker:
+@pytest.fixture(scope="module", params=[*BROKERS])
+def stopped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RecordedBroker:
     """A broker with groups of every kind, dead."""
     # Definitions of all requests are those of its client jar.
     RELEASES["4.4.0"].fetch()
-    broker = RecordedBroker(RECORDED, Kafka.fetch(), tmp_path_factory.mktemp("whatif") / "broker", NO_SWEEP)
+    recorded = BROKERS[request.param]
+    kafka = Kafka.fetch() if request.param == KAFKA_VERSION else recorded.fetch()
+    broker = RecordedBroker(recorded, kafka, tmp_path_factory.mktemp("whatif") / "broker", NO_SWEEP)
     broker.start()
-    script = Script(Session(broker.port, RECORDED.release))
+    script = Script(session_with(broker))
     try:
         script.everything()
     finally:
@@ -92,10 +101,10 @@ def running(stopped: RecordedBroker, tmp_path: Path) -> Iterator[RecordedBroker]
         broker.kill()
 
 
-def states(log_dir: Path) -> list[PartitionState]:
+def states(broker: RecordedBroker) -> list[PartitionState]:
     found = []
-    for partition, log in sorted(logs([str(log_dir)]).items()):
-        replayer = SequentialReplayer(PROFILE, partition)
+    for partition, log in sorted(logs([str(broker.log_dir)]).items()):
+        replayer = SequentialReplayer(profile_of(broker), partition)
         for batch, records in batches_of(log):
             replayer.replay_batch(batch, records)
         found.append(replayer.finish())
@@ -148,13 +157,13 @@ def holds(effects: list[Effect], found: list[PartitionState]) -> None:
 
 
 def test_groups_and_a_topic_are_deleted(running: RecordedBroker) -> None:
-    session = Session(running.port, RECORDED.release)
+    session, profile = session_with(running), profile_of(running)
     answers(session)
-    before, since = states(running.log_dir), ends(running.log_dir)
+    before, since = states(running), ends(running.log_dir)
     names = sorted(name for state in before for name in state.groups)
     # Some Empty groups stay, for the topic to leave nothing of them.
     wanted = {name for number, name in enumerate(names) if number % 3 or "txn" in name}
-    effects = [effect for state in before for effect in groups_deleted(state, PROFILE, wanted)]
+    effects = [effect for state in before for effect in groups_deleted(state, profile, wanted)]
     holds(effects, before)
     answer = session.ask("DeleteGroups", {"groupsNames": sorted(wanted)}, expect=(0, NON_EMPTY_GROUP))
     refused = {row["groupId"] for row in answer["results"] if row["errorCode"] == NON_EMPTY_GROUP}
@@ -164,14 +173,14 @@ def test_groups_and_a_topic_are_deleted(running: RecordedBroker) -> None:
     assert any(one.detail == "only in an open transaction" for one in effects)
     assert len(refused) > 5 < len(removed(effects)[1])
 
-    before, since = states(running.log_dir), ends(running.log_dir)
+    before, since = states(running), ends(running.log_dir)
     effects = []
     for state in before:
         today, then = (
-            plan_expiry(one, PROFILE, now_ms=now_ms(), offsets_retention_ms=WEEK_MS)
+            plan_expiry(one, profile, now_ms=now_ms(), offsets_retention_ms=WEEK_MS)
             for one in (state, without_topics(state, {"orders"}))
         )
-        effects += topics_deleted(state, PROFILE, {"orders"}, today=today, then=then)
+        effects += topics_deleted(state, profile, {"orders"}, today=today, then=then)
     holds(effects, before)
     session.ask("DeleteTopics", {"topics": [{"name": "orders", "topicId": "A" * 22}], "timeoutMs": 30_000})
     wait_for("the tombstones", lambda: removed(effects)[0] <= tombstoned(running.log_dir, since)[0])
@@ -193,18 +202,20 @@ def test_groups_and_a_topic_are_deleted(running: RecordedBroker) -> None:
 
 
 def test_members_of_other_protocols_join(running: RecordedBroker) -> None:
-    script = Script(Session(running.port, RECORDED.release))
+    script, profile = Script(session_with(running)), profile_of(running)
     answers(script.session)
-    before, since = states(running.log_dir), ends(running.log_dir)
+    before, since = states(running), ends(running.log_dir)
     effects: dict[str, Effect] = {}
     wanted: dict[str, GroupType] = {}
-    kinds = cycle((GroupType.CONSUMER, GroupType.STREAMS, GroupType.CONSUMER, GroupType.SHARE))
+    has_streams = script.session.has("StreamsGroupHeartbeat")
+    other = GroupType.STREAMS if has_streams else GroupType.SHARE
+    kinds = cycle((GroupType.CONSUMER, other, GroupType.CONSUMER, GroupType.SHARE))
     for state in before:
         for name in sorted(state.groups):
             # Live classic groups are for consumers: only those are converted.
             is_live = state.groups[name].type is GroupType.CLASSIC and getattr(state.groups[name], "members", ())
             wanted[name] = GroupType.CONSUMER if is_live and len(wanted) % 4 else next(kinds)
-            effects |= {one.group_id: one for one in migrated(state, PROFILE, wanted[name], groups=[name])}
+            effects |= {one.group_id: one for one in migrated(state, profile, wanted[name], groups=[name])}
     said: dict[str, bool] = {}
     for name, kind in wanted.items():
         if name not in effects:
@@ -218,7 +229,7 @@ def test_members_of_other_protocols_join(running: RecordedBroker) -> None:
     assert said == {name: one.outcome is Outcome.CONVERTED for name, one in effects.items()}, {
         name: (wanted[name], one) for name, one in effects.items() if said[name] != (one.outcome is Outcome.CONVERTED)
     }
-    after = states(running.log_dir)
+    after = states(running)
     groups = {name: group for state in after for name, group in state.groups.items()}
     assert all(groups[name].type is wanted[name] for name, converted in said.items() if converted)
     # Committed offsets are as they were, of converted groups too.
@@ -229,8 +240,12 @@ def test_members_of_other_protocols_join(running: RecordedBroker) -> None:
     assert epochs
     assert {name: first_epoch(running.log_dir, since, name) for name in epochs} == epochs
     assert all(isinstance(groups[name], ConsumerGroup) for name in epochs)
-    assert {wanted[name] for name, converted in said.items() if converted} == {GroupType.CONSUMER, GroupType.STREAMS}
-    assert {wanted[name] for name, converted in said.items() if not converted} == set(MEMBERS)
+    assert {wanted[name] for name, converted in said.items() if converted} == {GroupType.CONSUMER} | (
+        {GroupType.STREAMS} if has_streams else set()
+    )
+    assert {wanted[name] for name, converted in said.items() if not converted} == {
+        kind for kind in MEMBERS if has_streams or kind is not GroupType.STREAMS
+    }
     script.close()
     script.session.close()
 
@@ -250,14 +265,14 @@ def first_epoch(log_dir: Path, since: dict[int, int], group_id: str) -> int:
 
 
 def test_a_topic_of_another_partition_count_finds_other_groups(stopped: RecordedBroker, tmp_path: Path) -> None:
-    before = states(stopped.log_dir)
+    before = states(stopped)
     effects = [effect for state in before for effect in repartitioned(state, OTHER_COUNT)]
     holds(effects, before)
     settings = {**NO_SWEEP, "offsets.topic.num.partitions": str(OTHER_COUNT)}
-    other = RecordedBroker(RECORDED, stopped.kafka, tmp_path / "other", settings)
+    other = RecordedBroker(stopped.recorded, stopped.kafka, tmp_path / "other", settings)
     other.start()
     try:
-        script = Script(Session(other.port, RECORDED.release))
+        script = Script(session_with(other))
         script.create_topics()
         wait_for("the offsets topic", lambda: len(list(other.log_dir.glob(f"{OFFSETS_TOPIC}-*"))) == OTHER_COUNT)
         script.session.close()
@@ -272,7 +287,7 @@ def test_a_topic_of_another_partition_count_finds_other_groups(stopped: Recorded
     (other.log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
     other.start()
     try:
-        session = Session(other.port, RECORDED.release)
+        session = session_with(other)
         offsets = {key for state in before for key in state.offsets if key.group_id in state.groups}
         lost = {
             OffsetKey(one.group_id, one.topic, one.partition)
@@ -302,10 +317,11 @@ def fetched(session: Session, offsets: set[OffsetKey]) -> set[OffsetKey]:
 
 
 def test_another_retention_removes_what_was_said(stopped: RecordedBroker, tmp_path: Path) -> None:
-    before, since = states(stopped.log_dir), ends(stopped.log_dir)
+    before, since = states(stopped), ends(stopped.log_dir)
 
     def plans_at(moment: int, retention_ms: int) -> list[ExpiryPlan]:
-        return [plan_expiry(state, PROFILE, now_ms=moment, offsets_retention_ms=retention_ms) for state in before]
+        profile = profile_of(stopped)
+        return [plan_expiry(state, profile, now_ms=moment, offsets_retention_ms=retention_ms) for state in before]
 
     def effects_at(moment: int) -> list[Effect]:
         plans = zip(before, plans_at(moment, WEEK_MS), plans_at(moment, SHORT_MS), strict=True)

@@ -15,10 +15,11 @@ from typing import Any
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import read_records
 from coordinator_core.records.codec import decode_key
+from coordinator_core.releases import Release
 from tests.live.broker import START_SECONDS
 from tests.live.group_protocol import Json
 from tests.recording.answers import answers, settled_answers
-from tests.recording.brokers import RELEASES, Recorded, RecordedBroker, RecordedKafka
+from tests.recording.brokers import NEWEST_TOOLS, RELEASES, Recorded, RecordedBroker, RecordedKafka
 from tests.recording.script import Script
 from tests.recording.session import Session
 
@@ -39,6 +40,7 @@ class Recording:
         self._kafka = recorded.fetch()
         self._steps: list[str] = []
         self._open_transactions_of: set[str] = set()
+        self._reload: dict[str, str] = {}
 
     def record(self) -> None:
         broker = RecordedBroker(self._recorded, self._kafka, self._scratch / "broker", NO_SWEEP)
@@ -82,7 +84,7 @@ class Recording:
         expected = directory / "expected"
         expected.mkdir(parents=True)
         _copy_log(broker.log_dir, directory / "log")
-        copy = broker.copied(self._scratch / f"{name}-copy", NO_SWEEP)
+        copy = broker.copied(self._scratch / f"{name}-copy", {**NO_SWEEP, **self._reload})
         sizes = _sizes(copy.log_dir)
         copy.start()
         try:
@@ -109,7 +111,7 @@ class Recording:
                 "capturedAtMs": captured_ms,
                 "recorder": "tests/recording",
                 "settings": dict(sorted(broker.settings.items())),
-                "reloadSettings": NO_SWEEP,
+                "reloadSettings": {**NO_SWEEP, **self._reload},
                 "features": list(self._recorded.features),
                 "apiVersions": {api: version for api, version in sorted(session.versions.items()) if _APIS.match(api)},
                 "dumpTool": notes,
@@ -139,8 +141,16 @@ class Recording:
 
 def _dumped(kafka: RecordedKafka, partition: Path) -> tuple[str, str]:
     """Text of the dump tool, with the head of the stack trace if it died, and its exit if not 0."""
-    segments = ",".join(str(path) for path in sorted(partition.glob("*.log")))
-    options = ("--offsets-decoder", "--print-data-log", "--deep-iteration", "--files", segments)
+    segments = [str(path) for path in sorted(partition.glob("*.log"))]
+    if Release.parse(kafka.version) <= Release.parse(NEWEST_TOOLS):
+        segments = [",".join(segments)]
+    # A tool on jars newer than its own ends behind the first file.
+    found = [_dumped_files(kafka, each) for each in segments]
+    return "".join(text for text, _ in found), next((error for _, error in found if error), "")
+
+
+def _dumped_files(kafka: RecordedKafka, files: str) -> tuple[str, str]:
+    options = ("--offsets-decoder", "--print-data-log", "--deep-iteration", "--files", files)
     command = kafka.command(kafka.dump_class, *options)
     done = subprocess.run(command, capture_output=True, check=False, timeout=START_SECONDS)
     text, said = done.stdout.decode(), done.stderr.decode()

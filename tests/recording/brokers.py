@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from coordinator_core.releases import Release
+from coordinator_core.releases import Release, profile_for_release
 from tests.live.broker import FAST_START, Broker, Kafka, fetch_jars
 from tests.live.zookeeper import ZooKeeper
 from tests.recording.session import Session
@@ -85,12 +85,12 @@ class Recorded:
 
     @classmethod
     def of(cls, version: str) -> Recorded:
-        """Another patch of a line that the table has, or a release with the classic coordinator."""
+        """Another patch of a line that the table has, or a release with its default coordinator."""
         release = Release.parse(version)
         for one in RELEASES.values():
             if one.release[:2] == release[:2]:
                 return replace(one, version=version)
-        return cls(version, "2.12" if release < (2, 4) else "2.13", "classic")
+        return cls(version, "2.12" if release < (2, 4) else "2.13", profile_for_release(version).coordinator)
 
     def fetch(self) -> RecordedKafka:
         """The jars, once, in ``.cache/``."""
@@ -165,7 +165,7 @@ class RecordedBroker(Broker):
     """A broker of any release, and the ZooKeeper that it needs."""
 
     def __init__(self, recorded: Recorded, kafka: Kafka, directory: Path, settings: Mapping[str, str]) -> None:
-        self._recorded = recorded
+        self.recorded = recorded
         modern = {} if recorded.needs_zookeeper else MODERN_SETTINGS
         self.settings = {**SETTINGS, **modern, **recorded.settings, **settings}
         super().__init__(kafka, directory, self.settings)
@@ -181,6 +181,7 @@ class RecordedBroker(Broker):
             "zookeeper.connect": zookeeper.connect,
             # Shorter than a start, so that the session of the killed broker is over.
             "zookeeper.session.timeout.ms": "2500",
+            "zookeeper.connection.timeout.ms": "60000",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(self.log_dir),
         }
@@ -195,15 +196,15 @@ class RecordedBroker(Broker):
         super().start()
 
     def format(self, cluster_id: str) -> None:
-        if self._recorded.needs_zookeeper:
+        if self.recorded.needs_zookeeper:
             return
-        features = [word for feature in self._recorded.features for word in ("--feature", feature)]
+        features = [word for feature in self.recorded.features for word in ("--feature", feature)]
         self.kafka.tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._config), *features)
 
     def _is_up(self) -> bool:
         self._check_alive()
         try:
-            session = Session(self.port, self._recorded.release)
+            session = Session(self.port, self.recorded.release)
             try:
                 return session.controller_is_up()
             finally:
@@ -219,7 +220,12 @@ class RecordedBroker(Broker):
         if self._zookeeper is not None:
             self._zookeeper.kill()
 
+    def stop(self) -> None:
+        super().stop()
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
+
     def copied(self, directory: Path, settings: Mapping[str, str]) -> RecordedBroker:
         """A broker on a copy of all that this one, which must be dead, has on disk."""
         shutil.copytree(self.directory, directory)
-        return RecordedBroker(self._recorded, self.kafka, directory, settings)
+        return RecordedBroker(self.recorded, self.kafka, directory, settings)

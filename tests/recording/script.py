@@ -563,9 +563,9 @@ class HeartbeatingMember(ABC):
         self.script, self.group = script, group
         self.session = script._client(client_id)
         number = len(script._sessions)
-        self.member_id = base64.urlsafe_b64encode(client_id.encode().ljust(15, b"-")[:15] + bytes([number])).decode()[
-            :22
-        ]
+        self.member_id = base64.urlsafe_b64encode(
+            client_id.encode().ljust(15, b"-")[:15] + bytes([number % 256])
+        ).decode()[:22]
         self.epoch = 0
 
     def heartbeat(self, epoch: int | None = None) -> bool:

@@ -18,6 +18,7 @@ RETRIABLE = {5, 14, 15, 16, 51}
 """Not yet: no leader, coordinator loading, absent or moved, transaction still ending."""
 
 RETRY_SECONDS = 60.0
+ANSWER_SECONDS = 60.0
 
 # What brokers before ApiVersions (0.10) have.
 _BEFORE_NEGOTIATION = {
@@ -112,8 +113,8 @@ class Session:
         request = self._define(api, "request")
         self.connection.send(api, chosen, complete(Codec(request, chosen), request["fields"], body))
 
-    def answer(self, seconds: float = 60) -> Json:
-        found = self.connection.poll(seconds)
+    def answer(self) -> Json:
+        found = self.connection.poll(ANSWER_SECONDS)
         assert found is not None, f"{self.client_id} got no answer"
         return found
 

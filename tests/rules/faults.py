@@ -142,6 +142,8 @@ FAULTS: Mapping[str, Log] = {
             encode_value(11, 0, {"epoch": 2}, SHARE_4_0_LAYOUT),
         ),
         scanned=True,
+        # Later releases do not load it: that is R05, too.
+        release="4.0.2",
     ),
     "R10": one(classic("g", member("m"), member("n")), commit()),
     "R11": one(classic("g", member("m", owns=assignment(t=[0], u=[0, 1]))), commit()),
