@@ -13,6 +13,7 @@ from coordinator_core.log.discovery import discover
 from coordinator_core.log.verify import VerifyReport, verify
 from coordinator_core.runs.read import Run, is_run, open_run
 from coordinator_core.runs.verify import RunReport, verify_run
+from coordinator_core.untrusted import visible
 
 
 @click.command("verify")
@@ -51,7 +52,7 @@ def verify_command(
             for path in report.files:
                 write_line(path)
         for damage in report.damage:
-            write_line(str(damage))
+            write_line(visible(str(damage)))
         counted = f"{len(report.files)} files" if isinstance(report, RunReport) else f"{len(report.segments)} segments"
         damaged = f", {len(report.damage)} places damaged" if report.damage else ""
         write_line(f"{report.status}: {counted}{damaged}")

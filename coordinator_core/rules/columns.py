@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.errors import DamagedInputError
 from coordinator_core.rules.parts import RunPart
 from coordinator_core.runs.proof import open_parquet
 from coordinator_core.runs.read import Run, RunError
@@ -119,8 +120,12 @@ class Columns:
         again = order[1:][ordered[1:] == ordered[:-1]]
         if len(again):
             row = int(again.min())
-            raise self._run.impossible(ImpossibleRowError(self.table, row, "another row has the same key"))
+            raise self.impossible(row, "another row has the same key")
         return lookup(wanted, keys, order)
+
+    def impossible(self, row: int, reason: str) -> DamagedInputError:
+        """The error for a row (from 0) that contradicts others."""
+        return self._run.impossible(ImpossibleRowError(self.table, row, reason))
 
     @property
     def _record_offset(self) -> list[str]:

@@ -20,6 +20,8 @@ from coordinator_core.runs.read import Run
 
 T = TypeVar("T")
 
+_OF_GROUPS = ("members", "regexes", "target_assignments")
+"""Tables whose rows exist only with their group."""
 _OF_TOPICS = (Need.TOPICS, Need.EPOCHS, Need.REPLICAS, Need.CONFIG)
 
 
@@ -101,12 +103,19 @@ class Facts:
         return dict(zip(tables, numbers, strict=True)), texts
 
     def group_row(self, table: str) -> Int64s:
-        """Row in ``groups`` of the group of each row of ``table`` (int64); -1 for none."""
+        """Row in ``groups`` of the group of each row of ``table`` (int64).
+
+        -1 for offsets and statistics of a group that is not there; for rows of a group's own (members, subscriptions,
+        assignments) that is :class:`DamagedInputError`.
+        """
         if table not in self._group_rows:
             codes, _ = self._groups_coded
             wanted = self._group_key(self.table(table).numbers("offsets_partition"), codes[table])
             keys = self._group_key(self.groups.numbers("offsets_partition"), codes["groups"])
-            self._group_rows[table] = self.groups.rows_of(wanted, keys)
+            found = self.groups.rows_of(wanted, keys)
+            if table in _OF_GROUPS and len(found) and found.min() < 0:
+                raise self.table(table).impossible(int(found.argmin()), "its group is not in the table groups")
+            self._group_rows[table] = found
         return self._group_rows[table]
 
     @cached_property
