@@ -156,7 +156,8 @@ def test_share_records_that_4_0_does_not_take_are_compacted_all_the_same(tmp_pat
     compact_partition(log, tmp_path / "out", CompactionOptions(profile, CompactionRules(NOW)))
     (result,) = discover([str(tmp_path / "out")]).partitions
     left = [record.offset for _, _, records in read_records(result) for record in records]
-    assert left == [1, 2, 3, 4]
+    # A loader of 4.0 that cannot read record 1 has the group of record 0, so that stays, too.
+    assert left == ([0, 1, 2, 3, 4] if release == "4.0.2" else [1, 2, 3, 4])
 
 
 @pytest.mark.parametrize(
