@@ -192,9 +192,9 @@ FULL = (
     Plan("dump-groups", "Dump: 100 MB of KIP-848 groups", _GROUPS_ALONE, (Row.KAFKA_DUMP, Row.DUMP)),
     *_LINEAR,
     Plan(
-        "ten-million-slots",
+        "ten-million-offsets",
         "Scale: ten million live committed offsets",
-        Workload("ten-million-slots", 1_200 * MB, offset_keys=10_000_000, in_turn=True),
+        Workload("ten-million-offsets", 1_200 * MB, offset_keys=10_000_000, in_turn=True),
         (Row.LOCAL,),
         2,
     ),
