@@ -16,6 +16,7 @@ import json
 import time
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,7 +105,7 @@ def execute(arguments: argparse.Namespace) -> None:
             options = planned.options if planned else _options(arguments, chosen, snapshot)
             pinned = pinned_segments(planned.pin) if planned else {}
             # The largest first, so that none is left alone in the end.
-            logs.sort(key=lambda log: sum(segment.size for segment in log.segments), reverse=True)
+            logs.sort(key=attrgetter("size"), reverse=True)
             items = [(log, pinned.get(log.offsets_partition, ())) for log in logs]
             answers = in_tasks(session.context, partial(compact_one, target=staging, options=options), items)
         finally:

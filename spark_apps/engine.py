@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
-from coordinator_core.fold.pin import Pin
+from coordinator_core.fold.pin import Pin, snapshot_of
 from coordinator_core.fold.tasks import fold_tasks
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
@@ -60,7 +60,7 @@ def replay(
     from coordinator_core.fold.inference import infer_profile
 
     began = perf_counter()
-    snapshot = source.snapshot if isinstance(source, Pin) else source
+    snapshot = snapshot_of(source)
     # Each task sees whether its own file is as it was pinned.
     check_source(snapshot, on_damage)
     with RunWriter(place, sources=source_directories(snapshot)) as writer:

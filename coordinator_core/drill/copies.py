@@ -113,7 +113,7 @@ def copies_of_snapshot(
             state,
             max(log.log_start_offset or 0, log.segments[0].base_offset),
             _log_end_offset(log),
-            sum(segment.size for segment in log.segments),
+            log.size,
         )
     return found
 

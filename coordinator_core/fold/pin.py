@@ -78,6 +78,11 @@ def cut(log: PartitionLog, next_offsets: Mapping[str, int]) -> tuple[int, int]:
     return start, max(start, end)
 
 
+def snapshot_of(source: Snapshot | Pin) -> Snapshot:
+    """The snapshot itself, or the one that a pin is of."""
+    return source.snapshot if isinstance(source, Pin) else source
+
+
 def write_pin(source: Snapshot | Pin, path: str) -> Pin:
     """Write the snapshot manifest of ``source`` to ``path``. No segment is read."""
     pin = source if isinstance(source, Pin) else Pin(source)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from coordinator_core import storage
 from coordinator_core.errors import Damage
 from coordinator_core.fold.cache import CorruptEntryError, Digests, FoldCache
-from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, segment_fingerprint
+from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, segment_fingerprint, snapshot_of
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
@@ -99,7 +99,7 @@ class SegmentResult:
 
 def fold_tasks(source: Snapshot | Pin, on_damage: OnDamage) -> list[FoldTask]:
     """The tasks of a replay, in the order of partitions and segments."""
-    snapshot = source.snapshot if isinstance(source, Pin) else source
+    snapshot = snapshot_of(source)
     known = source.fingerprints if isinstance(source, Pin) else {}
     tasks = []
     for log in snapshot.partitions:

@@ -112,7 +112,7 @@ def investigate(
 
 def size_of(snapshot: Snapshot) -> int:
     """Bytes of all segments."""
-    return sum(segment.size for log in snapshot.partitions for segment in log.segments)
+    return sum(log.size for log in snapshot.partitions)
 
 
 _Read = tuple[list[PartitionHistory], Case, list[Explanation]]

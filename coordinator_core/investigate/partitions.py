@@ -259,13 +259,12 @@ def _uncleaned(history: PartitionHistory, log: PartitionLog) -> Iterator[Explana
     # Of some groups only, nothing tells what lives.
     if not is_known or history.last_ms - history.first_ms < HOUR_MS:
         return
-    size = sum(segment.size for segment in log.segments)
     yield _partition(
         "not-cleaned",
         Severity.WARNING,
         f"No cleaner has ever run on offsets partition {history.offsets_partition}: {len(log.segments)} segments, "
-        f"{size:,} bytes, {records:,} records since {moment(history.first_ms)}, of which {live:,} would stay. A load "
-        "of its groups reads all of it.",
+        f"{log.size:,} bytes, {records:,} records since {moment(history.first_ms)}, of which {live:,} would stay. A "
+        "load of its groups reads all of it.",
         history,
         evidence=[
             Event(

@@ -117,7 +117,7 @@ def states_of(
     profiles agree on commits. Raises :class:`DamagedInputError` for damage.
     """
     main = profiles[0][0]
-    allowance = standing_allowance(sum(segment.size for segment in log.segments))
+    allowance = standing_allowance(log.size)
     classes: dict[FoldRules, list[tuple[Profile, ...]]] = {}
     for alike in profiles:
         rules = _commit_rules(alike[0], with_producers=with_producers)

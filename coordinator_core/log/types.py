@@ -165,6 +165,11 @@ class PartitionLog:
     recovery_point: int | None = None
     cleaned_offset: int | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
     def segment_ranges(self) -> Iterator[tuple[SegmentFile, int | None]]:
         """Each segment with the base offset of the next, which its offsets must not reach."""
         for index, segment in enumerate(self.segments):

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import FoldCache
-from coordinator_core.fold.pin import Pin, check_pin
+from coordinator_core.fold.pin import Pin, check_pin, snapshot_of
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.tasks import (
     FoldTask,
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     _Merged = tuple[RowBlocks, Future[tuple[Tables, PartitionFacts]], pa.Table]
 
 T = TypeVar("T")
-
-_size = attrgetter("size")
 
 
 def replay_snapshot(
@@ -122,7 +119,7 @@ def replay_to_run(
     changed; neither leaves anything behind.
     """
     began = perf_counter()
-    snapshot = source.snapshot if isinstance(source, Pin) else source
+    snapshot = snapshot_of(source)
     check_source(source, on_damage)
     rules = profile or _inferred(snapshot)
     inferred = perf_counter()
@@ -174,7 +171,7 @@ def check_source(source: Snapshot | Pin, on_damage: OnDamage) -> Sequence[Damage
     """
     if isinstance(source, Pin):
         check_pin(source)
-    snapshot = source.snapshot if isinstance(source, Pin) else source
+    snapshot = snapshot_of(source)
     if snapshot.damage and on_damage is OnDamage.FAIL:
         raise DamagedInputError(snapshot.damage[0])
     return snapshot.damage
@@ -190,8 +187,7 @@ class _Replay:
         self._is_streamed = on_damage is OnDamage.RECOVER
         self.cache = None if self._is_streamed else cache
         self._rules = FoldRules.of(profile)
-        snapshot = source.snapshot if isinstance(source, Pin) else source
-        self._sizes = {log.offsets_partition: sum(map(_size, log.segments)) for log in snapshot.partitions}
+        self._sizes = {log.offsets_partition: log.size for log in snapshot_of(source).partitions}
         self._known: set[int] = set()
         self._workers = os.cpu_count() or 1
         self._tasks = fold_tasks(source, on_damage)

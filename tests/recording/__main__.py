@@ -60,7 +60,15 @@ class Recording:
         self._open_transactions_of = script.open_transactions_of
         self._steps = [*script.steps, "SIGKILL: snapshot before"]
         self._snapshot("before", broker, killed_ms, live)
-        sweeping = broker.copied(self._scratch / "sweeping", SWEEPS)
+        self._steps += [
+            "sweeps each second, for longer than the retention of one minute",
+            "SIGKILL: snapshot after",
+        ]
+        self._swept_snapshot(broker, SWEEPS, killed_ms)
+
+    def _swept_snapshot(self, broker: RecordedBroker, settings: dict[str, str], killed_ms: int) -> None:
+        """Snapshot ``after``: a copy of the broker has swept for longer than the retention."""
+        sweeping = broker.copied(self._scratch / "sweeping", settings)
         sweeping.start()
         try:
             session = self._session(sweeping)
@@ -70,10 +78,6 @@ class Recording:
             session.close()
         finally:
             sweeping.kill()
-        self._steps += [
-            "sweeps each second, for longer than the retention of one minute",
-            "SIGKILL: snapshot after",
-        ]
         self._snapshot("after", sweeping, _now_ms(), live)
 
     def _session(self, broker: RecordedBroker) -> Session:

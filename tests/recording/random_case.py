@@ -8,12 +8,11 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from tests.recording import answers as answering
 from tests.recording import session as asking
-from tests.recording.__main__ import NO_SWEEP, RETENTION_SECONDS, SWEEPS, Recording, _now_ms
+from tests.recording.__main__ import NO_SWEEP, SWEEPS, Recording, _now_ms
 from tests.recording.answers import answers
 from tests.recording.brokers import RELEASES, Recorded, RecordedBroker
 from tests.recording.random_script import RandomScript
@@ -71,17 +70,7 @@ class RandomRecording(Recording):
         print(len(script.steps), "done,", len(script.refused), "refused", flush=True)
         self._snapshot("before", broker, killed_ms, live)
         if self._seed % 2:
-            sweeping = broker.copied(self._scratch / "sweeping", {**settings, **SWEEPS})
-            sweeping.start()
-            try:
-                session = self._session(sweeping)
-                answers(session)
-                time.sleep(max(0, killed_ms / 1000 + RETENTION_SECONDS + 15 - time.time()))
-                live = answers(session)
-                session.close()
-            finally:
-                sweeping.kill()
-            self._snapshot("after", sweeping, _now_ms(), live)
+            self._swept_snapshot(broker, {**settings, **SWEEPS}, killed_ms)
 
 
 def main() -> None:

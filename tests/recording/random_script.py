@@ -18,6 +18,7 @@ from tests.recording.script import (
     Script,
     ShareMember,
     StreamsMember,
+    downgrade,
 )
 from tests.recording.session import RefusedError, Session
 
@@ -302,15 +303,7 @@ class RandomScript(Script):
         (only,) = self._modern.pop(group)
         old = ClassicMember(self, self._new_client(), group)
         try:
-            old.send_join()
-            for _ in range(20):
-                only.heartbeat()
-                if old.answered():
-                    break
-                time.sleep(0.2)
-            old.sync()
-            only.leave()
-            old.rejoin()
+            downgrade(old, only)
             self._classic[group] = [old]
         except _REFUSED:
             self._forget(group)

@@ -265,15 +265,7 @@ class Script:
         only = ConsumerMember(self, "g-downgraded", "only-new", ["orders"])
         settle(only)
         only.commit(("orders", 2, 51, "by epoch"))
-        old.send_join()
-        for _ in range(20):
-            only.heartbeat()
-            if old.answered():
-                break
-            time.sleep(0.2)
-        old.sync()
-        only.leave()
-        old.rejoin()
+        downgrade(old, only)
         self._step("g-downgraded: a classic member joins a KIP-848 one, which leaves")
 
     def share_groups(self) -> None:
@@ -625,6 +617,19 @@ class ConsumerMember(HeartbeatingMember):
             return False
         self._owned = assignment["topicPartitions"]
         return True
+
+
+def downgrade(old: ClassicMember, only: ConsumerMember) -> None:
+    """A classic member joins the only KIP-848 member of a group, which leaves once the other one is answered."""
+    old.send_join()
+    for _ in range(20):
+        only.heartbeat()
+        if old.answered():
+            break
+        time.sleep(0.2)
+    old.sync()
+    only.leave()
+    old.rejoin()
 
 
 class ShareMember(HeartbeatingMember):
