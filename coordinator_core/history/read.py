@@ -51,6 +51,8 @@ _HOLES = 32
 _CLOCKS_DIFFER_MS = 3_600_000
 _BORING_STEPS = 50
 _SMALL_STEP = 1000
+_LONG_NAMES = 1000
+"""Characters from which on a name is kept once, and not with each offset key."""
 _MEMBER_TYPES = {5: "member", 10: "member", 19: "member"}
 _EPOCH_TYPES = frozenset({3, 11, 17})
 _GROUP_TYPES = frozenset({2}) | _EPOCH_TYPES
@@ -159,6 +161,7 @@ class _Reader:
         self._passing = passing
         self._merges = not every_commit
         self._texts = texts
+        self._long_names: dict[str, str] = {}
         self._members: dict[str, tuple[Member, ...]] = {}
         self._pending: dict[int, dict[OffsetKey, Version]] = {}
         self._held: dict[str, dict[OffsetKey, tuple[CommittedOffset, int]]] = {}
@@ -277,7 +280,11 @@ class _Reader:
         failures = len(self._replayer.load_failures())
         match meaning:
             case OffsetRecord():
-                group_id = meaning.offset_key.group_id
+                key = meaning.offset_key
+                if len(key.group_id) + len(key.topic) > _LONG_NAMES:
+                    key = OffsetKey(self._known(key.group_id), self._known(key.topic), key.partition)
+                    meaning = meaning._replace(offset_key=key)
+                group_id = key.group_id
                 self._weigh(group_id, batch, record, place)
                 self._offset(batch, records, record, place, meaning)
             case GroupRecord():
@@ -293,6 +300,9 @@ class _Reader:
                 return
         for failure in self._replayer.load_failures()[failures:]:
             self._group(group_id).changes.append(Change(ChangeKind.REFUSED, place, None, cause=failure.detail))
+
+    def _known(self, name: str) -> str:
+        return self._long_names.setdefault(name, name)
 
     def _weigh(self, group_id: str, batch: Batch, record: Record, place: Place) -> None:
         group = self._group(group_id)
