@@ -49,7 +49,8 @@ def stats_command(
     """Sizes in the log: records, bytes, dead bytes and commit rate by group, topic and member
     client; what keeps the broker's cleaner from it; what compaction would leave.
 
-    The log must be sound, or as a starting broker takes it (--partial). Of a RUN, the logs that it was made from are read again.
+    The log must be sound, or with --partial as a starting broker leaves it. Of a RUN, the logs that it was made from
+    are read again.
     """
     source = load_source(paths, options, whole_metadata=False)
     snapshot, _ = open_snapshot(log_paths(paths), options)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.fold.cache import FoldCache
@@ -126,8 +129,9 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
         sizes[partition] = sizes.get(partition, 0) + entry["bytes"]
     found = {}
     tables = [name for name in TABLES if offsets or name != "offsets"]
-    counted = run.table("offsets")["offsets_partition"].value_counts().to_pylist()
-    stored = {row["values"]: row["counts"] for row in counted}
+    stored: Counter[int] = Counter()
+    for _, rows in run.blocks("offsets", pa.schema([TABLES["offsets"].arrow.field("offsets_partition")])):
+        stored.update(rows["offsets_partition"].to_pylist())
     for state in run.states(tables=tables):
         cut = run.manifest["cut"][str(state.offsets_partition)]
         found[state.offsets_partition] = Copy(
