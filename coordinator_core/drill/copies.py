@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from coordinator_core.errors import Damage, UsageError
 from coordinator_core.fold.cache import FoldCache
 from coordinator_core.groups.model import PartitionState, TransactionOutcome
@@ -130,7 +128,7 @@ def copies_of_run(run: Run, *, offsets: bool = True) -> dict[int, Copy]:
     found = {}
     tables = [name for name in TABLES if offsets or name != "offsets"]
     stored: Counter[int] = Counter()
-    for _, rows in run.blocks("offsets", pa.schema([TABLES["offsets"].arrow.field("offsets_partition")])):
+    for _, rows in run.blocks("offsets", TABLES["offsets"].arrow):
         stored.update(rows["offsets_partition"].to_pylist())
     for state in run.states(tables=tables):
         cut = run.manifest["cut"][str(state.offsets_partition)]

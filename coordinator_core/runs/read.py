@@ -74,7 +74,8 @@ class Run:
         (``runs.rows.Bounded``), and :class:`RunError` when it cannot be read.
         """
         wanted = None if group_ids is None else pa.array(sorted(group_ids), pa.string())
-        found, bounded = [TABLES[name].arrow.empty_table()], Bounded(self.table_bytes(name))
+        bounded = Bounded(self.table_bytes(name))
+        found = [TABLES[name].arrow.empty_table()]
         for path, rows in self.blocks(name, TABLES[name].arrow):
             if wanted is not None and "group_id" in rows.column_names:
                 rows = rows.filter(pc.is_in(rows["group_id"], wanted))
@@ -86,8 +87,6 @@ class Run:
 
     def blocks(self, name: str, schema: pa.Schema) -> Iterator[tuple[str, pa.Table]]:
         """Rows of one table with the path of their file, some thousand at a time, in the columns of ``schema``."""
-        if not self.has_table(name):
-            raise RunError(f"{self.path} has no table {name!r} (it has {', '.join(self.manifest['tables'])})")
         read = 0
         try:
             for path, proof in self.parquet_files(name):
@@ -110,13 +109,18 @@ class Run:
     def table_bytes(self, name: str) -> int:
         """Bytes of the files of a table."""
         found = 0
-        for path, proof in self.parquet_files(name) if self.has_table(name) else ():
+        for path, proof in self.parquet_files(name):
             entry = storage.stat(path) if proof is None else None
             found += proof["bytes"] if proof is not None else 0 if entry is None else entry.size
         return found
 
     def parquet_files(self, name: str) -> Iterator[tuple[str, FileProof | None]]:
-        """Path of each file of a table, with what was published of it; earlier versions told nothing."""
+        """Path of each file of a table, with what was published of it; earlier versions told nothing.
+
+        :class:`RunError` when there is no such table.
+        """
+        if not self.has_table(name):
+            raise RunError(f"{self.path} has no table {name!r} (it has {', '.join(self.manifest['tables'])})")
         listed = self.manifest["tables"][name]
         for file, proof in zip_longest(listed["files"], listed.get("proofs", ())):
             yield storage.join(self.path, file), proof
