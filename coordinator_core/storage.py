@@ -242,6 +242,12 @@ def read_text(path: str) -> str:
     return bytes(read(path)).decode("utf-8", "replace")
 
 
+def write_text(path: str, text: str) -> None:
+    """Write a file of text, as :func:`write_atomic` does. What is no UTF-8, a name of a file say, is written as
+    ``\\udcff``: visible in a text, and in JSON the escape of what stands there."""
+    write_atomic(path, text.encode("utf-8", "backslashreplace"))
+
+
 def write_atomic(path: str, data: bytes | memoryview | Iterable[bytes]) -> None:
     """Write a file, whole or in portions, so that readers see all of it or nothing.
 

@@ -14,6 +14,7 @@ from coordinator_core import files, storage
 from coordinator_core.cli.options import (
     Format,
     ReplayOptions,
+    Whole,
     clock_ms,
     format_option,
     replay_options,
@@ -47,6 +48,7 @@ from coordinator_core.restore.target import Target, groups_of, topics_of, with_r
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import read_topics
 from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.untrusted import INT32_END, whole_number
 
 _MANIFEST = "capture.json"
 
@@ -84,7 +86,7 @@ _source_options = together(
 )
 
 _scenario_options = together(
-    click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset."),
+    click.option("--to-offset", type=Whole(min=0), metavar="N", help="To this offset."),
     click.option("--to-datetime", metavar="TIME", help="To the first record at or after this time."),
     click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of the last hours or days."),
     click.option("--shift-by", type=int, metavar="N", help="By so many offsets, forward or back."),
@@ -310,9 +312,10 @@ def _before(texts: Sequence[str]) -> dict[int, int] | None:
     found = {}
     for text in texts:
         partition, _, offset = text.partition(":")
-        if not all(part.isascii() and part.isdigit() for part in (partition, offset)):
+        number, record = whole_number(partition, INT32_END), whole_number(offset)
+        if number is None or record is None:
             raise UsageError(f"--before-record {text}: expected PARTITION:OFFSET")
-        found[int(partition)] = int(offset)
+        found[number] = record
     return found or None
 
 

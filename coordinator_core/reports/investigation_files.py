@@ -43,5 +43,5 @@ def write_investigation(directory: str, forms: Mapping[str, Callable[[], Iterabl
     storage.make_directory(directory)
     for name, file in FILES.items():
         text = "".join(f"{line}\n" for line in forms[name]())
-        storage.write_atomic(storage.join(directory, file), text.encode())
+        storage.write_text(storage.join(directory, file), text)
     return storage.join(directory, FILES["html"])

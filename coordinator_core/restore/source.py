@@ -15,6 +15,7 @@ from coordinator_core.releases import Profile
 from coordinator_core.replay.sequential import SequentialReplayer
 from coordinator_core.restore.model import Position
 from coordinator_core.restore.target import groups_of, position_of
+from coordinator_core.untrusted import INT32_END, whole_number
 
 Steps = Iterator[tuple[SequentialReplayer, Record | None]]
 
@@ -169,12 +170,13 @@ def read_csv(path: str, text: str, groups: Collection[str]) -> Wanted:
             expected = "topic,partition,offset with one --group, or group,topic,partition,offset"
             raise UsageError(f"{where}: expected {expected}; found {len(row)} fields")
         group_id, topic, partition, offset = row
-        if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
-            raise UsageError(f"{where}: partition and offset are numbers; found {partition!r} and {offset!r}")
-        key = OffsetKey(group_id, topic, int(partition))
+        number, committed = whole_number(partition, INT32_END), whole_number(offset)
+        if number is None or committed is None:
+            raise UsageError(f"{where}: partition and offset are numbers; found {partition[:40]!r} and {offset[:40]!r}")
+        key = OffsetKey(group_id, topic, number)
         if key in positions:
             raise UsageError(f"{where}: {group_id!r} has {topic}-{partition} twice")
-        positions[key] = Position(int(offset))
+        positions[key] = Position(committed)
     if not positions:
         raise UsageError(f"{path}: names no offset")
     return Wanted(positions)
