@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from coordinator_core import storage
 from coordinator_core.cli.options import F, Finite, Whole, note
 from coordinator_core.drill.journal import JOURNAL, of_kind, read_journal
 from coordinator_core.drill.model import Prediction
@@ -19,8 +20,8 @@ from coordinator_core.untrusted import INT32_END, whole_number
 def read_prediction(path: Path) -> Prediction:
     """The prediction that ``drill predict --format json`` printed."""
     try:
-        document = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        document = parse_json(storage.read_utf8(path))
+    except ValueError as error:
         raise UsageError(f"{path}: not a prediction: {error}") from None
     return Prediction.from_json(document)
 

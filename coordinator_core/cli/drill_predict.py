@@ -143,10 +143,11 @@ def _beside(paths: Sequence[str]) -> Path:
 def _scenario(given: str) -> Scenario:
     path = Path(given)
     try:
-        text = path.read_text(encoding="utf-8") if path.is_file() else given
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{given}: {error}") from None
-    return Scenario.parse(text)
+        is_file = path.is_file()
+    except OSError:
+        # Longer than the name of a file.
+        is_file = False
+    return Scenario.parse(storage.read_utf8(path) if is_file else given)
 
 
 def _logs(
@@ -210,10 +211,7 @@ def _calibration(server_logs: Sequence[Path], samples_file: Path | None, logs: C
 def _properties(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
-    try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: {error}") from None
+    return parse_properties(storage.read_utf8(path))
 
 
 def _coordinator_settings(properties: dict[str, str], path: Path | None) -> BrokerSettings:

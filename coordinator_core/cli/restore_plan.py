@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -302,10 +301,7 @@ def _names_of_file(path: str) -> dict[str, str]:
 
 
 def _text_of(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return storage.read_utf8(path)
 
 
 def _before(texts: Sequence[str]) -> dict[int, int] | None:

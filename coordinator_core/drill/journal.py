@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError, UsageError
 from coordinator_core.jsontext import parse_json, reader
 from coordinator_core.untrusted import INT64_END
@@ -99,10 +100,7 @@ def read_journal(path: str | Path, first_event: str = "drill", shapes: Shapes = 
 
     ``DamagedInputError`` names the byte where it is none, or where an event is not as ``shapes`` say.
     """
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+    content = bytes(storage.read(str(path)))
     events: list[Event] = []
     position = 0
     for line in content.splitlines(keepends=True):
