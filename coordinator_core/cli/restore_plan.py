@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,6 +35,7 @@ from coordinator_core.restore.model import Plan, write_plan
 from coordinator_core.restore.selection import Move, Scenario, keys_of, moved, parse_duration_ms, parse_topics
 from coordinator_core.restore.source import (
     Wanted,
+    csv_rows,
     incidents_of,
     read_csv,
     renamed,
@@ -292,16 +292,11 @@ def _names(texts: Sequence[str], option: str) -> dict[str, str]:
 
 def _names_of_file(path: str) -> dict[str, str]:
     found = {}
-    rows = csv.reader(_text_of(path).splitlines())
-    for row in rows:
+    for where, row in csv_rows(path, storage.read_utf8(path)):
         if len(row) != 2 or not all(row):
-            raise UsageError(f"{path}: line {rows.line_num}: expected old,new; found {len(row)} fields")
+            raise UsageError(f"{where}: expected old,new; found {len(row)} fields")
         found[row[0]] = row[1]
     return found
-
-
-def _text_of(path: str) -> str:
-    return storage.read_utf8(path)
 
 
 def _before(texts: Sequence[str]) -> dict[int, int] | None:
@@ -320,7 +315,7 @@ def _wanted(
 ) -> tuple[Wanted | None, str]:
     """Offsets of the source, and what to call it; ``None``: those that the target holds."""
     if from_file is not None:
-        return read_csv(from_file, _text_of(from_file), groups), from_file
+        return read_csv(from_file, storage.read_utf8(from_file), groups), from_file
     if not paths:
         return None, ""
     name = ", ".join(paths)

@@ -155,15 +155,23 @@ def wanted_before(
     return Wanted(positions, types, cluster_id)
 
 
+def csv_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    """Rows of CSV, each with its place for messages; ``UsageError`` for what is none."""
+    rows = csv.reader(text.splitlines())
+    try:
+        for row in rows:
+            yield f"{path}: line {rows.line_num}", row
+    except csv.Error as error:
+        raise UsageError(f"{path}: line {rows.line_num}: {error}") from None
+
+
 def read_csv(path: str, text: str, groups: Collection[str]) -> Wanted:
     """Wanted offsets of Kafka's ``--from-file``: ``group,topic,partition,offset``, or without the group where there is
     one in ``groups``. ``UsageError`` with the line."""
     positions: dict[OffsetKey, Position] = {}
-    rows = csv.reader(text.splitlines())
-    for row in rows:
+    for where, row in csv_rows(path, text):
         if not row:
             continue
-        where = f"{path}: line {rows.line_num}"
         if len(row) == 3 and len(groups) == 1:
             row = [*groups, *row]
         if len(row) != 4:

@@ -281,6 +281,37 @@ def test_a_directory_whose_name_is_no_utf_8(command: str, tmp_path: Path, capfd:
         assert (code, out, "not UTF-8" in err) == (2, "", True), err
 
 
+GIVEN = {
+    "simulate": ["simulate", "FILE"],
+    "scenario": ["drill", "predict", "--topology", "FILE", "--scenario", "FILE"],
+    "topology": ["find-coordinator", "g", "--topology", "FILE"],
+    "prediction": ["drill", "compare", "FILE", "FILE"],
+    "plan": ["restore", "apply", "FILE", "--bootstrap-server", "h:1"],
+    "rules": ["reconcile", "LOG", "--rules", "FILE", *RELEASE],
+    "offsets": ["restore", "plan", "--from-file", "FILE", "--against", "LOG", *RELEASE],
+}
+
+
+@pytest.mark.parametrize("what", ["pipe", "device", "deep", "bytes", "nothing"])
+@pytest.mark.parametrize("name", GIVEN)
+def test_files_that_somebody_names(name: str, what: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log, path = tmp_path / "log", tmp_path / "file"
+    log.mkdir()
+    write_segment(log, SEGMENT)
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_bytes(
+            {"deep": DEEP.replace("[", '{"a":').encode(), "bytes": bytes(range(256)), "nothing": b""}[what]
+        )
+    places = {"LOG": str(log), "FILE": str(path)}
+    code, _, err = outcome([places.get(word, word) for word in GIVEN[name]], capfd)
+    # Rules without anything are the rules as they are.
+    assert code in ((0, 1, 2) if (name, what) == ("rules", "nothing") else (2, 3)), err
+
+
 NUMBERS = {
     "a time beyond int64": ["expire", "LOG", "--now-ms", "9" * 30],
     "a time near the end of int64": ["compact", "LOG", "--output", "OUT", "--now-ms", str((1 << 63) - 1)],

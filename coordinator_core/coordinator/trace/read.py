@@ -136,7 +136,7 @@ def _damage(path: Path, number: int, position: int, text: str) -> DamagedInputEr
 def _object(path: Path, number: int, position: int, raw: bytes) -> Json:
     try:
         fields = parse_json(raw)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise _damage(path, number, position, f"not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise _damage(path, number, position, "not a JSON object")
