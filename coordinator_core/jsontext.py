@@ -101,9 +101,9 @@ def reader(kind: Any, named: Callable[[str], str] = str, *, exact: bool = True) 
     """A function that reads parsed JSON as a value of type ``kind``; it raises :class:`FormError`.
 
     Types are ``str``, ``bool``, ``int`` (64 bits), ``float``, ``bytes`` (base64), enums (their values), an optional
-    one, tuples and lists of one, mappings by text or number, dataclasses, named tuples and ``TypedDict``. ``named``
-    gives the name of a field in JSON. A field with a default may be absent; with ``exact`` others may not be there,
-    except in a ``TypedDict``.
+    one, lists and tuples of one, tuples of several, mappings by text or number, dataclasses, named tuples and
+    ``TypedDict``. ``named`` gives the name of a field in JSON. A field with a default may be absent; with ``exact``
+    others may not be there, except in a ``TypedDict``.
     """
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     if kind is Any:
@@ -111,6 +111,8 @@ def reader(kind: Any, named: Callable[[str], str] = str, *, exact: bool = True) 
     if origin in (Union, UnionType):
         (optional,) = (reader(one, named, exact=exact) for one in arguments if one is not NoneType)
         return lambda value: None if value is None else optional(value)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return _row([reader(one, named, exact=exact) for one in arguments])
     if origin in (tuple, list):
         return _items(origin, reader(arguments[0], named, exact=exact))
     if isinstance(origin, type) and issubclass(origin, Mapping) and not is_typeddict(kind):
@@ -158,6 +160,15 @@ def _items(kind: type, item: Callable[[Any], Any]) -> Callable[[Any], Any]:
         except FormError as error:
             raise error.below(f"[{len(found)}]") from None
         return kind(found)
+
+    return read
+
+
+def _row(columns: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if value.__class__ is not list or len(value) != len(columns):
+            raise FormError(f"expected a list of {len(columns)}")
+        return tuple(column(one) for column, one in zip(columns, value, strict=True))
 
     return read
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import click
 
-from coordinator_core.cli.options import Format, ReplayOptions, format_option, replay_options, write_json, write_line
+from coordinator_core.cli.options import (
+    Finite,
+    Format,
+    ReplayOptions,
+    Whole,
+    format_option,
+    replay_options,
+    write_json,
+    write_line,
+)
 from coordinator_core.cli.retention import delete_retention_option
 from coordinator_core.cli.source import load_source, log_paths, open_snapshot
 from coordinator_core.errors import UsageError
@@ -21,14 +30,14 @@ from coordinator_core.reports.stats import stats_document, stats_text
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group (repeatable).")
 @click.option(
     "--top",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=10,
     show_default=True,
     help="Lines of each table of the text.",
 )
 @click.option(
     "--min-cleanable-dirty-ratio",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     default=DEFAULT_MIN_CLEANABLE_DIRTY_RATIO,
     show_default=True,
     metavar="RATIO",

@@ -46,5 +46,5 @@ def write_investigation(directory: str, forms: Mapping[str, Callable[[], Iterabl
     """Write the files into ``directory``, which is made when it is missing; returns the path of the page."""
     storage.make_directory(directory)
     for name, file in FILES.items():
-        storage.write_atomic(storage.join(directory, file), (piece.encode() for piece in forms[name]()))
+        storage.write_text(storage.join(directory, file), forms[name]())
     return storage.join(directory, FILES["html"])
