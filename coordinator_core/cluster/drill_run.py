@@ -209,6 +209,7 @@ class _Drill:
         return problems
 
     def _problems(self) -> list[str]:
+        self._canaries.check_rights()
         self._info = self._client.topic(OFFSETS_TOPIC)
         return unlike_predicted(
             self._info, self._prediction, allow_under_replicated=self._options.allow_under_replicated
@@ -221,7 +222,11 @@ class _Drill:
     def _before(self) -> None:
         self._pins = pins(self._client, self._info)
         groups = note_states(
-            self._client, self._note, "before", {number: pin.end_offset for number, pin in self._pins.items()}
+            self._client,
+            self._note,
+            "before",
+            {number: pin.end_offset for number, pin in self._pins.items()},
+            expected=[group.group_id for group in self._prediction.groups],
         )
         moving = [group["group_id"] for group in groups if group["state"] in REBALANCING]
         if moving:
