@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from coordinator_core.restore.model import Plan, write_plan
 from coordinator_core.restore.selection import Move, Scenario, keys_of, moved, parse_duration_ms, parse_topics
 from coordinator_core.restore.source import (
     Wanted,
+    csv_rows,
     incidents_of,
     read_csv,
     renamed,
@@ -47,6 +48,7 @@ from coordinator_core.restore.target import Target, groups_of, topics_of, with_r
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import read_topics
 from coordinator_core.runs.read import is_run, open_run
+from coordinator_core.untrusted import visible
 
 _MANIFEST = "capture.json"
 
@@ -231,8 +233,10 @@ def plan_command(
     )
     if output is not None:
         write_plan(output, plan)
+    # Programs get the names as they are; a terminal obeys what it is shown.
+    shown = visible if output_format == "csv" and sys.stdout.isatty() else str
     for line in plan_forms(plan)[output_format]():
-        write_line(line)
+        write_line(shown(line))
     return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS
 
 
@@ -291,17 +295,16 @@ def _names(texts: Sequence[str], option: str) -> dict[str, str]:
 
 def _names_of_file(path: str) -> dict[str, str]:
     found = {}
-    rows = csv.reader(_text_of(path).splitlines())
-    for row in rows:
+    for where, row in csv_rows(path, _text_of(path)):
         if len(row) != 2 or not all(row):
-            raise UsageError(f"{path}: line {rows.line_num}: expected old,new; found {len(row)} fields")
+            raise UsageError(f"{where}: expected old,new; found {len(row)} fields")
         found[row[0]] = row[1]
     return found
 
 
 def _text_of(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 

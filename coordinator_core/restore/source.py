@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -154,15 +155,22 @@ def wanted_before(
     return Wanted(positions, types, cluster_id)
 
 
+def csv_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    """The rows of a CSV that are not empty, each with its place for errors. Line ends in quotes are part of a name."""
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in rows:
+            if row:
+                yield f"{path}: line {rows.line_num}", row
+    except csv.Error as error:
+        raise UsageError(f"{path}: line {rows.line_num}: {error}") from None
+
+
 def read_csv(path: str, text: str, groups: Collection[str]) -> Wanted:
     """Wanted offsets of Kafka's ``--from-file``: ``group,topic,partition,offset``, or without the group where there is
     one in ``groups``. ``UsageError`` with the line."""
     positions: dict[OffsetKey, Position] = {}
-    rows = csv.reader(text.splitlines())
-    for row in rows:
-        if not row:
-            continue
-        where = f"{path}: line {rows.line_num}"
+    for where, row in csv_rows(path, text):
         if len(row) == 3 and len(groups) == 1:
             row = [*groups, *row]
         if len(row) != 4:
