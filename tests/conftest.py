@@ -68,6 +68,7 @@ PARTS = (
     Part("lifecycle/test_loads_judged.py", "full", together=True),
     Part("lifecycle", "fast"),
     Part("coordinator", "fast"),
+    Part("expectations/test_data_docs.py", "full"),
     Part("expectations", "fast", together=True),
     Part("cli", "fast"),
     Part("bench", "fast"),

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from coordinator_core import __version__
+from coordinator_core import __version__, storage
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_commands import (
     DrillError,
@@ -83,7 +83,7 @@ def observe(
     """
     if bool(options.fault_command) == bool(options.pids):
         raise UsageError("a drill needs either --fault-command or --pid")
-    output.mkdir(parents=True, exist_ok=True)
+    storage.make_directory(str(output))
     path = output / JOURNAL
     if path.exists() and path.stat().st_size:
         raise UsageError(f"{path}: is the journal of an earlier drill")
