@@ -99,6 +99,7 @@ PARTS = (
     Part("kernels", "fast"),
     Part("releases", "fast"),
     Part("test_architecture.py", "fast"),
+    Part("test_audit.py", "fast"),
     Part("test_contributing.py", "fast"),
     Part("test_docs.py", "fast"),
     Part("test_project.py", "fast"),

