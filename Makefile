@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTEST_WORKERS ?= 2
 TESTS = $(PYTEST) -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
-.PHONY: help setup browser prometheus demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel sbom environment lock clean
+.PHONY: help setup browser prometheus demo check test test-full kafka-next durations lint check-kernels fuzz bench bench-full wheel sbom audit environment lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -63,6 +63,9 @@ wheel: setup ## Build dist/regroup-*.whl, for this platform and release of Pytho
 
 sbom: setup ## Write the bill of materials and docs/licences.md, after make lock
 	$(BIN)/python .ci/sbom.py
+
+audit: setup ## Compare the lock with known vulnerabilities in ADVISORIES, a directory or zip of OSV files (osv.dev)
+	$(BIN)/python .ci/audit.py "$(ADVISORIES)"
 
 environment: wheel ## Build dist/regroup-environment.tar.gz, Python environment for executors of a Spark cluster
 	.ci/environment.sh dist/regroup-*.whl dist/regroup-environment.tar.gz

@@ -364,12 +364,17 @@ def make_directory(path: str) -> None:
 
 
 def delete(path: str) -> None:
-    """Delete a file, or a directory with all it holds; nothing there is fine."""
+    """Delete a file, or a directory with all it holds; nothing there is fine, also when another process deletes it."""
     found = stat(path)
     if found is None:
         return
     if is_local(path):
-        shutil.rmtree(local_path(path)) if found.is_directory else local_path(path).unlink()
+        try:
+            while os.path.lexists(local := local_path(path)):
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(local) if found.is_directory else local.unlink()
+        except OSError as error:
+            raise not_written(path, error) from error
         return
     remote, inner = filesystem(path)
     remote.delete_dir(inner) if found.is_directory else remote.delete_file(inner)

@@ -1,13 +1,14 @@
 """Text that clients, brokers and file systems chose, on its way to people and spreadsheets.
 
 Group ids, topics, metadata, member and client ids and hosts are any string. JSON and Parquet hold them as they
-are; everything else shows them through this module.
+are, CSV that programs read has them in quotes; everything else shows them through this module.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 
 INT32_END, INT64_END = 1 << 31, 1 << 63
@@ -57,11 +58,25 @@ def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(map(_cell, row) for row in rows)
+    writer.writerows(map(cell, row) for row in rows)
     return out.getvalue()
 
 
-def _cell(value: object) -> object:
+def exact_row(row: Iterable[object]) -> str:
+    """A row of CSV for programs: strings as they are, in quotes where one would end its cell or the row.
+
+    Not of :mod:`csv`, which leaves a carriage return without quotes when rows end with a line feed.
+    """
+    return ",".join(map(_quoted, row))
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if re.search('[",\r\n]', text) else text
+
+
+def cell(value: object) -> object:
+    """A value as :func:`csv_text` shows it."""
     if not isinstance(value, str):
         return value
     shown = visible(value)

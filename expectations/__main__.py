@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from coordinator_core.errors import ExitCode, RegroupError
+from coordinator_core.errors import ExitCode, RegroupError, WriteError, not_written
 from coordinator_core.rules.model import Severity
 from coordinator_core.runs.read import open_run
 from coordinator_core.untrusted import visible_lines
@@ -43,6 +43,11 @@ def gate(run: str, findings: str | None, data_docs: str | None, output_format: s
     return ExitCode.CLEAN if passed else ExitCode.FINDINGS
 
 
+def _fail(error: RegroupError) -> int:
+    click.echo(f"expectations: error: {visible_lines(str(error))}", err=True)
+    return error.exit_code
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     try:
@@ -51,9 +56,10 @@ def main(arguments: list[str] | None = None) -> int:
         error.show(sys.stderr)
         return ExitCode.USAGE
     except RegroupError as error:
-        click.echo(f"expectations: error: {visible_lines(str(error))}", err=True)
-        return error.exit_code
+        return _fail(error)
     except Exception as error:
+        if isinstance(error, OSError) and isinstance(failure := not_written("output", error), WriteError):
+            return _fail(failure)
         if os.environ.get("REGROUP_DEBUG"):
             raise
         click.echo(f"expectations: internal error: {type(error).__name__}: {visible_lines(str(error))}", err=True)

@@ -1,7 +1,8 @@
-"""Processes that kill themselves at a counted event, however fast the machine is."""
+"""Processes that kill themselves at a counted event, however fast the machine is, or are begun in some way."""
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import signal
@@ -58,3 +59,24 @@ def events_of(files: Collection[str | None], work: Callable[[], object]) -> int:
         text = file.read()
     os.waitpid(child, 0)
     return int(text)
+
+
+def in_child(begin: Callable[[], None], work: Callable[[], int]) -> tuple[int, str]:
+    """Exit code and standard error of work in a process that is begun in that way."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            os.dup2(writing, 2)
+            sys.stderr = os.fdopen(2, "w")
+            sys.stdout = io.TextIOWrapper(io.BytesIO())
+            begin()
+            code = work()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        error = file.read()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), error

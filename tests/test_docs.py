@@ -11,6 +11,7 @@ import pytest
 from coordinator_core.cli.app import cli, run
 from tests import proved
 from tests.test_architecture import LAYERS
+from tests.writing import missing_tests
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -97,6 +98,11 @@ def test_files_that_pages_name_exist() -> None:
         if not (ROOT / path).exists()
     ]
     assert missing == []
+
+
+def test_tests_that_pages_name_exist() -> None:
+    missing = {page.name: missing_tests(page.read_text(encoding="utf-8")) for page in PAGES}
+    assert {name: tests for name, tests in missing.items() if tests} == {}
 
 
 def test_every_command_is_in_the_manual() -> None:

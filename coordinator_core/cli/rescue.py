@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -25,7 +23,7 @@ from coordinator_core.releases import Profile
 from coordinator_core.reports.describe import Selection, describe
 from coordinator_core.restore.rescue import Stuck, repair, stuck_partitions
 from coordinator_core.topology import NO_LEADER, load_topology
-from coordinator_core.untrusted import visible
+from coordinator_core.untrusted import exact_row, visible
 
 _TOPOLOGY = "topology.json"
 _SHOWN = 12
@@ -116,9 +114,7 @@ def _repair(snapshot: Snapshot, found: Sequence[Stuck], profile: Profile, output
 
 
 def _write_names(path: str, found: Sequence[Stuck]) -> None:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(pair for one in found for pair in one.names.items())
-    storage.write_text(path, text.getvalue())
+    storage.write_text(path, (f"{exact_row(pair)}\n" for one in found for pair in one.names.items()))
 
 
 def _document(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,7 +48,7 @@ from coordinator_core.restore.target import Target, groups_of, topics_of, with_r
 from coordinator_core.rules.model import Severity
 from coordinator_core.rules.topics import read_topics
 from coordinator_core.runs.read import is_run, open_run
-from coordinator_core.untrusted import INT32_END, whole_number
+from coordinator_core.untrusted import INT32_END, visible, whole_number
 
 _MANIFEST = "capture.json"
 
@@ -232,8 +233,10 @@ def plan_command(
     )
     if output is not None:
         write_plan(output, plan)
+    # Programs get the names as they are; a terminal obeys what it is shown.
+    shown = visible if output_format == "csv" and sys.stdout.isatty() else str
     for line in plan_forms(plan)[output_format]():
-        write_line(line)
+        write_line(shown(line))
     return ExitCode.CLEAN if plan.obstacle() is None else ExitCode.FINDINGS
 
 

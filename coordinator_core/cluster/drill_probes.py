@@ -28,9 +28,9 @@ from kafka.protocol.consumer import HeartbeatRequest, OffsetCommitRequest, Offse
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from coordinator_core.cluster.client import UNKNOWN_TOPIC_OR_PARTITION, Client
-from coordinator_core.cluster.errors import ClusterError
+from coordinator_core.cluster.errors import ClusterError, MissingAclError
 from coordinator_core.coordinator.errors import Errors
-from coordinator_core.drill.canaries import Canary
+from coordinator_core.drill.canaries import PREFIX, Canary
 from coordinator_core.log.types import OFFSETS_TOPIC
 
 DISCONNECTED = "DISCONNECTED"
@@ -43,6 +43,11 @@ _MEMBER = "regroup-canary"
 _LOST = {Errors.NOT_COORDINATOR.name, Errors.COORDINATOR_NOT_AVAILABLE.name, DISCONNECTED}
 _COMMIT_VERSION, _FETCH_VERSION, _HEARTBEAT_VERSION, _FIND_VERSION, _DELETE_VERSION = 8, 5, 3, 3, 2
 _SERVED_HEARTBEATS = {Errors.UNKNOWN_MEMBER_ID.name}
+_REFUSED = {
+    "GROUP_AUTHORIZATION_FAILED": f"Group:{PREFIX}*",
+    "TOPIC_AUTHORIZATION_FAILED": f"Topic:{OFFSETS_TOPIC}",
+}
+"""What a canary may not read, by the answer that says so."""
 
 Note = Callable[..., None]
 """``note(event, **values)``: where events go (:meth:`Journal.write`)."""
@@ -163,6 +168,12 @@ class Canaries:
             if state.canary.offsets_partition == offsets_partition
         )
 
+    def check_rights(self) -> None:
+        """``MissingAclError`` when a canary was told that it may not do what it does."""
+        for state in self._states:
+            if state.refused is not None:
+                raise MissingAclError("Read", state.refused, "a canary")
+
     def begin_again(self) -> None:
         """Count rounds from now on."""
         for state in self._states:
@@ -184,6 +195,7 @@ class _State:
     def __init__(self, client: Client, canary: Canary, note: Note) -> None:
         self.canary = canary
         self.served_rounds = 0
+        self.refused: str | None = None
         self._client = client
         self._note = note
         self._coordinator: int | None = None
@@ -220,6 +232,7 @@ class _State:
             answer, detail = ask(broker)
         except ClusterError:
             answer = DISCONNECTED
+        self.refused = self.refused or _REFUSED.get(answer)
         self._note(
             "probe",
             at_ms=at_ms,

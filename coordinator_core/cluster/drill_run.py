@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from coordinator_core import __version__
+from coordinator_core import __version__, storage
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_commands import (
     DrillError,
@@ -71,7 +71,7 @@ def observe(
     """
     if bool(options.fault_command) == bool(options.pids):
         raise UsageError("a drill needs either --fault-command or --pid")
-    output.mkdir(parents=True, exist_ok=True)
+    storage.make_directory(str(output))
     path = output / JOURNAL
     if path.exists() and path.stat().st_size:
         raise UsageError(f"{path}: is the journal of an earlier drill")
@@ -197,6 +197,7 @@ class _Drill:
         return problems
 
     def _problems(self) -> list[str]:
+        self._canaries.check_rights()
         self._info = self._client.topic(OFFSETS_TOPIC)
         return unlike_predicted(
             self._info, self._prediction, allow_under_replicated=self._options.allow_under_replicated
@@ -209,7 +210,11 @@ class _Drill:
     def _before(self) -> None:
         self._pins = pins(self._client, self._info)
         groups = note_states(
-            self._client, self._note, "before", {number: pin.end_offset for number, pin in self._pins.items()}
+            self._client,
+            self._note,
+            "before",
+            {number: pin.end_offset for number, pin in self._pins.items()},
+            expected=[group.group_id for group in self._prediction.groups],
         )
         moving = [group["group_id"] for group in groups if group["state"] in REBALANCING]
         if moving:

@@ -55,13 +55,24 @@ def coordinators(client: Client, info: TopicInfo, group_ids: Iterable[str]) -> d
     return found
 
 
-def note_states(client: Client, note: Note, phase: str, end_offsets: Mapping[int, int] | None = None) -> list[Json]:
-    """Notes ``partition`` and ``group`` events of a phase; the groups, canaries left out."""
+def note_states(
+    client: Client,
+    note: Note,
+    phase: str,
+    end_offsets: Mapping[int, int] | None = None,
+    *,
+    expected: Iterable[str] = (),
+) -> list[Json]:
+    """Notes ``partition`` and ``group`` events of a phase; the groups, canaries left out.
+
+    ``MissingAclError`` when one of the ``expected`` may not be seen: lists leave it out, as if it were not there.
+    """
     info = client.topic(OFFSETS_TOPIC)
     for each in info.partitions:
         end = None if end_offsets is None else end_offsets.get(each.partition)
         note_partition(note, "partition", each, phase=phase, end_offset=end)
-    groups = [group for group in ask_groups(client, info, {})["groups"] if not group["group_id"].startswith(PREFIX)]
+    found = ask_groups(client, info, dict.fromkeys(expected, ()))["groups"]
+    groups = [group for group in found if group["listed"] and not group["group_id"].startswith(PREFIX)]
     places = coordinators(client, info, [group["group_id"] for group in groups])
     served: dict[str, ServedGroup] = {}
     starts: Starts = {}

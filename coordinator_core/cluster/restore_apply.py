@@ -7,7 +7,6 @@ nothing is written twice, and nothing that somebody else has committed is overwr
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import threading
 import time
@@ -20,13 +19,13 @@ from typing import Any, NamedTuple
 from kafka.protocol.admin import DeleteGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
+from coordinator_core import storage
 from coordinator_core.cluster import share_offsets
 from coordinator_core.cluster.capture import CaptureOptions, capture
 from coordinator_core.cluster.client import RETRIABLE, UNKNOWN_TOPIC_OR_PARTITION, Client, by_broker
 from coordinator_core.cluster.drill_probes import error_text
 from coordinator_core.cluster.drill_states import coordinators
 from coordinator_core.cluster.errors import ClusterError
-from coordinator_core.cluster.files import sync_directory
 from coordinator_core.cluster.groups import OFFSET_FETCH_VERSION, fetched_offsets
 from coordinator_core.cluster.restore_target import live_groups
 from coordinator_core.coordinator.errors import Errors
@@ -138,16 +137,14 @@ def apply_plan(
     in the results of groups.
     """
     plan, digest = read_plan(plan_path, options.plan_digest)
-    directory.mkdir(parents=True, exist_ok=True)
+    storage.make_directory(str(directory))
     with Journal(directory / JOURNAL, "another apply") as journal:
         events = begun_apply(directory, digest)
         if found := standing(client, plan, events, options.wait_seconds):
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             raise UsageError(f"refused, nothing is written: {found[0].text}{more}")
         if not (directory / PLAN).exists():
-            shutil.copyfile(plan_path, directory / f"{PLAN}.new")
-            os.replace(directory / f"{PLAN}.new", directory / PLAN)
-            sync_directory(directory)
+            storage.write_atomic(str(directory / PLAN), storage.read(str(plan_path)))
         if not events:
             journal.write(
                 FIRST_EVENT,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator_core import storage
-from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError, UsageError
+from coordinator_core.errors import Damage, DamagedInputError, ExitCode, RegroupError, UsageError, not_written
 from coordinator_core.jsontext import parse_json, reader
 from coordinator_core.untrusted import INT64_END
 
@@ -45,7 +45,7 @@ class JournalWriteError(RegroupError):
 class Journal:
     """Appends events to a file that is ours alone while it is open. Safe in several threads.
 
-    ``JournalBusyError`` while another process writes to it, ``UsageError`` when it cannot be written.
+    ``JournalBusyError`` while another process writes to it; what ``not_written`` says when it cannot be opened.
     """
 
     def __init__(self, path: str | Path, writer: str = "a drill") -> None:
@@ -54,7 +54,7 @@ class Journal:
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from None
+            raise not_written(str(path), error) from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -14,7 +14,8 @@ from coordinator_core.investigate.model import OVERTAKEN, Event, Explanation
 from coordinator_core.investigate.words import count, moment, span
 from coordinator_core.jsontext import fields_of
 from coordinator_core.rules.model import Severity
-from coordinator_core.untrusted import visible
+from coordinator_core.topology import is_topic_name
+from coordinator_core.untrusted import cell, exact_row, visible
 
 _CSV_LINES = 12
 _INFOS = 5
@@ -168,9 +169,14 @@ def caveats(found: Investigation) -> Iterator[str]:
 
 
 def restore_csv(explanations: Sequence[Explanation]) -> list[str]:
-    """Lines for ``kafka-consumer-groups --from-file``: topic, partition, offset."""
+    """Lines for ``kafka-consumer-groups --from-file``: topic, partition, offset.
+
+    A name that no topic may have is of no cluster: it is written so that it is no other row, and no formula.
+    """
     return [
-        f"{key.topic},{key.partition},{offset}" for one in explanations for key, offset in sorted(one.restore.items())
+        exact_row((key.topic if is_topic_name(key.topic) else cell(key.topic), key.partition, offset))
+        for one in explanations
+        for key, offset in sorted(one.restore.items())
     ]
 
 

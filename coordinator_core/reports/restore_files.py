@@ -20,6 +20,6 @@ def plan_forms(plan: Plan) -> dict[str, Callable[[], Iterable[str]]]:
     return {
         "text": lambda: plan_text(plan, write_plan(None, plan)),
         "json": lambda: [json.dumps(plan_document(plan), ensure_ascii=False)],
-        "csv": lambda: kafka_csv(plan).splitlines(),
+        "csv": lambda: kafka_csv(plan),
         "html": html,
     }

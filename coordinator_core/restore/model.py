@@ -6,9 +6,7 @@ cluster that is not in a plan.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import itertools
 import json
 from collections import Counter
@@ -22,6 +20,7 @@ from coordinator_core import __version__, storage
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.jsontext import from_json, parse_json, to_json
+from coordinator_core.untrusted import exact_row
 
 PLAN_VERSION = 1
 NO_EPOCH = -1
@@ -253,12 +252,13 @@ def _part(value: dict[str, Any]) -> Any:
 _PARTS = {"record_offset": Position, "read_again": Row, "state_digest": GroupPlan}
 
 
-def kafka_csv(plan: Plan) -> str:
-    """``group,topic,partition,offset`` of what is created and updated, for ``--reset-offsets --from-file`` of Kafka's
-    tools, which set neither epoch nor metadata and delete nothing."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    for row in plan.rows():
-        if row.action in (Action.CREATE, Action.UPDATE) and row.after is not None:
-            writer.writerow([row.group_id, row.topic, row.partition, row.after.offset])
-    return out.getvalue()
+def kafka_csv(plan: Plan) -> list[str]:
+    """Rows ``group,topic,partition,offset`` of what is created and updated, for Kafka's ``--from-file``.
+
+    That tool sets neither epoch nor metadata, and deletes nothing.
+    """
+    return [
+        exact_row((row.group_id, row.topic, row.partition, row.after.offset))
+        for row in plan.rows()
+        if row.action in (Action.CREATE, Action.UPDATE) and row.after is not None
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -156,11 +157,12 @@ def wanted_before(
 
 
 def csv_rows(path: str, text: str) -> Iterator[tuple[str, list[str]]]:
-    """Rows of CSV, each with its place for messages; ``UsageError`` for what is none."""
-    rows = csv.reader(text.splitlines())
+    """The rows of a CSV that are not empty, each with its place for errors. Line ends in quotes are part of a name."""
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in rows:
-            yield f"{path}: line {rows.line_num}", row
+            if row:
+                yield f"{path}: line {rows.line_num}", row
     except csv.Error as error:
         raise UsageError(f"{path}: line {rows.line_num}: {error}") from None
 
@@ -170,8 +172,6 @@ def read_csv(path: str, text: str, groups: Collection[str]) -> Wanted:
     one in ``groups``. ``UsageError`` with the line."""
     positions: dict[OffsetKey, Position] = {}
     for where, row in csv_rows(path, text):
-        if not row:
-            continue
         if len(row) == 3 and len(groups) == 1:
             row = [*groups, *row]
         if len(row) != 4:

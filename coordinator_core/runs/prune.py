@@ -8,7 +8,7 @@ task may be at it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from coordinator_core import files, storage
@@ -68,8 +68,12 @@ def _old(items: list[Removal], keep: Keep, now_ms: int) -> list[Removal]:
 
 
 def _old_runs(place: str, keep: Keep, now_ms: int) -> list[Removal]:
-    runs = {path: _run(path, manifest) for path, manifest in _runs(place)}
+    manifests = {run: storage.stat(storage.join(run, MANIFEST)) for run in _runs(place)}
+    runs = {path: _run(path, manifest) for path, manifest in manifests.items() if manifest is not None}
     old = _old(list(runs.values()), keep, now_ms)
+    # Left by a writer, or by a deletion, that was killed. What has no manifest may also still be written.
+    left = [removal for path in manifests.keys() - runs.keys() if (removal := _remains(path)) is not None]
+    old += _old(left, replace(keep, newest=None), now_ms)
     staying = set(runs) - {removal.paths[-1] for removal in old}
     latest = storage.join(place, LATEST)
     named = {storage.join(place, *files.read_json(latest)["path"].split("/"))} if storage.exists(latest) else set()
@@ -79,10 +83,29 @@ def _old_runs(place: str, keep: Keep, now_ms: int) -> list[Removal]:
 
 
 def _run(path: str, manifest: Entry) -> Removal:
+    return Removal("runs", _at_ms(manifest), (manifest.path, *_beside(path), path))
+
+
+def _remains(path: str) -> Removal | None:
+    """A run without its manifest, of the time at which it was last written to; ``None`` when that is not known."""
+    times = list(_written_ms(path))
+    return Removal("runs", max(times), (*_beside(path), path)) if times else None
+
+
+def _written_ms(path: str) -> Iterator[int]:
+    """When each file below was written."""
+    for entry in storage.list_directory(path):
+        if entry.is_directory:
+            yield from _written_ms(entry.path)
+        else:
+            yield _at_ms(entry)
+
+
+def _beside(path: str) -> list[str]:
+    """Findings about a run, and reports of it."""
     window, run_id = storage.split(path)
     beside = (storage.join(window, directory, run_id) for directory in (FINDINGS_DIRECTORY, REPORTS_DIRECTORY))
-    others = [other for other in beside if storage.stat(other) is not None]
-    return Removal("runs", _at_ms(manifest), (manifest.path, *others, path))
+    return [other for other in beside if storage.stat(other) is not None]
 
 
 def _pin(entry: Entry) -> Removal:
@@ -95,13 +118,9 @@ def _at_ms(entry: Entry) -> int:
     return entry.modified_ns // 1_000_000
 
 
-def _runs(place: str) -> Iterator[tuple[str, Entry]]:
-    """Published runs with their manifests; what has none may still be written."""
+def _runs(place: str) -> Iterator[str]:
     for window in _directories(place):
-        for run in _directories(window):
-            manifest = storage.stat(storage.join(run, MANIFEST))
-            if manifest is not None:
-                yield run, manifest
+        yield from _directories(window)
 
 
 def _directories(path: str) -> list[str]:

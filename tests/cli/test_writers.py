@@ -1,54 +1,53 @@
-"""Commands that write, killed anywhere, on a full and on a read-only disk, two at once, and when the clock goes back.
+"""Commands that write: killed anywhere, full or read-only disk, quota, two at once, a clock that goes back.
 
-What was there before stays, what appears is whole, and the next run writes the same. The fold cache has these tests in
-``tests/runs/test_fold_cache.py``, captures in ``tests/cluster/test_one_broker.py``, journals in
-``tests/drill/test_journal.py`` and ``tests/restore/test_live_kills.py``.
+What was there before stays, what appears is whole, and the next run writes the same. :data:`ELSEWHERE` has the places
+that write and are in no row here.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import resource
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from coordinator_core import files, storage
 from coordinator_core.cli.app import run
-from coordinator_core.cluster import restore_apply
 from coordinator_core.errors import ExitCode
-from coordinator_core.lifecycle import compact, compact_publish, compact_write, publish_expiry
-from coordinator_core.reports import investigation_files, report_files
-from coordinator_core.restore import model
-from coordinator_core.rules import publish as publish_findings
-from coordinator_core.runs import proof, publish, signature
 from tests import rights
 from tests.cases import CORPUS
-from tests.kills import events_of, killed_at
-from tests.rules.logs import HEALTHY, classic, commit, one
+from tests.drill.test_compare import group, journal, prediction
+from tests.ingest import dumps
+from tests.kills import events_of, in_child, killed_at
+from tests.quota import refuse_writes
+from tests.rules.logs import HEALTHY, Log, classic, commit, consumer_group, log_of, one
+from tests.test_project import ROOT
+from tests.writing import missing_tests, writers
 
 NOW = ["--now-ms", "1800000000000"]
 TOPOLOGY = str(CORPUS / "k431-cluster/expected/before/topics.json")
-WRITING = {
-    each.__file__
-    for each in (
-        *(files, storage, publish, proof, signature, publish_findings, publish_expiry, report_files),
-        *(investigation_files, model, compact, compact_publish, compact_write, restore_apply),
-    )
-}
+PLACES = writers()
+WRITING = {str(ROOT / place.partition(":")[0]) for place in PLACES}
 Content = dict[str, bytes]
+DONE = {ExitCode.CLEAN, ExitCode.FINDINGS}
 
 
 class Writer(NamedTuple):
-    """``words`` with LOG, RUN (of the test's own), OTHER, and OUT."""
+    """``words`` with RUN (of the test's own), OUT, and what :class:`Bench` has for all of them."""
 
     words: tuple[str, ...]
     again: bool = True
@@ -59,10 +58,25 @@ WRITERS = {
     "replay": Writer(
         ("replay", "LOG", "--output", "OUT", "--cluster", "c", "--window", "w", "--run-id", "r", *NOW), again=False
     ),
-    "compact": Writer(("compact", "LOG", "--output", "OUT/log", *NOW), again=False),
-    "reconcile": Writer(("reconcile", "RUN", "--publish", "--fail-on", "never", "--no-log")),
+    "compact": Writer(("compact", "LOGS", "--output", "OUT/log", *NOW), again=False),
+    "import-records": Writer(
+        ("import-records", "RECORDS", "--output", "OUT/log", "--isolation-level", "read_committed"), again=False
+    ),
+    "rescue": Writer(
+        (
+            *("rescue", "STUCK", "--repair", "OUT/repaired", "--names", "OUT/names.csv", "--kafka-version", "4.3.1"),
+            *("--offsets-topic-num-partitions", "3", *NOW),
+        ),
+        again=False,
+    ),
+    "reconcile": Writer(("reconcile", "RUN", "--publish", "--fail-on", "never", "--no-log", "--sign-key", "KEY")),
     "expire": Writer(("expire", "RUN", "--publish", "--offsets-retention-ms", "1")),
-    "report": Writer(("report", "RUN", "--output", "OUT", "--no-log")),
+    "report": Writer(
+        (
+            *("report", "RUN", "--output", "OUT", "--no-log", "--sign-key", "KEY"),
+            *("--textfile", "OUT/metrics", "--openlineage", "OUT/lineage.jsonl"),
+        )
+    ),
     "investigate": Writer(("investigate", "RUN", "--output", "OUT")),
     "restore plan": Writer(("restore", "plan", "RUN", "--all-groups", "--against", "OTHER", "--output", "OUT/plan")),
     "drill predict": Writer(
@@ -78,7 +92,23 @@ WRITERS = {
             "OUT/file.json",
         )
     ),
+    "drill compare": Writer(("drill", "compare", "PREDICTION", "JOURNAL", "--output", "OUT")),
+    "compact to others": Writer(
+        (
+            *("compact", "LOGS", "--output", "OUT/log", "--expire", "--offsets-retention-ms", "1"),
+            *("--offsets-partitions", "5", "--renumber", "--kafka-version", "4.3.1", *NOW),
+        ),
+        again=False,
+    ),
 }
+FULL = {"drill compare", "compact to others"}
+"""Writers of the full tier."""
+
+each_writer = pytest.mark.parametrize(
+    "bench",
+    [pytest.param(name, marks=pytest.mark.full) if name in FULL else name for name in WRITERS],
+    indirect=True,
+)
 
 
 class Bench:
@@ -87,13 +117,37 @@ class Bench:
     def __init__(self, root: Path, name: str) -> None:
         self.root, self.writer = root, WRITERS[name]
         self.run = one(*HEALTHY, commit("h"), classic("h"), commit("old", "u")).publish(root / "now").path
-        self.other = one(*HEALTHY, commit("h", offset=7)).publish(root / "before").path
-        self.reference = self.made(self.place("reference"))
+        other = one(*HEALTHY, commit("h", offset=7)).publish(root / "before").path
+        several = {
+            number: log_of(classic(f"g{number}"), commit(f"g{number}"), commit(f"old{number}", "u"))
+            for number in (0, 1)
+        }
+        Log({**several}, num_partitions=2).publish(root / "several")
+        one(commit("stuck"), classic("stuck"), consumer_group("stuck")[0]).publish(root / "stuck")
+        rows = [dumps.row(at, *commit(f"g{at}")) for at in range(3)]
+        (root / "prediction.json").write_text(json.dumps(prediction(group()).to_json()))
+        (root / "journal.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in journal()))
+        key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (root / "key.pem").write_bytes(key)
+        self.given = {
+            "LOG": str(root / "now/log"),
+            "LOGS": str(root / "several/log"),
+            "STUCK": str(root / "stuck/log"),
+            "RECORDS": str(dumps.write(root / "records.parquet", rows)),
+            "OTHER": other,
+            "PREDICTION": str(root / "prediction.json"),
+            "JOURNAL": str(root / "journal.jsonl"),
+            "KEY": str(root / "key.pem"),
+        }
+        self.entered: set[str] = set()
+        with _noting(self.entered):
+            self.reference = self.made(self.place("reference"))
         second = self.made(self.place("second"))
         assert second.keys() == self.reference.keys()
         self.told_anew = {path for path, data in second.items() if data != self.reference[path]}
         """Files that say when or how fast they were written."""
-        assert all(path.endswith((".json", ".html", ".md", ".prom", "plan")) for path in self.told_anew)
+        kinds = (".json", ".jsonl", ".html", ".md", ".prom", ".sig", "SHA256SUMS", "plan")
+        assert all(path.endswith(kinds) for path in self.told_anew)
 
     def place(self, name: str) -> Path:
         place = self.root / name
@@ -102,14 +156,14 @@ class Bench:
         return place
 
     def write(self, place: Path) -> int:
-        places = {"LOG": str(self.root / "now/log"), "OTHER": self.other, "RUN": str(place / "RUN")}
+        places = self.given | {"RUN": str(place / "RUN")}
         words = [places.get(word, word.replace("OUT", str(place / "OUT"), 1)) for word in self.writer.words]
         return run(words)
 
     def made(self, place: Path) -> Content:
         """What it writes."""
         with redirect_stdout(io.TextIOWrapper(io.BytesIO())), redirect_stderr(io.StringIO()) as error:
-            assert self.write(place) in (ExitCode.CLEAN, ExitCode.FINDINGS), error.getvalue()
+            assert self.write(place) in DONE, error.getvalue()
         return self.content(place)
 
     def content(self, place: Path, *, hidden: bool = False) -> Content:
@@ -127,6 +181,8 @@ class Bench:
                 assert data == self.reference[path], path
             elif path.endswith(".json"):
                 json.loads(data)
+            elif path.endswith(".sig"):
+                assert len(data) == 64
             else:
                 assert data.endswith(b"\n") or data.rstrip().endswith(b"</html>"), path
 
@@ -135,12 +191,42 @@ def _of_no_run(path: Path) -> bool:
     return path.match("part-*.parquet") and not (path.parent.parent / "manifest.json").exists()
 
 
-@pytest.fixture(scope="module", params=WRITERS)
-def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(tmp_path_factory.mktemp("writer"), request.param)
+@contextmanager
+def _noting(entered: set[str]) -> Iterator[None]:
+    """Note the functions of the product that are entered meanwhile, in all threads."""
+
+    def look(frame: FrameType, _: str, __: object) -> None:
+        code = frame.f_code
+        if code.co_filename.startswith(f"{ROOT}/"):
+            entered.add(f"{code.co_filename.removeprefix(f'{ROOT}/')}:{code.co_qualname}")
+
+    threading.setprofile(look)
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("times", [pytest.param(2, marks=pytest.mark.real), pytest.param(50, marks=pytest.mark.full)])
+@pytest.fixture(scope="module")
+def benches(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bench]:
+    return cache(lambda name: Bench(tmp_path_factory.mktemp("writer"), name))
+
+
+@pytest.fixture
+def bench(request: pytest.FixtureRequest, benches: Callable[[str], Bench]) -> Bench:
+    return benches(request.param)
+
+
+@pytest.mark.parametrize(
+    "bench, times",
+    [
+        *(pytest.param(name, 2, marks=pytest.mark.real) for name in WRITERS if name not in FULL),
+        *(pytest.param(name, 50, marks=pytest.mark.full) for name in WRITERS),
+    ],
+    indirect=["bench"],
+)
 def test_killed(bench: Bench, times: int) -> None:
     events = events_of(WRITING, lambda: bench.write(bench.place(f"counted{times}")))
     assert events > 5
@@ -164,6 +250,7 @@ def test_killed(bench: Bench, times: int) -> None:
     assert kills > 0.8 * times
 
 
+@each_writer
 @pytest.mark.parametrize("limit", [0, 100])
 def test_full_disk(bench: Bench, limit: int, capsys: pytest.CaptureFixture[str]) -> None:
     place = bench.place(f"full{limit}")
@@ -188,6 +275,18 @@ def room_of(limit: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@each_writer
+def test_quota(bench: Bench) -> None:
+    place = bench.place("quota")
+    before = bench.content(place, hidden=True)
+    code, error = in_child(lambda: refuse_writes(errno.EDQUOT), lambda: bench.write(place))
+    assert code == ExitCode.APPLY_FAILED, error
+    assert error.splitlines()[-1].startswith("regroup: error: ")
+    assert error.endswith("cannot be written: Disk quota exceeded\n")
+    assert bench.content(place, hidden=True) == before
+
+
+@each_writer
 def test_read_only(bench: Bench) -> None:
     place = bench.place("kept")
     (place / "OUT").mkdir()
@@ -195,7 +294,7 @@ def test_read_only(bench: Bench) -> None:
     directories = [place, *(path for path in place.rglob("*") if path.is_dir())]
     for path in directories:
         path.chmod(0o555)
-    code, error = _in_child(lambda: bench.write(place))
+    code, error = in_child(rights.give_up, lambda: bench.write(place))
     assert (code, error.splitlines()[-1][:16]) == (ExitCode.USAGE, "regroup: error: ")
     assert error.endswith("cannot be written: Permission denied\n")
     assert bench.content(place, hidden=True) == before
@@ -203,26 +302,7 @@ def test_read_only(bench: Bench) -> None:
         path.chmod(0o755)
 
 
-def _in_child(work: Callable[[], int]) -> tuple[int, str]:
-    """Exit code and standard error of work that has none of the rights of root."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        code = 99
-        try:
-            rights.give_up()
-            sys.stderr = os.fdopen(writing, "w")
-            sys.stdout = io.TextIOWrapper(io.BytesIO())
-            code = work()
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading) as file:
-        error = file.read()
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), error
-
-
+@each_writer
 def test_two_at_once(bench: Bench) -> None:
     place = bench.place("shared")
     children = []
@@ -238,14 +318,14 @@ def test_two_at_once(bench: Bench) -> None:
         children.append(child)
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     # Whoever is second may find the output there.
-    allowed = {ExitCode.CLEAN, ExitCode.FINDINGS} | (set() if bench.writer.again else {ExitCode.USAGE})
-    assert set(codes) <= allowed
-    assert set(codes) & {ExitCode.CLEAN, ExitCode.FINDINGS}
+    assert set(codes) <= DONE | (set() if bench.writer.again else {ExitCode.USAGE})
+    assert set(codes) & DONE
     after = bench.content(place)
     bench.is_whole(after)
     assert after.keys() == bench.reference.keys()
 
 
+@each_writer
 def test_a_clock_that_goes_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     place = bench.place("back")
     if bench.writer.again:
@@ -256,3 +336,53 @@ def test_a_clock_that_goes_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
     after = bench.made(place)
     bench.is_whole(after)
     assert after.keys() == bench.reference.keys()
+
+
+CAPTURE = (
+    "tests/cluster/test_one_broker.py::test_a_capture_killed_anywhere_passes_for_nothing_and_is_finished_by_the_next"
+)
+JOURNAL = "tests/drill/test_journal.py::test_killed"
+OF_ATTEMPT = "a file of one attempt; the next one has another"
+TEMPORARY = "a temporary directory of the process"
+ELSEWHERE = {
+    "coordinator_core/cli/output.py:discard": "the null device",
+    "coordinator_core/cluster/files.py:PartitionFiles._roll": CAPTURE,
+    "coordinator_core/cluster/files.py:PartitionFiles._scan": CAPTURE,
+    "coordinator_core/cluster/files.py:PartitionFiles.cut": CAPTURE,
+    "coordinator_core/cluster/restore_apply.py:apply_plan": (
+        "tests/restore/test_live_kills.py::test_killed_at_30_points"
+    ),
+    "coordinator_core/cluster/snapshot.py:CaptureDirectory.begin": CAPTURE,
+    "coordinator_core/cluster/snapshot.py:CaptureDirectory.write": CAPTURE,
+    "coordinator_core/cluster/snapshot.py:CaptureDirectory.write_log_start_offsets": CAPTURE,
+    "coordinator_core/cluster/tls.py:_load": TEMPORARY,
+    "coordinator_core/coordinator/trace/read.py:add_given": "the trace itself, by write_atomic alone",
+    "coordinator_core/drill/journal.py:Journal.__init__": JOURNAL,
+    "coordinator_core/drill/journal.py:Journal._cut_torn_line": JOURNAL,
+    "coordinator_core/drill/journal.py:Journal.write": JOURNAL,
+    "coordinator_core/fold/cache.py:_write": "tests/runs/test_fold_cache.py::test_a_killed_run_leaves_whole_entries",
+    "coordinator_core/merge/shards.py:MergedShard.stored": OF_ATTEMPT,
+    "coordinator_core/merge/shards.py:store_rows": OF_ATTEMPT,
+    "dags/common/compact.py:_forecast": OF_ATTEMPT,
+    "dags/common/maintain.py:find": OF_ATTEMPT,
+    "dags/common/restore.py:_read": OF_ATTEMPT,
+    "expectations/data_docs.py:write_data_docs": "tests/expectations/test_data_docs.py::test_killed",
+    "expectations/frames.py:StoredTable.batches": TEMPORARY,
+    "expectations/gate.py:_gx_context": TEMPORARY,
+    "spark_apps/classdata.py:ClassData.jvm_options": (
+        "tests/spark/test_classdata.py::test_leftovers_of_killed_sessions_go"
+    ),
+    "spark_apps/compact.py:execute": (
+        "tests/spark/test_compact_app.py::test_damage_ends_with_its_position_and_nothing_published"
+    ),
+    "spark_apps/reconcile.py:execute": "for the process that waits for it",
+    "spark_apps/tasks.py:_staged": OF_ATTEMPT,
+    "spark_apps/tasks.py:cut": OF_ATTEMPT,
+}
+"""Places that no row enters: the test that they have, or why they need none."""
+
+
+def test_every_place_that_writes_is_known(benches: Callable[[str], Bench]) -> None:
+    entered = set().union(*(benches(name).entered for name in WRITERS))
+    assert PLACES - entered == ELSEWHERE.keys()
+    assert missing_tests(" ".join(ELSEWHERE.values())) == []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from coordinator_core.groups.hashing import partition_for
 from coordinator_core.ingest.publish import IsolationLevel
 from coordinator_core.log.discovery import CAPTURE_MARKER, discover
 from coordinator_core.releases import profile_for_release
+from tests import rights
 from tests.cli.test_writers import room_of
 from tests.cluster.conftest import Place
 from tests.cluster.kit import (
@@ -33,9 +37,10 @@ from tests.cluster.kit import (
     up_to,
 )
 from tests.ingest.dumps import consumed
-from tests.kills import killed_at
+from tests.kills import in_child, killed_at
 from tests.live.broker import fetch_jars, wait_for
 from tests.live.scenario import ROOT
+from tests.quota import refuse_writes
 
 HERE = Path(__file__).resolve().parent
 SEGMENT_BYTES = 1 << 18
@@ -309,6 +314,36 @@ def test_a_capture_on_a_full_disk_is_finished_by_the_next(
         discover([str(output)])
     assert run(words) == ExitCode.CLEAN
     assert_as_on_disk(json.loads((output / "capture.json").read_text()), output, log_bytes(place.broker.log_dir))
+
+
+@pytest.mark.parametrize(
+    ("begin", "code", "reason"),
+    [
+        (partial(refuse_writes, errno.EDQUOT), ExitCode.APPLY_FAILED, "Disk quota exceeded"),
+        (rights.give_up, ExitCode.USAGE, "Permission denied"),
+    ],
+)
+def test_a_capture_beyond_a_quota_or_onto_a_read_only_disk(
+    place: Place, tmp_path: Path, begin: Callable[[], None], code: ExitCode, reason: str
+) -> None:
+    words = ["capture", "--bootstrap-server", place.broker.bootstrap, "--output", str(tmp_path / "capture")]
+    if code == ExitCode.USAGE:
+        tmp_path.chmod(0o555)
+    found, said = in_child(begin, lambda: run(words))
+    tmp_path.chmod(0o755)
+    assert (found, said.splitlines()[-1].endswith(f"cannot be written: {reason}")) == (code, True), said
+    assert run(words) == ExitCode.CLEAN
+
+
+def test_a_capture_goes_on_when_the_clock_went_back(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, year_ns, now_ns = tmp_path / "capture", 365 * 86_400 * 10**9, time.time_ns
+    capture_from(place.broker.bootstrap, output)
+    place.commits.commit(2)
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() - year_ns)
+    monkeypatch.setattr(time, "time", lambda: (now_ns() - year_ns) / 1e9)
+    assert_as_on_disk(capture_from(place.broker.bootstrap, output), output, log_bytes(place.broker.log_dir))
 
 
 def test_of_two_captures_into_one_directory_the_second_is_refused(place: Place, tmp_path: Path) -> None:

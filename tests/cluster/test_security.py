@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from kafka.admin import (
     ACL,
     ACLOperation,
     ACLPermissionType,
+    ACLResourcePatternType,
     ResourcePattern,
     ResourceType,
     ScramMechanism,
@@ -19,13 +23,15 @@ from kafka.admin import (
 )
 
 from coordinator_core.cluster.errors import ClusterError, LoginError, MissingAclError
-from coordinator_core.errors import UsageError
+from coordinator_core.errors import ExitCode, UsageError
 from coordinator_core.log.discovery import discover
 from coordinator_core.releases import profile_for_release
 from tests.cluster.certificates import KEY_PASSWORD, STORE_PASSWORD, Authority, Identity
 from tests.cluster.kit import Commits, SecuredBroker, assert_as_on_disk, capture_from, log_bytes
 from tests.cluster.test_one_broker import regroup
+from tests.drill.kit import events
 from tests.live.broker import Kafka, wait_for
+from tests.live.scenario import ROOT
 
 PASSWORD = "s3cret-of-the-capture"
 WRONG = "not-the-s3cret"
@@ -76,8 +82,13 @@ def _acl(user: str, operation: str, kind: str, name: str) -> ACL:
         host="*",
         operation=ACLOperation[operation],
         permission_type=ACLPermissionType.ALLOW,
-        resource_pattern=ResourcePattern(ResourceType[kind], name),
+        resource_pattern=ResourcePattern(ResourceType[kind], name.removesuffix("*") or "*", _pattern(name)),
     )
+
+
+def _pattern(name: str) -> ACLResourcePatternType:
+    is_prefix = name.endswith("*") and name != "*"
+    return ACLResourcePatternType.PREFIXED if is_prefix else ACLResourcePatternType.LITERAL
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +293,86 @@ def test_describe_is_not_read(place: Place, tmp_path: Path) -> None:
         capture_from(place.broker.server("SECURE"), tmp_path / "capture", place.plain("other"))
     with pytest.raises(UsageError, match="not whole"):
         discover([str(tmp_path / "capture")])
+
+
+DRILL_ACLS = [
+    (operation.upper(), kind.upper(), name)
+    for operation, kind, name in re.findall(
+        r"^\| `(\w+)` on `(\w+):(\S+)` \|", (ROOT / "docs/drill.md").read_text(), re.MULTILINE
+    )
+]
+"""Permissions that docs/drill.md lists."""
+
+
+@pytest.fixture(scope="module")
+def prediction(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a restart of the only broker."""
+    output = tmp_path_factory.mktemp("prediction")
+    capture_from(place.broker.bootstrap, output / "capture")
+    words = ["--topology", output / "capture/topology.json", "--scenario", "rolling-restart"]
+    words += ["--kafka-version", "4.3.1", "--output", output / "prediction.json"]
+    done = regroup("drill", "predict", *map(str, [*words, output / "capture"]))
+    assert done.returncode in (ExitCode.CLEAN, ExitCode.FINDINGS), done.stderr
+    return output / "prediction.json"
+
+
+def drill(place: Place, prediction: Path, tmp_path: Path) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """A drill of the user ``other`` in which nothing is broken, and its journal."""
+    config = tmp_path / "client.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in place.plain("other").items()))
+    words = ["--bootstrap-server", place.broker.server("SECURE"), "--command-config", config]
+    words += ["--prediction", prediction, "--output", tmp_path / "drill", "--observe-seconds", "0"]
+    words += ["--interval-ms", "50", "--fault-command", "true", "--recover-command", "true"]
+    return regroup("drill", "observe", *map(str, words)), tmp_path / "drill/journal.jsonl"
+
+
+def test_a_drill_with_the_acls_of_the_manual(place: Place, prediction: Path, tmp_path: Path) -> None:
+    """Then it is ended half-way, and another process recovers."""
+    assert len(DRILL_ACLS) == 5
+    place.allow(*DRILL_ACLS, user="other")
+    try:
+        done, journal = drill(place, prediction, tmp_path)
+        cut = tmp_path / "cut.jsonl"
+        cut.write_text("".join(takewhile(lambda line: '"rollback"' not in line, journal.open())))
+        words = ["drill", "recover", str(cut), "--command-config", str(tmp_path / "client.properties")]
+        recovered = regroup(*words)
+    finally:
+        place.forbid(*DRILL_ACLS, user="other")
+    assert done.returncode == ExitCode.CLEAN, done.stderr
+    assert recovered.returncode == ExitCode.CLEAN, recovered.stderr
+    for path in (journal, cut):
+        told = {
+            phase: {one["group_id"] for one in events(path, "group", phase=phase)} for phase in ("before", "recovered")
+        }
+        assert told["before"] == told["recovered"] == {f"g-{number}" for number in range(6)}
+        assert {len(one["offsets"]) for one in events(path, "group")} == {64}
+        assert not events(path, "trouble")
+        assert [one["left"] for one in events(path, "cleanup")] == [{}]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("missing", DRILL_ACLS, ids=lambda acl: "-".join(acl[:2]))
+def test_one_acl_less_of_a_drill(place: Place, prediction: Path, tmp_path: Path, missing: tuple[str, str, str]) -> None:
+    others = [acl for acl in DRILL_ACLS if acl != missing]
+    place.allow(*others, user="other")
+    try:
+        done, journal = drill(place, prediction, tmp_path)
+    finally:
+        place.forbid(*others, user="other")
+    operation, kind, name = missing
+    told = events(journal, "group", phase="before")
+    if operation == "DELETE":
+        assert done.returncode == ExitCode.CLEAN, done.stderr
+        (cleanup,) = events(journal, "cleanup")
+        assert set(cleanup["left"].values()) == {"GROUP_AUTHORIZATION_FAILED"}
+    elif (operation, kind) == ("DESCRIBE", "TOPIC"):
+        assert done.returncode == ExitCode.CLEAN, done.stderr
+        assert [one["offsets"] for one in told] == [[]] * 6
+    else:
+        assert done.returncode == ExitCode.APPLY_FAILED, done.stderr
+        named = f"{operation.capitalize()} on {kind.capitalize()}:{'g-' if name == '*' else name}"
+        assert f"needs the ACL {named}" in done.stderr
+        assert not events(journal, "method")
 
 
 def test_secrets_are_in_no_output_log_or_manifest(

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import resource
 import signal
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from coordinator_core.cli.app import run
 from coordinator_core.cluster.client import Client
 from coordinator_core.cluster.drill_restore import recover_cluster
+from coordinator_core.drill import journal
 from coordinator_core.drill.canaries import canaries
 from coordinator_core.drill.compare import compare
 from coordinator_core.drill.events import COMPARED
@@ -29,10 +35,14 @@ from coordinator_core.drill.journal import (
 )
 from coordinator_core.drill.load_lines import LoadLine, load_lines
 from coordinator_core.drill.observed import observed
-from coordinator_core.errors import DamagedInputError, UsageError
+from coordinator_core.errors import DamagedInputError, ExitCode, UsageError
 from coordinator_core.groups.hashing import partition_for
 from coordinator_core.reports.drill_report import drill_report
-from tests.drill.test_compare import FAULT, journal, prediction
+from tests import rights
+from tests.drill.test_compare import FAULT, group, prediction
+from tests.drill.test_compare import journal as journal_of
+from tests.kills import events_of, in_child, killed_at
+from tests.quota import refuse_writes
 
 
 def begun(path: Path) -> Path:
@@ -95,7 +105,7 @@ def test_events_of_another_form_are_damage(tmp_path: Path) -> None:
     """Each field of each event absent, and of other types: read as what it is, or refused with its byte."""
     path, refused = tmp_path / "j", 0
     more = {"at_ms": FAULT + 5, "group_id": "g", "topic": "t", "partition": 0, "before": 7, "after": None}
-    events = journal({"event": "backwards", **more}, {"event": "trouble", "at_ms": FAULT + 6, "text": "x"})
+    events = journal_of({"event": "backwards", **more}, {"event": "trouble", "at_ms": FAULT + 6, "text": "x"})
     for number, event in enumerate(events):
         for name in (key for key in event if key != "event"):
             for changed in (
@@ -175,6 +185,71 @@ def test_an_event_is_whole_or_not_there(tmp_path: Path, more: int) -> None:
             journal.write("method", stage="begins", text="x" * 100)
         journal.write("verdict", outcome="failed")
     assert [event["event"] for event in read_journal(path)] == ["drill", "verdict"]
+
+
+def test_killed(tmp_path: Path) -> None:
+    """At any event of the code: what was written before is there, and the next one goes on behind it."""
+    path = tmp_path / JOURNAL
+
+    def write() -> None:
+        with Journal(path) as opened:
+            opened.write("drill", journal_version=JOURNAL_VERSION)
+            for number in range(9):
+                opened.write("probe" if number % 2 else "group", number=number)
+
+    writing = {journal.__file__}
+    events = events_of(writing, write)
+    for number in range(50):
+        path.unlink()
+        assert killed_at(1 + number * (events - 1) // 49, writing, write)
+        if path.exists() and b"\n" in path.read_bytes():
+            found = read_journal(path)
+            with Journal(path) as opened:
+                opened.write("verdict")
+            numbers = [event["number"] for event in found[1:]]
+            assert numbers == list(range(len(numbers)))
+            assert read_journal(path)[:-1] == found
+        path.touch()
+    assert len(found) == 10
+
+
+@pytest.mark.parametrize(
+    ("begin", "code", "reason"),
+    [
+        (partial(refuse_writes, errno.EDQUOT), ExitCode.APPLY_FAILED, "Disk quota exceeded"),
+        (rights.give_up, ExitCode.USAGE, "cannot be written: Permission denied"),
+    ],
+)
+def test_quota_and_read_only(tmp_path: Path, begin: Callable[[], None], code: ExitCode, reason: str) -> None:
+    (tmp_path / "prediction.json").write_text(json.dumps(prediction(group()).to_json()))
+    tmp_path.chmod(0o555)
+    words = ["drill", "observe", "--bootstrap-server", "127.0.0.1:1", "--prediction", str(tmp_path / "prediction.json")]
+    words += ["--output", str(tmp_path / "drill"), "--fault-command", "true", "--recover-command", "true"]
+
+    def work() -> int:
+        if code == ExitCode.USAGE:
+            return run(words)
+        try:
+            with Journal(tmp_path / JOURNAL) as opened:
+                opened.write("drill", journal_version=JOURNAL_VERSION)
+        except JournalWriteError as error:
+            print(error, file=sys.stderr)
+            return error.exit_code
+        return 0
+
+    found, said = in_child(begin, work)
+    tmp_path.chmod(0o755)
+    assert found == code, said
+    assert said.endswith(f"{reason}\n")
+    assert not (tmp_path / JOURNAL).exists() or not (tmp_path / JOURNAL).stat().st_size
+
+
+def test_a_clock_that_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = begun(tmp_path / JOURNAL)
+    monkeypatch.setattr(time, "time_ns", lambda: -1_000_000)
+    with Journal(path) as opened:
+        opened.write("verdict")
+    assert [event["at_ms"] for event in read_journal(path)] == [1, 2, -1]
 
 
 @pytest.mark.parametrize("more", [0, 40, 200])

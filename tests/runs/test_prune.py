@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from coordinator_core import storage
 from coordinator_core.cli.app import run as regroup
 from coordinator_core.errors import ExitCode
 from coordinator_core.fold.pin import write_pin
 from coordinator_core.log.discovery import discover
+from coordinator_core.runs import prune
 from coordinator_core.runs.local import replay_to_run
 from coordinator_core.runs.place import RunPlace
 from coordinator_core.runs.publish import MANIFEST, promote
 from coordinator_core.runs.read import open_run
+from coordinator_core.runs.verify import verify_run
+from tests import rights
+from tests.kills import events_of, killed_at
 
 from ..cases import case
 
@@ -24,9 +31,10 @@ DAY_MS = 86_400_000
 NOW_MS = 1_795_000_000_000
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of ten days, the last ten days of the clock, with pins; each compared with the one before."""
+    tmp_path = tmp_path_factory.mktemp("made")
     log = discover([str(case("k082/after").paths[0])])
     for day in range(DAYS):
         where = RunPlace(str(tmp_path), "c", f"day-{day}", "r")
@@ -40,9 +48,15 @@ def place(tmp_path: Path) -> Path:
             assert regroup(command) in (ExitCode.CLEAN, ExitCode.FINDINGS)
         (tmp_path / f"c/day-{day}/_reports/r").mkdir(parents=True)
         at = (NOW_MS - (DAYS - day) * DAY_MS) / 1000
-        for path in (Path(where.path) / MANIFEST, pin):
+        for path in (*Path(where.path).rglob("*"), pin):
             os.utime(path, (at, at))
     return tmp_path
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path) -> Path:
+    """A copy of the test's own."""
+    return shutil.copytree(made, tmp_path / "place")
 
 
 def runs(place: Path) -> list[int]:
@@ -107,8 +121,66 @@ def test_what_was_made_within_a_day_stays(place: Path, capsys: pytest.CaptureFix
 
 def test_a_run_that_is_being_written_is_none_to_prune(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "c/day-0/r" / MANIFEST).unlink()
+    table = next((place / "c/day-0/r").glob("*/*.parquet"))
+    os.utime(table, (NOW_MS / 1000 - 80_000, NOW_MS / 1000 - 80_000))
     pruned(place, "--keep", "1", "--apply", capsys=capsys)
-    assert list((place / "c/day-0/r").glob("*/*.parquet"))
+    assert table.exists()
+    os.utime(table, (NOW_MS / 1000 - 90_000, NOW_MS / 1000 - 90_000))
+    pruned(place, "--keep", "1", "--apply", capsys=capsys)
+    assert not table.exists()
+
+
+@pytest.mark.parametrize("times", [pytest.param(2, marks=pytest.mark.real), pytest.param(50, marks=pytest.mark.full)])
+def test_killed(place: Path, times: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is left are whole runs, and what the next one removes."""
+
+    def copied(name: str) -> Path:
+        return shutil.copytree(place, place.with_name(name))
+
+    def command(there: Path) -> list[str]:
+        return ["prune", str(there), "--cluster", "c", "--now-ms", str(NOW_MS), "--keep", "3", "--apply"]
+
+    def files(there: Path) -> list[Path]:
+        return sorted(path.relative_to(there) for path in there.rglob("*") if path.is_file())
+
+    writing = {prune.__file__, storage.__file__, shutil.__file__}
+    expected, counted = copied("expected"), copied("counted")
+    events = events_of(writing, lambda: regroup(command(counted)))
+    pruned(expected, "--keep", "3", "--apply", capsys=capsys)
+    for number in range(times):
+        there = copied(f"{number}")
+        # The first half looks for what is old.
+        event = events // 2 + number * events // (2 * times)
+        assert killed_at(event, writing, lambda there=there: regroup(command(there)))  # type: ignore[misc]
+        for day in runs(there):
+            assert not verify_run(open_run(str(there / f"c/day-{day}/r"))).damage
+        pruned(there, "--keep", "3", "--apply", capsys=capsys)
+        assert files(there) == files(expected)
+
+
+def test_two_at_once(place: Path) -> None:
+    removals = prune.prunable(str(place), "c", dict.fromkeys(prune.KINDS, prune.Keep(3)), NOW_MS)
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(prune.prune, removals) for _ in range(4)]:
+            done.result()
+    assert runs(place) == [6, 7, 8, 9]
+
+
+def test_what_cannot_be_deleted(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def files() -> list[Path]:
+        return sorted(place.rglob("*"))
+
+    before = files()
+    (place / "c/_pins/day-0").chmod(0o555)
+    command = ["prune", str(place), "--cluster", "c", "--now-ms", str(NOW_MS), "--keep", "3", "--apply"]
+    child = os.fork()
+    if child == 0:
+        rights.give_up()
+        os._exit(regroup(command))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == ExitCode.USAGE
+    said = capfd.readouterr().err
+    assert said.endswith("c/_pins/day-0/a.json: cannot be written: Permission denied\n")
+    assert files() == before
 
 
 @pytest.mark.parametrize(
