@@ -8,7 +8,7 @@ from coordinator_core.kernels import FoldTables, compact_arena
 from coordinator_core.kernels.arrays import Bytes
 
 _FIRST_BYTES = 1 << 12
-_KEPT_BYTES = 64 << 20
+_KEPT_BYTES = 20 << 20
 
 
 class Arena:

@@ -14,10 +14,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from coordinator_core import storage
-from coordinator_core.errors import Damage
+from coordinator_core.errors import Damage, UsageError
 from coordinator_core.fold.cache import CorruptEntryError, Digests, FoldCache
 from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, segment_fingerprint, snapshot_of
 from coordinator_core.fold.schema import FoldRules, SegmentFold
+from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES, BatchField
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.log.windows import SegmentWindows, Windows, file_changed
@@ -148,6 +149,16 @@ def most_run_bytes(segments: Sequence[SegmentFile], rules: FoldRules) -> int:
         if group_record_share(segments[len(segments) // 2], rules) > _MANY_GROUP_RECORDS:
             return _SHORT_RUN_BYTES
     return _MOST_RUN_BYTES
+
+
+def is_compressed(segment: SegmentFile) -> bool:
+    """Whether the first batch (v2) of a local segment is: folding it takes several times as long as its size says."""
+    try:
+        head = storage.read(segment.path, HEADER_BYTES)
+    except UsageError:
+        # Who folds it says what is wrong.
+        return False
+    return len(head) == HEADER_BYTES and head[BatchField.ATTRIBUTES + 1] & CODEC_BITS != 0
 
 
 def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentResult | FoldTask:

@@ -21,7 +21,7 @@ from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import Codec
 
-_CHUNK_BATCHES, _CHUNK_BYTES = 8192, 1 << 20
+_CHUNK_BATCHES, _CHUNK_BYTES = 8192, 1 << 19
 _MOST_PLAIN_BYTES = 1 << 25
 """A chunk of more ends early: small batches may become very large."""
 _ROOM, _USUAL_RATIO = 1 << 18, 12

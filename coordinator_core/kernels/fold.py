@@ -17,8 +17,6 @@ if not cython.compiled:
 
 _COMMIT = cython.declare(Int, 1)
 _ABORT = cython.declare(Int, 0)
-_KEYS_AHEAD = cython.declare(Int, 8)
-"""Offset keys that follow each other were mostly made in that order: so many rows are fetched ahead."""
 
 
 # Records of a batch, put into `scratch`
@@ -217,12 +215,13 @@ def _hash_keys(data: Bytes, count: Int, hash_all: cython.bint, tables: FoldTable
         record += _step_over(record, hash_all, tables)
     record = 0
     while record < count:
+        row = -1
         if tables.scratch[record].hash >= 0:
             row = tables.keys.likely_row(tables.scratch[record].hash)
             if row >= 0:
                 tables.keys.fetch_key(row)
-                for following in range(row, row + (1 if hash_all else _KEYS_AHEAD)):
-                    _fetch_event(following, tables)
+                _fetch_event(row, tables)
+        tables.scratch[record].row = row
         record += _step_over(record, hash_all, tables)
     record = 0
     while record < count:
@@ -231,13 +230,46 @@ def _hash_keys(data: Bytes, count: Int, hash_all: cython.bint, tables: FoldTable
             if row >= 0:
                 tables.keys.fetch_data(row)
         record += _step_over(record, hash_all, tables)
+    if not hash_all:
+        _fetch_chains(count, tables)
+
+
+@cython.cfunc
+def _fetch_chains(count: Int, tables: FoldTables) -> cython.void:
+    """Fetch the events of the keys that followed each other the time before.
+
+    Each names the next one, so that a batch would wait for one after the other: here all batches wait side by side.
+    """
+    step: Int = 1
+    more: cython.bint = True
+    while more:
+        more = False
+        first: Int = 0
+        while first < count:
+            if step < tables.scratch[first].batch_records:
+                row = tables.scratch[first + step - 1].row
+                if row >= 0:
+                    if step == 1:
+                        _fetch_statistics(tables.events[row].group, tables.scratch[first].key_type, tables)
+                    row = tables.events[row].next - 1
+                    _fetch_event(row, tables)
+                    more = True
+                tables.scratch[first + step].row = row
+            first += tables.scratch[first].batch_records
+        step += 1
 
 
 @cython.cfunc
 def _fetch_event(row: Int, tables: FoldTables) -> cython.void:
     if cython.compiled:
-        if row < len(tables.events):
+        if 0 <= row < len(tables.events):
             fetch_ahead(cython.address(tables.events[row]))
+
+
+@cython.cfunc
+def _fetch_statistics(group: Int, key_type: Int, tables: FoldTables) -> cython.void:
+    if cython.compiled:
+        fetch_ahead(cython.address(tables.statistics[KEY_TYPES * group + key_type]))
 
 
 @cython.cfunc
@@ -315,7 +347,6 @@ def find_keys(data: Bytes, count: Int, tables: FoldTables) -> cython.void:
             score = max(score - 8, -64)
             tables.events[previous].next = row + 1
         tables.scratch[record].row = row
-        _fetch_event(row + _KEYS_AHEAD, tables)
         previous, last_body, last_bytes = row, body, body_bytes
     tables.prediction_score = score
 

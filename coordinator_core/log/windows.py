@@ -17,7 +17,7 @@ from coordinator_core.log.layout import LENGTH_END
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.types import SegmentFile
 
-_FEW, _WINDOW, _WIDE_WINDOW = 1 << 18, 1 << 21, 1 << 25
+_FEW, _WINDOW, _WIDE_WINDOW = 1 << 18, 1 << 21, 1 << 23
 _TICK_NS = 50_000_000
 """Time in which a second write may not show in the file's version."""
 _LENGTH = struct.Struct(">i")

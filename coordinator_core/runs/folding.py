@@ -10,10 +10,11 @@ from contextlib import suppress
 from itertools import chain, islice
 from threading import Lock, Semaphore
 
-from coordinator_core.fold.tasks import FoldTask, Range, SegmentResult
+from coordinator_core.fold.tasks import FoldTask, Range, SegmentResult, is_compressed
 
-_LEAST_SPLIT = 2
-"""Segments that a run must have left to be split: a fold of its own costs about as much as the bytes of one."""
+_LEAST_SPLIT, _LEAST_COMPRESSED_BYTES = 2, 1 << 25
+"""Segments that are worth a fold of their own, which costs about as much as the bytes of one; bytes of one that is
+compressed."""
 
 
 class Run:
@@ -25,6 +26,7 @@ class Run:
         """Tasks that were split off."""
         self.results: Future[Iterator[SegmentResult]] = Future()
         self._left = deque(ranges)
+        self._current_bytes = 0
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -35,17 +37,25 @@ class Run:
             with self._lock:
                 if not self._left:
                     return
-                segment = self._left.popleft()
-            yield segment
+                taken = self._left.popleft()
+                self._current_bytes = taken[0].size
+            yield taken
 
     def split(self) -> Run | None:
-        """The second half of what nobody has taken so far; ``None`` where that is too little."""
+        """The second half, by bytes, of the segment at hand and those that nobody has taken; ``None`` where that is too
+        little."""
         with self._lock:
-            if len(self) < _LEAST_SPLIT:
+            kept: deque[Range] = deque()
+            ahead, behind = self._current_bytes, sum(segment.size for segment, _ in self._left)
+            while self._left and ahead + self._left[0][0].size <= behind:
+                kept.append(self._left.popleft())
+                ahead += kept[-1][0].size
+                behind -= kept[-1][0].size
+            given, self._left = self._left, kept
+            if len(given) < _LEAST_SPLIT and not (behind >= _LEAST_COMPRESSED_BYTES and is_compressed(given[0][0])):
+                kept.extend(given)
                 return None
-            kept = len(self) // 2
-            self.rest = Run(self.task, list(islice(self._left, kept, None)), self.rest)
-            self._left = deque(islice(self._left, kept))
+            self.rest = Run(self.task, given, self.rest)
             return self.rest
 
 

