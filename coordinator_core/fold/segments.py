@@ -221,7 +221,7 @@ def _tables(bounds: Bounds, size: int) -> FoldTables:
 
 def _give_up(tables: FoldTables) -> None:
     """Leave the memory of ``tables``, which must not be used any more, to the thread's next ones."""
-    large = (tables.keys.index, tables.keys.keys, tables.keys.data, tables.events, tables.group_records)
+    large = (tables.keys.index, tables.keys.keys, tables.keys.data, tables.events)
     if sum(np.asarray(table).nbytes for table in large) <= _MOST_SPARE_BYTES:
         _spare.tables = tables
 
@@ -264,12 +264,13 @@ class _Folder:
     @property
     def is_full(self) -> bool:
         """Whether so much was unpacked that another fold should go on, behind :attr:`position`."""
-        return self._arena.used > self._limits.kept_allowance(self._size)
+        return bool(self._arena.used + self._tables.group_block_bytes > self._limits.kept_allowance(self._size))
 
     @property
     def group_record_share(self) -> float:
         """Share of group records among the records so far."""
-        return float(self._tables.group_records_used / max(self._tables.sequence, 1))
+        records = self._tables.group_block_records + self._tables.group_records_used
+        return float(records / max(self._tables.sequence, 1))
 
     def begin(self, segment: SegmentFile) -> None:
         """Go on with the next segment."""
