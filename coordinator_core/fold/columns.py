@@ -17,11 +17,22 @@ from coordinator_core.fold.gathering import SegmentBytes, binary, spread_columns
 from coordinator_core.fold.schema import FoldRules, SegmentCounts, SegmentFold
 from coordinator_core.kernels import FoldTables, KeyTable
 from coordinator_core.kernels.arrays import Bytes, Int64s
-from coordinator_core.kernels.layout import COMMIT_VERSIONS, CONTROL_KEY, KEY_TYPES, NO_KEY_TYPE, PendingKind, Phase
+from coordinator_core.kernels.layout import (
+    COMMIT_VERSIONS,
+    CONTROL_KEY,
+    KEY_TYPES,
+    NO_KEY_TYPE,
+    OrderingOffset,
+    PendingKind,
+    Phase,
+)
 from coordinator_core.log.types import Codec, SegmentFile
 from coordinator_core.log.windows import Windows
 
 _Mask = npt.NDArray[np.bool_]
+
+_BATCH_ORDERS = frozenset((OrderingOffset.BATCH_FIRST_RECORD, OrderingOffset.BATCH_HEADER))
+_KERNEL_FIELDS = frozenset(("next", "pending", "key_type", "unused", "unused_16", "ordering_offset"))
 
 
 def counted(
@@ -97,12 +108,14 @@ def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
 
 def _offset_keys(tables: FoldTables, source: SegmentBytes) -> pa.Table:
     used = tables.keys.used
-    events = spread_columns(_used(tables.events, used))
+    # An event that is ordered by its record needs no other offset.
+    order = "ordering_offset" if tables.ordering in _BATCH_ORDERS else "record_offset"
+    events = spread_columns(_used(tables.events, used), without=_KERNEL_FIELDS - {order})
     keys = spread_columns(_used(tables.key_states, used))
     values = _values(
         events["value"],
         events["value_bytes"].astype(np.int64),
-        {"record_offset": events["record_offset"], "ordering_offset": events["ordering_offset"]},
+        {"record_offset": events["record_offset"], "ordering_offset": events[order]},
         (keys["producer_id"], events["producer_epoch"], events["is_committed"].view(np.bool_)),
         source,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,13 +118,16 @@ def text(binary: pa.Array) -> pa.Array:
 
 
 def spread_columns(
-    rows: npt.NDArray[Any], narrower: Mapping[str, npt.DTypeLike] | None = None
+    rows: npt.NDArray[Any],
+    narrower: Mapping[str, npt.DTypeLike] | None = None,
+    without: Collection[str] = (),
 ) -> dict[str, npt.NDArray[Any]]:
-    """Fields of a structured array, each a contiguous column; ``narrower`` gives some of them other types.
+    """Fields of a structured array but those ``without``, each a contiguous column; ``narrower`` gives some of them
+    other types.
 
     All lie in one block: large memory is had in large pages.
     """
-    fields = {name: (kind, at) for name, (kind, at, *_) in (rows.dtype.fields or {}).items()}
+    fields = {name: (kind, at) for name, (kind, at, *_) in (rows.dtype.fields or {}).items() if name not in without}
     sizes = [-(len(rows) * kind.itemsize) % _ALIGNMENT + len(rows) * kind.itemsize for kind, _ in fields.values()]
     starts = np.cumsum([0, *sizes]).tolist()
     block = np.empty(starts[-1], np.uint8)

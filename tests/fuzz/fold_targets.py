@@ -38,11 +38,10 @@ from coordinator_core.log.layout import HEADER_BYTES, LENGTH_END, BatchField
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile
 from coordinator_core.log.windows import Windows
-from coordinator_core.merge.partition import merge_folds
 from coordinator_core.records.codec import RecordDecodeError, decode_value
 from coordinator_core.releases import profile_for_release
 from coordinator_core.replay.inference import SAMPLED_BATCHES, Evidence, release_of, sample
-from tests.fold.parity import PROFILES, differences
+from tests.fold.parity import PROFILES, differences, merge_folds
 from tests.fuzz import payloads, segments
 from tests.fuzz.checks import (
     LIMITS,
