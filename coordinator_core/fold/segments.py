@@ -247,7 +247,9 @@ class Folder:
     @property
     def is_full(self) -> bool:
         """Whether so much was unpacked that another fold should go on, behind :attr:`position`."""
-        return bool(self._arena.used + self._tables.group_block_bytes > self._limits.kept_allowance(self._size))
+        tables = self._tables
+        copied = tables.group_block_bytes + tables.group_keys_used + tables.group_values_used
+        return bool(self._arena.used + copied > self._limits.kept_allowance(self._size))
 
     @property
     def group_record_share(self) -> float:

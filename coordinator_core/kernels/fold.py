@@ -504,6 +504,23 @@ def _end_transaction(
 
 
 @cython.cfunc
+@cython.exceptval(-1)
+def _reserve_group_records(count: Int, tables: FoldTables) -> cython.int:
+    """Make room for the group records among the ``count`` records in ``scratch``."""
+    records: Int = 0
+    key_bytes: Int = 0
+    value_bytes: Int = 0
+    for index in range(count):
+        if tables.scratch[index].kind == Kind.GROUP:
+            records += 1
+            key_bytes += max(tables.scratch[index].key_bytes, 0)
+            value_bytes += max(tables.scratch[index].value_bytes, 0)
+    if records > 0:
+        tables.reserve_group_records(records, key_bytes, value_bytes)
+    return 0
+
+
+@cython.cfunc
 def _append_group_record(data: Bytes, index: Int, sequence: Int, group: Int, tables: FoldTables) -> cython.void:
     """Keep the record at ``index`` of ``scratch``, whose bytes are in ``data``, whole."""
     row: Int = tables.group_records_used
@@ -748,6 +765,7 @@ def _fold_some(data: Bytes, position: Int, stop: Int, tag: Int, is_unpacked: cyt
         records += batch.count
         expected = batch.last_offset + 1
         position += size
+    _reserve_group_records(records, tables)
     find_keys(data, records, tables)
     _fold_batches(data, first, position, tag, tables)
     tables.position = position
@@ -780,6 +798,7 @@ def fold_split(
     )
     is_control: cython.bint = attributes & CONTROL_BIT != 0
     tables.reserve(count, data_bytes, _open_keys(producer_id, tables) if is_control else 0)
+    _reserve_group_records(count, tables)
     if is_control:
         _fold_control(data, 0, count, producer_id, tables)
     else:

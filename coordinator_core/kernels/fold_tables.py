@@ -171,15 +171,27 @@ class FoldTables:
             or self.producer_ids.used + records > len(self.producers)
             or self.pending_used + records > len(self.pending)
             or self.pairs.used + records > len(self.pair_rows)
-            or self.group_records_used + records > len(self.group_records)
-            or self.group_keys_used + data_bytes > len(self.group_keys)
-            or self.group_values_used + data_bytes > len(self.group_values)
             or self.creations_used + records > len(self.creations)
             or self.fragments_used + records > len(self.fragments)
             or self.fragment_groups_used + groups > len(self.fragment_groups)
         ):
             with cython.gil:
-                self._grow(records, data_bytes, groups)
+                self._grow(records, groups)
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def reserve_group_records(self, records: Int, key_bytes: Int, value_bytes: Int) -> cython.int:
+        """Make room for ``records`` group records with keys and values of so many bytes."""
+        if (
+            self.group_records_used + records > len(self.group_records)
+            or self.group_keys_used + key_bytes > len(self.group_keys)
+            or self.group_values_used + value_bytes > len(self.group_values)
+        ):
+            with cython.gil:
+                self.end_group_block(
+                    max(records, _BLOCK_RECORDS), max(key_bytes, _BLOCK_KEY_BYTES), max(value_bytes, _BLOCK_VALUE_BYTES)
+                )
         return 0
 
     def end_group_block(self, records: Int, key_bytes: Int, value_bytes: Int) -> None:
@@ -201,7 +213,7 @@ class FoldTables:
         """Make room in ``scratch``, for callers that fill it themselves."""
         self.scratch = grown(self.scratch, len(self.scratch), records)
 
-    def _grow(self, records: Int, data_bytes: Int, groups: Int) -> None:
+    def _grow(self, records: Int, groups: Int) -> None:
         self.reserve_scratch(records)
         used: Int = self.keys.used
         self.events = grown(self.events, used, used + records)
@@ -213,14 +225,6 @@ class FoldTables:
         self.producers = grown(self.producers, used, used + records)
         self.pending = grown(self.pending, self.pending_used, self.pending_used + records)
         self.pair_rows = grown(self.pair_rows, self.pairs.used, self.pairs.used + records)
-        if (
-            self.group_records_used + records > len(self.group_records)
-            or self.group_keys_used + data_bytes > len(self.group_keys)
-            or self.group_values_used + data_bytes > len(self.group_values)
-        ):
-            self.end_group_block(
-                max(records, _BLOCK_RECORDS), max(data_bytes, _BLOCK_KEY_BYTES), max(data_bytes, _BLOCK_VALUE_BYTES)
-            )
         self.creations = grown(self.creations, self.creations_used, self.creations_used + records)
         self.fragments = grown(self.fragments, self.fragments_used, self.fragments_used + records)
         used = self.fragment_groups_used
