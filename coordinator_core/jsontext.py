@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cache
+from itertools import islice
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -44,7 +45,7 @@ def parse_json(text: str | bytes, made: Callable[[dict[str, Any]], Any] | None =
 
 def json_pieces(value: Any, depth: int = 4) -> Iterator[str]:
     """The text that ``json.dumps`` makes of a document, in pieces: objects and lists of the first levels are not made
-    whole."""
+    whole. An iterator is written as the list of its items."""
     if isinstance(value, dict) and depth and all(isinstance(name, str) for name in value):
         before = "{"
         for name, one in value.items():
@@ -52,16 +53,16 @@ def json_pieces(value: Any, depth: int = 4) -> Iterator[str]:
             yield from json_pieces(one, depth - 1)
             before = ", "
         yield "}" if value else "{}"
-    elif isinstance(value, list) and len(value) > 1 and depth:
-        before = "["
-        for start in range(0, len(value), _ITEMS if depth == 1 else 1):
+    elif isinstance(value, list | Iterator) and depth:
+        before, items = "[", iter(value)
+        while some := list(islice(items, _ITEMS if depth == 1 else 1)):
             yield before
             if depth == 1:
-                yield _encoded(value[start : start + _ITEMS])[1:-1]
+                yield _encoded(some)[1:-1]
             else:
-                yield from json_pieces(value[start], depth - 1)
+                yield from json_pieces(some[0], depth - 1)
             before = ", "
-        yield "]"
+        yield "[]" if before == "[" else "]"
     else:
         yield _encoded(value)
 

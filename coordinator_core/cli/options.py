@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -243,9 +243,14 @@ def write_line(text: str) -> None:
 
 def write_json(document: object) -> None:
     """Write one JSON document, on one line, piece by piece: its text is as large as the document."""
-    for piece in json_pieces(document):
-        write(piece.encode("utf-8", "surrogateescape"))
+    write_text(json_pieces(document))
     write_line("")
+
+
+def write_text(pieces: Iterable[str]) -> None:
+    """Write text that comes in pieces."""
+    for piece in pieces:
+        write(piece.encode("utf-8", "surrogateescape"))
 
 
 def note(text: str) -> None:
