@@ -75,13 +75,14 @@ def write_layout() -> None:
 
 
 def write_sources() -> None:
-    """Write a copy of each kernel module in which every C function is ``nogil``, too.
+    """Write a copy of each kernel module in which every C function is ``nogil``, too, unless it is for Python's objects
+    (``@cython.returns``).
 
     Cython wants a decorator for that at each of them. It takes the place of the empty line above the function,
     so that a line has the same number in the copy.
     """
     for path in KERNELS.glob("*.py"):
-        c_functions = re.compile(r"^( *)(?=@cython\.(cfunc|ccall)\n)", re.MULTILINE)
+        c_functions = re.compile(r"^( *)(?=@cython\.(cfunc|ccall)\n(?! *@cython\.returns))", re.MULTILINE)
         text = c_functions.sub(r"\1@cython.nogil\n\1@cython.inline\n\1", path.read_text())
         _write(MADE / f"{path.stem}.pxi", text)
 

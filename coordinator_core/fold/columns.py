@@ -13,15 +13,26 @@ import pyarrow as pa
 
 from coordinator_core.fold import schema as fold
 from coordinator_core.fold.arrow import column
-from coordinator_core.fold.gathering import SegmentBytes, spread_columns, text
+from coordinator_core.fold.gathering import SegmentBytes, binary, spread_columns, text
 from coordinator_core.fold.schema import FoldRules, SegmentCounts, SegmentFold
 from coordinator_core.kernels import FoldTables, KeyTable
 from coordinator_core.kernels.arrays import Bytes, Int64s
-from coordinator_core.kernels.layout import COMMIT_VERSIONS, CONTROL_KEY, KEY_TYPES, NO_KEY_TYPE, PendingKind, Phase
+from coordinator_core.kernels.layout import (
+    COMMIT_VERSIONS,
+    CONTROL_KEY,
+    KEY_TYPES,
+    NO_KEY_TYPE,
+    OrderingOffset,
+    PendingKind,
+    Phase,
+)
 from coordinator_core.log.types import Codec, SegmentFile
 from coordinator_core.log.windows import Windows
 
 _Mask = npt.NDArray[np.bool_]
+
+_BATCH_ORDERS = frozenset((OrderingOffset.BATCH_FIRST_RECORD, OrderingOffset.BATCH_HEADER))
+_KERNEL_FIELDS = frozenset(("next", "pending", "key_type", "unused", "unused_16", "ordering_offset"))
 
 
 def counted(
@@ -45,6 +56,7 @@ def counted(
 def with_rows(counts: SegmentFold, tables: FoldTables, segments: Sequence[Windows], arena: Bytes) -> SegmentFold:
     """The fold in ``tables`` of all ``segments``; ``counts`` is what was :func:`counted` of the last one."""
     source = SegmentBytes(segments, arena)
+    tables.end_group_block(0, 0, 0)
     found = replace(
         counts,
         groups=_names(tables.group_ids),
@@ -53,7 +65,7 @@ def with_rows(counts: SegmentFold, tables: FoldTables, segments: Sequence[Window
         pending=_pending(tables, source),
         producers=_producers(tables),
         transactions=_transactions(tables),
-        group_records=_group_records(tables, source),
+        group_records=_group_records(tables),
         implicit_group_creations=_implicit_group_creations(tables),
         group_stats=_group_stats(tables),
     )
@@ -96,12 +108,14 @@ def _table(schema: pa.Schema, columns: Mapping[str, Any]) -> pa.Table:
 
 def _offset_keys(tables: FoldTables, source: SegmentBytes) -> pa.Table:
     used = tables.keys.used
-    events = spread_columns(_used(tables.events, used))
+    # An event that is ordered by its record needs no other offset.
+    order = "ordering_offset" if tables.ordering in _BATCH_ORDERS else "record_offset"
+    events = spread_columns(_used(tables.events, used), without=_KERNEL_FIELDS - {order})
     keys = spread_columns(_used(tables.key_states, used))
     values = _values(
         events["value"],
         events["value_bytes"].astype(np.int64),
-        {"record_offset": events["record_offset"], "ordering_offset": events["ordering_offset"]},
+        {"record_offset": events["record_offset"], "ordering_offset": events[order]},
         (keys["producer_id"], events["producer_epoch"], events["is_committed"].view(np.bool_)),
         source,
     )
@@ -186,21 +200,24 @@ def _transactions(tables: FoldTables) -> pa.Table:
     )
 
 
-def _group_records(tables: FoldTables, source: SegmentBytes) -> pa.Table:
-    rows = spread_columns(_used(tables.group_records, tables.group_records_used))
-    return _table(
-        fold.GROUP_RECORDS,
-        {
+def _group_records(tables: FoldTables) -> pa.Table:
+    """A table with a chunk for each block."""
+    batches = []
+    for block, keys, values in tables.group_blocks:
+        rows = spread_columns(block)
+        columns = {
             "sequence": column(rows["sequence"]),
             "record_offset": column(rows["record_offset"]),
-            "key": source.binary(rows["key"], rows["key_bytes"], nulls=True),
-            "value": source.binary(rows["value"], rows["value_bytes"], nulls=True),
+            "key": binary(keys, rows["key_bytes"]),
+            "value": binary(values, rows["value_bytes"]),
             "timestamp_ms": column(rows["timestamp"]),
             "size_bytes": column(rows["size_bytes"]),
             "group": column(rows["group"].astype(np.int32), rows["group"] < 0),
             "control": column(rows["key_type"] == CONTROL_KEY),
-        },
-    )
+        }
+        arrays = [columns[name] for name in fold.GROUP_RECORDS.names]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=fold.GROUP_RECORDS))
+    return pa.Table.from_batches(batches, fold.GROUP_RECORDS)
 
 
 def _implicit_group_creations(tables: FoldTables) -> pa.Table:
@@ -227,7 +244,8 @@ def _group_stats(tables: FoldTables) -> pa.Table:
         seen = np.flatnonzero(rows["records"])
         columns = [rows[name][seen] for name in _STATISTICS]
         parts.append((seen, np.full(len(seen), key_type, np.int64), *columns))
-    parts.append(_group_record_stats(_used(tables.group_records, tables.group_records_used)))
+    if tables.group_blocks:
+        parts.append(_group_record_stats([rows for rows, *_ in tables.group_blocks]))
     group, key_type_of, *statistics = (np.concatenate(column) for column in zip(*parts, strict=True))
     names = fold.GROUP_STATS.names[2:]
     return _table(
@@ -240,23 +258,27 @@ def _group_stats(tables: FoldTables) -> pa.Table:
     )
 
 
-def _group_record_stats(records: npt.NDArray[Any]) -> tuple[Int64s, ...]:
-    rows = records[(records["group"] >= 0) & (records["key_type"] > NO_KEY_TYPE)]
-    pairs = (rows["group"] << 16) | (rows["key_type"] & 0xFFFF)
-    _, first, group_of, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
-    tombstones = np.bincount(group_of, rows["value_bytes"] < 0, len(first)).astype(np.int64)
-    sizes = np.zeros(len(first), np.int64)
-    np.add.at(sizes, group_of, rows["size_bytes"])
-    last = np.zeros(len(first), np.int64)
-    last[group_of] = np.arange(len(rows))
+def _group_record_stats(blocks: Sequence[npt.NDArray[Any]]) -> tuple[Int64s, ...]:
+    """The columns of statistics that group records make, in the order of groups and key types."""
+    names = ("group", "key_type", "value_bytes", "size_bytes", "timestamp")
+    group, key_type, value_bytes, size_bytes, timestamp = (
+        np.concatenate([rows[name] for rows in blocks]) for name in names
+    )
+    counted = np.flatnonzero((group >= 0) & (key_type > NO_KEY_TYPE))
+    pairs = (group[counted] << 16) | (key_type[counted] & 0xFFFF)
+    order = np.argsort(pairs, kind="stable")
+    starts = np.flatnonzero(np.diff(pairs[order], prepend=-1))
+    rows = counted[order]
+    first, last = rows[starts], rows[np.append(starts[1:], len(rows))[: len(starts)] - 1]
+    # ``reduceat`` wants a row.
+    is_tombstone, sizes = (value_bytes[rows] < 0).astype(np.int64), size_bytes[rows]
     return (
-        rows["group"][first],
-        rows["key_type"][first],
-        counts,
-        tombstones,
-        sizes,
-        rows["timestamp"][first],
-        rows["timestamp"][last],
+        group[first],
+        key_type[first],
+        np.diff(starts, append=len(rows)),
+        *(np.add.reduceat(numbers, starts) if len(rows) else numbers for numbers in (is_tombstone, sizes)),
+        timestamp[first],
+        timestamp[last],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,10 +30,10 @@ class SegmentBytes:
         self._arena = arena
         self._runs: list[_Runs] = []
 
-    def binary(self, positions: Int64s, lengths: Int64s, *, nulls: bool = False) -> pa.Array:
-        """``large_binary`` of the bytes at ``positions``; with ``nulls`` those of negative ``lengths`` are null."""
+    def binary(self, positions: Int64s, lengths: Int64s) -> pa.Array:
+        """``large_binary`` of the bytes at ``positions``."""
         starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(np.maximum(lengths, 0), out=starts[1:])
+        np.cumsum(lengths, out=starts[1:])
         out = np.empty(starts[-1], np.uint8)
         runs = _Runs(np.ascontiguousarray(positions), np.ascontiguousarray(lengths), starts, out)
         runs.copy(self._arena, ARENA)
@@ -41,11 +41,7 @@ class SegmentBytes:
             if windows.whole is not None:
                 runs.copy(np.frombuffer(windows.whole, np.uint8), number * SEGMENT)
         self._runs.append(runs)
-        validity = None
-        if nulls and (lengths < 0).any():
-            validity = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little"))
-        buffers = [validity, pa.py_buffer(starts), pa.py_buffer(out)]
-        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(lengths), buffers)
+        return _array(starts, out)
 
     def fill(self) -> None:
         """Fill the arrays with the bytes of segments that are not in memory."""
@@ -97,6 +93,21 @@ def _fill(windows: Windows, tag: int, arrays: Sequence[_Runs]) -> None:
         left = later
 
 
+def binary(data: Any, lengths: Int64s) -> pa.Array:
+    """``large_binary`` of runs of bytes that lie end to end in ``data``; those of negative ``lengths`` are null."""
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(np.maximum(lengths, 0), out=starts[1:])
+    return _array(starts, np.asarray(data)[: starts[-1]], lengths >= 0)
+
+
+def _array(starts: Int64s, data: npt.NDArray[np.uint8], is_valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    validity = None
+    if is_valid is not None and not is_valid.all():
+        validity = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+    buffers = [validity, pa.py_buffer(starts), pa.py_buffer(data)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(starts) - 1, buffers)
+
+
 def text(binary: pa.Array) -> pa.Array:
     """``large_string`` of UTF-8 bytes; malformed bytes become U+FFFD, as in Java."""
     try:
@@ -107,13 +118,16 @@ def text(binary: pa.Array) -> pa.Array:
 
 
 def spread_columns(
-    rows: npt.NDArray[Any], narrower: Mapping[str, npt.DTypeLike] | None = None
+    rows: npt.NDArray[Any],
+    narrower: Mapping[str, npt.DTypeLike] | None = None,
+    without: Collection[str] = (),
 ) -> dict[str, npt.NDArray[Any]]:
-    """Fields of a structured array, each a contiguous column; ``narrower`` gives some of them other types.
+    """Fields of a structured array but those ``without``, each a contiguous column; ``narrower`` gives some of them
+    other types.
 
     All lie in one block: large memory is had in large pages.
     """
-    fields = {name: (kind, at) for name, (kind, at, *_) in (rows.dtype.fields or {}).items()}
+    fields = {name: (kind, at) for name, (kind, at, *_) in (rows.dtype.fields or {}).items() if name not in without}
     sizes = [-(len(rows) * kind.itemsize) % _ALIGNMENT + len(rows) * kind.itemsize for kind, _ in fields.values()]
     starts = np.cumsum([0, *sizes]).tolist()
     block = np.empty(starts[-1], np.uint8)

@@ -24,9 +24,9 @@ _REPLACEMENT = "\ufffd".encode()
 def split_scalar(batch: Batch, records: Sequence[Record], rules: FoldRules, scratch: Any, arena: Arena) -> int:
     """Put ``records`` into ``scratch`` (which has room for them) and their bytes into ``arena``.
 
-    Returns the size of what may become keys, in bytes.
+    Returns the size of these bytes.
     """
-    size = 0
+    before = arena.used
     scratch["batch_records"][:1] = len(records)
     for index, record in enumerate(records):
         row = scratch[index]
@@ -44,8 +44,7 @@ def split_scalar(batch: Batch, records: Sequence[Record], rules: FoldRules, scra
         row["key"], row["key_bytes"] = _put(arena, record.key)
         row["value"], row["value_bytes"] = _put(arena, value)
         row["body"], row["body_bytes"] = _put(arena, body)
-        size += len(body)
-    return size
+    return arena.used - before
 
 
 def fold_scalar(batch: Batch, records: Sequence[Record], size: int, tables: FoldTables, arena: Arena) -> None:

@@ -29,7 +29,7 @@ from coordinator_core.log.types import Batch, Codec, PartitionLog, SegmentFile
 from coordinator_core.log.windows import SegmentWindows, Windows
 from coordinator_core.releases import MergeOffsetRule
 
-__all__ = ["Piece", "fold_batches", "fold_partition", "fold_run", "fold_segment", "group_record_share"]
+__all__ = ["Folder", "Piece", "fold_partition", "fold_run", "fold_segment", "group_record_share"]
 
 _ORDERING_OFFSETS = {
     MergeOffsetRule.RECORD: OrderingOffset.RECORD,
@@ -72,20 +72,20 @@ def fold_segment(
     folded = 0
     if on_damage is not OnDamage.RECOVER:
         for check_utf8 in (False, True):
-            folder = _Folder(segment, rules, limits, check_utf8=check_utf8, check_crc=check_crc)
+            folder = Folder(segment, rules, limits, check_utf8=check_utf8, check_crc=check_crc)
             is_sound = folder.fold_windows(start_offset, end_offset, windows, running)
             while is_sound and folder.is_full and (check_utf8 or not folder.has_malformed_names):
                 # Bytes that were given cannot be folded again, so names are looked at from here on.
                 check_utf8, folded, next_offset = True, folder.position, folder.next_offset
                 yield folder.finish()
-                folder = _Folder(segment, rules, limits, check_utf8=True, check_crc=check_crc)
+                folder = Folder(segment, rules, limits, check_utf8=True, check_crc=check_crc)
                 is_sound = folder.fold_windows(start_offset, end_offset, windows, running, folded, next_offset)
             if not is_sound:
                 break
             if check_utf8 or not folder.has_malformed_names:
                 yield folder.finish()
                 return
-    folder = _Folder(segment, rules, limits, check_utf8=True)
+    folder = Folder(segment, rules, limits, check_utf8=True)
     for batch in read_segment(
         segment, limits=limits, on_damage=on_damage, damage=found, end_offset=end_offset, check_crc=check_crc
     ):
@@ -93,7 +93,7 @@ def fold_segment(
             continue
         if folder.is_full:
             yield folder.finish()
-            folder = _Folder(segment, rules, limits, check_utf8=True)
+            folder = Folder(segment, rules, limits, check_utf8=True)
         folder.fold_read([batch], on_damage, found)
         if folder.stopped:
             break
@@ -118,11 +118,11 @@ def fold_run(
     An offset key then takes its place once, not once in each segment. ``None`` when anything in the segments is for
     :func:`fold_segment` to judge.
     """
-    folder: _Folder | None = None
+    folder: Folder | None = None
     folds: list[SegmentFold] = []
     for piece in pieces:
         if folder is None:
-            folder = _Folder(piece.segment, rules, limits, check_utf8=False)
+            folder = Folder(piece.segment, rules, limits, check_utf8=False)
         else:
             folder.begin(piece.segment)
         if not folder.fold_windows(start_offset, piece.end_offset, piece.windows, piece.running) or folder.is_full:
@@ -138,27 +138,10 @@ def fold_run(
 def group_record_share(segment: SegmentFile, rules: FoldRules) -> float:
     """Share of group records among the first records of a segment, 0 where these are not sound."""
     sample = SegmentWindows(replace(segment, size=min(segment.size, _SAMPLE_BYTES)))
-    folder = _Folder(replace(segment, size=sample.size), rules, _DEFAULT_LIMITS, check_utf8=False)
+    folder = Folder(replace(segment, size=sample.size), rules, _DEFAULT_LIMITS, check_utf8=False)
     folder.fold_windows(0, None, sample)
     sample.release()
     return folder.group_record_share
-
-
-def fold_batches(
-    batches: Iterable[Batch],
-    *,
-    rules: FoldRules,
-    offsets_partition: int,
-    path: str = "",
-    limits: Limits = _DEFAULT_LIMITS,
-    on_damage: OnDamage = OnDamage.FAIL,
-    damage: list[Damage] | None = None,
-) -> SegmentFold:
-    """Fold batches that were read already and follow each other; ``path`` names their file in errors."""
-    segment = SegmentFile(path, offsets_partition, 0, 0)
-    folder = _Folder(segment, rules, limits, check_utf8=True)
-    folder.fold_read(batches, on_damage, [] if damage is None else damage)
-    return folder.finish()
 
 
 def fold_partition(
@@ -189,13 +172,13 @@ def fold_partition(
                     end_offset=end_offset,
                 )
         return
-    folder: _Folder | None = None
+    folder: Folder | None = None
     for segment, batch in read_partition(log, limits=limits, on_damage=on_damage, damage=found):
         if folder is not None and (folder.segment != segment or folder.is_full):
             yield folder.finish()
             folder = None
         if folder is None:
-            folder = _Folder(segment, rules, limits, check_utf8=True)
+            folder = Folder(segment, rules, limits, check_utf8=True)
         folder.fold_read([batch], on_damage, found)
         if folder.stopped:
             break
@@ -221,12 +204,12 @@ def _tables(bounds: Bounds, size: int) -> FoldTables:
 
 def _give_up(tables: FoldTables) -> None:
     """Leave the memory of ``tables``, which must not be used any more, to the thread's next ones."""
-    large = (tables.keys.index, tables.keys.keys, tables.keys.data, tables.events, tables.group_records)
+    large = (tables.keys.index, tables.keys.keys, tables.keys.data, tables.events)
     if sum(np.asarray(table).nbytes for table in large) <= _MOST_SPARE_BYTES:
         _spare.tables = tables
 
 
-class _Folder:
+class Folder:
     """A fold that grows batch after batch."""
 
     def __init__(
@@ -264,12 +247,15 @@ class _Folder:
     @property
     def is_full(self) -> bool:
         """Whether so much was unpacked that another fold should go on, behind :attr:`position`."""
-        return self._arena.used > self._limits.kept_allowance(self._size)
+        tables = self._tables
+        copied = tables.group_block_bytes + tables.group_keys_used + tables.group_values_used
+        return bool(self._arena.used + copied > self._limits.kept_allowance(self._size))
 
     @property
     def group_record_share(self) -> float:
         """Share of group records among the records so far."""
-        return float(self._tables.group_records_used / max(self._tables.sequence, 1))
+        records = self._tables.group_block_records + self._tables.group_records_used
+        return float(records / max(self._tables.sequence, 1))
 
     def begin(self, segment: SegmentFile) -> None:
         """Go on with the next segment."""

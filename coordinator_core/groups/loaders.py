@@ -13,20 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from coordinator_core.groups.classic import classic_group_from_record, duplicate_instance_id
-from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, GroupState, GroupType, ShareTopic
+from coordinator_core.groups.model import ClassicGroup, Group, GroupState, GroupType, ShareTopic
 from coordinator_core.groups.modern import (
     ConsumerRecords,
     LoadError,
     ModernRecords,
     ModernRules,
+    PartitionEpochs,
     ShareRecords,
     StreamsRecords,
 )
 
 __all__ = ["GroupLoader", "JavaGroups", "LoadError", "LoadedRecord", "LoaderRules", "ScalaGroups"]
-
-PartitionEpochs = dict[tuple[str, int], int]
-"""``ConsumerGroup.partition_epochs``."""
 
 
 class LoadedRecord(NamedTuple):
@@ -203,15 +201,16 @@ class JavaGroups(GroupLoader):
     ) -> None:
         if group_type is GroupType.CLASSIC:
             self.touch(group_id)
-        else:
-            self._kinds[group_type].create(group_id)
+            for record in records:
+                self.apply(record)
+            return
+        kind = self._kinds[group_type]
+        group = kind.create(group_id)
+        kind.is_restoring = True
         for record in records:
-            self.apply(record)
-            if partition_epochs is not None:
-                # Members may own the same partition: none must find another one's epoch.
-                self._set_partition_epochs(group_id, {})
-        if partition_epochs is not None:
-            self._set_partition_epochs(group_id, partition_epochs)
+            self._handlers[record.key_type](record.record_offset, record.key, record.value)
+        kind.is_restoring = False
+        kind.restored(group, partition_epochs)
 
     @property
     def _share(self) -> ShareRecords | None:
@@ -230,11 +229,6 @@ class JavaGroups(GroupLoader):
         super().load(state)
         if self._share is not None:
             self._share.topics.update(state["share_topics"])
-
-    def _set_partition_epochs(self, group_id: str, epochs: PartitionEpochs) -> None:
-        group = self._groups[group_id]
-        assert isinstance(group, ConsumerGroup)
-        group.partition_epochs = epochs
 
     def finish(self, groups_with_offsets: Iterable[str]) -> dict[str, Group]:
         for kind in self._kinds.values():

@@ -31,6 +31,8 @@ from coordinator_core.groups.model import (
 
 ModernGroup = ConsumerGroup | ShareGroup | StreamsGroup
 Record = dict[str, Any]
+PartitionEpochs = dict[tuple[str, int], int]
+"""``ConsumerGroup.partition_epochs``."""
 Handler = Callable[[int, Record, Record | None], None]
 """Takes the record offset, the key and the value (``None`` for a tombstone)."""
 
@@ -76,6 +78,8 @@ class ModernRecords(ABC):
     def __init__(self, groups: dict[str, Any], rules: ModernRules) -> None:
         self._groups = groups
         self._rules = rules
+        self.is_restoring = False
+        """Whether records are applied of which it is known that each was loaded in its turn."""
 
     def handlers(self) -> dict[int, Handler]:
         """Handlers by key type."""
@@ -110,6 +114,9 @@ class ModernRecords(ABC):
 
     def finish(self) -> None:  # noqa: B027
         """Settle what only the end of the log tells; nothing, for most kinds."""
+
+    def restored(self, group: Any, partition_epochs: PartitionEpochs | None) -> None:  # noqa: B027
+        """Settle what the newest records of a group do not say one by one; see ``GroupLoader.restore``."""
 
     @abstractmethod
     def assign(self, group: Any, member: Any, member_epoch: int, value: Record | None) -> None:
@@ -327,6 +334,18 @@ class ConsumerRecords(ModernRecords):
         """Keeps the epoch since which each partition is owned (``ConsumerGroup.maybeUpdatePartitionEpoch``)."""
         assigned, assigned_epochs = _with_epochs(value["assignedPartitions"] if value else ())
         pending_revocation, pending_epochs = _with_epochs(value["partitionsPendingRevocation"] if value else ())
+        if not self.is_restoring:
+            self._take(group, member, member_epoch, _owned(assigned, pending_revocation))
+        member.assigned, member.pending_revocation = assigned, pending_revocation
+        member.assigned_epochs, member.pending_revocation_epochs = assigned_epochs, pending_epochs
+        if value is not None:
+            member.state = _state(value)
+            member.target_epoch = value.get("targetMemberEpoch")
+
+    def _take(
+        self, group: ConsumerGroup, member: ConsumerMember, member_epoch: int, partitions: list[tuple[str, int]]
+    ) -> None:
+        """Let the member own these partitions at that epoch, and no others."""
         # Not a copy: a group of many members has as many of these records as members.
         epochs = group.partition_epochs
         released = {
@@ -335,7 +354,7 @@ class ConsumerRecords(ModernRecords):
             if epochs.get(partition) == member.member_epoch
         }
         taken: dict[tuple[str, int], int] = {}
-        for partition in _owned(assigned, pending_revocation):
+        for partition in partitions:
             held = None if partition in released else epochs.get(partition)
             epoch = taken.get(partition, held)
             if epoch is not None and (epoch >= member_epoch or not self._rules.tolerates_owned_partitions):
@@ -347,11 +366,15 @@ class ConsumerRecords(ModernRecords):
         for partition in released:
             del epochs[partition]
         epochs.update(taken)
-        member.assigned, member.pending_revocation = assigned, pending_revocation
-        member.assigned_epochs, member.pending_revocation_epochs = assigned_epochs, pending_epochs
-        if value is not None:
-            member.state = _state(value)
-            member.target_epoch = value.get("targetMemberEpoch")
+
+    def restored(self, group: ConsumerGroup, partition_epochs: PartitionEpochs | None) -> None:
+        if partition_epochs is None:
+            partition_epochs = {
+                partition: member.member_epoch
+                for member in group.members.values()
+                for partition in _owned(member.assigned, member.pending_revocation)
+            }
+        group.partition_epochs = partition_epochs
 
     def finish(self) -> None:
         """3.7 asks which target assignment a member goes to: one that is away may have the group's."""

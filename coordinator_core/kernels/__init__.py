@@ -1,7 +1,8 @@
 """Compiled code: bytes and tables in, bytes and tables out.
 
 Each module is Python that Cython compiles; ``compiled.pyx`` puts them into one extension module. They know
-neither files nor profiles, import nothing above ``log.layout``, and run without the interpreter lock. Start
+neither files nor profiles, import nothing above ``log.layout``, and run without the interpreter lock (but
+``values``, which makes Python's objects). Start
 reading at ``layout`` (rows and numbers), then ``primitives``, ``framing`` and ``key_table``.
 
 A function or method with ``@cython.cfunc`` is a C function. ``setup.py`` makes each of them ``inline`` and

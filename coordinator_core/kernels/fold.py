@@ -535,24 +535,45 @@ def _end_transaction(
 
 
 @cython.cfunc
-def _append_group_record(index: Int, sequence: Int, group: Int, tag: Int, tables: FoldTables) -> cython.void:
-    """Keep the record at ``index`` of ``scratch`` whole."""
+@cython.exceptval(-1)
+def _reserve_group_records(count: Int, tables: FoldTables) -> cython.int:
+    """Make room for the group records among the ``count`` records in ``scratch``."""
+    records: Int = 0
+    key_bytes: Int = 0
+    value_bytes: Int = 0
+    for index in range(count):
+        if tables.scratch[index].kind == Kind.GROUP:
+            records += 1
+            key_bytes += max(tables.scratch[index].key_bytes, 0)
+            value_bytes += max(tables.scratch[index].value_bytes, 0)
+    if records > 0:
+        tables.reserve_group_records(records, key_bytes, value_bytes)
+    return 0
+
+
+@cython.cfunc
+def _append_group_record(data: Bytes, index: Int, sequence: Int, group: Int, tables: FoldTables) -> cython.void:
+    """Keep the record at ``index`` of ``scratch``, whose bytes are in ``data``, whole."""
     row: Int = tables.group_records_used
+    key_bytes: Int = tables.scratch[index].key_bytes
+    value_bytes: Int = tables.scratch[index].value_bytes
     tables.group_records_used = row + 1
     tables.group_records[row].sequence = sequence
     tables.group_records[row].record_offset = tables.scratch[index].offset
-    tables.group_records[row].key = tables.scratch[index].key + tag
-    tables.group_records[row].key_bytes = tables.scratch[index].key_bytes
-    tables.group_records[row].value = tables.scratch[index].value + tag
-    tables.group_records[row].value_bytes = tables.scratch[index].value_bytes
+    tables.group_records[row].key_bytes = key_bytes
+    tables.group_records[row].value_bytes = value_bytes
     tables.group_records[row].timestamp = tables.scratch[index].timestamp
     tables.group_records[row].size_bytes = tables.scratch[index].size_bytes
     tables.group_records[row].group = group
     tables.group_records[row].key_type = tables.scratch[index].key_type
+    copy_bytes(data, tables.scratch[index].key, tables.group_keys, tables.group_keys_used, key_bytes)
+    copy_bytes(data, tables.scratch[index].value, tables.group_values, tables.group_values_used, value_bytes)
+    tables.group_keys_used += max(key_bytes, 0)
+    tables.group_values_used += max(value_bytes, 0)
 
 
 @cython.cfunc
-def _fold_control(first: Int, count: Int, producer_id: Int, tag: Int, tables: FoldTables) -> cython.void:
+def _fold_control(data: Bytes, first: Int, count: Int, producer_id: Int, tables: FoldTables) -> cython.void:
     """Apply control records in ``scratch``: Scala looks at the first only, and lets any type end."""
     for index in range(first, first + count):
         sequence = tables.sequence
@@ -561,7 +582,7 @@ def _fold_control(first: Int, count: Int, producer_id: Int, tag: Int, tables: Fo
         if index > first and not tables.pending_by_producer:
             continue
         if tables.scratch[index].kind == Kind.GROUP:
-            _append_group_record(index, sequence, -1, tag, tables)
+            _append_group_record(data, index, sequence, -1, tables)
             continue
         control = tables.scratch[index].detail
         if control in (_COMMIT, _ABORT) or not tables.pending_by_producer:
@@ -633,7 +654,7 @@ def _note_creation(sequence: Int, record_offset: Int, group: Int, tables: FoldTa
 
 
 @cython.cfunc
-def _fold_records(first: Int, batch: Header, tag: Int, tables: FoldTables) -> cython.void:
+def _fold_records(data: Bytes, first: Int, batch: Header, tag: Int, tables: FoldTables) -> cython.void:
     """Apply the records of a batch in ``scratch`` from ``first`` on; ``tag`` goes on positions."""
     java: cython.bint = tables.pending_by_producer
     in_transaction: cython.bint = (
@@ -655,7 +676,7 @@ def _fold_records(first: Int, batch: Header, tag: Int, tables: FoldTables) -> cy
             if tables.scratch[index].body_bytes > 0:
                 group = key
                 tables.groups[group].touched = 0
-            _append_group_record(index, sequence, group, tag, tables)
+            _append_group_record(data, index, sequence, group, tables)
             continue
         group = tables.events[key].group
         _count_commit(index, group, tables)
@@ -712,9 +733,9 @@ def _fold_batches(data: Bytes, position: Int, stop: Int, tag: Int, tables: FoldT
     while position < stop:
         batch = header(data, position)
         if batch.attributes & CONTROL_BIT:
-            _fold_control(records, batch.count, batch.producer_id, tag, tables)
+            _fold_control(data, records, batch.count, batch.producer_id, tables)
         else:
-            _fold_records(records, batch, tag, tables)
+            _fold_records(data, records, batch, tag, tables)
         _count_batch(batch, batch.last_offset + 1, tables)
         records += batch.count
         position += batch.size
@@ -775,6 +796,7 @@ def _fold_some(data: Bytes, position: Int, stop: Int, tag: Int, is_unpacked: cyt
         records += batch.count
         expected = batch.last_offset + 1
         position += size
+    _reserve_group_records(records, tables)
     find_keys(data, records, tables)
     _fold_batches(data, first, position, tag, tables)
     tables.position = position
@@ -784,7 +806,7 @@ def _fold_some(data: Bytes, position: Int, stop: Int, tag: Int, is_unpacked: cyt
 def fold_split(
     data: Bytes,
     tag: Int,
-    key_bytes: Int,
+    data_bytes: Int,
     count: Int,
     base_offset: Int,
     next_offset: Int,
@@ -793,7 +815,7 @@ def fold_split(
     producer_epoch: Int,
     tables: FoldTables,
 ) -> None:
-    """Fold one batch whose ``count`` records, with ``key_bytes`` of keys, are in ``scratch`` already."""
+    """Fold one batch whose ``count`` records, of ``data_bytes`` in all, are in ``scratch`` already."""
     batch = Header(
         size=0,
         base_offset=base_offset,
@@ -806,10 +828,11 @@ def fold_split(
         count=count,
     )
     is_control: cython.bint = attributes & CONTROL_BIT != 0
-    tables.reserve(count, key_bytes, _open_keys(producer_id, tables) if is_control else 0)
+    tables.reserve(count, data_bytes, _open_keys(producer_id, tables) if is_control else 0)
+    _reserve_group_records(count, tables)
     if is_control:
-        _fold_control(0, count, producer_id, tag, tables)
+        _fold_control(data, 0, count, producer_id, tables)
     else:
         find_keys(data, count, tables)
-        _fold_records(0, batch, tag, tables)
+        _fold_records(data, 0, batch, tag, tables)
     _count_batch(batch, next_offset, tables)

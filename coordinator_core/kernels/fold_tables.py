@@ -1,6 +1,7 @@
 """The tables of a fold that grows batch after batch."""
 
 import cython
+import numpy as np
 
 from coordinator_core.kernels.arrays import grown, new_bytes, new_rows, zeros
 
@@ -11,6 +12,8 @@ if not cython.compiled:
 
 _FIRST_ROWS = 64
 _FIRST_SPLIT_RECORDS = 256
+_FIRST_BYTES = 4096
+_BLOCK_RECORDS, _BLOCK_KEY_BYTES, _BLOCK_VALUE_BYTES = 1 << 13, 1 << 20, 1 << 21
 _BYTES_OF_AN_OFFSET_KEY = 128
 _BYTES_OF_A_GROUP = 1024
 """For so many bytes of a segment there is a row from the start. Rows that are not used take no memory."""
@@ -21,8 +24,8 @@ _BYTES_OF_A_GROUP = 1024
 class FoldTables:
     """Tables of a fold, and the rules that it follows (``fold.schema.FoldRules``).
 
-    Bytes of keys are copied; bytes of values stay where they were read and are named by position: in a
-    segment when below ``ARENA``, else in the arena that holds decompressed and rewritten batches.
+    Bytes of keys and of group records are copied; bytes of commits stay where they were read and are named by
+    position: in a segment when below ``ARENA``, else in the arena that holds decompressed and rewritten batches.
     """
 
     bounds = cython.declare(Bounds, visibility="public")
@@ -73,6 +76,14 @@ class FoldTables:
     list_steps = cython.declare(Int, visibility="public")  # Rows of lists of pending rows that were looked at.
     group_records = cython.declare(GroupRecordRows, visibility="public")
     group_records_used = cython.declare(Int, visibility="public")
+    group_keys = cython.declare(MutableBytes, visibility="public")
+    """Of the group records, end to end. Rows, keys and values are a block: memory that is copied to grow costs more."""
+    group_keys_used = cython.declare(Int, visibility="public")
+    group_values = cython.declare(MutableBytes, visibility="public")
+    group_values_used = cython.declare(Int, visibility="public")
+    group_blocks = cython.declare(list, visibility="public")  # Arrays of the blocks before: rows, keys, values.
+    group_block_records = cython.declare(Int, visibility="public")
+    group_block_bytes = cython.declare(Int, visibility="public")
     creations = cython.declare(CreationRows, visibility="public")
     creations_used = cython.declare(Int, visibility="public")
     fragments = cython.declare(FragmentRows, visibility="public")
@@ -102,7 +113,6 @@ class FoldTables:
         self.pairs = KeyTable()
         self.pair_rows = zeros(_FIRST_ROWS)
         self.pair = new_bytes(16)
-        self.group_records = new_rows("GroupRecord", _FIRST_ROWS)
         self.creations = new_rows("Creation", _FIRST_ROWS)
         self.fragments = new_rows("Fragment", _FIRST_ROWS)
         self.fragment_groups = new_rows("FragmentGroup", _FIRST_ROWS)
@@ -123,6 +133,9 @@ class FoldTables:
         self.pairs.clear()
         self.list_steps = 0
         self.group_records_used = 0
+        self.end_group_block(_FIRST_ROWS, _FIRST_BYTES, _FIRST_BYTES)
+        self.group_blocks = []
+        self.group_block_records = self.group_block_bytes = 0
         self.creations_used = 0
         self.fragments_used = 0
         self.fragment_groups_used = 0
@@ -158,7 +171,6 @@ class FoldTables:
             or self.producer_ids.used + records > len(self.producers)
             or self.pending_used + records > len(self.pending)
             or self.pairs.used + records > len(self.pair_rows)
-            or self.group_records_used + records > len(self.group_records)
             or self.creations_used + records > len(self.creations)
             or self.fragments_used + records > len(self.fragments)
             or self.fragment_groups_used + groups > len(self.fragment_groups)
@@ -166,6 +178,36 @@ class FoldTables:
             with cython.gil:
                 self._grow(records, groups)
         return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def reserve_group_records(self, records: Int, key_bytes: Int, value_bytes: Int) -> cython.int:
+        """Make room for ``records`` group records with keys and values of so many bytes."""
+        if (
+            self.group_records_used + records > len(self.group_records)
+            or self.group_keys_used + key_bytes > len(self.group_keys)
+            or self.group_values_used + value_bytes > len(self.group_values)
+        ):
+            with cython.gil:
+                self.end_group_block(
+                    max(records, _BLOCK_RECORDS), max(key_bytes, _BLOCK_KEY_BYTES), max(value_bytes, _BLOCK_VALUE_BYTES)
+                )
+        return 0
+
+    def end_group_block(self, records: Int, key_bytes: Int, value_bytes: Int) -> None:
+        """Begin another block of group records, with room for so many."""
+        if self.group_records_used > 0:
+            block = (
+                np.asarray(self.group_records)[: self.group_records_used],
+                np.asarray(self.group_keys)[: self.group_keys_used],
+                np.asarray(self.group_values)[: self.group_values_used],
+            )
+            self.group_blocks.append(block)
+            self.group_block_records += len(block[0])
+            self.group_block_bytes += len(block[1]) + len(block[2])
+        self.group_records = new_rows("GroupRecord", records)
+        self.group_keys, self.group_values = new_bytes(key_bytes), new_bytes(value_bytes)
+        self.group_records_used = self.group_keys_used = self.group_values_used = 0
 
     def reserve_scratch(self, records: Int) -> None:
         """Make room in ``scratch``, for callers that fill it themselves."""
@@ -183,8 +225,6 @@ class FoldTables:
         self.producers = grown(self.producers, used, used + records)
         self.pending = grown(self.pending, self.pending_used, self.pending_used + records)
         self.pair_rows = grown(self.pair_rows, self.pairs.used, self.pairs.used + records)
-        used = self.group_records_used
-        self.group_records = grown(self.group_records, used, used + records)
         self.creations = grown(self.creations, self.creations_used, self.creations_used + records)
         self.fragments = grown(self.fragments, self.fragments_used, self.fragments_used + records)
         used = self.fragment_groups_used

@@ -250,9 +250,7 @@ class GroupRecord(Struct):
 
     sequence: i64
     record_offset: i64
-    key: i64
-    key_bytes: i64
-    value: i64
+    key_bytes: i64  # Negative for no key; the same of the value.
     value_bytes: i64
     timestamp: i64
     size_bytes: i64
@@ -635,6 +633,17 @@ class ValueShape(Struct):
 
     first: i64
     behind: i64
+
+
+class Form(IntEnum):
+    """Form of a value in a key or a value of a record."""
+
+    NUMBER = 0
+    STRUCT = 1
+    ARRAY = 2
+    STRING = 3
+    BYTES = 4
+    UUID = 5
 
 
 class Note(IntEnum):

@@ -96,11 +96,4 @@ def compact_arena(old: Bytes, new: MutableBytes, tables: FoldTables) -> Int:
                 at, length = tables.pending[row].value, tables.pending[row].value_bytes
                 tables.pending[row].value = _moved(at, length, old, new, used)
                 used += length if at >= ARENA else 0
-        for row in range(tables.group_records_used):
-            at, length = tables.group_records[row].key, max(tables.group_records[row].key_bytes, 0)
-            tables.group_records[row].key = _moved(at, length, old, new, used)
-            used += length if at >= ARENA else 0
-            at, length = tables.group_records[row].value, max(tables.group_records[row].value_bytes, 0)
-            tables.group_records[row].value = _moved(at, length, old, new, used)
-            used += length if at >= ARENA else 0
     return used

@@ -35,6 +35,7 @@ from coordinator_core.kernels.key_table import KeyTable
 from coordinator_core.kernels.newest import NewestTable
 from coordinator_core.kernels.passing import Passage
 from coordinator_core.kernels.text import TextWriter
+from coordinator_core.kernels.values import ValueDecoder
 
 __all__ = [
     "BatchFilter",
@@ -47,6 +48,7 @@ __all__ = [
     "Passage",
     "SizeTable",
     "TextWriter",
+    "ValueDecoder",
     "add_record_sizes",
     "compact_arena",
     "decode_commits",

@@ -13,10 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from coordinator_core.fold.schema import SegmentFold
-from coordinator_core.groups.loaders import PartitionEpochs
+from coordinator_core.fold.schema import GROUP_RECORDS, SegmentFold
 from coordinator_core.groups.model import GroupType
-from coordinator_core.groups.modern import ConsumerRecords, ModernRecords, ShareRecords, StreamsRecords
+from coordinator_core.groups.modern import (
+    ConsumerRecords,
+    ModernRecords,
+    PartitionEpochs,
+    ShareRecords,
+    StreamsRecords,
+)
 from coordinator_core.kernels import GroupRecords
 from coordinator_core.kernels.arrays import Array, Bytes, Int64s, dtype, viewed
 from coordinator_core.kernels.layout import COUNTED_VERSIONS, NO_RECORD, ROLES, GroupKind, Role
@@ -40,6 +45,7 @@ _TYPES: dict[int, GroupType] = {
 _EXTRA = {GroupKind.CONSUMER: 4, GroupKind.SHARE: 15, GroupKind.STREAMS: 23}
 _REGEX = 16
 _NOTHING: Bytes = np.empty(0, np.uint8)
+_NO_RECORDS = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in GROUP_RECORDS], schema=GROUP_RECORDS)
 
 
 def _key_types() -> dict[int, tuple[GroupKind, Role]]:
@@ -126,30 +132,40 @@ class NewestGroupRecords:
 
     def take(self, fold: SegmentFold, groups: int, group_of: Int64s) -> Left:
         """Take in a fold. Its groups have the numbers ``group_of`` (int64), all below ``groups``."""
-        others, creations = fold.group_records, fold.implicit_group_creations
-        if not others.num_rows and not creations.num_rows:
-            return Left(np.empty(0, np.int64), np.empty(0, np.int64))
-        numbers = np.full(others.num_rows, -1, np.int64)
-        has_group = others["group"].is_valid().to_numpy()
-        numbers[has_group] = group_of[others["group"].drop_null().to_numpy()]
-        steps = np.empty(others.num_rows + creations.num_rows, np.int64)
-        noted = np.empty(others.num_rows, np.int64)
-        arguments = [
-            numbers,
-            others["sequence"].to_numpy(),
-            others["record_offset"].to_numpy(),
-            *_bytes(others["key"]),
-            *_bytes(others["value"]),
-            others["value"].is_null().to_numpy().astype(np.uint8),
-            creations["sequence"].to_numpy(),
-            group_of[creations["group"].to_numpy()],
-            steps,
-            noted,
-        ]
-        left = self._kernel.take(groups, *map(viewed, arguments))
-        if self._kernel.is_wasteful():
-            self._kernel.compact()
-        return Left(steps[: left[0]], noted[: left[1]])
+        creations = fold.implicit_group_creations
+        sequences, created = creations["sequence"].to_numpy(), group_of[creations["group"].to_numpy()]
+        batches = fold.group_records.to_batches() or [_NO_RECORDS]
+        # Commits that create groups are taken with the records before which they came, the last ones with the last.
+        lasts = [batch["sequence"][-1].as_py() for batch in batches[:-1]]
+        ends = [*np.searchsorted(sequences, lasts).tolist(), len(sequences)]
+        steps, noted = [], []
+        row = creation = 0
+        for batch, end in zip(batches, ends, strict=True):
+            numbers = np.full(batch.num_rows, -1, np.int64)
+            has_group = batch["group"].is_valid().to_numpy(zero_copy_only=False)
+            numbers[has_group] = group_of[batch["group"].drop_null().to_numpy()]
+            left = np.empty(batch.num_rows + end - creation, np.int64)
+            newly = np.empty(batch.num_rows, np.int64)
+            arguments = [
+                numbers,
+                batch["sequence"].to_numpy(),
+                batch["record_offset"].to_numpy(),
+                *_bytes(batch["key"]),
+                *_bytes(batch["value"]),
+                batch["value"].is_null().to_numpy(zero_copy_only=False).astype(np.uint8),
+                sequences[creation:end],
+                created[creation:end],
+                left,
+                newly,
+            ]
+            lefts, notes = self._kernel.take(groups, *map(viewed, arguments))
+            found = left[:lefts]
+            steps.append(np.where(found < 0, found - creation, found + row))
+            noted.append(newly[:notes])
+            row, creation = row + batch.num_rows, end
+            if self._kernel.is_wasteful():
+                self._kernel.compact()
+        return Left(np.concatenate(steps), np.concatenate(noted))
 
     def counts(self) -> dict[tuple[int, int | None], int]:
         """Records taken so far, by key type and value version (``None`` for a tombstone)."""
@@ -312,9 +328,8 @@ def _facts(profile: Profile) -> Array:
     return facts
 
 
-def _bytes(values: pa.ChunkedArray) -> tuple[Bytes, Int64s]:
+def _bytes(array: pa.Array) -> tuple[Bytes, Int64s]:
     """The bytes of all rows, and where each row starts; a null row has none."""
-    array = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
     _, starts, data = array.buffers()
     whole: Int64s = np.frombuffer(starts, np.int64)[array.offset : array.offset + len(array) + 1]
     return _NOTHING if data is None else np.frombuffer(data, np.uint8), whole

@@ -101,11 +101,10 @@ class GroupReplay:
             self.loader.restore(name, group.type, records, group.partition_epochs)
 
     def _loaded(self, record: LeftRecord) -> LoadedRecord:
-        match interpret(*record, self._profile):
-            case GroupRecord(key_type, version, key, value):
-                return LoadedRecord(record.record_offset, key_type, key, version or 0, value)
-            case interpreted:
-                raise AssertionError(f"no group record at record offset {record.record_offset}: {interpreted}")
+        found = interpret(*record, self._profile)
+        if not isinstance(found, GroupRecord):
+            raise AssertionError(f"no group record at record offset {record.record_offset}: {found}")
+        return found.at(record.record_offset)
 
     def _apply_left(self, fold: SegmentFold, steps: Int64s, group_of: Int64s, names: NameNumbers) -> None:
         """Apply the records and implicit group creations in ``steps`` (``group_records.Left``)."""

@@ -17,7 +17,6 @@ import pyarrow as pa
 from coordinator_core import storage
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.schema import FoldRules, SegmentFold
-from coordinator_core.groups.model import PartitionState
 from coordinator_core.kernels.arrays import Int64s
 from coordinator_core.log.limits import STANDING_VARIABLE
 from coordinator_core.log.reader import OnDamage, read_segment
@@ -33,7 +32,7 @@ from coordinator_core.merge.transactions import Transactions
 from coordinator_core.merge.values import NOWHERE, ValueStore
 from coordinator_core.releases import Profile
 
-__all__ = ["PartitionMerge", "merge_columns", "merge_folds", "merge_shard"]
+__all__ = ["PartitionMerge", "merge_columns", "merge_shard"]
 
 _SPARE_ROWS = 1 << 20
 """Values that no longer stand are dropped when they are so many more than those of all offset keys."""
@@ -41,18 +40,13 @@ _SPARE_BYTES = 1 << 28
 """The same for their bytes, and those that stood when they were last looked at."""
 
 
-def merge_folds(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> PartitionState:
-    """State after the segments whose ``folds`` are given in log order.
-
-    The folds must have been made by the rules of ``profile`` (else ``ValueError``).
-    """
-    return merge_columns(folds, profile, offsets_partition).to_state()
-
-
 def merge_columns(
     folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int, allowance: int | None = None
 ) -> MergedPartition:
-    """Like :func:`merge_folds`, with columns of offsets. ``allowance``: see :class:`PartitionMerge`."""
+    """State after the segments whose ``folds`` are given in log order; ``allowance`` as for :class:`PartitionMerge`.
+
+    The folds must have been made by the rules of ``profile`` (else ``ValueError``).
+    """
     return combine_shards([merge_shard(folds, profile, offsets_partition, allowance)])
 
 

@@ -13,7 +13,7 @@ import struct
 from typing import Any, Final
 
 from coordinator_core.records.codec_closures import struct_decoder, struct_encoder
-from coordinator_core.records.generated import ordinary_decoder
+from coordinator_core.records.ordinary import ordinary_decoder
 from coordinator_core.records.types import ArrayOf, Field, Primitive, Schema, Struct, schema
 from coordinator_core.records.wire import Reader, RecordDecodeError
 

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.records.codec_closures import StructDecode, StructEncode, struct_decoder, struct_encoder
-from coordinator_core.records.generated import (
+from coordinator_core.records.ordinary import (
     OrdinaryDecode,
     OrdinaryRecordDecode,
     ordinary_decoder,

@@ -11,12 +11,13 @@ import pytest
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.schema import FoldRules, SegmentFold
-from coordinator_core.fold.segments import Piece, fold_batches, fold_run, fold_segment
+from coordinator_core.fold.segments import Folder, Piece, fold_run, fold_segment
 from coordinator_core.groups.model import PartitionState
+from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage, read_segment
-from coordinator_core.log.types import PartitionLog, SegmentFile
+from coordinator_core.log.types import Batch, PartitionLog, SegmentFile
 from coordinator_core.log.windows import SegmentWindows
-from coordinator_core.merge.partition import merge_folds
+from coordinator_core.merge.partition import merge_columns
 from coordinator_core.releases import Profile, profile_for_release
 from tests.fold.random_logs import Log
 from tests.replay.reference import replay_partition
@@ -78,6 +79,26 @@ def fold_in_runs(log: PartitionLog, profile: Profile, longest: int) -> list[Segm
             whole_fold(piece.segment, rules=rules, end_offset=piece.end_offset) for piece in run
         ]
     return folds
+
+
+def fold_batches(
+    batches: Iterable[Batch],
+    *,
+    rules: FoldRules,
+    offsets_partition: int,
+    path: str = "",
+    on_damage: OnDamage = OnDamage.FAIL,
+    damage: list[Damage] | None = None,
+) -> SegmentFold:
+    """Fold batches that were read already and follow each other; ``path`` names their file in errors."""
+    folder = Folder(SegmentFile(path, offsets_partition, 0, 0), rules, Limits(), check_utf8=True)
+    folder.fold_read(batches, on_damage, [] if damage is None else damage)
+    return folder.finish()
+
+
+def merge_folds(folds: Iterable[SegmentFold], profile: Profile, offsets_partition: int) -> PartitionState:
+    """State after the segments whose ``folds`` are given in log order."""
+    return merge_columns(folds, profile, offsets_partition).to_state()
 
 
 def fold_batch_by_batch(log: PartitionLog, profile: Profile) -> list[SegmentFold]:

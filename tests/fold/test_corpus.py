@@ -8,14 +8,14 @@ import pytest
 
 from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.schema import FoldRules, SegmentFold
-from coordinator_core.fold.segments import fold_batches, fold_partition
+from coordinator_core.fold.segments import fold_partition
 from coordinator_core.log.discovery import discover
 from coordinator_core.log.reader import OnDamage, read_partition
 from coordinator_core.log.types import PartitionLog
 from coordinator_core.merge.partition import merge_columns
 from coordinator_core.releases import Loader, Profile, profile_for_release
 from tests.cases import CASES, Case, cross_section
-from tests.fold.parity import PROFILES, assert_merges, fold_in_runs, sequential_outcome
+from tests.fold.parity import PROFILES, assert_merges, fold_batches, fold_in_runs, sequential_outcome
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

@@ -14,9 +14,8 @@ from coordinator_core.fold.segments import fold_partition
 from coordinator_core.groups.model import PartitionState
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Codec, ControlType, PartitionLog, SegmentFile
-from coordinator_core.merge.partition import merge_folds
 from coordinator_core.releases import Profile, profile_for_release
-from tests.fold.parity import partition_log, sequential_outcome
+from tests.fold.parity import merge_folds, partition_log, sequential_outcome
 from tests.fold.random_logs import Item, classic, encoded_key, offset_value
 from tests.log.builders import build_batch, build_control_batch, build_message, build_wrapper
 

@@ -14,8 +14,7 @@ from coordinator_core.fold import arena
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.log.types import Codec, ControlType, SegmentFile
-from coordinator_core.merge.partition import merge_folds
-from tests.fold.parity import PROFILES, assert_merges, partition_log, whole_fold
+from tests.fold.parity import PROFILES, assert_merges, merge_folds, partition_log, whole_fold
 from tests.fold.random_logs import classic, encoded_key, offset_value
 from tests.log.builders import build_batch, build_control_batch
 from tests.replay.reference import replay_partition

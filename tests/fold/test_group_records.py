@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.fold.schema import FoldRules, SegmentFold
-from coordinator_core.fold.segments import fold_batches
 from coordinator_core.groups.model import ClassicGroup, ConsumerGroup, Group, PartitionState
 from coordinator_core.kernels.layout import Note
 from coordinator_core.log.batch import parse_batch
@@ -36,7 +35,7 @@ from tests.fold.group_histories import (
     owning_items,
     usual_items,
 )
-from tests.fold.parity import PROFILES, differences
+from tests.fold.parity import PROFILES, differences, fold_batches
 from tests.records.strategies import data_for, ordinary_data_for
 from tests.replay.histories import History
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold.schema import FoldRules, SegmentFold
-from coordinator_core.fold.segments import fold_batches, fold_partition
+from coordinator_core.fold.segments import fold_partition
 from coordinator_core.groups.model import OffsetKey
 from coordinator_core.log.batch import parse_batch
 from coordinator_core.log.limits import Limits
@@ -37,7 +37,15 @@ from coordinator_core.releases import Profile
 from coordinator_core.runs.schemas import TABLES
 from coordinator_core.runs.state_hash import all_digests
 from coordinator_core.runs.tables import merged_tables, offset_rows
-from tests.fold.parity import PROFILES, differences, every_profile, fold_all, sequential_outcome, write_log
+from tests.fold.parity import (
+    PROFILES,
+    differences,
+    every_profile,
+    fold_all,
+    fold_batches,
+    sequential_outcome,
+    write_log,
+)
 from tests.fold.random_logs import Log, contended_logs, logs
 from tests.log.builders import build_batch
 from tests.replay.histories import History, encoded_key, offset_value, replay_batches

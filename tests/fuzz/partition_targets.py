@@ -15,8 +15,7 @@ from coordinator_core.fold.segments import fold_partition
 from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile
-from coordinator_core.merge.partition import merge_folds
-from tests.fold.parity import PROFILES, differences, sequential_outcome
+from tests.fold.parity import PROFILES, differences, merge_folds, sequential_outcome
 from tests.fold.test_shards import merged_in_shards
 from tests.fuzz.checks import WrongResultError, require_equal
 from tests.fuzz.segments import entries_of

@@ -9,13 +9,12 @@ import pyarrow as pa
 import pytest
 
 from coordinator_core.fold.schema import FoldRules, SegmentFold
-from coordinator_core.fold.segments import fold_batches
 from coordinator_core.groups.model import OffsetKey, PartitionState, TransactionOutcome
 from coordinator_core.log.batch import parse_batch
 from coordinator_core.log.types import Batch, ControlType
-from coordinator_core.merge.partition import merge_columns, merge_folds
+from coordinator_core.merge.partition import merge_columns
 from coordinator_core.releases import Profile, profile_for_release
-from tests.fold.parity import PROFILES, differences
+from tests.fold.parity import PROFILES, differences, fold_batches, merge_folds
 from tests.replay.histories import OFFSET_KEY, History, encoded_key, offset_value
 
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT

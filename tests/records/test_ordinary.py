@@ -1,4 +1,4 @@
-"""Generated decoders agree with the ones that know all of Kafka's rules, or leave the bytes to them."""
+"""Compiled decoders agree with the ones that know all of Kafka's rules, or leave the bytes to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coordinator_core.records.codec import (
     encode_value,
 )
 from coordinator_core.records.codec_closures import struct_decoder, struct_encoder
-from coordinator_core.records.generated import ordinary_decoder
+from coordinator_core.records.ordinary import ordinary_decoder
 from coordinator_core.records.schemas import RECORD_TYPES
 from coordinator_core.records.types import Schema
 from coordinator_core.records.wire import Reader
