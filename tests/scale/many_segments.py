@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from spark_apps.packing import Work, share_out
 from spark_apps.session import Session
 from tests.replay.histories import History
 
-PARTITIONS = 50
+PARTITIONS, GROUPS = 50, 100
 ONE_SEGMENT = 1
 """Bytes per task that give every segment a task of its own."""
 
@@ -38,10 +39,16 @@ def write_segments(directory: Path, segments: int, partitions: int = PARTITIONS)
     for number in range(partitions):
         partition = directory / f"__consumer_offsets-{number}"
         partition.mkdir(parents=True)
+        batches = [_batch(OffsetKey(f"group-{group}", "topic", number)) for group in range(GROUPS)]
         for offset in range(segments // partitions):
-            (batch,) = History().commit(offset, OffsetKey(f"group-{offset % 1000}", "topic", number)).batches
             # No CRC covers the base offset.
-            (partition / f"{offset:020d}.log").write_bytes(offset.to_bytes(8, "big") + bytes(batch[8:]))
+            content = offset.to_bytes(8, "big") + batches[offset % GROUPS][8:]
+            (partition / f"{offset:020d}.log").write_bytes(content)
+
+
+def _batch(key: OffsetKey) -> bytes:
+    (batch,) = History().commit(1, key).batches
+    return bytes(batch)
 
 
 def works(pin: Pin) -> list[Work]:
@@ -49,9 +56,9 @@ def works(pin: Pin) -> list[Work]:
     return share_out(fold_tasks(pin, OnDamage.FAIL), ONE_SEGMENT)
 
 
-def task_bytes(pin: Pin) -> list[int]:
+def task_bytes(planned: Sequence[Work]) -> list[int]:
     """Bytes that Spark sends to each task of its own."""
-    return [len(pickle.dumps(work)) for work in works(pin)]
+    return [len(pickle.dumps(work)) for work in planned]
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ def measure(segments: int, directory: Path) -> Measured:
     write_pin(discover([str(log)]), path)
     pinned = time.perf_counter()
     pin = read_pin(path)
-    sizes = task_bytes(pin)
+    sizes = task_bytes(works(pin))
     profile = profile_for_release("4.3.1")
     session = Session("regroup-many-segments", "local[2]")
     try:
