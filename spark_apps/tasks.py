@@ -24,6 +24,7 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import cache_of_environment
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.tasks import FoldTask, SegmentResult, run_fold_task
+from coordinator_core.log.limits import MIB, Limits
 from coordinator_core.merge.partition import merge_shard
 from coordinator_core.merge.shards import StoredShard, combine_shards, shard_folds
 from coordinator_core.process.allocator import keep_freed_memory
@@ -34,6 +35,10 @@ from coordinator_core.runs.merging import Merge, merge_partition
 from coordinator_core.runs.publish import STAGING, StagedTables, TableFile
 from coordinator_core.runs.state_hash import TableDigests
 from spark_apps.packing import Work
+
+LIMITS = Limits(fold_bytes=128 * MIB)
+"""Of a larger segment a task makes several folds, one after the other: docs/sizing.md has what
+memory that takes."""
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -219,7 +224,7 @@ def _folds_in(
 def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResult]:
     cache = cache_of_environment()
     for task in tasks:
-        yield from run_fold_task(task, rules, cache)
+        yield from run_fold_task(task, rules, cache, limits=LIMITS)
 
 
 def _merged(
