@@ -12,9 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from coordinator_core.fold.fingerprint import RunningFingerprint
 from coordinator_core.fold.pin import read_pin, write_pin
 from coordinator_core.fold.tasks import fold_tasks
 from coordinator_core.log.discovery import discover
+from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.releases import profile_for_release
 from coordinator_core.runs.local import replay_to_run
@@ -81,7 +83,7 @@ def test_an_answer_is_as_large_however_many_segments_there_are(planned: dict[int
 
 
 def test_what_merges_a_giant_reads_a_range_of_each_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no file of a fold; the state is that of the local engine."""
+    """And no file of a fold; the state is that of the local engine. Segments are folded in parts, a batch each."""
     read: list[str] = []
     read_range = FileRange.read
 
@@ -90,9 +92,10 @@ def test_what_merges_a_giant_reads_a_range_of_each_cut(tmp_path: Path, monkeypat
         return read_range(place)
 
     monkeypatch.setattr(FileRange, "read", counted)
-    log = cut_into_batches(case("k431-txn"), tmp_path / "log")
+    monkeypatch.setattr(tasks, "LIMITS", Limits(fold_bytes=1))
+    monkeypatch.setattr(RunningFingerprint.advance, "__defaults__", (1,))
+    log = cut_into_batches(case("k431-txn"), tmp_path / "log", most_segments=4)
     log = replace(log, partitions=tuple(sorted(log.partitions, key=lambda one: len(one.segments))[-2:]))
-    assert min(len(one.segments) for one in log.partitions) > 3
     place = RunPlace(str(tmp_path / "out"), "c", "w", "r")
     Path(place.path, "_staging").mkdir(parents=True)
     rules = ReplayTask(PROFILE, 0, place.path)
@@ -101,6 +104,7 @@ def test_what_merges_a_giant_reads_a_range_of_each_cut(tmp_path: Path, monkeypat
         folds = [staged for task in of_partition for staged in tasks.fold(Work((task,), whole=False), rules).folds]
         cuts = [tasks.cut((folds[first : first + 3], 4), rules) for first in range(0, len(folds), 3)]
         assert read == ["fold"] * len(folds)
+        assert len(folds) > len({staged.result.segment for staged in folds}) > 1
         read.clear()
         of_shards = zip(*(cut.shards for cut in cuts), strict=True)
         shards = [tasks.merge_one_shard((folds[0].offsets_partition, of_shard), rules) for of_shard in of_shards]
