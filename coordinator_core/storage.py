@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import secrets
 import shutil
 import stat as stat_modes
 import tempfile
@@ -351,11 +352,11 @@ def _umask() -> int:
     return mask
 
 
-def make_directory(path: str) -> None:
-    """Make a directory and its parents; existing ones are fine."""
+def make_directory(path: str, *, parents: bool = True) -> None:
+    """Make a directory and its parents; existing ones are fine. Object stores have no parents to miss."""
     if is_local(path):
         try:
-            local_path(path).mkdir(parents=True, exist_ok=True)
+            local_path(path).mkdir(parents=parents, exist_ok=True)
         except OSError as error:
             raise not_written(path, error) from error
     else:
@@ -378,3 +379,17 @@ def delete(path: str) -> None:
         return
     remote, inner = filesystem(path)
     remote.delete_dir(inner) if found.is_directory else remote.delete_file(inner)
+
+
+def delete_while_written(path: str) -> None:
+    """Delete a local directory, or one of an object store, into which other processes may still write.
+
+    A local one gets another name first: from then on its name leads nowhere, and nothing is added while it is deleted.
+    """
+    if is_local(path):
+        parent, name = split(path)
+        gone = join(parent, f"_{name}-{secrets.token_hex(8)}")
+        with suppress(FileNotFoundError):
+            os.rename(local_path(path), local_path(gone))
+        path = gone
+    delete(path)

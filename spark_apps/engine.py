@@ -1,8 +1,9 @@
 """The Spark engine: a task folds a segment, and merges it at once when it is all of its offsets partition.
 
 Small partitions and segments share a task. Where a partition has several, a second stage merges their
-folds; those of giant partitions are cut into shards in one job, merged in the next and combined in a third, however
-many such partitions there are. The driver lists the files of the tasks that count, and writes the manifest.
+folds; those of giant partitions, however many there are, are cut into shards in one job, merged in the next and
+combined in a third, in which the other partitions are merged. The driver lists the files of the tasks that count, and
+writes the manifest.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from coordinator_core.runs.publish import Manifest, RunWriter
 from spark_apps import tasks
 from spark_apps.packing import MIB, Work, packed, share_out, task_bytes
 from spark_apps.session import Session
-from spark_apps.tasks import CutFolds, StagedFold
+from spark_apps.tasks import CutFolds, StagedFold, WholePartition
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -120,25 +121,24 @@ def _merged(
 ) -> list[tasks.Answer]:
     """Answers of the tasks that merged ``partitions``, each given as its folds in log order."""
     by_size = sorted(partitions, key=_size, reverse=True)
-    giants = [folds for folds in by_size if _size(folds) > bytes_per_merge]
+    giants = {folds[0].offsets_partition: folds for folds in by_size if _size(folds) > bytes_per_merge}
     small = by_size[len(giants) :]
     parts: list[tuple[list[StagedFold], int]] = []
-    for folds in giants:
+    for folds in giants.values():
         count = -(-_size(folds) // bytes_per_merge)
         runs = packed([staged.size for staged in folds], bytes_per_merge)
         parts += [(folds[run.start : run.stop], count) for run in runs]
-    cut_folds = in_tasks(context, partial(tasks.cut, rules=rules), parts)
+    cuts = _by_partition(in_tasks(context, partial(tasks.cut, rules=rules), parts))
     of_shards = [
-        (number, [part.of_shard(shard) for part in of_partition])
-        for number, of_partition in _by_partition(cut_folds).items()
-        for shard in range(len(of_partition[0].ends))
+        (number, of_shard)
+        for number, of_partition in cuts.items()
+        for of_shard in zip(*(part.shards for part in of_partition), strict=True)
     ]
     shards = _by_partition(in_tasks(context, partial(tasks.merge_one_shard, rules=rules), of_shards))
-    combined = [(folds, shards[folds[0].offsets_partition]) for folds in giants]
-    return [
-        *in_tasks(context, partial(tasks.merge, rules=rules), small),
-        *in_tasks(context, partial(tasks.combine, rules=rules), combined),
-    ]
+    # What combines a giant takes longest, and one core: the others are merged beside it.
+    whole = [WholePartition(folds, cuts[number], shards[number]) for number, folds in giants.items()]
+    whole += [WholePartition(folds) for folds in small]
+    return in_tasks(context, partial(tasks.merge, rules=rules), whole)
 
 
 def _by_partition(items: Iterable[P]) -> dict[int, list[P]]:

@@ -9,7 +9,7 @@ from coordinator_core.fold.tasks import FoldTask
 
 MIB = 1 << 20
 MAX_TASK_BYTES = 32 * MIB
-"""Segments are put together up to this size. A segment is never cut; Kafka's default makes them 100 MiB."""
+"""Segments are put together up to this size. A segment is one task's; Kafka's default makes them 100 MiB."""
 
 MIN_TASK_BYTES = MIB
 """A task costs more than reading this much."""

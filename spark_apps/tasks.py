@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TypeVar
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from coordinator_core.errors import Damage, DamagedInputError
 from coordinator_core.fold.cache import cache_of_environment
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.fold.tasks import FoldTask, SegmentResult, run_fold_task
+from coordinator_core.log.limits import MIB, Limits
 from coordinator_core.merge.partition import merge_shard
 from coordinator_core.merge.shards import StoredShard, combine_shards, shard_folds
 from coordinator_core.process.allocator import keep_freed_memory
@@ -34,6 +35,10 @@ from coordinator_core.runs.merging import Merge, merge_partition
 from coordinator_core.runs.publish import STAGING, StagedTables, TableFile
 from coordinator_core.runs.state_hash import TableDigests
 from spark_apps.packing import Work
+
+LIMITS = Limits(fold_bytes=128 * MIB)
+"""Of a larger segment a task makes several folds, one after the other: docs/sizing.md has what
+memory that takes."""
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -75,28 +80,24 @@ class StagedFold:
         """The result with its fold."""
         return self.result if self.place is None else replace(self.result, fold=SegmentFold.from_ipc(self.place.read()))
 
-    def head(self) -> SegmentResult:
-        """The result with a fold of which only the head is there: not its rows."""
-        if self.place is None:
-            return self.result
-        system, inner = storage.filesystem(self.place.path)
-        with system.open_input_file(inner) as file:
-            file.seek(self.place.position)
-            return replace(self.result, fold=SegmentFold.read_ipc_lazily(file))
-
 
 @dataclass(frozen=True)
 class CutFolds:
-    """Folds of one partition, cut into shards: of each shard the parts stand together, in log order."""
+    """Folds of one partition, cut into shards: the heads of the folds, then the parts of each shard together; all in
+    log order."""
 
     offsets_partition: int
     path: str
     ends: tuple[int, ...]
-    """Size of the shards, in bytes."""
+    """Where the heads and each shard end, in bytes."""
 
-    def of_shard(self, shard: int) -> FileRange:
-        begin = self.ends[shard - 1] if shard else 0
-        return FileRange(self.path, begin, self.ends[shard] - begin)
+    @property
+    def heads(self) -> FileRange:
+        return FileRange(self.path, 0, self.ends[0])
+
+    @property
+    def shards(self) -> list[FileRange]:
+        return [FileRange(self.path, begin, end - begin) for begin, end in pairwise(self.ends)]
 
 
 @dataclass
@@ -157,26 +158,26 @@ def fold(work: Work, rules: ReplayTask) -> Answer:
     return answer
 
 
-def merge(folds: Sequence[StagedFold], rules: ReplayTask) -> Answer:
-    """Merge the folds of one partition, given in log order."""
-    return _merged(folds[0].offsets_partition, (fold.whole() for fold in folds), rules)
-
-
 def cut(work: tuple[Sequence[StagedFold], int], rules: ReplayTask) -> CutFolds:
     """Cut folds of one partition into so many shards; all of them are in memory together."""
     folds, shards = work
+    heads: list[pa.Buffer] = []
     parts: list[list[pa.Buffer]] = [[] for _ in range(shards)]
     for staged in folds:
-        fold = staged.whole().fold
-        if fold is not None:
-            for of_shard, part in zip(parts, shard_folds(fold, shards), strict=True):
-                of_shard.append(part.to_ipc())
+        if staged.place is None:
+            continue
+        content = staged.place.read()
+        source = pa.BufferReader(content)
+        SegmentFold.read_ipc_lazily(source)
+        heads.append(content.slice(0, source.tell()))
+        for of_shard, part in zip(parts, shard_folds(SegmentFold.from_ipc(content), shards), strict=True):
+            of_shard.append(part.to_ipc())
     path = rules.new_path("shards")
     system, inner = storage.filesystem(path)
     ends = []
     with system.open_output_stream(inner) as file:
-        for of_shard in parts:
-            for buffer in of_shard:
+        for buffers in (heads, *parts):
+            for buffer in buffers:
                 file.write(buffer)
             ends.append(file.tell())
     return CutFolds(folds[0].offsets_partition, path, tuple(ends))
@@ -189,25 +190,41 @@ def merge_one_shard(work: tuple[int, Sequence[FileRange]], rules: ReplayTask) ->
     return merged.stored(rules.new_path("merged"))
 
 
-def combine(partition: tuple[Sequence[StagedFold], Sequence[StoredShard]], rules: ReplayTask) -> Answer:
-    """Combine the merged shards of one partition; its facts come from the folds."""
-    folds, shards = partition
-    combined = combine_shards([shard.read(rules.profile) for shard in shards])
-    heads = (fold.head() for fold in folds)
-    return _merged(folds[0].offsets_partition, heads, rules, merged=lambda _: combined)
+@dataclass(frozen=True)
+class WholePartition:
+    """Folds of a partition in log order. Of one that was cut: the ``cuts``, in log order, and the merged ``shards``."""
+
+    folds: Sequence[StagedFold]
+    cuts: Sequence[CutFolds] = ()
+    shards: Sequence[StoredShard] = ()
 
 
-def _folds_in(places: Iterable[FileRange]) -> Iterator[SegmentFold]:
+def merge(partition: WholePartition, rules: ReplayTask) -> Answer:
+    """Merge the folds of one partition, or combine its shards; its facts then come from the heads of the folds."""
+    number = partition.folds[0].offsets_partition
+    if not partition.shards:
+        return _merged(number, (fold.whole() for fold in partition.folds), rules)
+    combined = combine_shards([shard.read(rules.profile) for shard in partition.shards])
+    heads = _folds_in((cut.heads for cut in partition.cuts), SegmentFold.read_ipc_lazily)
+    results = (
+        fold.result if fold.place is None else replace(fold.result, fold=next(heads)) for fold in partition.folds
+    )
+    return _merged(number, results, rules, merged=lambda _: combined)
+
+
+def _folds_in(
+    places: Iterable[FileRange], read: Callable[[pa.NativeFile], SegmentFold] = SegmentFold.read_ipc
+) -> Iterator[SegmentFold]:
     for place in places:
         source = pa.BufferReader(place.read())
         while source.tell() < place.size:
-            yield SegmentFold.read_ipc(source)
+            yield read(source)
 
 
 def _folded(tasks: Iterable[FoldTask], rules: FoldRules) -> Iterator[SegmentResult]:
     cache = cache_of_environment()
     for task in tasks:
-        yield from run_fold_task(task, rules, cache)
+        yield from run_fold_task(task, rules, cache, limits=LIMITS)
 
 
 def _merged(

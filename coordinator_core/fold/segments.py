@@ -59,7 +59,8 @@ def fold_segment(
 ) -> Iterator[SegmentFold]:
     """Folds of one segment file, of which ``running`` is the fingerprint in the making if there is one.
 
-    There is one, unless the segment unpacks to more than ``limits.kept_allowance``: then each is of the batches
+    There is one, unless the segment has more than ``limits.fold_bytes``, or unpacks to more than
+    ``limits.kept_allowance``: then each is of the batches
     behind those of the one before, and made when it is asked for. With ``running`` bytes are not read again, and
     batches that it finds intact are not checked again; it is taken as far as the fold goes.
 
@@ -78,22 +79,23 @@ def fold_segment(
                 # Bytes that were given cannot be folded again, so names are looked at from here on.
                 check_utf8, folded, next_offset = True, folder.position, folder.next_offset
                 yield folder.finish()
-                folder = Folder(segment, rules, limits, check_utf8=True, check_crc=check_crc)
-                is_sound = folder.fold_windows(start_offset, end_offset, windows, running, folded, next_offset)
+                folder = Folder(segment, rules, limits, check_utf8=True, check_crc=check_crc, position=folded)
+                is_sound = folder.fold_windows(start_offset, end_offset, windows, running, next_offset)
             if not is_sound:
                 break
             if check_utf8 or not folder.has_malformed_names:
                 yield folder.finish()
                 return
-    folder = Folder(segment, rules, limits, check_utf8=True)
+    folder = Folder(segment, rules, limits, check_utf8=True, position=folded)
     for batch in read_segment(
         segment, limits=limits, on_damage=on_damage, damage=found, end_offset=end_offset, check_crc=check_crc
     ):
         if batch.last_offset < start_offset or batch.position < folded:
             continue
+        folder.position = batch.position
         if folder.is_full:
             yield folder.finish()
-            folder = Folder(segment, rules, limits, check_utf8=True)
+            folder = Folder(segment, rules, limits, check_utf8=True, position=batch.position)
         folder.fold_read([batch], on_damage, found)
         if folder.stopped:
             break
@@ -174,11 +176,13 @@ def fold_partition(
         return
     folder: Folder | None = None
     for segment, batch in read_partition(log, limits=limits, on_damage=on_damage, damage=found):
-        if folder is not None and (folder.segment != segment or folder.is_full):
-            yield folder.finish()
-            folder = None
+        if folder is not None:
+            folder.position = batch.position
+            if folder.segment != segment or folder.is_full:
+                yield folder.finish()
+                folder = None
         if folder is None:
-            folder = Folder(segment, rules, limits, check_utf8=True)
+            folder = Folder(segment, rules, limits, check_utf8=True, position=batch.position)
         folder.fold_read([batch], on_damage, found)
         if folder.stopped:
             break
@@ -213,11 +217,18 @@ class Folder:
     """A fold that grows batch after batch."""
 
     def __init__(
-        self, segment: SegmentFile, rules: FoldRules, limits: Limits, *, check_utf8: bool, check_crc: bool = True
+        self,
+        segment: SegmentFile,
+        rules: FoldRules,
+        limits: Limits,
+        *,
+        check_utf8: bool,
+        check_crc: bool = True,
+        position: int = 0,
     ) -> None:
         self.segment = segment
         self.stopped = False
-        self.position = 0
+        self.position = self._begin = position
         self._size = segment.size
         self._rules = rules
         self._limits = limits
@@ -226,7 +237,7 @@ class Folder:
         self._formats: Counter[int] = Counter()
         self._check_crc = check_crc
         self._bounds = Bounds(limits.max_batch_bytes, limits.max_records)
-        self._tables = tables = _tables(self._bounds, segment.size)
+        self._tables = tables = _tables(self._bounds, min(segment.size - position, limits.fold_bytes))
         tables.pending_by_producer = rules.pending_by_producer
         tables.tombstone_drops_pending = rules.tombstone_drops_pending
         tables.ordering = _ORDERING_OFFSETS[rules.ordering_offset_rule]
@@ -246,10 +257,11 @@ class Folder:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much was unpacked that another fold should go on, behind :attr:`position`."""
+        """Whether so much was read or unpacked that another fold should go on, behind :attr:`position`."""
         tables = self._tables
         copied = tables.group_block_bytes + tables.group_keys_used + tables.group_values_used
-        return bool(self._arena.used + copied > self._limits.kept_allowance(self._size))
+        is_long = self.position - self._begin >= self._limits.fold_bytes
+        return is_long or bool(self._arena.used + copied > self._limits.kept_allowance(self._size))
 
     @property
     def group_record_share(self) -> float:
@@ -260,6 +272,7 @@ class Folder:
     def begin(self, segment: SegmentFile) -> None:
         """Go on with the next segment."""
         self.segment = segment
+        self.position = self._begin = 0
         self._size += segment.size
         self._formats.clear()
         self._tables.begin_segment()
@@ -282,14 +295,14 @@ class Folder:
         end_offset: int | None,
         windows: Windows,
         running: RunningFingerprint | None = None,
-        position: int = 0,
         next_offset: int | None = None,
     ) -> bool:
-        """Fold the segment from ``position`` on, window after window. False if anything is for the scalar readers.
+        """Fold the segment from :attr:`position` on, window after window. False if anything is for the scalar readers.
 
-        Stops when the fold is full; ``position`` and ``next_offset`` are where the fold before stopped.
+        Stops when the fold is full; ``next_offset`` is where the fold before stopped.
         """
         segment, bounds, tables = self.segment, self._bounds, self._tables
+        position = self.position
         if windows.size < segment.size:
             return False
         tag = len(self._segments) * SEGMENT
@@ -327,8 +340,7 @@ class Folder:
                 return windows.is_zero_from(position)
             if after is None:
                 return False
-            position = first + after
-        self.position = position
+            self.position = position = first + after
         return self._is_refuted_by_none(windows)
 
     def _is_refuted_by_none(self, windows: Windows) -> bool:

@@ -19,6 +19,7 @@ from coordinator_core.fold.cache import CorruptEntryError, Digests, FoldCache
 from coordinator_core.fold.pin import Pin, check_fingerprint, check_segment, segment_fingerprint, snapshot_of
 from coordinator_core.fold.schema import FoldRules, SegmentFold
 from coordinator_core.log.layout import CODEC_BITS, HEADER_BYTES, BatchField
+from coordinator_core.log.limits import Limits
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import PartitionLog, SegmentFile, Snapshot
 from coordinator_core.log.windows import SegmentWindows, Windows, file_changed
@@ -33,6 +34,7 @@ Range = tuple[SegmentFile, int | None]
 _MOST_RUN_BYTES, _SHORT_RUN_BYTES = 1 << 30, 1 << 28
 """Bound of a run: every segment of one that turns out to hold damage is folded again."""
 _MANY_GROUP_RECORDS = 0.02
+_DEFAULT_LIMITS = Limits()
 
 
 class CacheUse(StrEnum):
@@ -181,9 +183,14 @@ def kept_result(task: FoldTask, rules: FoldRules, cache: FoldCache) -> SegmentRe
 
 
 def run_fold_task(
-    task: FoldTask, rules: FoldRules, cache: FoldCache | None = None, ranges: Iterable[Range] | None = None
+    task: FoldTask,
+    rules: FoldRules,
+    cache: FoldCache | None = None,
+    ranges: Iterable[Range] | None = None,
+    limits: Limits = _DEFAULT_LIMITS,
 ) -> Iterator[SegmentResult]:
-    """Fold the segments of a task, or take their folds from the ``cache``; one result each.
+    """Fold the segments of a task, or take their folds from the ``cache``; one result each, or several where
+    a segment exceeds ``limits``; such a segment is not in the cache.
 
     To be taken to its end, as the cache gets what it lacks last. ``ranges`` are the first segments of the task, where
     not all are to be folded here. Raises :class:`DamagedInputError` for damage under ``FAIL``, and for a segment that
@@ -193,7 +200,7 @@ def run_fold_task(
     for segment, end_offset in task.ranges:
         _check_pinned(task, segment, end_offset)
     ends = dict(task.ranges)
-    for result in _results(task, rules, cache, iter(task.ranges if ranges is None else ranges)):
+    for result in _results(task, rules, cache, iter(task.ranges if ranges is None else ranges), limits):
         _check_pinned(task, result.segment, ends[result.segment])
         yield result
 
@@ -204,24 +211,27 @@ def _check_pinned(task: FoldTask, segment: SegmentFile, end_offset: int | None) 
 
 
 def _results(
-    task: FoldTask, rules: FoldRules, cache: FoldCache | None, ranges: Iterator[Range]
+    task: FoldTask, rules: FoldRules, cache: FoldCache | None, ranges: Iterator[Range], limits: Limits
 ) -> Iterator[SegmentResult]:
     if task.on_damage is OnDamage.RECOVER:
-        yield from _recovered(task, rules)
+        yield from _recovered(task, rules, limits)
         return
     if cache is not None:
         for segment, end_offset in ranges:
-            yield from _cached(task, segment, end_offset, rules, cache)
+            if segment.size > limits.fold_bytes:
+                yield from _folded(task, segment, end_offset, rules, limits=limits)
+            else:
+                yield from _cached(task, segment, end_offset, rules, cache)
         return
     read: list[Piece] = []
-    together = _folded_together(task, ranges, rules, read)
+    together = _folded_together(task, ranges, rules, read) if task.size <= limits.fold_bytes else None
     if together is not None:
         yield from together
         return
     for piece in read:
-        yield from _folded(task, piece.segment, piece.end_offset, rules, piece.running)
+        yield from _folded(task, piece.segment, piece.end_offset, rules, piece.running, limits)
     for segment, end_offset in ranges:
-        yield from _folded(task, segment, end_offset, rules)
+        yield from _folded(task, segment, end_offset, rules, limits=limits)
 
 
 def _folded_together(
@@ -252,7 +262,7 @@ def _folded_together(
     return results
 
 
-def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
+def _recovered(task: FoldTask, rules: FoldRules, limits: Limits) -> Iterator[SegmentResult]:
     """The results of a partition, each as soon as the next segment has begun."""
     # Loading the kernels takes time that reading a run need not.
     from coordinator_core.fold.fingerprint import fingerprint
@@ -272,7 +282,7 @@ def _recovered(task: FoldTask, rules: FoldRules) -> Iterator[SegmentResult]:
 
     last: SegmentFold | None = None
     log = replace(task.log, segments=task.segments)
-    for fold in fold_partition(log, rules=rules, on_damage=task.on_damage, damage=damage):
+    for fold in fold_partition(log, rules=rules, limits=limits, on_damage=task.on_damage, damage=damage):
         while left[0].path != fold.path:
             yield result(last)
             last = None
@@ -368,8 +378,9 @@ def _folded(
     end_offset: int | None,
     rules: FoldRules,
     running: RunningFingerprint | None = None,
+    limits: Limits = _DEFAULT_LIMITS,
 ) -> Iterator[SegmentResult]:
-    """The results of a segment, whose fingerprint ``running`` takes: one, unless it unpacks to very much."""
+    """The results of a segment, whose fingerprint ``running`` takes: one, unless it has, or unpacks to, very much."""
     from coordinator_core.fold.fingerprint import RunningFingerprint
     from coordinator_core.fold.segments import fold_segment
 
@@ -385,6 +396,7 @@ def _folded(
         for part in fold_segment(
             segment,
             rules=rules,
+            limits=limits,
             on_damage=task.on_damage,
             damage=damage,
             start_offset=task.start_offset,

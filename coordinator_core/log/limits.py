@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 
 from coordinator_core.errors import UsageError
@@ -47,7 +48,8 @@ class Limits:
     their seven bytes.  A coordinator's batch of default size holds a tenth of it.
 
     Of what segments unpack to, a fold holds up to ``kept_floor_bytes``, or ``kept_ratio`` times their size
-    where that is more, which real logs do not reach; then it is merged and another one goes on.
+    where that is more, which real logs do not reach; then it is merged and another one goes on, as it is when it has
+    taken ``fold_bytes`` of a segment.
     """
 
     max_batch_bytes: int = 128 * MIB
@@ -57,6 +59,7 @@ class Limits:
     max_records: int = 1 << 18
     kept_floor_bytes: int = 64 * MIB
     kept_ratio: int = 16
+    fold_bytes: int = sys.maxsize
 
     def decompressed_allowance(self, compressed_bytes: int) -> int:
         """The most bytes that ``compressed_bytes`` bytes may become."""

@@ -88,7 +88,7 @@ class RunWriter:
                 with suppress(OSError):
                     self._close_parts()
             finally:
-                storage.delete(self.place.path)
+                storage.delete_while_written(self.place.path)
 
     @property
     def staging_path(self) -> str:
@@ -155,7 +155,7 @@ class RunWriter:
 
     def _remove_other_attempts(self) -> None:
         # The directory first: what is no longer there cannot be moved out of it by an attempt that still runs.
-        storage.delete(self.staging_path)
+        storage.delete_while_written(self.staging_path)
         listed = {file.name for written in self._files.values() for file in written}
         for table in self._files:
             for entry in storage.list_directory(storage.join(self.place.path, table)):
@@ -249,7 +249,8 @@ class StagedTables:
             if rows.num_rows:
                 if table not in self._parts:
                     directory = storage.join(self._path, STAGING, table)
-                    storage.make_directory(directory)
+                    # Not the directory of staged files itself: that is gone when the run is committed.
+                    storage.make_directory(directory, parents=False)
                     path = storage.join(directory, self._name)
                     self._parts[table] = _PartWriter(path, table, f"{table}/{self._name}")
                 self._digests |= self._parts[table].write(rows)
@@ -258,7 +259,7 @@ class StagedTables:
         """The files, whole now and moved into their tables, and the digests of their rows."""
         written = [part.close() for part in self._parts.values()]
         for file in written:
-            storage.make_directory(storage.join(self._path, file.table))
+            storage.make_directory(storage.join(self._path, file.table), parents=False)
             files.move(storage.join(self._path, STAGING, file.name), storage.join(self._path, file.name))
         return written, self._digests
 

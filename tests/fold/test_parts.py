@@ -9,15 +9,19 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 
 from coordinator_core.errors import Damage
 from coordinator_core.fold import unpacking
+from coordinator_core.fold.cache import FoldCache
+from coordinator_core.fold.fingerprint import RunningFingerprint
+from coordinator_core.fold.pin import segment_fingerprint
 from coordinator_core.fold.schema import FoldRules
 from coordinator_core.fold.segments import Piece, fold_partition, fold_run
+from coordinator_core.fold.tasks import CacheUse, fold_tasks, run_fold_task
 from coordinator_core.log.limits import MIB, Limits
 from coordinator_core.log.reader import OnDamage
-from coordinator_core.log.types import Codec
+from coordinator_core.log.types import Codec, Snapshot
 from coordinator_core.log.windows import SegmentWindows
 from tests.fold.parity import PROFILES, assert_merges, every_profile, sequential_outcome, write_log
 from tests.fold.random_logs import Item, Log, logs
@@ -31,9 +35,9 @@ RULES = FoldRules.of(PROFILE)
 @settings(max_examples=20)
 @given(log=logs)
 def test_parts_give_the_sequential_state(name: str, log: Log) -> None:
-    """With a part for each batch that is unpacked, by every way of reading."""
+    """With a part for each batch, by every way of reading."""
     profile = PROFILES[name]
-    limits = Limits(kept_floor_bytes=0, kept_ratio=0)
+    limits = Limits(kept_floor_bytes=0, kept_ratio=0, fold_bytes=1)
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(unpacking, "_CHUNK_BYTES", 1)
         whole = write_log(Path(directory), log)
@@ -62,6 +66,30 @@ def test_a_part_does_not_end_with_a_batch_that_the_next_one_refutes(tmp_path: Pa
     assert [found.kind for found in damage] == ["offset_order"]
     assert damage == expected_damage
     assert_merges(expected, folds, PROFILE)
+
+
+@every_profile
+@settings(max_examples=20)
+@given(log=logs)
+def test_long_segments_are_folded_in_parts(name: str, log: Log) -> None:
+    """With a part for each batch; the fingerprint, of all bytes, comes with the last one, and no cache is asked."""
+    profile = PROFILES[name]
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunningFingerprint.advance, "__defaults__", (1,))
+        whole = write_log(Path(directory), log, (len(log.batches) // 2,))
+        expected, _ = sequential_outcome(whole, profile, OnDamage.SALVAGE)
+        tasks = fold_tasks(Snapshot((directory,), (whole,), (), (), {}), OnDamage.SALVAGE)
+        cache = FoldCache(str(Path(directory, "cache")), min_segment_bytes=0)
+        limits = Limits(fold_bytes=1)
+        results = [one for task in tasks for one in run_fold_task(task, FoldRules.of(profile), cache, limits=limits)]
+        assert not isinstance(expected, Damage)
+        assert_merges(expected, [one.fold for one in results if one.fold is not None], profile)
+        assert len(results) >= min(len(log.batches), len(whole.segments))
+        last = [one for one in results if one.is_last]
+        assert [one.segment for one in last] == list(whole.segments)
+        assert [one.fingerprint for one in last] == [segment_fingerprint(segment) for segment in whole.segments]
+        assert {one.cache_use for one in results} == {CacheUse.NONE}
+        event("several parts" if len(results) > len(last) else "one part")
 
 
 def superseded(batches: int, size: int) -> Log:

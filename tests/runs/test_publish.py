@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from coordinator_core import storage
 from coordinator_core.errors import UsageError
 from coordinator_core.groups.model import OffsetKey, PartitionState
 from coordinator_core.runs import publish as publish_module
@@ -97,6 +98,7 @@ def test_staged_files_give_the_same_run(tmp_path: Path) -> None:
     direct = publish(place(tmp_path))
     staged_place = place(tmp_path, "r2")
     with RunWriter(staged_place, sources=[]) as writer:
+        storage.make_directory(writer.staging_path)
         StagedTables(staged_place.path, 0).write_tables(state_tables(rich_states(), now_ms=5))  # died
         for state in rich_states():
             for is_taken in (False, True):  # an executor may die after its task has ended
@@ -113,6 +115,37 @@ def test_staged_files_give_the_same_run(tmp_path: Path) -> None:
     listed = {file for table in staged["tables"].values() for file in table["files"]}
     found = {str(path.relative_to(staged_place.path)) for path in Path(staged_place.path).rglob("*.parquet")}
     assert found == listed
+
+
+def test_attempts_that_still_run_add_nothing_to_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark kills the other attempts of a task that has ended, some seconds later. They write on while the driver
+    removes their files, and behind it."""
+    where = place(tmp_path)
+    tables = state_tables(rich_states(), now_ms=5)
+    removed: list[str] = []
+
+    def write_on(path: str) -> None:
+        if not removed:
+            with pytest.raises(OSError, match="No such file"):
+                begun.close()
+            with pytest.raises(UsageError, match="cannot be written"):
+                StagedTables(where.path, 0).write_tables(tables)
+        removed.append(path)
+        delete(path)
+
+    delete = storage.delete
+    with RunWriter(where, sources=[]) as writer:
+        storage.make_directory(writer.staging_path)
+        begun, taken = StagedTables(where.path, 0), StagedTables(where.path, 0)
+        for attempt in (begun, taken):
+            attempt.write_tables(tables)
+        writer.adopt(*taken.close())
+        monkeypatch.setattr(storage, "delete", write_on)
+        manifest = writer.commit(FACTS, seconds=0, steps={})
+    assert removed
+    listed = {name for table in manifest["tables"].values() for name in table["files"]}
+    found = {str(path.relative_to(where.path)) for path in Path(where.path).rglob("*") if path.is_file()}
+    assert found == {*listed, "manifest.json"}
 
 
 def test_an_error_before_the_manifest_leaves_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from spark_apps.packing import Work, share_out
 from spark_apps.session import Session
 from tests.replay.histories import History
 
-PARTITIONS = 50
+PARTITIONS, GROUPS = 50, 100
 ONE_SEGMENT = 1
 """Bytes per task that give every segment a task of its own."""
 
@@ -38,10 +39,16 @@ def write_segments(directory: Path, segments: int, partitions: int = PARTITIONS)
     for number in range(partitions):
         partition = directory / f"__consumer_offsets-{number}"
         partition.mkdir(parents=True)
+        batches = [_batch(OffsetKey(f"group-{group}", "topic", number)) for group in range(GROUPS)]
         for offset in range(segments // partitions):
-            (batch,) = History().commit(offset, OffsetKey(f"group-{offset % 1000}", "topic", number)).batches
             # No CRC covers the base offset.
-            (partition / f"{offset:020d}.log").write_bytes(offset.to_bytes(8, "big") + bytes(batch[8:]))
+            content = offset.to_bytes(8, "big") + batches[offset % GROUPS][8:]
+            (partition / f"{offset:020d}.log").write_bytes(content)
+
+
+def _batch(key: OffsetKey) -> bytes:
+    (batch,) = History().commit(1, key).batches
+    return bytes(batch)
 
 
 def works(pin: Pin) -> list[Work]:
@@ -49,19 +56,24 @@ def works(pin: Pin) -> list[Work]:
     return share_out(fold_tasks(pin, OnDamage.FAIL), ONE_SEGMENT)
 
 
-def task_bytes(pin: Pin) -> list[int]:
+def task_bytes(planned: Sequence[Work]) -> list[int]:
     """Bytes that Spark sends to each task of its own."""
-    return [len(pickle.dumps(work)) for work in works(pin)]
+    return [len(pickle.dumps(work)) for work in planned]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """``*_peak_bytes`` are the largest resident sets; the JVM of a local master runs the tasks, too."""
+    """``plan``: from the pin to tasks as they are sent. ``cpu`` is that of this process, the driver's Python, without
+    the JVM and the workers. ``*_peak_bytes`` are the largest resident sets; the JVM of a local master runs the tasks,
+    too.
+    """
 
     segments: int
     most_task_bytes: int
     all_task_bytes: int
-    pin_seconds: float
+    pin_cpu_seconds: float
+    plan_cpu_seconds: float
+    replay_cpu_seconds: float
     replay_seconds: float
     python_peak_bytes: int
     jvm_peak_bytes: int
@@ -72,19 +84,20 @@ def measure(segments: int, directory: Path) -> Measured:
     """A pinned replay in this process, which must not have done one before."""
     log = directory / "log"
     write_segments(log, segments)
-    began = time.perf_counter()
+    began = time.process_time()
     path = str(directory / "pin.json")
     write_pin(discover([str(log)]), path)
-    pinned = time.perf_counter()
+    pinned = time.process_time()
     pin = read_pin(path)
-    sizes = task_bytes(pin)
+    sizes = task_bytes(works(pin))
+    planned = time.process_time()
     profile = profile_for_release("4.3.1")
     session = Session("regroup-many-segments", "local[2]")
     try:
         started = time.perf_counter()
         place = RunPlace(str(directory / "spark"), "c", "w", "r")
         found = replay(session, pin, place, profile=profile, now_ms=0, bytes_per_task=ONE_SEGMENT)
-        ended = time.perf_counter()
+        ended, done = time.perf_counter(), time.process_time()
         python_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         status = Path(f"/proc/{session.jvm_process_id}/status").read_text()
         jvm_peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
@@ -97,7 +110,9 @@ def measure(segments: int, directory: Path) -> Measured:
         segments=segments,
         most_task_bytes=max(sizes),
         all_task_bytes=sum(sizes),
-        pin_seconds=round(pinned - began, 2),
+        pin_cpu_seconds=round(pinned - began, 2),
+        plan_cpu_seconds=round(planned - pinned, 2),
+        replay_cpu_seconds=round(done - planned, 2),
         replay_seconds=round(ended - started, 1),
         python_peak_bytes=python_peak,
         jvm_peak_bytes=jvm_peak,

@@ -126,6 +126,10 @@ def test_executors_run_the_archived_environment_and_may_be_killed(
         finally:
             driver.kill()
     assert found == local_hash(log, tmp_path)
+    run = open_run(str(tmp_path / "c/w/r"))
+    listed = {file for table in run.manifest["tables"].values() for file in table["files"]}
+    assert {str(path.relative_to(run.path)) for path in Path(run.path).rglob("*.parquet")} == listed
+    assert not list(Path(run.path).glob("_*"))
 
 
 def wait_for_folds(run: Path, driver: subprocess.Popen[str]) -> None:

@@ -1,0 +1,118 @@
+"""What tasks are sent and what they read, counted; no Spark is started."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from coordinator_core.fold.fingerprint import RunningFingerprint
+from coordinator_core.fold.pin import read_pin, write_pin
+from coordinator_core.fold.tasks import fold_tasks
+from coordinator_core.log.discovery import discover
+from coordinator_core.log.limits import Limits
+from coordinator_core.log.reader import OnDamage
+from coordinator_core.releases import profile_for_release
+from coordinator_core.runs.local import replay_to_run
+from coordinator_core.runs.place import RunPlace
+from coordinator_core.runs.state_hash import TableDigests, state_hash
+from spark_apps import tasks
+from spark_apps.packing import Work
+from spark_apps.tasks import FileRange, ReplayTask, WholePartition
+from tests.scale.many_segments import task_bytes, works, write_segments
+
+from ..cases import case
+from ..runs.logs import cut_into_batches
+
+PROFILE = profile_for_release("4.3.1")
+FEW, MANY, PARTITIONS = 500, 2_500, 10
+DIGITS = 16
+"""Bytes by which numbers and names may differ."""
+opened: list[str] | None = None
+"""Files that were opened, while somebody counts. An audit hook stays for good."""
+
+
+def note_opened(event: str, arguments: tuple[Any, ...]) -> None:
+    if opened is not None and event == "open":
+        opened.append(str(arguments[0]))
+
+
+sys.addaudithook(note_opened)
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Work]]:
+    """Tasks of pinned logs, by the number of their segments."""
+    global opened
+    found = {}
+    opened = []
+    for segments in (FEW, MANY):
+        directory = tmp_path_factory.mktemp(f"of-{segments}")
+        write_segments(directory / "log", segments, PARTITIONS)
+        opened.clear()
+        write_pin(discover([str(directory / "log")]), str(directory / "pin.json"))
+        found[segments] = works(read_pin(str(directory / "pin.json")))
+        assert any(path.endswith("pin.json") for path in opened)
+        assert not [path for path in opened if path.endswith(".log")]
+    opened = None
+    return found
+
+
+def test_a_task_is_as_large_however_many_segments_there_are(planned: dict[int, list[Work]]) -> None:
+    few, many = (task_bytes(planned[segments]) for segments in (FEW, MANY))
+    assert (len(few), len(many)) == (FEW, MANY)
+    assert max(many) - max(few) < DIGITS
+    assert max(many) < 1_000
+
+
+def test_an_answer_is_as_large_however_many_segments_there_are(planned: dict[int, list[Work]], tmp_path: Path) -> None:
+    """As large as sixteen segments have it, of which each has its part."""
+    (tmp_path / "_staging").mkdir()
+    rules = ReplayTask(PROFILE, 0, str(tmp_path))
+    few, many = (
+        [len(pickle.dumps(tasks.fold(work, rules))) for work in planned[segments][:16]] for segments in (FEW, MANY)
+    )
+    assert max(many) - max(few) < DIGITS
+    assert max(many) < 2_000
+
+
+def test_what_merges_a_giant_reads_a_range_of_each_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no file of a fold; the state is that of the local engine. Segments are folded in parts, a batch each."""
+    read: list[str] = []
+    read_range = FileRange.read
+
+    def counted(place: FileRange) -> pa.Buffer:
+        read.append(Path(place.path).name.partition("-")[0])
+        return read_range(place)
+
+    monkeypatch.setattr(FileRange, "read", counted)
+    monkeypatch.setattr(tasks, "LIMITS", Limits(fold_bytes=1))
+    monkeypatch.setattr(RunningFingerprint.advance, "__defaults__", (1,))
+    log = cut_into_batches(case("k431-txn"), tmp_path / "log", most_segments=4)
+    log = replace(log, partitions=tuple(sorted(log.partitions, key=lambda one: len(one.segments))[-2:]))
+    place = RunPlace(str(tmp_path / "out"), "c", "w", "r")
+    Path(place.path, "_staging").mkdir(parents=True)
+    rules = ReplayTask(PROFILE, 0, place.path)
+    digests: TableDigests = {}
+    for _, of_partition in groupby(fold_tasks(log, OnDamage.FAIL), key=lambda task: task.log.offsets_partition):
+        folds = [staged for task in of_partition for staged in tasks.fold(Work((task,), whole=False), rules).folds]
+        cuts = [tasks.cut((folds[first : first + 3], 4), rules) for first in range(0, len(folds), 3)]
+        assert read == ["fold"] * len(folds)
+        assert len(folds) > len({staged.result.segment for staged in folds}) > 1
+        read.clear()
+        of_shards = zip(*(cut.shards for cut in cuts), strict=True)
+        shards = [tasks.merge_one_shard((folds[0].offsets_partition, of_shard), rules) for of_shard in of_shards]
+        assert read == ["shards"] * 4 * len(cuts)
+        read.clear()
+        digests |= tasks.merge(WholePartition(folds, cuts, shards), rules).digests
+        assert read == ["shards"] * len(cuts)
+        read.clear()
+    assert digests
+    whole = replay_to_run(log, RunPlace(str(tmp_path / "out"), "c", "w", "local"), profile=PROFILE, now_ms=0)
+    assert state_hash(digests) == whole["state_hash"]
