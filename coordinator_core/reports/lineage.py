@@ -134,7 +134,7 @@ def _table(run: Run, name: str) -> Event:
         "outputFacets": _facet(
             "outputStatistics",
             rowCount=entry["rows"],
-            size=sum(proof["bytes"] for proof in entry["proofs"]),
+            size=run.table_bytes(name),
             fileCount=len(entry["files"]),
         ),
     }

@@ -136,7 +136,7 @@ def difference(before: Run, now: Run) -> Difference:
     same = tuple(
         table.name
         for table in STATE_TABLES
-        if before.manifest["tables"][table.name]["hash"] == now.manifest["tables"][table.name]["hash"]
+        if before.table_hash(table.name) == now.table_hash(table.name)
     )
     groups = None if all(name in same for name in _OF_GROUPS) else _groups(before, now, same)
     offsets = None if "offsets" in same else _table("offsets", before, now, _OFFSET_KEY)

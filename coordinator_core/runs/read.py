@@ -65,6 +65,10 @@ class Run:
     def has_table(self, name: str) -> bool:
         return name in self.manifest["tables"]
 
+    def table_hash(self, name: str) -> str | None:
+        """Digest of the rows of a table; ``None`` where the run has no such table."""
+        return str(self.manifest["tables"][name]["hash"]) if self.has_table(name) else None
+
     def table(self, name: str, *, group_ids: Collection[str] | None = None, whole_metadata: bool = True) -> pa.Table:
         """Rows of one table, of the given groups only where ``group_ids`` is set and the table has groups.
 

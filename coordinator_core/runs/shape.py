@@ -41,7 +41,7 @@ class _Table(TypedDict):
 
 
 class _ProvedTable(_Table, total=False):
-    proofs: list[_Proof] | None
+    proofs: list[_Proof]
 
 
 class _Manifest(TypedDict):
