@@ -8,8 +8,7 @@ A group of which more than commits is in the log (tombstones, transactions) is *
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +38,8 @@ from coordinator_core.replay.interpret import GroupRecord, OffsetRecord
 
 _ROWS = 1 << 17
 _MOST_METADATA_BYTES = 1 << 25
+_MADE = 1
+"""Writer of a group that its first commit made."""
 _NOT_GIVEN = np.zeros(0, np.int64)
 
 
@@ -80,14 +81,16 @@ def take_history(
 class _Through(Passing):
     """Batches that the kernel did not take."""
 
-    def __init__(self, profile: Profile, spill: Spill) -> None:
+    def __init__(self, profile: Profile, spill: Spill, names_writer: Callable[[int], bool]) -> None:
+        """``names_writer`` sets the writer of all commits of a group, by row; false where each has its own."""
         super().__init__(())
+        self._names_writer = names_writer
         limits = Limits()
         fold = FoldTables(Bounds(limits.max_batch_bytes, limits.max_records))
         fold.max_legacy_version = profile.max_legacy_offset_value_version
         fold.max_version = profile.max_offset_value_version
         fold.check_utf8 = True
-        next_writer = 1 if profile.loader is Loader.JAVA else -1
+        next_writer = _MADE if profile.loader is Loader.JAVA else -1
         self.table = VersionTable(
             fold,
             self.passage,
@@ -105,9 +108,12 @@ class _Through(Passing):
         given = _NOT_GIVEN if positions is None else np.ascontiguousarray(positions)
         while True:
             status, position = take_commits(data, position, len(data), is_unpacked, given, self.table)
-            if status != Stop.FULL:
+            if is_unpacked:
+                given = given[self.table.batch :]
+            if status == Stop.FULL:
+                self.flush()
+            elif self.table.unknown < 0 or not self._names_writer(self.table.unknown):
                 return status, position
-            self.flush()
 
     def flush(self) -> None:
         """Spill the versions that ended."""
@@ -131,7 +137,7 @@ class _Taker(HistoryReader):
         self, log: PartitionLog, profile: Profile, deletions: Deletions, topic_names: Mapping[str, str]
     ) -> None:
         self._spill = Spill()
-        self._through = _Through(profile, self._spill)
+        self._through = _Through(profile, self._spill, self._name_writer)
         self._table = self._through.table
         super().__init__(log, profile, self._through, deletions, topic_names, every_commit=False)
         self._log = log
@@ -139,8 +145,8 @@ class _Taker(HistoryReader):
         self._known: list[Writer] = []
         self._identities: dict[tuple[object, ...], int] = {}
         # What the kernel knows: a group that was not there, and one that its first commit made.
-        self._writer(None, (), None)
-        self._writer(0, (), None)
+        self._is_java = profile.loader is Loader.JAVA
+        assert [self._numbered(Writer(generation, False, None)) for generation in (None, 0)] == [0, _MADE]
         self._special: set[str] = set()
 
     def taken(self, on_damage: OnDamage, damage: list[Damage]) -> Taken:
@@ -182,24 +188,34 @@ class _Taker(HistoryReader):
         elif batch.producer_id == NO_PRODUCER_ID and not batch.is_transactional and key.group_id not in self._special:
             group = self._replayer.group(key.group_id)
             members = self._members_of(key.group_id, group)
-            writer = self._writer(generation_of(group), members, owner_of(members, key))
+            writer = self._writer(group, members, owner_of(members, key))
             assert record.key is not None and record.value is not None
             data = np.frombuffer(record.key + record.value, np.uint8)
             position = batch.position
             if take_commit(data, len(record.key), record.offset, record.timestamp_ms, position, writer, self._table):
                 self._replayer.touch(key.group_id)
-                if len(members) < 2:
-                    now = generation_of(self._replayer.group(key.group_id))
-                    writer = self._writer(now, members, owner_of(members, key))
-                    self._table.set_writer(self._row(key.group_id), writer)
+                self._name_writer(self._row(key.group_id))
                 return
         self._special.add(key.group_id)
         self._table.set_special(self._row(key.group_id))
 
-    def _writer(self, generation: int | None, members: Sequence[Member], member: Member | None) -> int:
-        """Number of a writer."""
+    def _name_writer(self, row: int) -> bool:
+        group_id = self._table.fold.group_ids.key(row)[2:].decode()
+        group = self._replayer.group(group_id)
+        members = self._members_of(group_id, group)
+        if len(members) > 1:
+            return False
+        # The first commit of an id makes a group of generation 0, where it makes one.
+        following = _MADE if group is None and self._is_java else -1
+        self._table.set_writer(row, self._writer(group, members, members[0] if members else None), following)
+        return True
+
+    def _writer(self, group: Group | None, members: Sequence[Member], member: Member | None) -> int:
+        return self._numbered(Writer(generation_of(group), bool(members), member))
+
+    def _numbered(self, writer: Writer) -> int:
+        generation, _, member = writer
         shown = None if member is None else (member.member_id, member.instance_id, member.client_id, member.client_host)
-        writer = Writer(generation, bool(members), member)
         number = self._writers.setdefault((generation, writer.had_members, shown), len(self._known))
         if number == len(self._known):
             self._known.append(writer)

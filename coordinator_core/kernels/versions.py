@@ -50,8 +50,9 @@ class VersionTable:
     small_step = cython.declare(Int)
     boring_steps = cython.declare(Int)
     few = cython.declare(Int)
+    unknown = cython.declare(Int, visibility="public")  # The group because of whose writers a batch was left, or -1.
     position = cython.declare(Int)  # Position of the batch at which the last call stopped.
-    batch = cython.declare(Int)  # Its number among those of the call.
+    batch = cython.declare(Int, visibility="public")  # Its number among those of the call.
 
     def __init__(
         self,
@@ -79,6 +80,7 @@ class VersionTable:
         self.small_step = small_step
         self.boring_steps = boring_steps
         self.few = few
+        self.unknown = -1
         self.position = 0
         self.batch = 0
         self._new_metadata()
@@ -160,10 +162,11 @@ class VersionTable:
         self.groups[group].generations += 1
         self.groups[group].is_touched = 0
 
-    def set_writer(self, group: Int, writer: Int) -> None:
-        """All commits of the group up to its next record are by ``writer``."""
+    def set_writer(self, group: Int, writer: Int, next_writer: Int) -> None:
+        """The next commit of the group is by ``writer``, those after it, up to its next record, by ``next_writer``."""
         self.groups[group].writer = writer
-        self.groups[group].next_writer = -1
+        self.groups[group].next_writer = next_writer
+        self.groups[group].is_touched = 0
 
     def set_special(self, group: Int) -> None:
         """Commits of the group are not to be taken any more, and those that were do not count."""
@@ -262,7 +265,10 @@ def _is_plain(data: Bytes, batch: Header, first: Int, table: VersionTable) -> cy
             continue
         if batch.producer_id != NO_PRODUCER_ID or batch.attributes & TRANSACTIONAL_BIT:
             return False
-        if table.writer_of(key, group) < 0 or not _is_usual(data, record, table):
+        if table.writer_of(key, group) < 0:
+            table.unknown = group
+            return False
+        if not _is_usual(data, record, table):
             return False
     return True
 
@@ -343,10 +349,11 @@ def take_commits(
     """Take the batches in ``data[start:stop]``; those that were unpacked are at ``positions`` in their segment.
 
     Returns a :class:`Stop` and the position reached: ``COMPRESSED`` at such a batch, ``FULL`` when the caller is to
-    take the versions that ended, else at a batch that is to be judged by other rules.
+    take the versions that ended, else at a batch that is to be judged by other rules, ``table.unknown`` why.
     """
     status: Int = Stop.END
     table.batch = 0
+    table.unknown = -1
     with cython.nogil:
         while status == Stop.END and start < stop:
             status = _take_some(data, start, stop, is_unpacked, positions, table)
