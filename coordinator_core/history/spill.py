@@ -42,18 +42,19 @@ class Spill:
         bucket = (rows["group"] % _BUCKETS).astype(np.uint8)
         rows = rows[np.argsort(bucket, kind="stable")]
         counts = np.bincount(bucket, minlength=_BUCKETS)
-        of_rows = texts.take(pa.array(rows["metadata"])).cast(pa.large_binary())
-        bounds = np.frombuffer(of_rows.buffers()[1], np.int64)[: len(rows) + 1]
-        rows["metadata"] = np.diff(bounds)
         first = np.concatenate(([0], np.cumsum(counts)))
+        bounds = np.zeros(len(rows) + 1, np.int64)
+        if rows["metadata"].any():
+            of_rows = texts.take(pa.array(rows["metadata"])).cast(pa.large_binary())
+            bounds = np.frombuffer(of_rows.buffers()[1], np.int64)[: len(rows) + 1]
+            self._texts.write(memoryview(of_rows.buffers()[2])[: bounds[-1]])
+        # Number 0 is the empty text.
+        rows["metadata"] = np.diff(bounds)
         self._bounds.append(self._ends + np.stack((first * rows.itemsize, bounds[first]), axis=1))
         self._ends = self._bounds[-1][-1:]
         self._kind = rows.dtype
         self.rows += counts
         self._rows.write(rows)
-        data = of_rows.buffers()[2]
-        if data is not None and bounds[-1]:
-            self._texts.write(memoryview(data)[: bounds[-1]])
 
     def portions(self, most_rows: int) -> Iterator[Spilled]:
         """All versions, some ``most_rows`` at a time, unless a bucket has more."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from coordinator_core.errors import Damage
+from coordinator_core.fold.gathering import spread_columns
 from coordinator_core.history.judge import Judge
 from coordinator_core.history.model import (
     Certainty,
@@ -37,7 +38,7 @@ from coordinator_core.history.origins import (
 )
 from coordinator_core.history.read import read_history
 from coordinator_core.history.rows import history_rows
-from coordinator_core.history.spill import Rows, Spilled
+from coordinator_core.history.spill import Spilled
 from coordinator_core.history.taking import Taken, take_history
 from coordinator_core.log.reader import OnDamage
 from coordinator_core.log.types import Snapshot
@@ -48,6 +49,8 @@ _SPECIAL_RECORDS = 250_000
 """Some 400 MB as histories."""
 
 Int64s = npt.NDArray[np.int64]
+Columns = Mapping[str, npt.NDArray[Any]]
+"""Fields of ``kernels.layout.ClosedVersion``."""
 
 _TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 HISTORY: Final = pa.schema(
@@ -179,7 +182,7 @@ def _names(table: Any, rows: npt.NDArray[Any]) -> list[str]:
 
 def _rows_of(taken: Taken, spilled: Spilled) -> pa.Table | None:
     """The rows of the groups in ``spilled`` that are not special; ``None`` for none."""
-    rows = spilled.rows
+    rows = spread_columns(spilled.rows)
     fold = taken.table.fold
     keys, key_of = _numbered(rows["key"])
     events = np.asarray(fold.events)[keys]
@@ -196,7 +199,7 @@ def _rows_of(taken: Taken, spilled: Spilled) -> pa.Table | None:
     order = order[~_is_special(taken, rows["group"][order])]
     if not len(order):
         return None
-    rows, key_of = rows[order], key_of[order]
+    rows, key_of, count = {name: column[order] for name, column in rows.items()}, key_of[order], len(order)
     history = taken.history
     plain = [history.groups.get(name) or GroupHistory(name, history.offsets_partition) for name in group_names]
     group_of, topic_of = group_of[key_of], topic_of[key_of]
@@ -212,23 +215,23 @@ def _rows_of(taken: Taken, spilled: Spilled) -> pa.Table | None:
         "timestamp_ms": rows["timestamp"],
         "valid_from": rows["record_offset"],
         "valid_from_ms": rows["timestamp"],
-        "offsets_partition": np.full(len(rows), history.offsets_partition, np.int32),
+        "offsets_partition": np.full(count, history.offsets_partition, np.int32),
         **{name: rows[name] for name in ("committed_offset", "first_committed_offset", "commits", "record_offset")},
     }
     newer = np.where(ended, 0, 1)
     columns: dict[str, pa.Array] = {
-        **{name: pa.array(np.ascontiguousarray(values)) for name, values in numbers.items()},
+        **{name: pa.array(values) for name, values in numbers.items()},
         "group_id": _text(group_names, group_of),
         "topic": _text(topic_names, topic_of),
-        "leader_epoch": pa.array(np.ascontiguousarray(rows["leader_epoch"]), mask=rows["leader_epoch"] < 0),
+        "leader_epoch": pa.array(rows["leader_epoch"], mask=rows["leader_epoch"] < 0),
         "metadata": spilled.metadata.take(pa.array(order)).cast(pa.string()),
         "generation": pa.array([one.generation for one in who], pa.int32()).take(pa.array(writer_of)),
         "segment": _text(segments, np.maximum(np.searchsorted(bases, rows["record_offset"], "right") - 1, 0)),
-        "valid_to": pa.array(np.ascontiguousarray(rows["end_offset"]), mask=~ended),
-        "valid_to_ms": pa.array(np.ascontiguousarray(rows["end_timestamp"]), mask=~ended),
+        "valid_to": pa.array(rows["end_offset"], mask=~ended),
+        "valid_to_ms": pa.array(rows["end_timestamp"], mask=~ended),
         "cause": _text([EndKind.NEWER_VALUE.value, None], newer),
         "cause_certainty": _text([Certainty.CERTAIN.value, None], newer),
-        "cause_or": pa.ListArray.from_arrays(np.zeros(len(rows) + 1, np.int32), pa.array([], pa.string())),
+        "cause_or": pa.ListArray.from_arrays(np.zeros(count + 1, np.int32), pa.array([], pa.string())),
         "origin": _text([one.kind.value for one in origins], origin_of),
         "origin_certainty": _text([one.certainty.value for one in origins], origin_of),
         "origin_evidence": _text([one.why for one in origins], origin_of),
@@ -239,7 +242,7 @@ def _rows_of(taken: Taken, spilled: Spilled) -> pa.Table | None:
     }
     return pa.Table.from_arrays(
         [
-            columns[field.name] if field.name in columns else pa.nulls(len(rows), field.type)
+            columns[field.name] if field.name in columns else pa.nulls(count, field.type)
             for field in HISTORY
         ],
         schema=HISTORY,
@@ -286,11 +289,11 @@ class _Origins:
 
 
 def _origins(
-    taken: Taken, groups: Sequence[GroupHistory], rows: Rows, group_of: Int64s
+    taken: Taken, groups: Sequence[GroupHistory], rows: Columns, group_of: Int64s
 ) -> tuple[list[Origin], npt.NDArray[np.int32]]:
     """Origins and by row the number of its own, as :func:`settle_origins` tells them. Rows of a group are together."""
     origins = _Origins()
-    found = np.zeros(len(rows), np.int32)
+    found = np.zeros(len(group_of), np.int32)
     had_members = np.array([one.had_members for one in taken.writers])[rows["writer"]]
     has_changes = np.array([bool(group.changes) for group in groups])
     is_cleaned = ~had_members & has_changes[group_of] & (rows["last_record_offset"] < taken.history.cleaned_to)
@@ -305,29 +308,35 @@ def _origins(
     )
     outside = np.flatnonzero(~(had_members | is_cleaned))
     if len(outside):
-        found[outside] = _outsiders(groups, has_changes, rows[outside], group_of[outside], origins)
+        found[outside] = _outsiders(groups, has_changes, rows, outside, group_of[outside], origins)
     return list(origins.found), found
 
 
 def _outsiders(
-    groups: Sequence[GroupHistory], has_changes: npt.NDArray[np.bool_], rows: Rows, group_of: Int64s, origins: _Origins
+    groups: Sequence[GroupHistory],
+    has_changes: npt.NDArray[np.bool_],
+    rows: Columns,
+    chosen: Int64s,
+    group_of: Int64s,
+    origins: _Origins,
 ) -> Int64s:
-    """Numbers of the origins of commits from outside: those of one time in a group are one request."""
-    order = _by_time(group_of, rows["timestamp"])
-    time, group = rows["timestamp"][order], group_of[order]
+    """Numbers of the origins of the ``chosen`` rows, from outside: those of one time in a group are one request."""
+    order = _by_time(group_of, rows["timestamp"][chosen])
+    sorted_rows = chosen[order]
+    time, group = rows["timestamp"][sorted_rows], group_of[order]
     starts = np.flatnonzero(np.concatenate(([True], (time[1:] != time[:-1]) | (group[1:] != group[:-1]))))
     partitions = np.diff(np.append(starts, len(order)))
-    commits = np.maximum.reduceat(rows["commits"][order], starts)
+    commits = np.maximum.reduceat(rows["commits"][sorted_rows], starts)
     # Requests of a group in the order of their first commits.
-    turn = np.lexsort((np.minimum.reduceat(rows["record_offset"][order], starts), group[starts]))
+    turn = np.lexsort((np.minimum.reduceat(rows["record_offset"][sorted_rows], starts), group[starts]))
     time, group = time[starts][turn], group[starts][turn]
     before = np.arange(len(turn)) - np.searchsorted(group, group)
     total = (np.searchsorted(group, group, "right") - np.searchsorted(group, group))
     known = list(OriginKind)
     kinds = np.array([_number(known, kind_of_group(one.group_id)) for one in groups])
     facts = (
-        np.maximum.reduceat(rows["leader_epoch"][order], starts)[turn] >= 0,
-        np.minimum.reduceat(rows["value_version"][order], starts)[turn] >= WITH_EPOCHS,
+        np.maximum.reduceat(rows["leader_epoch"][sorted_rows], starts)[turn] >= 0,
+        np.minimum.reduceat(rows["value_version"][sorted_rows], starts)[turn] >= WITH_EPOCHS,
         (commits[turn] >= REGULAR) | _are_regular(time, before),
         commits[turn] > 1,
         ~has_changes[group] & (before == 0) & (total == 1),
@@ -343,7 +352,7 @@ def _outsiders(
 
     by_request = np.empty(len(turn), np.int64)
     by_request[turn] = origins.of_each(code, told)
-    found = np.empty(len(rows), np.int64)
+    found = np.empty(len(group_of), np.int64)
     found[order] = np.repeat(by_request, partitions)
     return found
 
