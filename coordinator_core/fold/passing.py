@@ -140,7 +140,8 @@ class Passing:
     def _through(self, data: Bytes, position: int, positions: Int64s | None) -> tuple[int, int]:
         """Pass batches from ``position`` on: a :class:`Stop`, and the position reached. Unpacked ones are at
         ``positions`` in their segment."""
-        return pass_batches(data, position, len(data), positions is not None, self.passage)
+        status, reached = pass_batches(data, position, len(data), positions is not None, self.passage)
+        return status, reached
 
     def _pass_unpacked(self, view: memoryview, position: int) -> int:
         chunk = self._chunk_at(view, position)

@@ -77,7 +77,9 @@ def insider(
     why = f"member of generation {generation} that owned the partition"
     if producer_id is not None:
         why += f", in a transaction of producer {producer_id}"
-    return Origin(kind or kind_of_group(group.group_id) or OriginKind.MEMBER, Certainty.LIKELY, why, member, producer_id)
+    return Origin(
+        kind or kind_of_group(group.group_id) or OriginKind.MEMBER, Certainty.LIKELY, why, member, producer_id
+    )
 
 
 def kind_of_group(group_id: str) -> OriginKind | None:

@@ -25,11 +25,10 @@ class Spilled(NamedTuple):
 
 
 class Spill:
-    """Versions in a file, in buckets of groups. It lies where temporary files do, and goes with the process."""
+    """Versions in files, in buckets of groups. They lie where temporary files do, and go with the process."""
 
     def __init__(self) -> None:
-        self._rows: IO[bytes] = tempfile.TemporaryFile()
-        self._texts: IO[bytes] = tempfile.TemporaryFile()
+        self._rows, self._texts = _temporary(), _temporary()
         self._ends = np.zeros((1, 2), np.int64)
         self._bounds: list[npt.NDArray[np.int64]] = []
         """By :meth:`add`: where the buckets begin in both files, and where the last one ends."""
@@ -54,7 +53,7 @@ class Spill:
         self._ends = self._bounds[-1][-1:]
         self._kind = rows.dtype
         self.rows += counts
-        self._rows.write(rows)
+        self._rows.write(rows.data)
 
     def portions(self, most_rows: int) -> Iterator[Spilled]:
         """All versions, some ``most_rows`` at a time, unless a bucket has more."""
@@ -81,6 +80,10 @@ class Spill:
         return Spilled(found, pa.LargeStringArray.from_buffers(len(found), *buffers[1:]))
 
     def close(self) -> None:
-        """Give the file back."""
+        """Give the files back."""
         self._rows.close()
         self._texts.close()
+
+
+def _temporary() -> IO[bytes]:
+    return tempfile.TemporaryFile()

@@ -1,8 +1,8 @@
 """The table ``history`` of everything, some hundred thousand rows at a time, as Arrow.
 
-Rows are those of :func:`~coordinator_core.history.rows.history_rows`. Groups with nothing but commits are made column by
-column of what :mod:`~coordinator_core.history.taking` took; the histories of the others are read as such, some groups at
-a time. So memory follows offset keys, group records and removals, and the values of the largest group.
+Rows are those of :func:`~coordinator_core.history.rows.history_rows`. Groups with nothing but commits are made column
+by column of what :mod:`~coordinator_core.history.taking` took; the histories of the others are read as such, some
+groups at a time. So memory follows offset keys, group records and removals, and the values of the largest group.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ def history_tables(
     if any(one.special for one in taken):
         for one in taken:
             judge.learn_standing(_standing(one))
-        parts = (part for one in taken for groups in _batched(one.special, special_records) for part in read(one, groups))
+        parts = (
+            part for one in taken for groups in _batched(one.special, special_records) for part in read(one, groups)
+        )
         judge.learn([outline(group) for group in parts])
     for one in taken:
         for spilled in one.spill.portions(portion_rows):
@@ -169,7 +171,8 @@ def _standing(taken: Taken) -> dict[str, int]:
 
 
 def _is_special(taken: Taken, groups: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    return np.asarray(taken.table.groups)["is_special"][groups] != 0
+    special: npt.NDArray[np.bool_] = np.asarray(taken.table.groups)["is_special"][groups] != 0
+    return special
 
 
 def _names(table: Any, rows: npt.NDArray[Any]) -> list[str]:
@@ -241,10 +244,7 @@ def _rows_of(taken: Taken, spilled: Spilled) -> pa.Table | None:
         },
     }
     return pa.Table.from_arrays(
-        [
-            columns[field.name] if field.name in columns else pa.nulls(count, field.type)
-            for field in HISTORY
-        ],
+        [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in HISTORY],
         schema=HISTORY,
     )
 
@@ -331,7 +331,7 @@ def _outsiders(
     turn = np.lexsort((np.minimum.reduceat(rows["record_offset"][sorted_rows], starts), group[starts]))
     time, group = time[starts][turn], group[starts][turn]
     before = np.arange(len(turn)) - np.searchsorted(group, group)
-    total = (np.searchsorted(group, group, "right") - np.searchsorted(group, group))
+    total = np.searchsorted(group, group, "right") - np.searchsorted(group, group)
     known = list(OriginKind)
     kinds = np.array([_number(known, kind_of_group(one.group_id)) for one in groups])
     facts = (
@@ -348,7 +348,9 @@ def _outsiders(
 
     def told(code: int) -> Origin:
         kind = (code & 0xFFFF) >> len(facts)
-        return outsider(known[kind - 1] if kind else None, Request(code >> 16, *(bool(code >> at & 1) for at in range(5))))
+        return outsider(
+            known[kind - 1] if kind else None, Request(code >> 16, *(bool(code >> at & 1) for at in range(5)))
+        )
 
     by_request = np.empty(len(turn), np.int64)
     by_request[turn] = origins.of_each(code, told)

@@ -189,7 +189,8 @@ class _Taker(HistoryReader):
             group = self._replayer.group(key.group_id)
             members = self._members_of(key.group_id, group)
             writer = self._writer(group, members, owner_of(members, key))
-            assert record.key is not None and record.value is not None
+            assert record.key is not None
+            assert record.value is not None
             data = np.frombuffer(record.key + record.value, np.uint8)
             position = batch.position
             if take_commit(data, len(record.key), record.offset, record.timestamp_ms, position, writer, self._table):

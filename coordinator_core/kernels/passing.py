@@ -121,9 +121,7 @@ def portion_of(data: Bytes, at: Int, length: Int, portions: Int) -> Int:
 
 
 @cython.cfunc
-def pass_status(
-    data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, passage: Passage
-) -> Int:
+def pass_status(data: Bytes, at: Int, stop: Int, expected: Int, is_unpacked: cython.bint, passage: Passage) -> Int:
     """``Stop.END`` if the header of the batch at ``at`` lets it pass, behind one that ends before ``expected``."""
     size: Int = sound_size(data, at, stop, expected, is_unpacked, passage.bounds)
     if size == 0:

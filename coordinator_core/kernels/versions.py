@@ -15,7 +15,7 @@ if not cython.compiled:
     from coordinator_core.kernels.fold_tables import FoldTables
     from coordinator_core.kernels.framing import *
     from coordinator_core.kernels.key_table import KeyTable
-    from coordinator_core.kernels.passing import Passage
+    from coordinator_core.kernels.passing import Passage, pass_status
     from coordinator_core.kernels.primitives import *
 
 _FIRST_ROWS = 64

@@ -80,6 +80,7 @@ TEXTS = {
     "loads": ["loads", "LOG"],
     "rescue": ["rescue", "LOG", *NOW],
     "investigate": ["investigate", "RUN"],
+    "history": ["history", "LOG", "--output", "OUT/history.parquet", *NOW],
     "investigation": ["investigate", "LOG", "--output", "OUT", *NOW],
     "a type": ["whatif", "RUN", "--to", "consumer"],
     "another type": ["whatif", "RUN", "--to", "streams"],

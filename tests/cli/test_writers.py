@@ -64,6 +64,7 @@ WRITERS = {
     "expire": Writer(("expire", "RUN", "--publish", "--offsets-retention-ms", "1")),
     "report": Writer(("report", "RUN", "--output", "OUT", "--no-log")),
     "investigate": Writer(("investigate", "RUN", "--output", "OUT")),
+    "history": Writer(("history", "RUN", "--output", "OUT/history.parquet")),
     "restore plan": Writer(("restore", "plan", "RUN", "--all-groups", "--against", "OTHER", "--output", "OUT/plan")),
     "drill predict": Writer(
         (
